@@ -83,10 +83,7 @@ class Header:
 
 
 def pack_header(header: Header) -> bytes:
-    """The first bytes of an archive, up to and including the checksum.
-
-    Raises ConfigError if `read_header` would not accept config or corpus.
-    """
+    """The first bytes of an archive. Raises ConfigError if `read_header` would not accept config or corpus."""
     try:
         text = _canonical_json({"config": header.config, "corpus": header.corpus})
         _parse_json(text)
@@ -99,10 +96,7 @@ def pack_header(header: Header) -> bytes:
 
 
 def read_header(source: ByteSource) -> Header:
-    """The header at the start of `source`.
-
-    Raises UnsupportedVersionError for another version, CorruptArchiveError for bytes that `pack_header` never writes.
-    """
+    """The header at the start of `source`. Raises UnsupportedVersionError, CorruptArchiveError."""
     if source.take(len(MAGIC)) != MAGIC:
         raise CorruptArchiveError("not a .pq archive: it starts with other bytes")
     version = int.from_bytes(source.take(2), "little")

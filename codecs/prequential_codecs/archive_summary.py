@@ -41,9 +41,8 @@ class ArchiveSummary:
 
 
 def summarise(path: str | os.PathLike[str]) -> ArchiveSummary:
-    """Header and block heads of the archive at `path`. Reads the header, the index and each block's head, but no payload.
+    """Header and block heads of the archive at `path`, verified by checksums, the index and the file's length. Reads no payload.
 
-    Header and index are verified by their checksums, block heads by the index and the file's length.
     Raises UnsupportedVersionError, CorruptArchiveError, OSError.
     """
     with open_regular(path) as file:

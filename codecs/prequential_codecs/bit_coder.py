@@ -92,19 +92,15 @@ def carry(n_words: np.uint64, words: Array) -> None:
 
 
 def ideal_bits(coded: Array) -> Array:
-    """The ideal code length of each of n symbols, (n,) float64, in bits. For reports only: the archive does not depend on it.
+    """The ideal code length of each of n symbols, (n,) float64, in bits. coded: (n, 8), frequencies in units of 2**-16.
 
-    coded: (n, 8), the frequencies of the coded bits, in units of 2**-16. Each result is an integer multiple of UNIT_BITS, so sums
-    below 2**31 bits are exact in any order and grouping.
+    Each is an integer multiple of UNIT_BITS, so sums below 2**31 bits are exact in any order. For reports only.
     """
     return np.rint((16.0 - np.log2(coded, dtype=np.float64)) / UNIT_BITS).sum(1) * UNIT_BITS
 
 
 def symbol_bits(frequencies: Array, symbols: Array) -> Array:
-    """The ideal code length of symbols (n,) that are coded in one step, (n,) float64, in bits.
-
-    frequencies: (n, V), each row of sum 2**24. Each result is an integer multiple of UNIT_BITS.
-    """
+    """The same of symbols (n,) that are coded in one step. frequencies: (n, V), each row of sum 2**24."""
     chosen = frequencies[np.arange(len(symbols)), symbols]
     return np.rint((24.0 - np.log2(chosen, dtype=np.float64)) / UNIT_BITS) * UNIT_BITS
 

@@ -1,8 +1,4 @@
-"""Bytes in chunks of limited size: reading them from a stream, and writing them to a temporary file that can be mapped (spool).
-
-Every source that is not one file (standard input, a folder, a data set) is an iterator of byte chunks, and `spool` writes them.
-Errors of reading and of writing have different types: CorpusError is about the corpus, OutputError about the disk of the spool.
-"""
+"""Bytes in chunks of limited size: reading them from a stream, and writing them to a temporary file (spool)."""
 
 import logging
 import shutil
@@ -17,8 +13,7 @@ from prequential.errors import CorpusError, OutputError
 from prequential.files import open_regular, reading, temporary_folder
 
 CHUNK_N_BYTES = 1 << 20
-# Follows each document if a stream contains several. It is one byte, so that a byte-level learner codes one symbol, and NUL,
-# because text does not contain it. The lengths define where a document ends, so binary documents are safe.
+# Follows each document if a stream contains several. The lengths define where a document ends, so binary documents are safe.
 DOCUMENT_END = b"\0"
 ANNOUNCED_N_BYTES = 1 << 30
 
@@ -55,29 +50,26 @@ def read_file(path: Path, n_bytes: int, *, follow_links: bool = True) -> Iterato
 
 
 def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_bytes: int | None = None) -> IO[bytes]:
-    """A temporary file in `spool_dir` with the bytes of `chunks`. It is deleted when it is closed.
+    """A temporary file in `spool_dir` with the bytes of `chunks`, complete and flushed. It is deleted when it is closed.
 
     spool_dir: None is the system's temporary folder. n_bytes: the sum of all chunks if it is known. Then a disk with less free
-    space is refused before the first write, and a large file is announced in the log. Memory: one chunk. The file is complete
-    and flushed on return, and deleted if `chunks` raises. Raises OutputError if it cannot be written, usually for a full disk.
+    space is refused before the first write, and a large file is announced in the log. Raises OutputError if it cannot be written.
     """
     folder = str(spool_dir or temporary_folder())
     try:
         if n_bytes is not None:
             _check_room(n_bytes, folder)
         file = tempfile.NamedTemporaryFile(dir=folder, prefix="prequential-", suffix=".spool")  # noqa: SIM115
+        try:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+        except BaseException:
+            with suppress(OSError):  # on a full disk the rest cannot be flushed
+                file.close()
+            raise
     except OSError as error:
         raise unwritable(spool_dir, error) from error
-    try:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-    except OSError as error:
-        _discard(file)
-        raise unwritable(spool_dir, error) from error
-    except BaseException:
-        _discard(file)
-        raise
     return file
 
 
@@ -92,12 +84,6 @@ def _check_room(n_bytes: int, folder: str) -> None:
         logging.getLogger(__name__).warning(
             "the corpus is written to a temporary file: %s bytes of disk in %s", f"{n_bytes:,}", folder
         )
-
-
-def _discard(file: IO[bytes]) -> None:
-    """Closes and deletes `file`. Ignores errors of the close: on a full disk the rest cannot be flushed."""
-    with suppress(OSError):
-        file.close()
 
 
 def unwritable(spool_dir: str | PathLike[str] | None, error: OSError) -> OutputError:

@@ -1,8 +1,6 @@
 """A corpus: a sequence of bytes in one file or in a stream (streamed.py), and the origin of these bytes.
 
-`symbols()` reads the parts that are requested, and the digest reads chunks. `bytes()` gives random access to a copy, which is on
-the disk if it is long. So the memory does not depend on the file's length. A length that changes while the corpus is open is
-refused.
+Memory does not depend on the file's length. A length that changes while the corpus is open is refused.
 """
 
 import hashlib
@@ -85,10 +83,7 @@ def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
 class Corpus(AbstractContextManager["Corpus"]):
     """Bytes in one file and their origin. As a context manager it deletes its temporary file, if it has one.
 
-    kind: the source of the bytes.
-    name: the name of the corpus for users; valid Unicode without surrogates.
-    path: the file with the bytes.
-    n_bytes: length of that file when the corpus was opened.
+    name: for users; valid Unicode without surrogates. path: the file with the bytes; n_bytes: its length when it was opened.
     documents: in stream order, not overlapping. A plain file is one document.
     origin: JSON values that only this kind has (revision, number of files and others).
     mode: the permissions that all its files have. Outputs that contain the bytes get no others.
@@ -125,10 +120,9 @@ class Corpus(AbstractContextManager["Corpus"]):
     def bytes(self, limit_bytes: int | None = None) -> NDArray[np.uint8]:
         """The bytes, or the first limit_bytes of them: (n,) uint8, read-only. The array may outlive the corpus.
 
-        It is a copy: in memory up to SMALL_N_BYTES, otherwise in a temporary file without a name, which is mapped. The file of a
-        user is never mapped: a process that reads a mapped file dies by a signal if another one truncates it. Only the temporary
-        file of this corpus, if it has one, is mapped and not copied. Raises CorpusError if the file cannot be read or if its
-        length has changed, OutputError if the disk is full.
+        It is a copy: in memory up to SMALL_N_BYTES, otherwise in a temporary file, which is mapped. The file of a user is never
+        mapped: a process that reads a mapped file dies by a signal if another one truncates it. Raises CorpusError if the file
+        cannot be read or if its length has changed, OutputError if the disk is full.
         """
         n = self._length(limit_bytes)
         if self.spool is not None:

@@ -1,16 +1,11 @@
 """A data set as a corpus: the text column of its rows, each followed by a separator, through the `datasets` package.
 
-The package is optional and slow to import, so it is imported when a data set is opened. It does not run code of a data set
-(since version 4 it cannot; older versions are refused). Data sets that lead out of their folder or repository are refused
-(dataset_spec.py). Rows are read in small batches from its tables on the disk, so memory is one batch of rows.
+The package is optional and slow to import, so it is imported when a data set is opened. Four of its properties are avoided:
 
-Two properties of the package are avoided. If the hub does not answer, the package retries for a long time. So this module first
-asks the hub once, with a time limit. If loading a revision fails, the package uses *any* revision in its cache. So this module
-compares the commit that was loaded with the requested one.
-
-Two others change texts. In CSV, the package guesses what a column holds: it empties `NA` and `null`, rewrites numbers and skips
-blank lines. So it is told that the column holds text. In JSON, it takes texts for times if a part of a file has nothing else, and
-writes them differently. It cannot be told otherwise, so texts of that form are refused.
+- If the hub does not answer, it retries for a long time. So the hub is first asked once, with a time limit.
+- If loading a revision fails, it uses *any* revision in its cache. So the loaded commit is compared with the requested one.
+- In CSV, it empties `NA` and `null`, rewrites numbers and skips blank lines. So it is told that the column holds text.
+- In JSON, it takes texts for times if a part of a file has nothing else, and rewrites them. So texts of that form are refused.
 """
 
 import csv
@@ -105,9 +100,8 @@ class TextRows:
 
 @contextmanager
 def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Iterator[TextRows]:
-    """The rows that `spec` names, for reading inside the `with` block.
+    """The rows that `spec` names, inside the `with` block. Tables of local files are built in `scratch_dir` and deleted.
 
-    Tables of local files are built in `scratch_dir` and deleted. Data sets of the hub stay in the package's cache.
     Raises CorpusError if the data set is missing, malformed or not reachable, OutputError if `scratch_dir` cannot be written,
     MissingDependencyError without the package.
     """

@@ -1,11 +1,7 @@
 """Names of data sets, `hf:SOURCE[@REVISION][?OPTIONS]`, and what a data set may say of itself: checked before it is opened.
 
-    hf:reviews.jsonl                                  a local file: json, jsonl, csv, txt or parquet
-    hf:reviews/?split=test&column=body                a local folder, as the `datasets` package reads it
-    hf:stanfordnlp/imdb@COMMIT?config=plain_text      the hub, at one commit
-
-OPTIONS is a query string (`%0A` is a line feed): config, split, column, separator. A name on the hub means the version that was
-pushed last, so it does not identify a corpus. Without a revision it is refused.
+SOURCE is a local file (json, jsonl, csv, txt or parquet), a local folder, or a name on the hub. The latter means the version that
+was pushed last; so without a revision it is refused.
 
 The `datasets` package follows what a data set says about itself. The metadata in README.md can name any path, any address and
 chains of them (`zip://x::https://...`) as data files, and its version becomes a part of a path in the cache. Links are followed,
@@ -42,11 +38,8 @@ PATTERN = re.compile(r"[*?\[\]$]|::")  # the package reads more than a name in i
 class DatasetSpec:
     """The rows of a data set that form a corpus.
 
-    source: path of a local file or folder (then `revision` is None), or a name on the hub.
-    revision: full commit hash, or a tag.
-    config: the data set's configuration, if it has several.
-    column: the text column. None: the only string column.
-    separator: follows the text of every row in the corpus, as UTF-8; may be empty.
+    source: path of a local file or folder (then `revision` is None), or a name on the hub; revision: full commit hash, or a tag.
+    column: the text column. None: the only string column. separator: follows the text of every row, as UTF-8; may be empty.
     """
 
     source: str

@@ -1,18 +1,10 @@
 """One shard: a file of many documents, read one after another in limited memory.
 
-    table   .parquet                                      rows; the text is a column of strings
-    lines   .jsonl .ndjson .json, also + .gz or .zst      rows, one JSON object per line; the text is a member
-    text    .txt, also + .gz or .zst; any other .gz .zst  the shard is one document; its bytes are not changed
+docs/DATA.md lists the kinds. A small table may hold terabytes, because each row may be the same entry of a dictionary. So a batch
+has at most BATCH_N_ROWS rows, and so few that they take BATCH_BYTES if each is as long as all texts that their row group stores.
 
-Memory: one line, 1 MiB, or a page of a table's column and a batch of rows. A small table may hold terabytes, because each row may
-be the same entry of a dictionary. So a batch has at most BATCH_N_ROWS rows, and so few that they take BATCH_BYTES if each is as
-long as all texts that their row group stores. A batch of a large row group is one row.
-
-Gzip members (zeros may follow the last one) and zstd frames may follow one another; all must be complete. A zstd frame needs
-memory for its window: usually 8 MiB, and 2 GiB for one of `zstd --long=31`.
-
-A shard that is damaged, ends early, or has a row that is too long or without a text in UTF-8 is refused. The message names the
-shard and the row, counted from 0. Nothing is skipped silently.
+Gzip members (zeros may follow the last one) and zstd frames may follow one another; all must be complete. A shard that is
+damaged, ends early, or has a row that is too long or without a text in UTF-8 is refused.
 """
 
 import gzip

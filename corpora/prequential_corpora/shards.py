@@ -1,12 +1,7 @@
 """A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order, read as a stream.
 
-    shards:web                                  all shards of the folder and its subfolders (shard_files.py lists the kinds)
-    shards:web?column=body&separator=%0A        the text of each row is in `body`; a line feed follows it and not NUL
-    shards:web?seed=7                           shuffled, see below; without a seed, shards in the order of their names (bytes)
-    shards:web?seed=7&buffer=10000&rows=500000  with a buffer of 10,000 documents; only the first 500,000 documents of that order
-
-All shards are of one kind. Other files, symbolic links and hidden files are skipped and counted. A file is hidden if its name, or
-a folder on its path, begins with a dot: notebooks and other systems keep copies there. A single shard may be named, too.
+docs/DATA.md defines the options. The corpus is read twice: the first pass finds length and digest for the archive's header, and
+refuses damaged shards; the second one is coded, and finds a change at its end.
 
 **Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then the
 rows of tables and lines pass through a buffer of B documents. The first B documents fill it. For each later document, numbered
@@ -14,10 +9,6 @@ i = 0, 1, 2 and so on, the document at place w_i mod B leaves and the new one ta
 documents are left, the document at place w_i mod n leaves and the last one takes its place; i continues to count.
 w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a document comes at most B - 1 places earlier than without
 shuffling, and possibly much later. A text shard is one document, so only the order of shards is shuffled.
-
-The corpus is read in two passes. The first one finds the length and the digest for the archive's header, and refuses damaged
-shards. The second one is coded. A change between the two is detected at the end of the second pass. The only disk space used is
-8 bytes for each document.
 """
 
 import hashlib

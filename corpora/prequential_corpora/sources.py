@@ -1,8 +1,7 @@
 """From the name of a corpus on the command line to an open corpus: `open_corpus`.
 
-Files, data sets and shards are read from front to back, again for each pass. Only for random access they are copied: into memory
-if they are short, otherwise into a temporary file. Standard input, folders and files of a false length (/proc) always become a
-temporary file.
+Files, data sets and shards are read from front to back, again for each pass. Only for random access they are copied. Standard
+input, folders and files of a false length (/proc) always become a temporary file.
 """
 
 import os
@@ -39,8 +38,7 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
         hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
         shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
     A path object is always a path. Write a path that looks like another form as ./- or ./hf:x.
-    spool_dir: the folder for temporary files, at most as large as the corpus. None: the system's temporary folder.
-
+    spool_dir: the folder for temporary files. None: the system's temporary folder.
     Raises CorpusError if the corpus is missing, unreadable or not of these kinds, OutputError if a temporary file cannot be
     written, MissingDependencyError for a data set without the `datasets` package.
     """

@@ -25,7 +25,7 @@ ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first b
 
 
 class FirstPass(NamedTuple):
-    """The result of a first pass: length, digest, documents and origin, as in `StreamedCorpus`."""
+    """The result of a first pass, as in `StreamedCorpus`."""
 
     n_bytes: int
     digest: str
@@ -36,8 +36,8 @@ class FirstPass(NamedTuple):
 class StreamSymbols:
     """The n_bytes of a stream. `read` starts the stream; it is called again if a slice begins before the end of the last one.
 
-    The slice with the last byte raises CorpusError if more bytes follow, or if the digest of all bytes is not `blake2b`, 32 bytes
-    in hexadecimal; None for the beginning of a stream, whose digest is not known. Memory: the slice, and one chunk of `read`.
+    The slice with the last byte raises CorpusError if more bytes follow, or if the digest of all bytes is not `blake2b` (None for
+    the beginning of a stream, whose digest is not known). Memory: the slice, and one chunk of `read`.
     """
 
     def __init__(self, read: ReadChunks, n_bytes: int, blake2b: str | None) -> None:
@@ -84,32 +84,24 @@ class StreamSymbols:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedCorpus(Corpus):
-    """A corpus without a file of its bytes; `path` is the source.
-
-    read: reads the corpus in chunks; each call starts at the first byte. digest: BLAKE2b of all bytes, in hexadecimal.
-    resources: closed when the corpus is closed.
-    """
+    """A corpus without a file of its bytes; `path` is the source. digest: BLAKE2b of all bytes, in hexadecimal."""
 
     read: ReadChunks = field(repr=False)
     digest: str
-    resources: ExitStack = field(default_factory=ExitStack, repr=False)
+    resources: ExitStack = field(default_factory=ExitStack, repr=False)  # closed with the corpus
 
     @property
     def blake2b(self) -> str:
-        """As in Corpus, from the first pass."""
         return self.digest
 
     def symbols(self, limit_bytes: int | None = None) -> StreamSymbols:
-        """As in Corpus. Writes nothing to a disk."""
         n = self._length(limit_bytes)
         return StreamSymbols(self.read, n, self.digest if n == self.n_bytes else None)
 
     def close(self) -> None:
-        """As in Corpus."""
         self.resources.close()
 
     def _chunks(self, n_bytes: int) -> Chunks:
-        """As in Corpus. Raises CorpusError if the bytes are not those of the first pass."""
         symbols = self.symbols(n_bytes)
         for start in range(0, n_bytes, CHUNK_N_BYTES):
             yield symbols[start : start + CHUNK_N_BYTES].tobytes()
@@ -119,7 +111,6 @@ class RowDocuments(Sequence[Document]):
     """Documents named by their number from 0, each followed by a separator. 8 bytes each, on disk if there are many."""
 
     def __init__(self, separator_n_bytes: int, spool_dir: str | os.PathLike[str] | None = None) -> None:
-        """spool_dir: the folder of the temporary file. None: the system's temporary folder."""
         self._separator_n_bytes, self._spool_dir = separator_n_bytes, spool_dir
         self._file: BinaryIO | None = None
         self._on_disk: NDArray[np.int64] = np.zeros(0, np.int64)  # starts of the first documents, mapped
@@ -128,7 +119,7 @@ class RowDocuments(Sequence[Document]):
         self.n_bytes = 0  # of all documents so far, including separators
 
     def append(self, n_bytes: int) -> None:
-        """Adds a document of `n_bytes` bytes. Raises OutputError if the temporary file cannot be written."""
+        """Raises OutputError if the temporary file cannot be written."""
         self._n += 1
         self.n_bytes += n_bytes + self._separator_n_bytes
         if self._n - len(self._on_disk) == IN_MEMORY:

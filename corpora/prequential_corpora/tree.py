@@ -11,10 +11,8 @@ The same tree gives the same bytes on every machine. Stored: regular files, incl
 and whether the owner may execute them; empty folders; links that stay inside the folder (`stays_inside`). Not stored: other
 links, special files and everything called `.git` (these are skipped and named), times and owners.
 
-The NUL is not a delimiter, because the list has the lengths. It shows a learner the end of a document. It must be present when
-the tree is restored, so lengths that do not match the contents are detected.
-A path is in the list with its own bytes, UTF-8 or not (surrogateescape). Only the characters that JSON must escape are escaped.
-Memory: the list of files, never their contents.
+The NUL shows a learner the end of a document. It must be present when the tree is restored. A path is in the list with its own
+bytes, UTF-8 or not (surrogateescape). Only the characters that JSON must escape are escaped.
 """
 
 import os
@@ -66,7 +64,6 @@ class Tree:
 
     @property
     def n_bytes(self) -> int:
-        """Length of the stream in bytes."""
         return len(self._header()) + sum(file.n_bytes + len(DOCUMENT_END) for file in self.files)
 
     def stream(self) -> Iterator[bytes]:

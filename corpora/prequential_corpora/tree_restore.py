@@ -49,7 +49,6 @@ class TreeLink(NamedTuple):
     target: bytes
 
     def line(self) -> bytes:
-        """As of a file."""
         return _line({"path": _text(self.path), "link": _text(self.target)})
 
 
@@ -59,7 +58,6 @@ class TreeEmpty(NamedTuple):
     path: bytes
 
     def line(self) -> bytes:
-        """As of a file."""
         return _line({"path": _text(self.path), "empty": True})
 
 
@@ -76,10 +74,9 @@ def _line(entry: dict[str, object]) -> bytes:
 
 
 def stays_inside(link: TreeLink) -> bool:
-    """Whether the link leads to a place inside the tree, whatever the other links are.
+    """Whether the link leads to a place inside the tree, whatever the other links are: no entry lies below a link.
 
-    Its target begins with at most as many `..` as its path has folders; after them come only names of files and folders. No entry
-    lies below a link (`_read_list`), so what a chain of links leads to is inside, too.
+    Its target begins with at most as many `..` as its path has folders; after them come only names of files and folders.
     """
     parts = [part for part in link.target.split(b"/") if part not in (b"", b".")]
     n_up = next((i for i, part in enumerate(parts) if part != b".."), len(parts))
@@ -88,13 +85,12 @@ def stays_inside(link: TreeLink) -> bool:
 
 
 def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[str], *, mode: int = 0o777) -> None:
-    """Makes the folder `target` from the tree stream in the file `stream_path`. The stream may be hostile.
+    """Makes the folder `target` (missing or empty) from the tree stream in the file `stream_path`, which may be hostile.
 
-    `target` must not exist, or be an empty folder. The list is checked before anything is written. The files are written to the
-    folder new.folder next to the stream, in the working folder of `target`. It is renamed at the end, so the target is complete
-    or absent. mode: permissions that files and folders have at most, in addition to the user's umask.
-    Raises CorruptArchiveError for bytes that `Tree.stream` never makes (a path that leaves the folder or is listed twice, lengths
-    with a wrong sum), OutputError if the target exists or cannot be written, CorpusError if the stream cannot be read.
+    The list is checked before anything is written, to the folder new.folder next to the stream. It is renamed at the end, so the
+    target is complete or absent. mode: permissions that files and folders have at most, in addition to the user's umask.
+    Raises CorruptArchiveError for bytes that `Tree.stream` never makes, OutputError if the target exists or cannot be written,
+    CorpusError if the stream cannot be read.
     """
     with reading(stream_path), Path(stream_path).open("rb") as stream:
         entries = _read_list(stream)

@@ -26,7 +26,7 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
 
     mode: the permissions of the line's sources. A new file has at most these; one that more users may read, or that another user
     owns, is refused. A line that cannot be appended is kept in a new file beside, which the error names. The file then has its
-    earlier length. If its last line has no end, because something else damaged it, the new line begins after a newline.
+    earlier length. If its last line has no end, the new line begins after a newline.
     """
     try:
         _append(path, line, mode)

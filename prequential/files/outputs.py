@@ -64,8 +64,8 @@ def output_file(
     one, unless the error is one of this program about the data. After a CorruptArchiveError they become TARGET.from-0.
     resume: continues the file that an interrupted run left with a checkpoint; the caller then calls `Sink.resume`. like: a file
     with the target's permissions and time. mode: permissions that it has at most. check: raises OutputError if the target must
-    not be written; called at the start and before `publish`, which makes the target of the complete file. Raises OutputError,
-    also for a target that exists, that another run is writing, or whose interrupted run could be resumed (unless `overwrite`).
+    not be written. publish: makes the target of the complete file. Raises OutputError, also for a target that exists, that
+    another run is writing, or whose interrupted run could be resumed (unless `overwrite`).
     """
     check = check or partial(check_output, target, overwrite=overwrite)
     check()

@@ -32,7 +32,6 @@ class Sink:
         self._blake2b = hashlib.blake2b(digest_size=32)
 
     def write(self, data: bytes) -> int:
-        """Writes all of `data` and returns its length in bytes. Raises OutputError, BrokenPipeError."""
         rest: bytes | memoryview = data
         with writing(self._name):
             while rest:  # a file without a buffer may take a part
@@ -45,12 +44,11 @@ class Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Passes all buffered bytes to the system. Raises OutputError, BrokenPipeError."""
         with writing(self._name):
             self._file.flush()
 
     def sync(self) -> None:
-        """Flushes, and waits until a file on a disk is stored there. Raises OutputError, BrokenPipeError."""
+        """Flushes, and waits until a file on a disk is stored there."""
         self.flush()
         try:
             number = self._file.fileno()
@@ -81,10 +79,7 @@ class Sink:
 
 
 def sync(number: int) -> None:
-    """Waits until the file or folder of a descriptor is stored on the disk. Raises OSError if it cannot be stored.
-
-    Pipes, and folders on some file systems, cannot be synchronised; this is not an error.
-    """
+    """Waits until the file or folder of a descriptor is stored. Raises OSError, but not where nothing can be synchronised."""
     try:
         os.fsync(number)
     except OSError as error:

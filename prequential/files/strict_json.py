@@ -14,10 +14,9 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # also one th
 
 
 def parse_json(data: bytes, make_object: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """The value of one JSON text in UTF-8. Raises ValueError.
+    """The value of one JSON text in UTF-8. make_object: returns what replaces an object, inner ones first.
 
-    make_object: called with each object, inner ones first; returns what replaces it. None: nothing replaces it.
-    Refused are also NaN, infinities, integers of more than MAX_DIGITS digits, half surrogate pairs, and a key twice in an object.
+    Raises ValueError, also for NaN, infinities, integers of more than MAX_DIGITS digits, half surrogate pairs, a key twice.
     """
     check_json_size(data)
 

@@ -57,8 +57,8 @@ def measure_point(
     Documents are named new/PATH and added/PATH. `excluded` counts the files of the window that were left out, by reason. The
     compressors hold both corpora in memory.
     """
-    pairs = zip(window.documents, window.labels, strict=True)
-    documents = [document._replace(name=f"{label.kind}/{document.name}") for document, label in pairs]
+    pairs = zip(window.documents, window.kinds, strict=True)
+    documents = [document._replace(name=f"{kind}/{document.name}") for document, kind in pairs]
     test = replace(source_of(window), documents=documents)
     measured = measure_heldout(load, test, runtime, Request(frozen=policy), stage=stage, warn=warn)
     with stage("baselines"):

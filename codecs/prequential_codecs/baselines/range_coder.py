@@ -1,14 +1,8 @@
-"""Range coder of the static baselines: from symbols and their integer frequencies to bytes, and back.
+"""Range coder of the static baselines: from symbols and their integer frequencies to bytes, and back, by constriction.
 
 A row of frequencies is a probability distribution over the V symbols 0..V-1: V integers, each at least 1, that sum to exactly
-TOTAL = 2**24. They are integers because a decoder on another machine must see the same distribution to the last bit, and at
-least 1 so that every symbol can be coded.
-
-The constriction library codes whole symbols under such rows, fast and well tested; without it there are no static baselines. It
-does not write archives: bit_coder.py does. The learner decides bit by bit inside a compiled loop, and a call into another
-library for each bit is not possible there. The coder does not detect damaged payloads: it decodes them to other symbols.
-
-This is the only use of that library. Four properties of constriction 0.5.0 matter, and a test checks each of them:
+TOTAL = 2**24. A damaged payload may decode to other symbols. Archives are written by bit_coder.py, because the learner decides
+bit by bit inside a compiled loop. Four properties of constriction 0.5.0 matter, and a test checks each of them:
 - `Categorical` without `perfect=False` prints a warning to standard output.
 - It turns floats into integer frequencies: it adds 1 to each and scales the rest to the total. So integer frequencies arrive
   exactly if they are passed as float64 `frequency - 1`: the scale is then (2**24 - V) / (2**24 - V) = 1, and all partial sums
@@ -19,7 +13,6 @@ This is the only use of that library. Four properties of constriction 0.5.0 matt
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,18 +27,6 @@ BATCH_SYMBOLS = 4096  # to code in one call: limits memory to about 10 MB
 Ints = NDArray[np.int64]
 
 
-class Coder(Protocol):
-    """One direction of coding, so that the steps of a model are written once for both."""
-
-    def code(self, symbols: Ints, frequencies: Ints) -> Ints:
-        """Codes symbols (n,) in 0..V-1 in order under the rows of frequencies (n, V), and returns them.
-
-        A decoder reads only their number, and returns the next n symbols of its payload, (n,) int64. n may be 0; V may change
-        between calls. Under 2 microseconds per symbol at V = 256. Raises InvalidDistributionError; then no symbol of this call
-        is coded.
-        """
-
-
 class RangeEncoder:
     """Codes symbols in the given order; `finish` returns the payload."""
 
@@ -56,7 +37,10 @@ class RangeEncoder:
         self._family = constriction.stream.model.Categorical(perfect=False)
 
     def code(self, symbols: Ints, frequencies: Ints) -> Ints:
-        """As `Coder.code`."""
+        """Codes symbols (n,) in 0..V-1 in order under the rows of frequencies (n, V), and returns them.
+
+        n may be 0; V may change between calls. Raises InvalidDistributionError; then no symbol of this call is coded.
+        """
         check_frequencies(frequencies)
         n, V = frequencies.shape
         if symbols.shape != (n,) or not ((symbols >= 0) & (symbols < V)).all():
@@ -90,9 +74,7 @@ class RangeDecoder:
         self._n_symbols = 0
 
     def code(self, symbols: Ints, frequencies: Ints) -> Ints:
-        """As `Coder.code`. A damaged payload may decode to wrong symbols in 0..V-1. Raises CorruptArchiveError, too, if the
-        payload points outside the range of all symbols.
-        """
+        """The next n symbols of the payload, (n,) int64; of `symbols`, only the number counts. Raises also CorruptArchiveError."""
         check_frequencies(frequencies)
         if len(symbols) == 0:
             return np.empty(0, np.int64)
@@ -103,13 +85,15 @@ class RangeDecoder:
     def finish(self) -> None:
         """Raises CorruptArchiveError if the payload is certainly longer or shorter than that of the decoded symbols.
 
-        It never refuses a payload that an encoder wrote. But a truncated payload looks like one that ends in zeros, so it passes
-        unless it is empty.
+        A truncated payload looks like one that ends in zeros, so it passes unless it is empty.
         """
         if (self._n_symbols == 0) != (self._n_words == 0) or not self._coder.maybe_exhausted():
             raise CorruptArchiveError(
                 f"coded payload of {self._n_words} words does not end with its {self._n_symbols} symbols"
             )
+
+
+Coder = RangeEncoder | RangeDecoder  # so that the steps of a model are written once for both directions
 
 
 def check_frequencies(frequencies: Ints) -> None:
@@ -142,7 +126,7 @@ def batches(n: int) -> Iterator[slice]:
 
 
 def code_under(coder: Coder, symbols: Ints, row: Ints) -> Ints:
-    """Codes all symbols (n,) under the same frequencies (V,), and returns them; as `Coder.code`."""
+    """Codes all symbols (n,) under the same frequencies (V,), and returns them."""
     coded = np.empty(len(symbols), np.int64)
     for batch in batches(len(symbols)):
         coded[batch] = coder.code(symbols[batch], np.broadcast_to(row, (len(symbols[batch]), len(row))))

@@ -1,7 +1,6 @@
-"""All baselines by name, and their measurement: each output is decoded again before its size is reported.
+"""All baselines by name, at their strongest usual settings: windows and dictionaries cover the complete corpus where possible.
 
-Classical compressors run in this process at their strongest usual settings. Windows and dictionaries cover the complete corpus
-as far as each format allows, so that no baseline has a disadvantage. Optional libraries are imported when they are used.
+Each output is decoded again before its size is reported. Optional libraries are imported when they are used.
 """
 
 import bz2
@@ -27,12 +26,9 @@ _PPMD_MEMORY_BYTES = 256 << 20  # model memory, in the compressor and in the dec
 
 @dataclass(frozen=True, kw_only=True)
 class Compressor:
-    """A compressor of complete files, with fixed settings.
+    """A compressor of complete files with fixed settings. `decompress` may raise any exception for bytes that are not its own.
 
-    label: its name and settings for tables.
-    compress: from the original to the stored bytes, which contain everything that the decoder needs.
-    decompress: the inverse of `compress`, for its output only. Other bytes may raise any exception.
-    requires: the module that must be installed, or None.
+    label: its name and settings for tables. requires: the module that must be installed, or None.
     """
 
     label: str
@@ -130,10 +126,7 @@ DEFAULT_BASELINES = tuple(BASELINES)
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineResult:
-    """The size that a baseline reached on `n_bytes` of data. wall_s: wall time of the compression alone, in seconds.
-
-    label: what tables call it, if it is not of BASELINES.
-    """
+    """The size of n_bytes of data. wall_s: of the compression alone. label: what tables call it, if it is not of BASELINES."""
 
     name: str
     n_bytes: int
@@ -145,8 +138,7 @@ class BaselineResult:
 def measure(name: str, data: bytes) -> BaselineResult:
     """Compresses `data` with baseline `name`, decompresses it again, and returns the size.
 
-    Raises ConfigError for an unknown name, MissingDependencyError if its library is not installed, PrequentialError if the
-    decompressed data differ: such a size is not reported.
+    Raises ConfigError for an unknown name, MissingDependencyError without its library, PrequentialError if the data differ.
     """
     if name not in BASELINES:
         raise ConfigError(f"baseline {name!r} is unknown; choose from {', '.join(BASELINES)}")

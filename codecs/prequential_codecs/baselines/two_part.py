@@ -1,6 +1,6 @@
 """The two-part code of order 3: first how often each byte follows each three bytes, then the data under these counts.
 
-The size includes both parts. Counts are sent for n-grams of growing length. After a context, only the bytes that follow its
+Counts are sent for n-grams of growing length. After a context, only the bytes that follow its
 suffix are possible, and the shorter n-grams give the expected count of each. So each count, rounded, is coded under a
 distribution that depends on its expected size: a number below 255, which is an exponent and a short mantissa. The distributions
 come first, deflated together. The data are coded context by context, so that numpy processes thousands of bytes at a time. The
@@ -244,8 +244,7 @@ class _Counts:
     def code_counts(self, order: int, candidates: Ints, distributions: Ints) -> Ints:
         """Codes, for each candidate n-gram of order + 1 bytes, 0 or 1 + its rounded count, and returns these values.
 
-        distributions: the number of the distribution that each candidate uses. It is sent as its largest value and the rounded
-        count of each value.
+        distributions: the number of the one that each candidate uses; sent as its largest value and the rounded count of each.
         """
         values = self._values(order, candidates)
         for number in np.unique(distributions):

@@ -1,10 +1,7 @@
 """Rules that select the files of a repository that people wrote: by name, by content and by .gitattributes.
 
-A model should be measured on these files, and not on copies of other people's code, generated files or lists of versions. Each
-skipped file has a reason (`REASONS`), so that a reader can see what was skipped and how much.
-
-A decision depends only on the path, the bytes and the two attributes. It does not depend on the time, the machine or the file
-system. Paths are bytes as git stores them. An attribute that is *false* overrides the rule by name or content, as on GitHub.
+Each skipped file has a reason (docs/MEASURES.md). It depends only on the path (bytes as git stores them), the contents and the
+two attributes. An attribute that is *false* overrides the rule by name or content, as on GitHub.
 """
 
 import hashlib
@@ -14,22 +11,6 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 
 from prequential.errors import ConfigError
-
-REASONS = {
-    "submodule": "a commit of another repository",
-    "symlink": "a symbolic link",
-    "name": "a path that leaves the folder or names git's own files",
-    "lock": "a list of pinned versions",
-    "vendored": "other people's code, by folder or linguist-vendored",
-    "generated": "written by a program, by name, by its first lines or linguist-generated",
-    "language": "a language that is unknown or not selected",
-    "size": "longer than max_file_bytes",
-    "binary": "a NUL in the first 8000 bytes, the rule of git",
-    "empty": "no bytes",
-    "duplicate": "exactly these bytes occurred before",
-    "unchanged": "renamed, or with another mode; the bytes are the same",
-    "nothing added": "an edit that only removed lines",
-}
 
 # fmt: off
 EXTENSIONS: dict[str, str] = {
@@ -110,10 +91,7 @@ class Rules:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def refuse_path(self, path: bytes, *, generated: bool | None = None, vendored: bool | None = None) -> str | None:
-        """The reason to skip a file because of its path, a key of `REASONS`; None if there is none.
-
-        generated, vendored: the attributes; None if .gitattributes does not set them. Then the names decide.
-        """
+        """The reason to skip a file because of its path, or None. generated, vendored: the attributes; for None, names decide."""
         *folders, name = path.lower().decode("utf-8", "surrogateescape").split("/")
         language = language_of(path)
         if _matches(name, LOCK_NAMES):
@@ -128,7 +106,7 @@ class Rules:
         return None
 
     def refuse_bytes(self, data: bytes, *, generated: bool | None = None) -> str | None:
-        """The reason to skip a file because of its bytes, a key of `REASONS`; None if there is none. generated: the attribute."""
+        """The reason to skip a file because of its bytes, or None. generated: the attribute."""
         if not data:
             return "empty"
         if b"\0" in data[:BINARY_HEAD_N_BYTES]:

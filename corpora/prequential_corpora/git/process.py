@@ -1,8 +1,7 @@
 """Git processes with limits: how they are started, and how their answers are read; a patch, of which the added lines are kept.
 
-A stranger's repository decides what git reads, so git may be slow, large, wrong or stuck (for example, an object may be a named
-pipe). Each case is a CorpusError. The hunks of a patch (`git diff-tree -p -U0`) are read by the line counts that git gives, so
-the contents of a file can never be taken for git's own lines.
+A stranger's repository decides what git reads, so git may be slow, large, wrong or stuck. Each case is a CorpusError. Hunks
+(`git diff-tree -p -U0`) are read by the line counts that git gives, so contents are never taken for git's own lines.
 """
 
 import os
@@ -35,13 +34,6 @@ HEADER = re.compile(
 Pair = tuple[bytes, bytes]  # object ids of the old and the new version, in hexadecimal
 
 
-def git_program() -> str:
-    """The path of the git program. Raises MissingDependencyError."""
-    if (program := shutil.which("git")) is None:
-        raise MissingDependencyError("git repositories are read with the `git` program, which is not installed")
-    return program
-
-
 def git_environment() -> dict[str, str]:
     """This process's environment without git's variables, which could name another repository, index or configuration."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
@@ -64,7 +56,9 @@ class GitAnswer(NamedTuple):
 
 def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str]) -> "GitProcess":
     """Starts git in `folder`, with limited memory. Raises CorpusError, MissingDependencyError."""
-    command, pipe = [git_program(), *args], subprocess.PIPE
+    if (program := shutil.which("git")) is None:
+        raise MissingDependencyError("git repositories are read with the `git` program, which is not installed")
+    command, pipe = [program, *args], subprocess.PIPE
     errors = tempfile.TemporaryFile(dir=temporary_folder(), prefix="prequential-git-")  # noqa: SIM115  # closed with the process
     try:
         process = subprocess.Popen(command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=errors)
@@ -94,7 +88,6 @@ class GitProcess:
         self._process, self._errors, self._buffer = process, errors, bytearray()
 
     def send(self, request: bytes) -> None:
-        """Writes a request to git."""
         assert self._process.stdin is not None
         number = self._process.stdin.fileno()
         try:
@@ -105,7 +98,7 @@ class GitProcess:
             raise self.failed() from error
 
     def read_until(self, end: bytes, max_n_bytes: int = MAX_FIELD_N_BYTES) -> bytes:
-        """The output up to and including the byte `end`, which must be among the next max_n_bytes."""
+        """As `read_part`, but `end` must be among the next max_n_bytes."""
         part = self.read_part(end, max_n_bytes)
         if not part.endswith(end):
             raise wrong_answer(f"a field of more than {max_n_bytes:,} bytes")
@@ -121,7 +114,6 @@ class GitProcess:
         return self._take(min(max_n_bytes, at + 1 if at >= 0 else max_n_bytes))
 
     def read_exactly(self, n_bytes: int) -> bytes:
-        """The next n_bytes of the output."""
         while len(self._buffer) < n_bytes:
             if not self._fill():
                 raise self.failed()
@@ -229,7 +221,6 @@ class Patch:
         raise CorpusError(f"git lists a change to {pair[1].decode()} but shows no lines of it; try git fsck")
 
     def skip_rest(self) -> None:
-        """Reads to the end of the patch."""
         while self._line != END:
             self._read_file(None)
 

@@ -4,20 +4,13 @@ r"""A git repository as a corpus: the files at a commit, and the changes after i
     read_window(repo, since, until)    the changes of the window (since, until], in the order of the commits
     open_documents(documents)          either of them as one file, a `Corpus`
 
-docs/MEASURES.md defines windows: one step is one commit of the first-parent line, compared with its first parent.
-
-    new      a path that its parent does not have and that is not a rename: the complete file
-    added    the lines that git's diff (Myers, no context) adds to a file or a renamed file: only these lines
-
-Renames are those that git detects: half of the content is the same, with at most 1000 candidates per commit in addition to exact
-renames. Of equal files in a tree, the first path in order is kept. Skipped files are counted by reason: `file_rules.REASONS`.
+docs/MEASURES.md defines windows and documents. Renames are those that git detects: half of the content is the same. Of equal
+files in a tree, the first path in order is kept. Skipped files are counted by reason.
 
 The repository cannot run or configure anything. Only revisions are looked up in it (`rev-parse`, which runs no program). All
 other reading happens in an empty repository that borrows its objects. So configuration, hooks, filters, external diffs, replaced
 objects and info/attributes of the repository, which also differ between clones, have no effect. The .gitattributes files are
-those of the commit; for a window, those at its end. No checkout, no network.
-
-Memory: ids of the files of one tree and of the window, the commits of the window, one file.
+those of the commit; for a window, those at its end.
 """
 
 import os
@@ -30,7 +23,7 @@ from typing import Literal, NamedTuple
 from prequential.errors import CorpusError
 from prequential_corpora.chunks import DOCUMENT_END, spool
 from prequential_corpora.corpus import Corpus, Document
-from prequential_corpora.git.file_rules import Rules, is_safe, language_of
+from prequential_corpora.git.file_rules import Rules, is_safe
 from prequential_corpora.git.process import Patch
 from prequential_corpora.git.session import Change, Commit, Repository, Session, find_repository, parse_date, session_in
 
@@ -41,29 +34,18 @@ class GitDocument(NamedTuple):
     """One document with its bytes, and the commit that brought it with its committer date (UTC, ISO 8601)."""
 
     name: str  # the path; bytes that are not UTF-8 become surrogates, as in os.fsdecode
-    language: str
     kind: DocumentKind
     commit: str
     date: str
     data: bytes
 
 
-class Label(NamedTuple):
-    """Properties of a document of a `GitCorpus` in addition to its name and position."""
-
-    language: str
-    kind: DocumentKind
-    commit: str
-    date: str
-
-
 class GitDocuments:
-    """Documents of a repository. Each iteration reads them again and gives the same documents.
+    """Documents of a repository. Each iteration reads them again, and raises CorpusError if an object is missing or git fails.
 
     repository: the folder's name. since: the commit before the window; None for a tree, and if the window starts with the
     history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
-    excluded: skipped files by reason (`file_rules.REASONS`); complete after an iteration.
-    Iterating raises CorpusError if an object is missing (a shallow or partial clone) or if git fails.
+    excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
     """
 
     def __init__(
@@ -103,9 +85,9 @@ class GitDocuments:
 
 @dataclass(frozen=True, kw_only=True)
 class GitCorpus(Corpus):
-    """A corpus of git documents. labels[i] belongs to documents[i]. excluded: number of skipped files by reason."""
+    """A corpus of git documents. kinds[i] belongs to documents[i]. excluded: number of skipped files by reason."""
 
-    labels: Sequence[Label]
+    kinds: Sequence[DocumentKind]
     excluded: Mapping[str, int]
 
 
@@ -156,33 +138,31 @@ def read_window(
 def open_documents(documents: GitDocuments) -> GitCorpus:
     """The documents in one temporary file, each followed by DOCUMENT_END, in their order. Use it in a `with` statement.
 
-    Memory: one document, and name and label of each. Raises CorpusError as iterating does, OutputError if the file cannot be
-    written.
+    Raises CorpusError as iterating does, OutputError if the file cannot be written.
     """
     places: list[Document] = []
-    labels: list[Label] = []
-    file = spool(_chunks(documents, places, labels), None)
+    kinds: list[DocumentKind] = []
+
+    def chunks() -> Iterator[bytes]:
+        offset = 0
+        for d in documents:
+            places.append(Document(d.name, offset, len(d.data)))
+            kinds.append(d.kind)
+            yield d.data + DOCUMENT_END
+            offset += len(d.data) + len(DOCUMENT_END)
+
+    file = spool(chunks(), None)
     return GitCorpus(
         kind="git",
         name=documents.repository,
         path=Path(file.name),
         n_bytes=file.tell(),
         documents=places,
-        labels=labels,
+        kinds=kinds,
         excluded=dict(documents.excluded),
         origin=documents.origin(),
         spool=file,
     )
-
-
-def _chunks(documents: GitDocuments, places: list[Document], labels: list[Label]) -> Iterator[bytes]:
-    """Each document and its separator. Appends its position and its label to the lists."""
-    offset = 0
-    for d in documents:
-        places.append(Document(d.name, offset, len(d.data)))
-        labels.append(Label(d.language, d.kind, d.commit, d.date))
-        yield d.data + DOCUMENT_END
-        offset += len(d.data) + len(DOCUMENT_END)
 
 
 class _Reader:
@@ -226,9 +206,7 @@ class _Reader:
         if isinstance(data, str):
             self._excluded[data] += 1
             return
-        name, language = change.path.decode("utf-8", "surrogateescape"), language_of(change.path)
-        assert language is not None  # the rules refuse unknown languages
-        yield GitDocument(name, language, kind, commit.id, commit.date, data)
+        yield GitDocument(change.path.decode("utf-8", "surrogateescape"), kind, commit.id, commit.date, data)
 
     def _decide(self, change: Change, added: bytes | None) -> bytes | str:
         """The document's bytes, or the reason why it is skipped."""
