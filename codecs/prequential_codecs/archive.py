@@ -25,7 +25,6 @@ MAX_CODED_EXCESS_BYTES = 16  # a larger block is stored raw; the coder's flush n
 END_MARK = 0  # in place of the kind of a next block
 END_MAGIC = b"\x1aPQ\n"
 LENGTH_BYTES = 4
-TRAILER_BYTES = LENGTH_BYTES + CHECKSUM_BYTES + len(END_MAGIC)
 
 
 class BlockKind(IntEnum):

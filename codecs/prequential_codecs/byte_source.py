@@ -22,10 +22,8 @@ class ByteSource:
     Every method that reads raises CorruptArchiveError if the stream ends early.
     """
 
-    def __init__(self, source: BinaryIO, checksum: int = 0) -> None:
-        self._source = source
-        self.checksum = checksum
-        self.n_bytes_taken = 0
+    def __init__(self, source: BinaryIO) -> None:
+        self._source, self.checksum, self.n_bytes_taken = source, 0, 0
 
     def take(self, n_bytes: int) -> bytes:
         """The next `n_bytes` bytes, exactly."""

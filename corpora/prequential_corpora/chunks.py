@@ -49,13 +49,13 @@ def read_file(path: Path, n_bytes: int, *, follow_links: bool = True) -> Iterato
         raise changed(path, n_bytes, n_found)
 
 
-def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_bytes: int | None = None) -> IO[bytes]:
-    """A temporary file in `spool_dir` with the bytes of `chunks`, complete and flushed. It is deleted when it is closed.
+def spool(chunks: Iterable[bytes], n_bytes: int | None = None) -> IO[bytes]:
+    """A temporary file with the bytes of `chunks`, complete and flushed. It is deleted when it is closed.
 
-    spool_dir: None is the system's temporary folder. n_bytes: the sum of all chunks if it is known. Then a disk with less free
-    space is refused before the first write, and a large file is announced in the log. Raises OutputError if it cannot be written.
+    n_bytes: the sum of all chunks if it is known. Then a disk with less free space is refused before the first write, and a
+    large file is announced in the log. Raises OutputError if it cannot be written.
     """
-    folder = str(spool_dir or temporary_folder())
+    folder = temporary_folder()
     try:
         if n_bytes is not None:
             _check_room(n_bytes, folder)
@@ -69,7 +69,7 @@ def spool(chunks: Iterable[bytes], spool_dir: str | PathLike[str] | None, n_byte
                 file.close()
             raise
     except OSError as error:
-        raise unwritable(spool_dir, error) from error
+        raise unwritable(error) from error
     return file
 
 
@@ -86,9 +86,8 @@ def _check_room(n_bytes: int, folder: str) -> None:
         )
 
 
-def unwritable(spool_dir: str | PathLike[str] | None, error: OSError) -> OutputError:
-    """The error for a `spool_dir` in which no temporary file can be made, with the system's reason."""
-    folder = str(spool_dir or temporary_folder())
+def unwritable(error: OSError) -> OutputError:
+    """The error for a temporary file that cannot be made, with the system's reason."""
     return OutputError(
-        f"cannot spool to {folder!r}: {error.strerror or error}; choose another folder for temporary files (TMPDIR)"
+        f"cannot spool to {temporary_folder()!r}: {error.strerror or error}; choose another folder for temporary files (TMPDIR)"
     )

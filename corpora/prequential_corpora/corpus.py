@@ -88,7 +88,7 @@ class Corpus(AbstractContextManager["Corpus"]):
     origin: JSON values that only this kind has (revision, number of files and others).
     mode: the permissions that all its files have. Outputs that contain the bytes get no others.
     skipped: names in a folder that the stream does not hold.
-    spool: the temporary file at `path`, if it is one. spool_dir: as in `open_corpus`.
+    spool: the temporary file at `path`, if it is one.
     """
 
     kind: Kind
@@ -100,7 +100,6 @@ class Corpus(AbstractContextManager["Corpus"]):
     mode: int = 0o777
     skipped: Sequence[str] = ()
     spool: IO[bytes] | None = field(default=None, repr=False)
-    spool_dir: str | os.PathLike[str] | None = None
 
     def describe(self) -> dict[str, str | int | None]:
         """The origin of the bytes as JSON values, for records and archive headers. Does not read the bytes."""
@@ -129,7 +128,7 @@ class Corpus(AbstractContextManager["Corpus"]):
             return mapped(self.spool, n)
         if n <= SMALL_N_BYTES:
             return np.frombuffer(b"".join(self._chunks(n)), np.uint8)
-        with spool(self._chunks(n), self.spool_dir, n) as copy:
+        with spool(self._chunks(n), n) as copy:
             return mapped(copy, n)
 
     def symbols(self, limit_bytes: int | None = None) -> Symbols:

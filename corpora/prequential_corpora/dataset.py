@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +60,9 @@ class TextRows:
         for text in self._texts():
             yield (text or "").encode() + self._separator
 
-    def first_pass(self, spool_dir: str | PathLike[str] | None) -> FirstPass:
-        """Reads all rows once. spool_dir: the folder for the offsets of many documents."""
-        documents, digest = RowDocuments(len(self._separator), spool_dir), hashlib.blake2b(digest_size=32)
+    def first_pass(self) -> FirstPass:
+        """Reads all rows once."""
+        documents, digest = RowDocuments(len(self._separator)), hashlib.blake2b(digest_size=32)
         n_null_rows = 0
         for text in self._texts():
             document = (text or "").encode()
@@ -99,17 +98,17 @@ class TextRows:
 
 
 @contextmanager
-def load_rows(spec: DatasetSpec, scratch_dir: str | PathLike[str] | None) -> Iterator[TextRows]:
-    """The rows that `spec` names, inside the `with` block. Tables of local files are built in `scratch_dir` and deleted.
+def load_rows(spec: DatasetSpec) -> Iterator[TextRows]:
+    """The rows that `spec` names, inside the `with` block. Tables of local files are temporary files.
 
-    Raises CorpusError if the data set is missing, malformed or not reachable, OutputError if `scratch_dir` cannot be written,
+    Raises CorpusError if the data set is missing, malformed or not reachable, OutputError if no temporary file can be written,
     MissingDependencyError without the package.
     """
     datasets = _import_datasets()
     try:
-        scratch_folder = tempfile.TemporaryDirectory(dir=scratch_dir or temporary_folder(), prefix="prequential-")
+        scratch_folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
     except OSError as error:
-        raise unwritable(scratch_dir, error) from error
+        raise unwritable(error) from error
     with scratch_folder as scratch:
         with _quiet(datasets), _foreign_errors(spec):
             if spec.revision is None:

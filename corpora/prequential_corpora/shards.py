@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from os import PathLike, fsencode
+from os import fsencode
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -95,10 +95,10 @@ class Shards:
         for piece in self._pieces():
             yield piece.data + separator if piece.ends else piece.data
 
-    def first_pass(self, spool_dir: str | PathLike[str] | None = None) -> FirstPass:
-        """Reads everything once. spool_dir: the folder for the offsets of many documents. Raises CorpusError for bad shards."""
+    def first_pass(self) -> FirstPass:
+        """Reads everything once. Raises CorpusError for bad shards."""
         separator, digest = self.spec.separator.encode(), hashlib.blake2b(digest_size=32)
-        documents, n_open, n_opened = RowDocuments(len(separator), spool_dir), 0, 0
+        documents, n_open, n_opened = RowDocuments(len(separator)), 0, 0
         for piece in self._pieces():
             digest.update(piece.data)
             n_open, n_opened = n_open + len(piece.data), max(n_opened, piece.shard + 1)

@@ -7,7 +7,6 @@ input, folders and files of a false length (/proc) always become a temporary fil
 import os
 import stat
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
@@ -28,7 +27,7 @@ from prequential_corpora.tree import scan_tree
 MADE_UP_N_BYTES = 1 << 16
 
 
-def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[str] | None = None) -> Corpus:
+def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
     """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
 
     spec:
@@ -38,23 +37,22 @@ def open_corpus(spec: str | os.PathLike[str], *, spool_dir: str | os.PathLike[st
         hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
         shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
     A path object is always a path. Write a path that looks like another form as ./- or ./hf:x.
-    spool_dir: the folder for temporary files. None: the system's temporary folder.
     Raises CorpusError if the corpus is missing, unreadable or not of these kinds, OutputError if a temporary file cannot be
     written, MissingDependencyError for a data set without the `datasets` package.
     """
     if isinstance(spec, str):
         if spec == "-":
-            return _open_stdin(spool_dir)
+            return _spooled(spool(read_chunks(sys.stdin.buffer, "standard input")), "stdin", "-", _stdin_mode())
         if spec.startswith("sample:"):
-            return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample", spool_dir=spool_dir)
+            return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample")
         if spec.startswith("hf:"):
-            return _open_dataset(DatasetSpec.parse(spec.removeprefix("hf:")), spool_dir)
+            return _open_dataset(DatasetSpec.parse(spec.removeprefix("hf:")))
         if spec.startswith("shards:"):
-            return _open_shards(spec.removeprefix("shards:"), spool_dir)
+            return _open_shards(spec.removeprefix("shards:"))
     path = Path(spec)
     if stat.S_ISDIR(_status(path).st_mode):
-        return _open_tree(path, spool_dir)
-    return _open_file(path, kind="file", spool_dir=spool_dir)
+        return _open_tree(path)
+    return _open_file(path, kind="file")
 
 
 def corpus_mode(spec: str | os.PathLike[str]) -> int:
@@ -91,7 +89,7 @@ def _dataset_mode(spec: DatasetSpec) -> int:
     return 0o777 if spec.revision is not None else _path_mode(Path(spec.source))
 
 
-def _open_file(path: Path, kind: Kind, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+def _open_file(path: Path, kind: Kind) -> Corpus:
     with reading(path):
         status = path.stat()
         if not path.is_file():  # opening a pipe would block, and a device may be endless
@@ -103,23 +101,9 @@ def _open_file(path: Path, kind: Kind, spool_dir: str | os.PathLike[str] | None)
     with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
         n_bytes, beginning = os.fstat(file.fileno()).st_size, file.read(MADE_UP_N_BYTES + 1)
         if len(beginning) != n_bytes <= MADE_UP_N_BYTES:
-            copy = spool(chain([beginning], read_chunks(file, path)), spool_dir)
-            return _spooled(copy, kind, name, [Document(name, 0, copy.tell())], {}, mode)
-    return Corpus(
-        kind=kind,
-        name=name,
-        path=path,
-        n_bytes=n_bytes,
-        documents=[Document(name, 0, n_bytes)],
-        origin={},
-        mode=mode,
-        spool_dir=spool_dir,
-    )
-
-
-def _open_stdin(spool_dir: str | os.PathLike[str] | None) -> Corpus:
-    file = spool(read_chunks(sys.stdin.buffer, "standard input"), spool_dir)
-    return _spooled(file, "stdin", "-", [Document("-", 0, file.tell())], {}, _stdin_mode())
+            return _spooled(spool(chain([beginning], read_chunks(file, path))), kind, name, mode)
+    documents = [Document(name, 0, n_bytes)]
+    return Corpus(kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode)
 
 
 def _stdin_mode() -> int:
@@ -131,19 +115,18 @@ def _stdin_mode() -> int:
     return mode & 0o777 | 0o600 if stat.S_ISREG(mode) else 0o777
 
 
-def _open_tree(folder: Path, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+def _open_tree(folder: Path) -> Corpus:
     tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
-    file = spool(tree.stream(), spool_dir, tree.n_bytes)
-    name = unicode_name(folder.absolute().name)
+    corpus = _spooled(spool(tree.stream(), tree.n_bytes), "tree", unicode_name(folder.absolute().name), tree.mode)
     origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
-    return replace(_spooled(file, "tree", name, tree.documents(), origin, tree.mode), skipped=tree.skipped)
+    return replace(corpus, documents=tree.documents(), origin=origin, skipped=tree.skipped)
 
 
-def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+def _open_dataset(spec: DatasetSpec) -> Corpus:
     name = unicode_name(Path(spec.source).name) if spec.revision is None else spec.source
     with ExitStack() as resources:
-        rows = resources.enter_context(load_rows(spec, spool_dir))
-        found = rows.first_pass(spool_dir)
+        rows = resources.enter_context(load_rows(spec))
+        found = rows.first_pass()
         return StreamedCorpus(
             kind="dataset",
             name=name,
@@ -151,12 +134,11 @@ def _open_dataset(spec: DatasetSpec, spool_dir: str | os.PathLike[str] | None) -
             **found._asdict(),
             mode=_dataset_mode(spec),
             read=rows.chunks,
-            spool_dir=spool_dir,
             resources=resources.pop_all(),
         )
 
 
-def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:
+def _open_shards(text: str) -> Corpus:
     from prequential_corpora.shards import ShardsSpec, find_shards  # imports pyarrow, which takes a quarter of a second
 
     spec = ShardsSpec.parse(text)
@@ -165,28 +147,22 @@ def _open_shards(text: str, spool_dir: str | os.PathLike[str] | None) -> Corpus:
         kind="shards",
         name=unicode_name(path.absolute().name),
         path=path,
-        **shards.first_pass(spool_dir)._asdict(),
+        **shards.first_pass()._asdict(),
         mode=shards.mode,
         read=shards.chunks,
-        spool_dir=spool_dir,
     )
 
 
-def _spooled(
-    file: IO[bytes],
-    kind: Kind,
-    name: str,
-    documents: Sequence[Document],
-    origin: Mapping[str, str | int | None],
-    mode: int,
-) -> Corpus:
+def _spooled(file: IO[bytes], kind: Kind, name: str, mode: int) -> Corpus:
+    n_bytes = file.tell()
+    documents = [Document(name, 0, n_bytes)]
     return Corpus(
         kind=kind,
         name=name,
         path=Path(file.name),
-        n_bytes=file.tell(),
+        n_bytes=n_bytes,
         documents=documents,
-        origin=origin,
+        origin={},
         mode=mode,
         spool=file,
     )

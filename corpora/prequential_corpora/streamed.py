@@ -3,7 +3,6 @@ offsets of many documents: the rows of a data set or of shards, possibly hundred
 """
 
 import hashlib
-import os
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -110,8 +109,8 @@ class StreamedCorpus(Corpus):
 class RowDocuments(Sequence[Document]):
     """Documents named by their number from 0, each followed by a separator. 8 bytes each, on disk if there are many."""
 
-    def __init__(self, separator_n_bytes: int, spool_dir: str | os.PathLike[str] | None = None) -> None:
-        self._separator_n_bytes, self._spool_dir = separator_n_bytes, spool_dir
+    def __init__(self, separator_n_bytes: int) -> None:
+        self._separator_n_bytes = separator_n_bytes
         self._file: BinaryIO | None = None
         self._on_disk: NDArray[np.int64] = np.zeros(0, np.int64)  # starts of the first documents, mapped
         self._in_memory: NDArray[np.int64] = np.zeros(IN_MEMORY, np.int64)  # of the others, then of the next one
@@ -149,12 +148,11 @@ class RowDocuments(Sequence[Document]):
         an error, if the disk is full."""
         try:
             if self._file is None:
-                folder = self._spool_dir or temporary_folder()
-                self._file = tempfile.TemporaryFile(dir=folder, prefix="prequential-", buffering=0)  # noqa: SIM115
+                self._file = tempfile.TemporaryFile(dir=temporary_folder(), prefix="prequential-", buffering=0)  # noqa: SIM115
                 weakref.finalize(self, self._file.close)
             data = self._in_memory.data.cast("B")
             while data:
                 data = data[self._file.write(data) :]
         except OSError as error:
-            raise unwritable(self._spool_dir, error) from error
+            raise unwritable(error) from error
         self._on_disk = mapped(self._file, 8 * self._n).view(np.int64)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _record(name: str) -> dict[str, Any]:
-    """The description of an archive; of standard input a copy is read, because the index is at its end."""
+    """The description of an archive; of standard input a copy is read."""
     from prequential_codecs.archive_summary import archive_record
     from prequential_corpora.chunks import read_chunks, spool
 
@@ -44,6 +44,5 @@ def _record(name: str) -> dict[str, Any]:
     with reading(name):
         if name != "-":
             return archive_record(name)
-        with spool(read_chunks(sys.stdin.buffer, "standard input"), None) as copy:
-            copy.flush()
+        with spool(read_chunks(sys.stdin.buffer, "standard input")) as copy:
             return archive_record(copy.name) | {"archive": name}

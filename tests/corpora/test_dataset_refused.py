@@ -19,10 +19,11 @@ ROW, SECRET = b'{"text": "mine"}\n', b'{"text": "secret"}\n'
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data set next to a file that it must not read."""
     (tmp_path / "secret.jsonl").write_bytes(SECRET)
     (tmp_path / "spool").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "spool"))
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "rows.jsonl").write_bytes(ROW)
     return tmp_path / "set"
@@ -35,7 +36,7 @@ def card(folder: Path, *lines: str, name: str = "README.md") -> None:
 
 
 def data(folder: Path) -> bytes:
-    with open_corpus(f"hf:{folder}", spool_dir=folder.parent / "spool") as corpus:
+    with open_corpus(f"hf:{folder}") as corpus:
         return corpus.bytes().tobytes()
 
 

@@ -21,9 +21,8 @@ from pytest import MonkeyPatch
 from prequential.errors import CorpusError, OutputError
 
 SPOOL_STDIN = """
-import sys
 from prequential_corpora.sources import open_corpus
-with open_corpus("-", spool_dir=sys.argv[1]) as corpus:
+with open_corpus("-") as corpus:
     print(corpus.kind, corpus.n_bytes, corpus.blake2b, corpus.path.parent, *corpus.documents, sep="|")
 print(corpus.path.exists())
 """
@@ -57,7 +56,8 @@ def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
     path, spool_dir = tmp_path / "data", tmp_path / "spool"
     path.write_bytes(b"abc")
     spool_dir.mkdir()
-    with open_corpus(str(path), spool_dir=spool_dir) as corpus:
+    monkeypatch.setenv("TMPDIR", str(spool_dir))
+    with open_corpus(str(path)) as corpus:
         assert corpus.path == path
         found, beginning = corpus.bytes(), corpus.bytes(2)
     assert path.read_bytes() == b"abc"
@@ -70,9 +70,10 @@ def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
 def test_only_the_beginning_that_is_asked_for_is_copied(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 10)
     (tmp_path / "data").write_bytes(bytes(100))
-    with open_corpus(tmp_path / "data", spool_dir=tmp_path / "missing") as corpus:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    with open_corpus(tmp_path / "data") as corpus:
         assert len(corpus.bytes(10)) == len(corpus.symbols(10)) == 10
-        with pytest.raises(OutputError, match="cannot spool to"):
+        with pytest.raises(OutputError, match="not a folder that you can write"):
             corpus.bytes()
 
 
@@ -130,10 +131,11 @@ MADE_UP = ("/proc/version", "/sys/devices/system/cpu/online")  # of 0 bytes and 
 
 
 @pytest.mark.parametrize("path", [path for path in map(Path, MADE_UP) if path.is_file()], ids=str)
-def test_a_file_of_a_false_length_is_read_to_its_end(path: Path, tmp_path: Path) -> None:
+def test_a_file_of_a_false_length_is_read_to_its_end(path: Path, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     expected = path.read_bytes()
     assert path.stat().st_size != len(expected)
-    with open_corpus(path, spool_dir=tmp_path) as corpus:
+    with open_corpus(path) as corpus:
         assert (corpus.kind, corpus.name, corpus.n_bytes) == ("file", path.name, len(expected))
         assert corpus.documents == [Document(path.name, 0, len(expected))]
         assert corpus.describe() == {"kind": "file", "name": path.name}
@@ -175,28 +177,32 @@ def test_a_path_object_is_always_a_path(tmp_path: Path, monkeypatch: MonkeyPatch
 
 @pytest.mark.parametrize("data", [b"", b"abc", bytes(3 * CHUNK_N_BYTES + 1)])
 def test_standard_input_is_written_to_a_temporary_file_that_is_deleted(tmp_path: Path, data: bytes) -> None:
-    command = [sys.executable, "-c", SPOOL_STDIN, str(tmp_path)]
-    output = subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode().splitlines()
+    command, env = [sys.executable, "-c", SPOOL_STDIN], {**os.environ, "TMPDIR": str(tmp_path)}
+    output = subprocess.run(command, input=data, capture_output=True, check=True, env=env).stdout.decode().splitlines()
     document = Document("-", 0, len(data))
     assert output == [f"stdin|{len(data)}|{blake2b(data)}|{tmp_path}|{document}", "False"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_an_output_error_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_output_error_and_leaves_no_file(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
     def chunks_on_a_full_disk() -> Iterator[bytes]:
         yield b"abc"
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OutputError, match="No space left"):
-        spool(chunks_on_a_full_disk(), tmp_path)
+        spool(chunks_on_a_full_disk())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_source_that_fails_leaves_no_temporary_file(tmp_path: Path) -> None:
+def test_a_source_that_fails_leaves_no_temporary_file(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
     class Broken:
         def read(self, n_bytes: int) -> bytes:
             raise OSError(5, "Input/output error")
 
     with pytest.raises(CorpusError, match="cannot read 'standard input': Input/output error"):
-        spool(read_chunks(Broken(), "standard input"), tmp_path)
+        spool(read_chunks(Broken(), "standard input"))
     assert list(tmp_path.iterdir()) == []

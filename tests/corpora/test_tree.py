@@ -192,9 +192,12 @@ def test_a_file_in_a_folder_that_has_grown_much_is_not_read_to_its_end(tmp_path:
     assert n_bytes < 1000
 
 
-def test_a_temporary_file_inside_the_folder_is_not_part_of_it_and_is_deleted(tmp_path: Path) -> None:
+def test_a_temporary_file_inside_the_folder_is_not_part_of_it_and_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_tree(tmp_path / "in", {b"a": (b"x", False)})
-    with open_corpus(tmp_path / "in", spool_dir=tmp_path / "in") as corpus:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "in"))
+    with open_corpus(tmp_path / "in") as corpus:
         assert [document.name for document in corpus.documents] == ["a"]
         assert corpus.path.parent == tmp_path / "in"
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["a"]

@@ -28,7 +28,7 @@ from limits import bounded
 from make import stretch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_summary import summarise
-from prequential_corpora.sources import open_corpus
+from prequential_corpora.tree import scan_tree
 from seeds import MAX_MEMORY_BYTES, RUNTIME, seeds
 from watch import confined
 
@@ -226,8 +226,8 @@ def _decoded(data: bytes) -> tuple[bytes, int]:
 
 def _decoded_to_path(archive: Path, output: Path) -> tuple[bytes, int]:
     prequential.decompress(archive, output, runtime=replace(RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES))
-    with open_corpus(output, spool_dir=output.parent) as corpus:  # for a folder, its stream
-        return bytes.fromhex(corpus.blake2b), corpus.n_bytes
+    found = b"".join(scan_tree(output).stream()) if output.is_dir() else output.read_bytes()
+    return hashlib.blake2b(found, digest_size=32).digest(), len(found)
 
 
 # ---- a run

@@ -77,7 +77,8 @@ def test_a_file_that_is_cut_while_it_is_copied_is_refused(
     monkeypatch.setattr(corpus_module, "CHUNK_N_BYTES", 100)
     path = tmp_path / "a"
     path.write_bytes(TEXT)
-    with open_corpus(path, spool_dir=tmp_path) as corpus:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with open_corpus(path) as corpus:
         chunks = corpus._chunks
 
         def cut_after_a_chunk(n_bytes: int) -> corpus_module.Chunks:

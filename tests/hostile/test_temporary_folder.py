@@ -45,15 +45,15 @@ def test_a_temporary_folder_that_cannot_be_used_is_refused(
 
 def load(folder: Path) -> None:
     (folder / "a.jsonl").write_text('{"t": "x"}\n')
-    with load_rows(DatasetSpec.parse(f"{folder / 'a.jsonl'}?column=t"), None):
+    with load_rows(DatasetSpec.parse(f"{folder / 'a.jsonl'}?column=t")):
         pass
 
 
 USERS: dict[str, Callable[[Path], object]] = {
-    "a copy of a corpus": lambda _: spool([b"text"], None),
-    "a copy of a known length": lambda _: spool([b"text"], None, 4),
+    "a copy of a corpus": lambda _: spool([b"text"]),
+    "a copy of a known length": lambda _: spool([b"text"], 4),
     "a data set": load,
-    "the documents of many rows": lambda _: RowDocuments(1, None)._write(),
+    "the documents of many rows": lambda _: RowDocuments(1)._write(),
     "git": lambda folder: start_git(["--version"], folder, {}),
     "a trace": lambda _: ArrayFile(np.uint8, 10),
     "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=FUSED, baselines=()),
@@ -86,5 +86,5 @@ def test_without_any_temporary_folder_the_line_names_the_remedy(
 
 def test_a_copy_lies_in_the_folder_of_tmpdir(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with spool([b"text"], None) as file:
+    with spool([b"text"]) as file:
         assert Path(file.name).parent == tmp_path

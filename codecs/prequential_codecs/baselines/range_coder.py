@@ -74,7 +74,7 @@ class RangeDecoder:
         self._n_symbols = 0
 
     def code(self, symbols: Ints, frequencies: Ints) -> Ints:
-        """The next n symbols of the payload, (n,) int64; of `symbols`, only the number counts. Raises also CorruptArchiveError."""
+        """The next n symbols of the payload, (n,) int64; of `symbols`, only the number counts. Raises CorruptArchiveError."""
         check_frequencies(frequencies)
         if len(symbols) == 0:
             return np.empty(0, np.int64)

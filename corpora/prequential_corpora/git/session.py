@@ -327,6 +327,6 @@ def session_in(repository: Repository) -> Iterator[Session]:
     try:
         folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-git-")
     except OSError as error:
-        raise unwritable(None, error) from error
+        raise unwritable(error) from error
     with folder as scratch, ExitStack() as stack:
         yield Session(repository, Path(scratch), stack)

@@ -151,7 +151,7 @@ def open_documents(documents: GitDocuments) -> GitCorpus:
             yield d.data + DOCUMENT_END
             offset += len(d.data) + len(DOCUMENT_END)
 
-    file = spool(chunks(), None)
+    file = spool(chunks())
     return GitCorpus(
         kind="git",
         name=documents.repository,
