@@ -47,7 +47,7 @@ SPACELESS = (
 CASED = ((0x80, 0x590), (0x1E00, 0x2000), (0xFF21, 0xFF3B))
 
 # Runs of one kind from 0x80 to 0x1FFFF: a length in base 16, and W (word), M (mark), S (single) or B (space).
-# tests/corpora/test_overlap_scripts.py computes them again.
+# tests/corpora/test_overlap.py computes them again.
 _RUNS = (
     "5S1B1aS1B9S1W2S1M4S2W1S1W3S2W1S3W1S17W1S1fW1S1caW4ScWeS5W7S1W1S1W11S70M5W1S8W1S5W2S1W1S6eW1S8bW1S7Md0W6S29W2S"
     "2W4S2dM1S1M1S2M1S2M1S9M23WdS6MaSbM1S1M3S2bW15MaW4S2W1M63W1S1W8M1S6M2W2M1S4MfW2S1WfS1M1W1M1eW1dM59WbM3aW9M2W4S"

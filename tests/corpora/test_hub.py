@@ -64,26 +64,22 @@ def hub() -> Iterator[str]:
         thread.join()
 
 
-def open_in_new_process(spec: str, home: Path, **environment: str) -> tuple[str, float]:
-    """The last line that a new process prints when it opens `spec` with the cache `home`, and its wall time in seconds."""
-    program = "import sys, prequential_corpora.sources as c; print(c.open_corpus(sys.argv[1]).bytes().tobytes())"
-    command = [sys.executable, "-c", program, spec]
-    env = {**os.environ, "HF_HOME": str(home), **environment}
+def open_in_new_process(
+    spec: str, home: Path, hub: str | None = None, shown: str = "bytes().tobytes()"
+) -> tuple[str, float]:
+    """The last line of a new process that opens `spec` with the cache `home`, offline without a hub; and its wall time in s."""
+    program = f"import sys, prequential_corpora.sources as c; print(c.open_corpus(sys.argv[1]).{shown})"
+    env = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0" if hub else "1"}
+    env |= {"HF_ENDPOINT": hub} if hub else {}
     started_s = time.monotonic()
+    command = [sys.executable, "-c", program, spec]
     process = subprocess.run(command, env=env, stdout=-1, stderr=subprocess.STDOUT, text=True, timeout=60)
     return process.stdout.strip().splitlines()[-1], time.monotonic() - started_s
 
 
-def test_a_tag_on_the_hub_is_resolved_to_its_commit(hub: str, tmp_path: Path) -> None:
-    program = "import prequential_corpora.sources as c; print(c.open_corpus('hf:owner/texts@v1').describe()['commit'])"
-    env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
-    said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=True, timeout=60).stdout
-    assert said.decode() == f"{COMMIT}\n"
-
-
-def test_the_rows_of_a_data_set_on_the_hub_are_the_corpus(hub: str, tmp_path: Path) -> None:
-    said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    assert said == r"b'from the hub\x00'"
+def test_a_tag_on_the_hub_is_resolved_to_its_commit_whose_rows_are_the_corpus(hub: str, tmp_path: Path) -> None:
+    assert open_in_new_process("hf:owner/texts@v1", tmp_path, hub, "describe()['commit']")[0] == COMMIT
+    assert open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path, hub)[0] == r"b'from the hub\x00'"
 
 
 @pytest.mark.first_quick
@@ -93,12 +89,11 @@ def test_csv_tables_of_the_hub_are_read_as_they_are_written(
     monkeypatch.delitem(FILES, "train.jsonl")
     monkeypatch.setitem(FILES, "train.csv", b"n,text\n1,NA\n2,007\n")
     spec = f"hf:owner/texts@{COMMIT}?column=text"
-    said, _ = open_in_new_process(spec, tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    assert said == r"b'NA\x00007\x00'"
+    assert open_in_new_process(spec, tmp_path, hub)[0] == r"b'NA\x00007\x00'"
     program = f"import datasets; datasets.load_dataset('owner/texts', revision='{COMMIT}')"  # leaves a table of guesses
     env = {**os.environ, "HF_HOME": str(tmp_path), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
     subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, timeout=60)
-    said, _ = open_in_new_process(spec, tmp_path, HF_HUB_OFFLINE="1")
+    said, _ = open_in_new_process(spec, tmp_path)
     assert "offline, the CSV tables of 'owner/texts' cannot be read as they are written; download them" in said
 
 
@@ -117,52 +112,40 @@ def test_metadata_on_the_hub_that_lead_out_of_the_repository_are_refused(
     (tmp_path / "secret.jsonl").write_bytes(b'{"text": "secret"}\n')
     text = f"---\nconfigs:\n- config_name: default\n  {line.format(home=tmp_path)}\n---\n"
     monkeypatch.setitem(FILES, "README.md", text.encode())
-    said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path / "home", HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path / "home", hub)
     assert "CorpusError" in said and reason in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "secret.jsonl"]
 
 
-def test_a_revision_that_the_hub_does_not_have_is_refused(hub: str, tmp_path: Path) -> None:
-    said, _ = open_in_new_process("hf:owner/texts@v2", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    assert "CorpusError: the hub does not give owner/texts@v2 to you: RevisionNotFoundError" in said
-
-
-def test_a_hub_that_refuses_connections_is_reported_at_once(tmp_path: Path) -> None:
-    said, wall_s = open_in_new_process(
-        f"hf:squad@{COMMIT}", tmp_path, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0"
-    )
-    assert "CorpusError: cannot reach the hub for squad@e6281661" in said
+@pytest.mark.parametrize(
+    ("spec", "where", "reason"),
+    [
+        ("hf:owner/texts@v2", "hub", "the hub does not give owner/texts@v2 to you: RevisionNotFoundError"),
+        (f"hf:squad@{COMMIT}", "http://127.0.0.1:9", "cannot reach the hub for squad@e6281661"),
+        (f"hf:squad@{COMMIT}", None, "cannot load the data set 'squad'"),
+        ("hf:squad@v1", None, "squad@v1 cannot be looked up offline; give the commit's full 40-digit hash"),
+    ],
+    ids=["another revision", "no connection", "offline, not in the cache", "offline, a tag"],
+)
+def test_what_cannot_be_loaded_is_refused_at_once(
+    spec: str, where: str | None, reason: str, hub: str, tmp_path: Path
+) -> None:
+    said, wall_s = open_in_new_process(spec, tmp_path, hub if where == "hub" else where)
+    assert f"CorpusError: {reason}" in said
     assert wall_s < 15  # mostly for the import of the package
 
 
 @pytest.mark.slow
 def test_a_hub_that_does_not_answer_is_reported_after_a_few_seconds(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        said, wall_s = open_in_new_process("hf:squad@v1", tmp_path, HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0")
+        said, wall_s = open_in_new_process("hf:squad@v1", tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert "CorpusError: cannot reach the hub for squad@v1: ReadTimeout" in said
     assert wall_s < 20
 
 
 @pytest.mark.first_quick
-def test_offline_a_commit_in_the_cache_is_opened(hub: str, tmp_path: Path) -> None:
-    open_in_new_process("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    said, _ = open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
-    assert said == r"b'from the hub\x00'"
-
-
-@pytest.mark.first_quick
-def test_offline_another_commit_in_the_cache_is_refused(hub: str, tmp_path: Path) -> None:
-    open_in_new_process("hf:owner/texts@v1", tmp_path, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    said, _ = open_in_new_process(f"hf:owner/texts@{'f' * 40}", tmp_path, HF_HUB_OFFLINE="1")
+def test_offline_only_the_commit_in_the_cache_is_opened(hub: str, tmp_path: Path) -> None:
+    open_in_new_process("hf:owner/texts@v1", tmp_path, hub)
+    assert open_in_new_process(f"hf:owner/texts@{COMMIT}", tmp_path)[0] == r"b'from the hub\x00'"
+    said, _ = open_in_new_process(f"hf:owner/texts@{'f' * 40}", tmp_path)
     assert "CorpusError: the cache has another revision of 'owner/texts' than ffffffff" in said
-
-
-def test_offline_a_commit_that_is_not_in_the_cache_is_refused(tmp_path: Path) -> None:
-    said, _ = open_in_new_process(f"hf:squad@{COMMIT}", tmp_path, HF_HUB_OFFLINE="1")
-    assert "CorpusError: cannot load the data set 'squad'" in said
-
-
-def test_offline_a_tag_is_refused_because_it_cannot_be_resolved(tmp_path: Path) -> None:
-    said, _ = open_in_new_process("hf:squad@v1", tmp_path, HF_HUB_OFFLINE="1")
-    assert "CorpusError: squad@v1 cannot be looked up offline; give the commit's full 40-digit hash" in said
