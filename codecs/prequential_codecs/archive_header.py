@@ -1,8 +1,7 @@
 """Header of an archive: what was compressed and how, before the first block.
 
-The original's length and digest are binary, because they cannot be compressed. Configuration and corpus description are
-canonical JSON, compressed by deflate with a preset dictionary. The reader serialises the parsed JSON again and compares the
-bytes. This refuses duplicate keys, NaN, infinities and lone surrogates.
+Configuration and corpus description are canonical JSON, compressed by deflate with a preset dictionary. The reader serialises
+the parsed JSON again and compares the bytes. This refuses duplicate keys, NaN, infinities and lone surrogates.
 """
 
 import json
@@ -89,7 +88,9 @@ def pack_header(header: Header) -> bytes:
         _parse_json(text)
     except (TypeError, ValueError, RecursionError, CorruptArchiveError) as error:
         raise ConfigError(f"config or corpus description does not fit an archive header: {error}") from error
-    deflated = _deflate(text)
+    # wbits=-15: raw deflate, without zlib's own header and checksum.
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, HEADER_DICTIONARY)
+    deflated = deflater.compress(text) + deflater.flush()
     head = MAGIC + FORMAT_VERSION.to_bytes(2, "little") + varint(header.n_bytes) + header.blake2b
     body = head + varint(len(deflated)) + deflated
     return body + zlib.crc32(body).to_bytes(4, "little")
@@ -110,12 +111,6 @@ def read_header(source: ByteSource) -> Header:
     deflated = source.take(deflated_bytes)
     source.check_checksum()
     return Header(n_bytes=n_bytes, blake2b=blake2b, **_parse_json(_inflate(deflated)))
-
-
-def _deflate(text: bytes) -> bytes:
-    # wbits=-15: raw deflate, without zlib's own header and checksum.
-    deflater = zlib.compressobj(9, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, HEADER_DICTIONARY)
-    return deflater.compress(text) + deflater.flush()
 
 
 def _inflate(deflated: bytes) -> bytes:

@@ -57,8 +57,15 @@ def spool(chunks: Iterable[bytes], n_bytes: int | None = None) -> IO[bytes]:
     """
     folder = temporary_folder()
     try:
-        if n_bytes is not None:
-            _check_room(n_bytes, folder)
+        if n_bytes is not None and (free := shutil.disk_usage(folder).free) < n_bytes:
+            raise OutputError(
+                f"cannot spool to {folder!r}: this needs {n_bytes:,} bytes of disk, and {free:,} are free; "
+                "choose another folder for temporary files (TMPDIR)"
+            )
+        if n_bytes is not None and n_bytes >= ANNOUNCED_N_BYTES:
+            logging.getLogger(__name__).warning(
+                "the corpus is written to a temporary file: %s bytes of disk in %s", f"{n_bytes:,}", folder
+            )
         file = tempfile.NamedTemporaryFile(dir=folder, prefix="prequential-", suffix=".spool")  # noqa: SIM115
         try:
             for chunk in chunks:
@@ -71,19 +78,6 @@ def spool(chunks: Iterable[bytes], n_bytes: int | None = None) -> IO[bytes]:
     except OSError as error:
         raise unwritable(error) from error
     return file
-
-
-def _check_room(n_bytes: int, folder: str) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < n_bytes:
-        raise OutputError(
-            f"cannot spool to {folder!r}: this needs {n_bytes:,} bytes of disk, and {free:,} are free; "
-            "choose another folder for temporary files (TMPDIR)"
-        )
-    if n_bytes >= ANNOUNCED_N_BYTES:
-        logging.getLogger(__name__).warning(
-            "the corpus is written to a temporary file: %s bytes of disk in %s", f"{n_bytes:,}", folder
-        )
 
 
 def unwritable(error: OSError) -> OutputError:

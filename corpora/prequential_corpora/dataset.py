@@ -23,6 +23,7 @@ from typing import Any
 from prequential.errors import CorpusError, MissingDependencyError
 from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
+from prequential_corpora.corpus import FirstPass, RowDocuments
 from prequential_corpora.dataset_spec import (
     CARDS,
     DatasetSpec,
@@ -33,7 +34,6 @@ from prequential_corpora.dataset_spec import (
     check_folder,
     check_path,
 )
-from prequential_corpora.streamed import FirstPass, RowDocuments
 
 BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".txt": "text", ".parquet": "parquet"}
 BATCH_N_ROWS = 64  # a row can be a complete book

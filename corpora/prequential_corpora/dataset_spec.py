@@ -90,11 +90,13 @@ def parse_options(query: str, known: Set[str]) -> dict[str, str]:
 def check_folder(folder: Path) -> None:
     """Raises CorpusError if the metadata or a link of the folder lead out of it."""
     check_path(folder)
-    for path in _entries(folder):
-        if path.is_symlink() and not (path.is_file() and _is_inside(path, folder)):
-            raise CorpusError(
-                f"{str(path)!r} is a link that does not name a file in the folder of the data set; copy the file there"
-            )
+    with reading(folder):
+        for parent, folders, files in os.walk(folder, onerror=_refuse):
+            for path in (Path(parent, name) for name in (*folders, *files)):
+                if path.is_symlink() and not (path.is_file() and _is_inside(path, folder)):
+                    raise CorpusError(
+                        f"{str(path)!r} is a link that does not name a file in the folder of the data set; copy the file there"
+                    )
     for name in CARDS:
         if os.path.lexists(folder / name):
             check_card(folder / name)
@@ -187,15 +189,9 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    """Everything below the folder; does not follow links. Raises CorpusError for a folder that cannot be listed."""
-    folders = [folder]
-    while folders:
-        with reading(folders[-1]), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                yield Path(entry.path)
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(Path(entry.path))
+def _refuse(error: OSError) -> None:
+    """For a folder that cannot be listed."""
+    raise error
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

@@ -22,10 +22,9 @@ from typing import NamedTuple, Self
 
 from prequential.errors import CorpusError
 from prequential_corpora.chunks import DOCUMENT_END, read_file, reading
-from prequential_corpora.corpus import Document, unicode_name
+from prequential_corpora.corpus import Document, FirstPass, RowDocuments, unicode_name
 from prequential_corpora.dataset_spec import parse_options
 from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
-from prequential_corpora.streamed import FirstPass, RowDocuments
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeFile, host_path
 
@@ -67,8 +66,7 @@ def _number(name: str, text: str, least: int, most: int) -> int:
 
 
 class Piece(NamedTuple):
-    """A document or a part of one. shard: the number of its shard in reading order. ends: whether it is the document's last part,
-    which may be empty."""
+    """A part of a document. shard: its number in reading order. ends: whether it is the last part, which may be empty."""
 
     shard: int
     data: bytes
@@ -77,10 +75,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Shards:
-    """The shards of a folder in reading order. files: paths relative to `root`, and the lengths of the (compressed) files.
-
-    mode: the permissions that all of them have.
-    """
+    """The shards of a folder in reading order. files: paths relative to `root`. mode: the permissions that all of them have."""
 
     spec: ShardsSpec
     root: Path
@@ -161,13 +156,12 @@ class Shards:
 
 
 def find_shards(spec: ShardsSpec) -> Shards:
-    """The shards that `spec` names, in reading order. Opens none of them.
-
-    Raises CorpusError if there are none or several kinds.
-    """
+    """The shards that `spec` names, in reading order. Opens none. Raises CorpusError if there are none or several kinds."""
     path = Path(spec.folder)
     tree = _scan(path)
-    files = [file for file in tree.files if shard_kind(file.name) and not (path.is_dir() and _is_hidden(file))]
+    files = [file for file in tree.files if shard_kind(file.name)]
+    if path.is_dir():  # notebooks and other systems keep copies in hidden files
+        files = [file for file in files if not any(part.startswith(b".") for part in file.path.split(b"/"))]
     if not files:
         raise CorpusError(
             f"{spec.folder!r} contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
@@ -182,10 +176,6 @@ def find_shards(spec: ShardsSpec) -> Shards:
         files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
     n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
     return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
-
-
-def _is_hidden(file: TreeFile) -> bool:
-    return any(part.startswith(b".") for part in file.path.split(b"/"))
 
 
 def _scan(path: Path) -> Tree:

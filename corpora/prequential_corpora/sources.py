@@ -17,10 +17,9 @@ from prequential.errors import CorpusError
 from prequential.files import open_regular, possible_name
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.chunks import read_chunks, reading, spool
-from prequential_corpora.corpus import Corpus, Document, Kind, unicode_name
+from prequential_corpora.corpus import Corpus, Document, Kind, StreamedCorpus, unicode_name
 from prequential_corpora.dataset import load_rows
 from prequential_corpora.dataset_spec import DatasetSpec
-from prequential_corpora.streamed import StreamedCorpus
 from prequential_corpora.tree import scan_tree
 
 # Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.

@@ -95,7 +95,9 @@ def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[
     with reading(stream_path), Path(stream_path).open("rb") as stream:
         entries = _read_list(stream)
         files = [entry for entry in entries if isinstance(entry, TreeFile)]
-        _check_total(files, stream)
+        claimed_n_bytes = stream.tell() + sum(file.n_bytes + len(DOCUMENT_END) for file in files)
+        if claimed_n_bytes != (n_bytes := os.fstat(stream.fileno()).st_size):
+            raise CorruptArchiveError(f"the file list declares {claimed_n_bytes} bytes, but the stream has {n_bytes}")
         draft = Path(stream_path).with_name(NEW_FOLDER)
         with _new_folder(Path(os.path.abspath(target)), draft) as folder:  # noqa: PTH100  # resolve() would follow a link
             allowed = permissions(mode)
@@ -199,13 +201,6 @@ def bare_repository(files: Sequence[TreeEntry]) -> str | None:
             file = next(file for file in files if file.path.lower().startswith(folder))
             return os.fsdecode(file.path[: len(folder)])
     return None
-
-
-def _check_total(files: Sequence[TreeFile], stream: IO[bytes]) -> None:
-    claimed_n_bytes = stream.tell() + sum(file.n_bytes + len(DOCUMENT_END) for file in files)
-    n_bytes = os.fstat(stream.fileno()).st_size
-    if claimed_n_bytes != n_bytes:
-        raise CorruptArchiveError(f"the file list declares {claimed_n_bytes} bytes, but the stream has {n_bytes}")
 
 
 @contextmanager

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prequential_corpora import chunks
 from prequential_corpora import corpus as corpus_module
-from prequential_corpora.corpus import Document, FileSymbols
+from prequential_corpora.corpus import IN_MEMORY, Document, FileSymbols, RowDocuments, StreamSymbols
 from prequential_corpora.shards import Piece, ShardsSpec, find_shards, shuffled
 from prequential_corpora.sources import open_corpus
-from prequential_corpora.streamed import IN_MEMORY, RowDocuments, StreamSymbols
 from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError, OutputError

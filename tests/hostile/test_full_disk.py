@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from prequential_corpora import corpus as corpus_module
-from prequential_corpora import streamed
+from prequential_corpora.corpus import RowDocuments
 from prequential_corpora.sources import open_corpus
-from prequential_corpora.streamed import RowDocuments
 from programs import failing
 from pytest import MonkeyPatch
 
@@ -226,8 +225,8 @@ def test_parts_of_writes_and_reads_are_continued(monkeypatch: MonkeyPatch) -> No
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_offsets_of_documents_on_a_full_disk_are_an_output_error(monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed, "IN_MEMORY", 10)
-    monkeypatch.setattr(streamed.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
+    monkeypatch.setattr(corpus_module, "IN_MEMORY", 10)
+    monkeypatch.setattr(corpus_module.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
     documents = RowDocuments(1)
     for _ in range(9):
         documents.append(1)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from prequential_corpora.chunks import spool
+from prequential_corpora.corpus import RowDocuments
 from prequential_corpora.dataset import DatasetSpec, load_rows
 from prequential_corpora.git.process import start_git
-from prequential_corpora.streamed import RowDocuments
 from programs import FUSED, TINY
 from pytest import MonkeyPatch
 

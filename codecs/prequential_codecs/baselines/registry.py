@@ -11,6 +11,7 @@ import lzma
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
 from prequential_codecs.baselines import counting, two_part
@@ -62,20 +63,6 @@ def _decompress_zstd(data: bytes) -> bytes:
     return zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG).decompress(data)
 
 
-def _compress_brotli(data: bytes) -> bytes:
-    import brotli
-
-    compressed: bytes = brotli.compress(data, quality=11, lgwin=24)
-    return compressed
-
-
-def _decompress_brotli(data: bytes) -> bytes:
-    import brotli
-
-    original: bytes = brotli.decompress(data)
-    return original
-
-
 def _compress_ppmd(data: bytes) -> bytes:
     import pyppmd
 
@@ -104,7 +91,10 @@ CLASSICAL: dict[str, Compressor] = {
         label="zstd -22 --ultra --long=27", compress=_compress_zstd, decompress=_decompress_zstd, requires="zstandard"
     ),
     "brotli": Compressor(
-        label="brotli -q 11", compress=_compress_brotli, decompress=_decompress_brotli, requires="brotli"
+        label="brotli -q 11",
+        compress=lambda data: import_module("brotli").compress(data, quality=11, lgwin=24),
+        decompress=lambda data: import_module("brotli").decompress(data),
+        requires="brotli",
     ),
     "ppmd": Compressor(
         label="ppmd var I, order 16", compress=_compress_ppmd, decompress=_decompress_ppmd, requires="pyppmd"

@@ -39,13 +39,6 @@ def git_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
 
 
-def last_line(text: bytes) -> str:
-    """The last line of git's error output that states a reason, printable; "" if it is empty."""
-    lines = [line for line in text.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
-    fatal = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-    return "".join(c if c.isprintable() else "?" for c in (fatal or [""])[-1])[:300]
-
-
 class GitAnswer(NamedTuple):
     """Exit status and output of a git process that has ended, and the reason of its failure: one line, or ""."""
 
@@ -160,8 +153,12 @@ class GitProcess:
         )
 
     def _reason(self) -> str:
+        """The last line of git's error output that states a reason, printable; "" if it is empty."""
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - PIPE_N_BYTES))
-        return last_line(self._errors.read())
+        text = self._errors.read().decode("utf-8", "backslashreplace")
+        lines = [line for line in text.splitlines() if line.strip()]
+        fatal = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+        return "".join(c if c.isprintable() else "?" for c in (fatal or [""])[-1])[:300]
 
     def _status(self) -> int:
         try:
