@@ -1,30 +1,7 @@
 """Range coder in plain Python: defines the words that the bit coder of archives and the coder of the static baselines produce.
 
-The message is one number. All its words, in order, are the digits (base 2**32) of a fraction x in [0, 1). Each coded symbol
-narrows the interval in which x may lie. Any x in the final interval identifies the complete message. The coder keeps only the 64
-bits of the interval that can still change:
-
-    low     its lower end, below the words already written, in units of the current 64-bit window
-    width   its length in the same units; 2**32 <= width < 2**64 before every symbol
-
-Start: low = 0, width = 2**64 - 1. For a symbol with frequency f, preceded in its row by frequencies of sum c:
-
-    scale = width >> 24;   low += scale * c;   width = scale * f
-
-The width stays at 2**8 or more, because scale >= 2**8 and f >= 1. Two steps then restore the invariants:
-
-    carry   If low >= 2**64, low has left the window: subtract 2**64 and add one to the last word written. This turns trailing
-            words 0xFFFFFFFF into 0. The first word never overflows, because x < 1. (Streaming coders delay the words that a
-            carry may still change. Their result is the same.)
-    shift   If width < 2**32, only a carry can still change the window's upper word: write it, and shift low and width left by
-            32 bits. One shift is enough.
-
-Flush: the reader pads the words with zeros. So point = low + 2**32 - 1 (with its carry), cut to its upper word, lies in the
-interval, and this word is written. If the interval's end has the same upper word, more digits after it could leave the
-interval, so a zero word is written after it. A message without symbols has no words.
-
-A decoder keeps offset = x - low instead of low, so it needs no carry. The coded symbol is the one whose part of the row
-contains offset // scale. It then takes the same steps.
+docs/FORMAT.md defines the coder. Here, `low` may use Python's long integers, and a word that a carry changes is changed in place.
+The static baselines use rows of frequencies that sum to 2**24.
 """
 
 import numpy as np

@@ -151,9 +151,12 @@ def test_a_column_is_selected_by_name(tmp_path: Path) -> None:
         open_corpus(f"hf:{tmp_path}/rows.jsonl?column=c")
 
 
-def test_a_data_set_leaves_no_files_and_prints_nothing(
+def test_a_data_set_leaves_no_files_or_settings_and_prints_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    import datasets
+
+    settings = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     write_rows(tmp_path / "rows.jsonl")
     (tmp_path / "spool").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "spool"))
@@ -161,17 +164,9 @@ def test_a_data_set_leaves_no_files_and_prints_nothing(
         assert len(list((tmp_path / "spool").iterdir())) == 1  # the package's tables
         corpus.bytes()
         assert len(list((tmp_path / "spool").iterdir())) == 1
+        assert (datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()) == settings
     assert list((tmp_path / "spool").iterdir()) == []
     assert capfd.readouterr() == ("", "")
-
-
-def test_the_settings_of_the_package_do_not_change(tmp_path: Path) -> None:
-    import datasets
-
-    write_rows(tmp_path / "rows.jsonl")
-    before = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
-    with open_corpus(f"hf:{tmp_path}/rows.jsonl"):
-        assert (datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()) == before
 
 
 @pytest.mark.parametrize(

@@ -182,13 +182,6 @@ def test_tokens_do_not_depend_on_where_chunks_end():
     assert np.array_equal(n_tokens[0], n_tokens[2])
 
 
-def test_a_word_ends_at_the_end_of_its_document():
-    text = b" ".join(b"%d" % i for i in range(14))
-    together, apart = overlap_of([text], [text, text], gap=b""), overlap_of([text], [text, text], gap=b" ")
-    assert together.n_grams.tolist() == apart.n_grams.tolist() == [2, 2]
-    assert together.seen_grams.tolist() == apart.seen_grams.tolist() == [2, 2]
-
-
 @pytest.mark.parametrize(("n_copied", "dirty"), [(50, False), (100, True)])
 def test_a_document_is_dirty_from_a_share_of_one_fifth(n_copied, dirty):
     old = prose(n_copied, seed=1)

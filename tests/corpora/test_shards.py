@@ -179,23 +179,19 @@ def test_reading_in_order_needs_no_disk(tmp_path: Path, monkeypatch: MonkeyPatch
     assert list(spool_dir.iterdir()) == []
 
 
-def test_a_disk_with_too_little_space_is_refused_before_the_first_write(
-    tmp_path: Path, monkeypatch: MonkeyPatch
+def test_a_large_spool_is_announced_and_refused_before_the_first_write_without_space(
+    tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
-    monkeypatch.setattr(chunks.shutil, "disk_usage", lambda folder: type("", (), {"free": 5}))
-    with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:
-        with pytest.raises(OutputError, match=r"needs 25 bytes of disk, and 5 are free"):
-            corpus.bytes()
-        assert corpus.symbols()[:5].tobytes() == b"first"
-
-
-def test_a_large_spool_is_announced(tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
     monkeypatch.setattr(chunks, "ANNOUNCED_N_BYTES", 25)
     with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:
         corpus.bytes()
     assert "the corpus is written to a temporary file: 25 bytes of disk in " in caplog.text
+    monkeypatch.setattr(chunks.shutil, "disk_usage", lambda folder: type("", (), {"free": 5}))
+    with open_corpus(f"shards:{write_shards(tmp_path, '.jsonl')}") as corpus:
+        with pytest.raises(OutputError, match=r"needs 25 bytes of disk, and 5 are free"):
+            corpus.bytes()
+        assert corpus.symbols()[:5].tobytes() == b"first"
 
 
 def test_blank_lines_and_members_that_are_not_used_do_not_matter(tmp_path: Path) -> None:
@@ -291,9 +287,3 @@ def test_offsets_of_many_documents_are_on_disk(tmp_path: Path, monkeypatch: Monk
 def test_invalid_options_are_refused(query: str, reason: str) -> None:
     with pytest.raises(CorpusError, match=reason):
         ShardsSpec.parse(f"web?{query}")
-
-
-def test_every_option_is_parsed() -> None:
-    assert ShardsSpec.parse("a/b?column=c&separator=&seed=3&buffer=4&rows=5") == ShardsSpec(
-        folder="a/b", column="c", separator="", seed=3, buffer=4, rows=5
-    )

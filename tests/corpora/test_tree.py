@@ -91,14 +91,6 @@ def test_the_stream_of_a_folder_has_the_documented_bytes(tmp_path: Path) -> None
     )
 
 
-def test_the_stream_does_not_depend_on_times_or_order_of_creation(tmp_path: Path) -> None:
-    files: Tree = {bytes([65 + i]): (b"x", False) for i in range(20)}
-    write_tree(tmp_path / "one", files)
-    write_tree(tmp_path / "two", dict(reversed(files.items())))
-    os.utime(tmp_path / "two" / "A", (0, 0))
-    assert stream_of(tmp_path / "one") == stream_of(tmp_path / "two")
-
-
 def test_links_out_of_the_folder_special_files_and_git_are_skipped_and_named(tmp_path: Path) -> None:
     write_tree(tmp_path / "in", {b".hidden": (b"h", False), b".git/config": (b"g", False)})
     (tmp_path / "secret").write_bytes(b"s")

@@ -4,7 +4,7 @@ The chosen ones would collide in tables with a known hash: each of n would be co
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -135,21 +135,11 @@ def test_the_key_is_the_same_on_every_machine_and_depends_on_every_byte() -> Non
         assert novelty.hash_point(changed) != novelty.hash_point(source)
 
 
-def corpus_of(texts: Sequence[bytes]) -> tuple[Bytes, list[Document]]:
-    ends = np.cumsum([len(text) for text in texts]).tolist()
-    documents = [
-        Document(str(i), end - len(text), len(text)) for i, (end, text) in enumerate(zip(ends, texts, strict=True))
-    ]
-    return np.frombuffer(b"".join(texts), np.uint8), documents
-
-
 @pytest.mark.parametrize("memory", [1024, 1 << 14, 1 << 24])
 def test_overlap_does_not_depend_on_the_key(memory: int, monkeypatch: MonkeyPatch) -> None:
-    text = CORPORA[0].tobytes()
-    train, test = (
-        corpus_of([text[:9000], text[12_000:15_000]]),
-        corpus_of([text[5000:13_000], text[:400], text[5000:6000]]),
-    )
+    text, test_text = CORPORA[0], np.concatenate([CORPORA[0][a:b] for a, b in ((5000, 13_000), (0, 400), (5000, 6000))])
+    train = text[:9000], [Document("0", 0, 4000), Document("1", 4000, 5000)]
+    test = test_text, [Document("0", 0, 8000), Document("1", 8000, 1400)]
     found = []
     for seed in range(4):
         words = np.random.default_rng(seed).integers(0, 2**64, (8, 256), np.uint64)
