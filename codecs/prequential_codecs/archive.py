@@ -5,6 +5,7 @@ blocks cannot be swapped, repeated or moved between archives. The format contain
 All of the end (a mark, an index, a checksum, a magic) follows from the blocks: a reader builds it again and compares the bytes.
 """
 
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, BinaryIO
 
 from prequential.errors import CorruptArchiveError
+from prequential.files import open_regular
 from prequential_codecs.archive_header import Header, pack_header, read_header
 from prequential_codecs.byte_source import CHECKSUM_BYTES, ByteSource, varint
 
@@ -237,3 +239,37 @@ class ArchiveReader:
         if self._source.take(len(expected) - 1) != expected[1:]:
             raise CorruptArchiveError("the index or its checksum does not match the blocks")
         self._source.check_end()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveSummary:
+    """Header, block heads and sizes of an archive."""
+
+    header: Header
+    blocks: tuple[BlockHead, ...]
+    header_bytes: int
+    payload_bytes: int
+    archive_bytes: int
+
+
+def summarise(path: str | os.PathLike[str], *, may_end_early: bool = False) -> ArchiveSummary:
+    """Header and block heads of the archive at `path`; if it ends early and may do so, of the blocks that it holds.
+
+    Raises UnsupportedVersionError, CorruptArchiveError, OSError.
+    """
+    heads = []
+    with open_regular(path) as file:
+        reader = ArchiveReader(file)
+        try:
+            for block in reader.blocks():
+                heads.append(block.head)
+        except CorruptArchiveError as error:
+            if not (may_end_early and str(error).endswith("ends early")):
+                raise
+        return ArchiveSummary(
+            header=reader.header,
+            blocks=tuple(heads),
+            header_bytes=reader.header_bytes,
+            payload_bytes=reader.payload_bytes,
+            archive_bytes=file.seek(0, os.SEEK_END),
+        )

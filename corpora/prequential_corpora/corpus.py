@@ -89,7 +89,7 @@ def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
 class Corpus(AbstractContextManager["Corpus"]):
     """Bytes in one file and their origin. As a context manager it deletes its temporary file, if it has one.
 
-    name: for users; valid Unicode without surrogates. path: the file with the bytes; n_bytes: its length when it was opened.
+    name: for users; valid Unicode. path: the file with the bytes; n_bytes: its length when it was opened.
     documents: in stream order, not overlapping. A plain file is one document.
     origin: JSON values that only this kind has (revision, number of files and others).
     mode: the permissions that all its files have. Outputs that contain the bytes get no others.

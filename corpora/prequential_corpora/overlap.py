@@ -5,9 +5,8 @@
                 exact match of 50 bytes or more. Every match is verified byte by byte; an earlier one in the test corpus may
                 overlap its repetition, as in LZ77. Bytes outside documents never count
 
-If the table is too small for the test corpus, it keeps only windows whose hash is below a limit, which is an even sample. The
-others are forgotten (n_forgotten_*). So a seen part can be reported as new, but a new part is never reported as seen. Long
-matches lose at most their edges and gaps wider than 50 bytes.
+If the table is too small for the test corpus, it keeps only an even sample of windows. The others are forgotten (n_forgotten_*).
+So a seen part can be reported as new, but a new part is never reported as seen.
 """
 
 from collections.abc import Iterator, Sequence
@@ -128,12 +127,10 @@ def random_words() -> Keys:
 class KeyTable:
     """A hash table of keys other than 0, each with its first position and a flag, in limited memory.
 
-    A stranger may choose the keys: they are hashes of his texts without a secret. So each table draws its own random function
-    from keys to slots: simple tabulation, with which linear probing takes a constant expected time for any set of keys (Patrascu
-    and Thorup 2012). The function changes the order of the slots, and nothing else.
+    A stranger may choose the keys. So each table draws its own random function from keys to slots (simple tabulation), with which
+    linear probing takes a constant expected time for any set of keys (Patrascu and Thorup 2012). It changes no result.
     n_keys: the maximum number of keys. If these would fill more than half of n_slots, the table takes only keys whose low half is
-    below a limit, so that about half of it is filled. When 3/4 are filled, it takes no more keys. The selection depends only on
-    the keys and their order. A slot is an index of `position` and `seen`.
+    below a limit. When 3/4 are filled, it takes no more keys. A slot is an index of `position` and `seen`.
     """
 
     def __init__(self, n_keys: int, n_slots: int) -> None:

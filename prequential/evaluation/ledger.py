@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from prequential_codecs.archive import BlockKind
-from prequential_codecs.archive_summary import summarise
+from prequential_codecs.archive import BlockKind, summarise
 
 from prequential.machine.kernel_cache import PACKAGES, package_folder
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prequential_codecs.archive_summary import summarise
+from prequential_codecs.archive import summarise
 
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.record import NOT_CODED

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, BlockKind
+from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, BlockKind, summarise
 from prequential_codecs.archive_header import Header, pack_header
-from prequential_codecs.archive_summary import summarise
 from prequential_codecs.byte_source import CHUNK_BYTES, varint
 
 from prequential.errors import ConfigError, CorruptArchiveError, PrequentialError, UnsupportedVersionError

@@ -26,8 +26,7 @@ from forge import CODED, RAW, Draft, canonical, repaired
 from fuzzing import NUMBERS, BrokenRuleError, Report, damaged_bytes, emptied, sandbox
 from limits import bounded
 from make import stretch
-from prequential_codecs.archive import ArchiveReader
-from prequential_codecs.archive_summary import summarise
+from prequential_codecs.archive import ArchiveReader, summarise
 from prequential_corpora.tree import scan_tree
 from seeds import MAX_MEMORY_BYTES, RUNTIME, seeds
 from watch import confined

@@ -22,7 +22,7 @@ from fuzzing import BrokenRuleError, emptied, sandbox
 from limits import TooLargeError, TooSlowError, bounded, peak_bytes
 from make import EXACT, Case
 from mutate import Mutant, judged
-from prequential_codecs.archive_summary import summarise
+from prequential_codecs.archive import summarise
 from programs import program, script
 from seeds import MAX_MEMORY_BYTES, MIXER, PURE, RUNTIME, SCHEDULE, seeds, tree_archive
 from watch import ForbiddenError, confined

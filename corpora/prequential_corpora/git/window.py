@@ -111,10 +111,9 @@ def read_window(
     """The changes after `since`, up to and including `until`; kinds `new` and `added`.
 
     since, until: a revision, or an ISO 8601 date (UTC if it has no zone; a day means its first moment). A date as `until` is
-    looked up on HEAD's first-parent line. `since` must be on the first-parent line of `until`; a date before the first commit
-    takes the complete history. An empty window has no documents.
-    Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for an incomplete history
-    (a shallow clone); MissingDependencyError without git.
+    looked up on HEAD's first-parent line. `since` must be on that of `until`; a date before the first commit takes all history.
+    Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for a shallow clone that
+    lacks the window; MissingDependencyError without git.
     """
     repository = find_repository(repo)
     since_s, until_s = parse_date(since), parse_date(until)
