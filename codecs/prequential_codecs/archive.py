@@ -124,11 +124,7 @@ class Index:
 
 
 class ArchiveWriter:
-    """Writes the header at once, then each complete block, to a file that it leaves open. `close` completes the archive.
-
-    Counters, in bytes: `header_bytes`; `payload_bytes` of all blocks; `n_bytes_written`, the archive so far;
-    `n_bytes_covered`, the original so far.
-    """
+    """Writes the header at once, then each complete block; `close` completes the archive. Leaves the sink open."""
 
     def __init__(self, sink: "SupportsWrite[bytes]", header: Header, *, after: "ArchiveReader | None" = None) -> None:
         """after: a reader of the existing contents of `sink`, stopped after a block. The writer continues after that block."""
@@ -253,10 +249,7 @@ class ArchiveSummary:
 
 
 def summarise(path: str | os.PathLike[str], *, may_end_early: bool = False) -> ArchiveSummary:
-    """Header and block heads of the archive at `path`; if it ends early and may do so, of the blocks that it holds.
-
-    Raises UnsupportedVersionError, CorruptArchiveError, OSError.
-    """
+    """Header and block heads of the archive at `path`, of a beginning if may_end_early. Raises OSError and as ArchiveReader."""
     heads = []
     with open_regular(path) as file:
         reader = ArchiveReader(file)

@@ -49,10 +49,7 @@ class Symbols(Protocol):
 
 
 class FileSymbols:
-    """The first n_bytes of a file of whole_n_bytes. Each slice reads its bytes.
-
-    Raises CorpusError if the file cannot be read or is shorter; and if it is longer, unless only its beginning is wanted.
-    """
+    """The first n_bytes of a file of whole_n_bytes, read slice by slice. Raises CorpusError if its length has changed."""
 
     def __init__(self, path: Path, n_bytes: int, whole_n_bytes: int) -> None:
         self._path, self._n_bytes, self._whole_n_bytes = path, n_bytes, whole_n_bytes
@@ -113,10 +110,7 @@ class Corpus(AbstractContextManager["Corpus"]):
 
     @cached_property
     def blake2b(self) -> str:
-        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. The first call reads the file in chunks.
-
-        Raises CorpusError if the file cannot be read or if its length has changed.
-        """
+        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. The first call reads them all. Raises CorpusError."""
         digest = hashlib.blake2b(digest_size=32)
         for chunk in self._chunks(self.n_bytes):
             digest.update(chunk)

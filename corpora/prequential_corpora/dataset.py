@@ -99,11 +99,7 @@ class TextRows:
 
 @contextmanager
 def load_rows(spec: DatasetSpec) -> Iterator[TextRows]:
-    """The rows that `spec` names, inside the `with` block. Tables of local files are temporary files.
-
-    Raises CorpusError if the data set is missing, malformed or not reachable, OutputError if no temporary file can be written,
-    MissingDependencyError without the package.
-    """
+    """The rows that `spec` names. Raises CorpusError, OutputError without temporary files, MissingDependencyError."""
     datasets = _import_datasets()
     try:
         scratch_folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")

@@ -51,10 +51,7 @@ class DatasetSpec:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The data set that `text` names, the part after `hf:`. Raises CorpusError.
-
-        If a file or folder with the complete name exists, it is used and not the hub.
-        """
+        """The data set that `text` names, the part after `hf:`; a file or folder of that name goes first. Raises CorpusError."""
         name, _, query = text.partition("?")
         options = parse_options(query, {field.name for field in fields(cls)} - {"source", "revision"})
         if name and Path(name).exists():
@@ -153,10 +150,7 @@ def check_contents(path: Path) -> None:
 
 
 def check_array(path: Path) -> None:
-    """Raises CorpusError for a JSON array, which the package reads at once, that is very large or has an object with a key twice.
-
-    The package itself refuses such an object in JSON lines.
-    """
+    """Raises CorpusError for a JSON array that is very large (it is read at once) or has an object with a key twice."""
     with reading(path):
         with open_regular(path) as file:
             start = file.read(len(BOM_UTF8) + 1)

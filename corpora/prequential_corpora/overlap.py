@@ -150,10 +150,7 @@ class KeyTable:
         return found
 
     def add(self, keys: Keys, positions: Indices) -> Indices:
-        """Adds the new keys, if there is room, and returns the slots (m,) of all keys; -1 for a key that the table did not take.
-
-        positions: (m,), ascending, and greater than those of earlier calls.
-        """
+        """Adds new keys if there is room; returns the slots (m,), or -1. positions: (m,), ascending over all calls."""
         found = np.empty(len(keys), np.int64)
         self._room = _add(self._slots, self._random, self._shift, self._limit, self._room, keys, positions, found)
         return found

@@ -55,10 +55,7 @@ def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
 
 
 def corpus_mode(spec: str | os.PathLike[str]) -> int:
-    """The permissions that all files of the corpus have which `spec` names, as `Corpus.mode`; of a model or a run, too.
-
-    Reads no contents. Raises CorpusError if the corpus is missing.
-    """
+    """The permissions of all files of the corpus `spec`, as `Corpus.mode`; of a model or a run, too. Raises CorpusError."""
     if isinstance(spec, str):
         if spec == "-":
             return _stdin_mode()

@@ -173,16 +173,12 @@ def gram_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Key
 
 
 def token_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Keys, Indices]]:
-    """The tokens of a stream in chunks: hashes (12 + m,), and the number of each token's document (12 + m,).
-
-    The first 12 repeat the last 12 of the previous chunk, so that every n-gram ends in one chunk. At first, they are of
-    document -1.
-    """
+    """Tokens of a stream in chunks: hashes and numbers of documents, (12 + m,); the first 12 repeat the last 12 before."""
     stream = stream.view()
     stream.flags.writeable = False  # with a single type, the kernel is compiled once
     table, polynomial, state = character_table(), np.zeros(2, np.uint64), np.zeros(3, np.int64)
     n_before = GRAM_TOKENS - 1
-    keys, owners = np.zeros(n_before, np.uint64), np.full(n_before, -1, np.int64)
+    keys, owners = np.zeros(n_before, np.uint64), np.full(n_before, -1, np.int64)  # at first, of document -1
     new, new_owners = np.empty(CHUNK_BYTES + 1, np.uint64), np.empty(CHUNK_BYTES + 1, np.int64)
     start = 0
     while start < len(stream):

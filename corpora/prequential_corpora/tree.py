@@ -39,10 +39,7 @@ from prequential_corpora.tree_restore import (
 
 @dataclass(frozen=True)
 class Tree:
-    """The result of scanning a folder: its entries in stream order, and the names of those that are not stored.
-
-    mode: the read and write permissions that the folder and all its files have, for users who may enter all its folders.
-    """
+    """A scanned folder: entries in stream order, names that are not stored, the permissions that all its files have."""
 
     root: Path
     entries: Sequence[TreeEntry]
@@ -78,10 +75,7 @@ class Tree:
 
 
 def scan_tree(root: Path) -> Tree:
-    """The entries below the folder `root`, ascending by path. Does not follow links and does not read contents.
-
-    Raises CorpusError if a folder cannot be listed (it is not skipped silently) or is too deep to be restored.
-    """
+    """The entries below the folder `root`, ascending by path. Raises CorpusError for one that is unreadable or too deep."""
     found: list[TreeEntry] = []
     skipped: list[bytes] = []
     with reading(root):

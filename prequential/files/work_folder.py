@@ -162,10 +162,7 @@ def _not_ours(path: Path) -> OutputError:
 
 
 def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
-    """The file of an earlier run, open for reading and writing; made if it is missing and `create`.
-
-    Raises OutputError for a link, which may lead out of the folder, for another kind of file, and for that of another user.
-    """
+    """The file of an earlier run, made if missing and `create`. Raises OutputError unless it is a plain file of this user."""
     flags = os.O_RDWR | os.O_CREAT * create
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
         flags |= getattr(os, name, 0)

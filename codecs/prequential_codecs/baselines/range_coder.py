@@ -57,10 +57,7 @@ class RangeEncoder:
 
 
 class RangeDecoder:
-    """Decodes the symbols of a payload, given the same frequencies in the same order.
-
-    payload: from `RangeEncoder.finish`. Raises CorruptArchiveError if it is not a whole number of words.
-    """
+    """Decodes the symbols of a payload of `RangeEncoder.finish`, given the same frequencies in the same order."""
 
     def __init__(self, payload: bytes) -> None:
         import constriction
@@ -83,10 +80,7 @@ class RangeDecoder:
             return np.asarray(self._coder.decode(self._family, _float_rows(frequencies)), np.int64)
 
     def finish(self) -> None:
-        """Raises CorruptArchiveError if the payload is certainly longer or shorter than that of the decoded symbols.
-
-        A truncated payload looks like one that ends in zeros, so it passes unless it is empty.
-        """
+        """Raises CorruptArchiveError if the payload is certainly longer or shorter than that of the decoded symbols."""
         if (self._n_symbols == 0) != (self._n_words == 0) or not self._coder.maybe_exhausted():
             raise CorruptArchiveError(
                 f"coded payload of {self._n_words} words does not end with its {self._n_symbols} symbols"

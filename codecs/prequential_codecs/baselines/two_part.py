@@ -74,17 +74,12 @@ def compress(data: bytes) -> bytes:
     smallest, spreads = _visit_ranges(level)
     counts.code_exactly(n_visits - smallest, spreads)
     packed = counts.finish()
-    return head + varint(len(packed)) + packed + _encode_data(level, contexts, grams[ORDER], n_visits)
-
-
-def _encode_data(level: _Level, contexts: Ints, grams: Ints, n_visits: Ints) -> bytes:
-    """The range coder's payload of all bytes, sorted by context."""
     by_context = np.argsort(contexts, kind="stable")
-    ranks = np.searchsorted(level.grams, grams)[by_context] - level.starts[contexts[by_context]]
+    ranks = np.searchsorted(level.grams, grams[ORDER])[by_context] - level.starts[contexts[by_context]]
     encoder = RangeEncoder()
     for places, rows in _uncertain_places(level, n_visits):
         encoder.code(ranks[places], rows)
-    return encoder.finish()
+    return head + varint(len(packed)) + packed + encoder.finish()
 
 
 def decompress(compressed: bytes) -> bytes:

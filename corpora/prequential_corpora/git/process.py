@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from prequential.errors import CorpusError, MissingDependencyError
 from prequential.files import temporary_folder
@@ -37,14 +37,6 @@ Pair = tuple[bytes, bytes]  # object ids of the old and the new version, in hexa
 def git_environment() -> dict[str, str]:
     """This process's environment without git's variables, which could name another repository, index or configuration."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
-
-
-class GitAnswer(NamedTuple):
-    """Exit status and output of a git process that has ended, and the reason of its failure: one line, or ""."""
-
-    status: int
-    output: bytes
-    reason: str
 
 
 def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str]) -> "GitProcess":
@@ -120,14 +112,14 @@ class GitProcess:
             raise self.failed()
         return False
 
-    def answer(self) -> GitAnswer:
-        """Closes git's input, and waits until git ends."""
+    def answer(self) -> tuple[int, bytes, str]:
+        """Closes git's input, and waits until git ends: its exit status, output, and reason of failure (one line, or "")."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         while self._fill():
             if len(self._buffer) > MAX_FIELD_N_BYTES:
                 raise wrong_answer(f"more than {MAX_FIELD_N_BYTES:,} bytes")
-        return GitAnswer(self._status(), self._take(len(self._buffer)), self._reason())
+        return self._status(), self._take(len(self._buffer)), self._reason()
 
     def finish(self) -> None:
         """Closes git's input, and waits until git ends successfully and without more output."""

@@ -23,7 +23,6 @@ from prequential_corpora.corpus import unicode_name
 from prequential_corpora.git.file_rules import is_safe
 from prequential_corpora.git.process import (
     PATCH_OPTIONS,
-    GitAnswer,
     GitProcess,
     Patch,
     git_environment,
@@ -71,9 +70,9 @@ class Repository(NamedTuple):
         """The id of the commit that `revision` names. Raises CorpusError if there is none."""
         if revision.startswith("-") or "\0" in revision or not revision:
             raise CorpusError(f"{revision!r} is not a revision; give a commit, a branch, a tag or a date")
-        found = _rev_parse(self.path, "--verify", "--quiet", f"{revision}^{{commit}}")
-        if found.status == 0:
-            if not self.has_id(commit_id := found.output.removesuffix(b"\n")):
+        status, output, _ = _rev_parse(self.path, "--verify", "--quiet", f"{revision}^{{commit}}")
+        if status == 0:
+            if not self.has_id(commit_id := output.removesuffix(b"\n")):
                 raise wrong_answer("no object id")
             return commit_id.decode()
         if revision == "HEAD":
@@ -89,16 +88,16 @@ def find_repository(repo: str | os.PathLike[str]) -> Repository:
         raise CorpusError(f"{str(path)!r} is not a folder; give the root of a git repository")
     path = path.resolve()
     names = ("--show-object-format", "--is-shallow-repository", "--show-prefix", "--git-path", "objects")
-    found = _rev_parse(path, *names)
-    if found.status:
-        if "dubious ownership" in found.reason:
+    status, output, reason = _rev_parse(path, *names)
+    if status:
+        if "dubious ownership" in reason:
             raise CorpusError(
                 f"{str(path)!r} belongs to another user, so git does not read it; if you trust it: "
                 f"git config --global --add safe.directory {shlex.quote(str(path))}"
             )
-        reason = found.reason or f"git ended with status {found.status}"
+        reason = reason or f"git ended with status {status}"
         raise CorpusError(f"{str(path)!r} is not the root of a git repository that git reads: {reason}")
-    answer = re.fullmatch(rb"(sha1|sha256)\n(true|false)\n([^\n]*)\n([^\0]+)\n", found.output)
+    answer = re.fullmatch(rb"(sha1|sha256)\n(true|false)\n([^\n]*)\n([^\0]+)\n", output)
     if answer is None:
         raise wrong_answer("another form than that of git rev-parse")
     if answer[3]:  # GIT_CEILING_DIRECTORIES cannot name a folder with a colon
@@ -106,7 +105,7 @@ def find_repository(repo: str | os.PathLike[str]) -> Repository:
     return Repository(path, path / os.fsdecode(answer[4]), answer[1].decode(), answer[2] == b"true")
 
 
-def _rev_parse(repo: Path, *args: str) -> GitAnswer:
+def _rev_parse(repo: Path, *args: str) -> tuple[int, bytes, str]:
     """git rev-parse in the repository itself, with the user's configuration files, because safe.directory must apply."""
     env = git_environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
     env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"}

@@ -135,10 +135,7 @@ def read_window(
 
 
 def open_documents(documents: GitDocuments) -> GitCorpus:
-    """The documents in one temporary file, each followed by DOCUMENT_END, in their order. Use it in a `with` statement.
-
-    Raises CorpusError as iterating does, OutputError if the file cannot be written.
-    """
+    """The documents in one temporary file, each followed by DOCUMENT_END. Raises CorpusError, and OutputError for the file."""
     places: list[Document] = []
     kinds: list[DocumentKind] = []
 
