@@ -114,7 +114,7 @@ def _described_archive(run: Run) -> tuple[object, ...]:
 
 
 def _found_archive(run: Run) -> tuple[object, ...]:
-    """The same of the archive, from its header and its index. Raises CorruptArchiveError, OSError."""
+    """The same of the archive itself. Raises CorruptArchiveError, OSError."""
     found = summarise(run.archive)
     header = found.header
     corpus = {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()}

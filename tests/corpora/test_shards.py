@@ -130,21 +130,17 @@ def rows_of(spec: str) -> list[bytes]:
         return corpus.bytes().tobytes().split(b"\0")[:-1]
 
 
-def test_a_seed_shuffles_shards_and_rows_reproducibly(tmp_path: Path) -> None:
+def test_a_seed_shuffles_shards_and_rows_and_its_order_never_changes(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "few", ".jsonl", [["a", "b", "c", "d"], ["e", "f", "g", "h"], ["i", "j"]])
+    assert b"".join(rows_of(f"shards:{folder}?seed=7&buffer=3")) == b"ehgifabcjd"
     texts = [[f"{shard}.{row}" for row in range(50)] for shard in range(8)]
     folder = write_shards(tmp_path / "web", ".jsonl", texts)
     in_order = rows_of(f"shards:{folder}")
     shuffles = [rows_of(f"shards:{folder}?seed={seed}&buffer=100") for seed in (0, 1, 2**63 - 1)]
     assert all(sorted(rows) == sorted(in_order) for rows in shuffles)
     assert len({tuple(rows) for rows in [in_order, *shuffles]}) == 4
-    assert rows_of(f"shards:{folder}?seed=1&buffer=100") == shuffles[1]
     with open_corpus(f"shards:{folder}?seed=1&buffer=100") as corpus:
         assert (corpus.describe()["shuffle_seed"], corpus.describe()["shuffle_buffer"]) == (1, 100)
-
-
-def test_the_order_of_a_seed_never_changes(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path / "web", ".jsonl", [["a", "b", "c", "d"], ["e", "f", "g", "h"], ["i", "j"]])
-    assert b"".join(rows_of(f"shards:{folder}?seed=7&buffer=3")) == b"ehgifabcjd"
 
 
 @given(n=st.integers(0, 60), n_places=st.integers(1, 20), seed=st.integers(0, 2**63 - 1))

@@ -182,25 +182,32 @@ def test_standard_input_is_written_to_a_temporary_file_that_is_deleted(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_an_output_error_and_leaves_no_file(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+class Broken:
+    def read(self, n_bytes: int) -> bytes:
+        raise OSError(5, "Input/output error")
+
+
+def chunks_on_a_full_disk() -> Iterator[bytes]:
+    yield b"abc"
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "error", "reason"),
+    [
+        (chunks_on_a_full_disk, OutputError, "No space left"),
+        (
+            lambda: read_chunks(Broken(), "standard input"),
+            CorpusError,
+            "cannot read 'standard input': Input/output error",
+        ),
+    ],
+    ids=["a full disk", "a source that fails"],
+)
+def test_a_spool_that_cannot_be_completed_is_deleted(
+    chunks, error, reason, tmp_path: Path, monkeypatch: MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-    def chunks_on_a_full_disk() -> Iterator[bytes]:
-        yield b"abc"
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(OutputError, match="No space left"):
-        spool(chunks_on_a_full_disk())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_source_that_fails_leaves_no_temporary_file(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-
-    class Broken:
-        def read(self, n_bytes: int) -> bytes:
-            raise OSError(5, "Input/output error")
-
-    with pytest.raises(CorpusError, match="cannot read 'standard input': Input/output error"):
-        spool(read_chunks(Broken(), "standard input"))
+    with pytest.raises(error, match=reason):
+        spool(chunks())
     assert list(tmp_path.iterdir()) == []
