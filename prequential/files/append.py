@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prequential.errors import OutputError
 from prequential.files.folders import READ_BY_OTHERS, is_foreign, permissions, write_bytes
-from prequential.files.streams import PathLike, sync, writing
+from prequential.files.streams import PathLike, flags_of, sync, writing
 from prequential.files.work_folder import has_locked
 
 LOCK_WAIT_S = 10.0  # another run holds the lock for the time of one write
@@ -66,9 +66,7 @@ def _kept_beside(path: Path, line: bytes) -> str:
 @contextmanager
 def _appending(path: PathLike, mode: int) -> Iterator[int]:
     """The descriptor of the file, for appending. Links and everything else that is not a regular file are refused."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
-        flags |= getattr(os, name, 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | flags_of("O_NOFOLLOW", "O_NONBLOCK")
     with writing(path):
         if Path(path).is_symlink():
             raise OutputError(f"{os.fspath(path)!r} is a link; name the file that it leads to")

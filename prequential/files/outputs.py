@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
 from prequential.files.folders import check_name, is_foreign, permissions, set_mode, sync_folder, warn_of_readers
-from prequential.files.streams import PathLike, Sink, writing
+from prequential.files.streams import PathLike, Sink, flags_of, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
     PARTIAL,
@@ -122,9 +122,8 @@ def _opened_pipe(target: PathLike) -> int:
 
 def _opened_device(target: PathLike, path: Path) -> int:
     """The descriptor of a device or a named pipe. Raises OSError, OutputError."""
-    flags = os.O_WRONLY  # neither makes a file nor empties one that has taken the place of the device
-    for name in ("O_NOFOLLOW", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
-        flags |= getattr(os, name, 0)
+    # neither makes a file nor empties one that has taken the place of the device
+    flags = os.O_WRONLY | flags_of("O_NOFOLLOW", "O_NOCTTY")
     _check_device(target, path.lstat())  # before it waits for the reader of a pipe
     number = os.open(path, flags)
     try:

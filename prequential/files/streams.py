@@ -124,11 +124,14 @@ def reading(what: PathLike) -> Iterator[None]:
         raise CorpusError(f"cannot read {str(what)!r}: {error.strerror or error}") from error
 
 
+def flags_of(*names: str) -> int:
+    """These flags of os.open, as far as the system has them; with binary data, and closed in other programs."""
+    return sum(getattr(os, name, 0) for name in (*names, "O_CLOEXEC", "O_BINARY"))
+
+
 def open_regular(path: PathLike, *, follow_links: bool = True) -> BufferedReader:
     """The regular file at `path`, open for reading. Raises OSError at once for all else, and for a link unless follow_links."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    if not follow_links:
-        flags |= getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_RDONLY | flags_of("O_NONBLOCK") | (0 if follow_links else flags_of("O_NOFOLLOW"))
     with possible_name(path):
         number = os.open(path, flags)
     try:

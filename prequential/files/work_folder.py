@@ -24,7 +24,7 @@ from typing import BinaryIO
 
 from prequential.errors import OutputError
 from prequential.files.folders import is_foreign, sync_folder
-from prequential.files.streams import PathLike, writing
+from prequential.files.streams import PathLike, flags_of, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
 POLL_S = 0.05  # between two tries to lock a file
@@ -163,9 +163,7 @@ def _not_ours(path: Path) -> OutputError:
 
 def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
     """The file of an earlier run, made if missing and `create`. Raises OutputError unless it is a plain file of this user."""
-    flags = os.O_RDWR | os.O_CREAT * create
-    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
-        flags |= getattr(os, name, 0)
+    flags = os.O_RDWR | os.O_CREAT * create | flags_of("O_NOFOLLOW", "O_NONBLOCK")
     if path.is_symlink():
         raise _not_ours(path)
     number = os.open(path, flags, 0o600)
