@@ -82,8 +82,7 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     """Makes the forecast, writes it and prints it."""
     from prequential.evaluation.runs import mode_of_all, read_run
     from prequential.files import check_output, output_file
-    from prequential.forecasting.forecast import Target, forecast, target_digest, target_runs
-    from prequential.forecasting.forecast_text import format_forecast
+    from prequential.forecasting.forecast import Target, forecast, format_forecast, target_digest, target_runs
     from prequential.online.source import mode_of
     from prequential.sweeps.ladder import Size
 
@@ -101,13 +100,7 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
         raise CorpusError(
             f"the proxy {args.proxy!r} did not read the target's {target.n_bytes} bytes of {args.corpus!r}"
         )
-    record = forecast(
-        ladder,
-        target,
-        proxy=proxy,
-        target_blake2b=digest,
-        after_the_fact=args.after_the_fact,
-    )
+    record = forecast(ladder, target, proxy=proxy, target_blake2b=digest, after_the_fact=args.after_the_fact)
     mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])])
     with output_file(args.output, mode=mode) as sink:
         sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
@@ -124,8 +117,7 @@ def _score(args: argparse.Namespace) -> int:
     making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "after_the_fact")
     options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
     from prequential.files import common_mode
-    from prequential.forecasting.forecast_text import format_score
-    from prequential.forecasting.sealed import append_score, find_target_run, read_forecast, score
+    from prequential.forecasting.sealed import append_score, find_target_run, format_score, read_forecast, score
 
     forecast = read_forecast(args.score)
     mode = common_mode(args.score)

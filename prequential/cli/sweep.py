@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -115,7 +113,7 @@ def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
     dry_run = {"--dry-run": "print the plan and run nothing"}
     options.add(parser, {**options.LIMIT, **runs, **options.TRUST, **seeds, **dry_run, **options.JSON})
     options.add_learner(parser)
-    parser.set_defaults(shared="runs", inputs=("source",))
+    parser.set_defaults(inputs=("source",))
 
 
 def check_seeds(args: argparse.Namespace, *, has_default: bool = False) -> None:
@@ -148,16 +146,9 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
 
 
 def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:
-    """Every run of the plan in order, new or finished already. Prints each as soon as it is finished.
-
-    If torchrun started several processes, the first one returns, and the others end when no run is left.
-    """
+    """Every run of the plan in order, new or finished already. Prints each as soon as it is finished."""
     from prequential.sweeps.plan_runs import run_plan
-    from prequential.sweeps.plan_workers import PlanWorker
 
-    worker = PlanWorker.launched()
-    if worker and runtime.threads is None:
-        runtime = replace(runtime, threads=worker.n_threads)
     outcomes = []
     try:
         for outcome in run_plan(
@@ -167,7 +158,6 @@ def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Ru
             limit_bytes=args.limit,
             runtime=runtime,
             open_progress=partial(_progress, quiet=args.quiet),
-            worker=worker,
             trust_runs=args.trust_runs,
         ):
             outcomes.append(outcome)
@@ -178,9 +168,7 @@ def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Ru
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
-    if worker and not worker.is_first:
-        sys.exit(0)
-    return sorted(outcomes, key=lambda outcome: plan.configs.index(outcome.config))
+    return outcomes
 
 
 @contextmanager

@@ -21,8 +21,17 @@ from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import Curve
-from prequential.forecasting.projection import HIGHEST_B, HIGHEST_B_OF_MEANS, Projection
-from prequential.forecasting.scaling import FORMS, MIN_PREFIXES, MIN_SIZES, Fit, Floats, Observations
+from prequential.forecasting.scaling import (
+    FORMS,
+    HIGHEST_B,
+    HIGHEST_B_OF_MEANS,
+    MIN_PREFIXES,
+    MIN_SIZES,
+    Fit,
+    Floats,
+    Observations,
+    Projection,
+)
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
 from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size

@@ -55,10 +55,8 @@ def root_mean_square(values: Sequence[float]) -> float:
 
 def choose_form(cells: Sequence[Cell]) -> str:
     """The form with the least error; `additive` without cells."""
-    errors = [cell.error for cell in cells]
-    if not errors:
-        return "additive"
-    return min(errors[0], key=lambda form: root_mean_square([error[form] for error in errors]))
+    rmse = errors_by_form(cells)
+    return min(rmse, key=lambda form: rmse[form], default="additive")
 
 
 def errors_by_form(cells: Sequence[Cell]) -> dict[str, float]:

@@ -62,8 +62,8 @@ def finished_runs(
 ) -> dict[str, Run]:
     """The newest run in `folder` of each configuration, by `config_key`, over these bytes and by this version of the program.
 
-    on_bad: called with the error of each run that cannot be read, which is left out. Raises CorpusError for a folder that cannot
-    that is not this user's or has lost its archive (`check_own_run`).
+    on_bad: called with the error of each run that cannot be read, which is left out. Raises CorpusError for a found run that is
+    not this user's or has lost its archive (`check_own_run`), unless trust_runs.
     """
     wanted = set(keys)
     found = {

@@ -19,7 +19,6 @@ from prequential.model.config import Config
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
 from prequential.sweeps.finished import CorpusKey, config_key, corpus_key, finished_runs, recorded_corpus
-from prequential.sweeps.plan_workers import PlanWorker
 from prequential.sweeps.plans import Candidate, Plan, Variant
 from prequential.watch.progress import SilentProgress
 
@@ -110,42 +109,26 @@ def run_plan(
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
     open_progress: OpenProgress = _open_silent,
-    worker: PlanWorker | None = None,
     trust_runs: bool = False,
 ) -> Iterator[RunOutcome]:
     """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
 
     folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
-    worker: this process, if several share the plan. Each yields the runs that it made or found; the first one finally yields
-    those of the others. trust_runs: also use finished runs of other users, and those without their archives. The other arguments
+    trust_runs: also use finished runs of other users, and those without their archives. The other arguments
     are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
     corpus = corpus_key(source, limit_bytes)
     new_run = partial(_new_run, source, corpus, Path(folder), limit_bytes, runtime or Runtime(), open_progress)
     finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
-    claimed_elsewhere = []
     for planned in (RunOutcome(variant=variant, config=config) for variant, config in plan.runs):
         if run := finished.get(planned.key):
             yield replace(planned, run=run, is_new=False)
-        elif worker and not worker.claim(planned.key):
-            claimed_elsewhere.append(planned)
-        else:
-            try:
-                outcome = replace(planned, run=new_run(planned))
-            except Exception as error:  # the caller reports it
-                outcome = replace(planned, error=error)
-                if worker:
-                    worker.fail(planned.key, str(error) or type(error).__name__)
-            yield outcome
-    if worker:
-        worker.leave()
-    if worker and worker.is_first:
-        failures = worker.failures([planned.key for planned in claimed_elsewhere])  # waits until the others have ended
-        finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
-        missing = f"the run of another worker is not in {folder}, which all workers must share"
-        for planned in claimed_elsewhere:
-            run = None if planned.key in failures else finished.get(planned.key)
-            yield replace(planned, run=run, error=None if run else CorpusError(failures.get(planned.key, missing)))
+            continue
+        try:
+            outcome = replace(planned, run=new_run(planned))
+        except Exception as error:  # the caller reports it
+            outcome = replace(planned, error=error)
+        yield outcome
 
 
 def _new_run(

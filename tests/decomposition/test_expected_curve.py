@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scripts import load
 
-from prequential.decomposition.expected_curve import MIN_CELLS, SEGMENTS_PER_CELL, expected_curve
+from prequential.decomposition.decompose import MIN_CELLS, SEGMENTS_PER_CELL, expected_curve
 from prequential.evaluation.curves import Curve
 
 simulation = load("learning_cost")

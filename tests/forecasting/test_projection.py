@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from prequential.forecasting.projection import (
+from prequential.forecasting.scaling import (
+    FORMS,
     HIGHEST_A,
     HIGHEST_B,
     HIGHEST_B_OF_MEANS,
     LOWEST,
+    Fit,
+    Floats,
+    Observations,
     Projection,
     non_negative_least_squares,
 )
-from prequential.forecasting.scaling import FORMS, Fit, Floats, Observations
 
 N = np.array([2e4, 3e4, 7e4, 1.2e5, 2.5e5])
 D = 3e5 * 0.5 ** np.arange(3, -0.5, -0.5)

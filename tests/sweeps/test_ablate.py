@@ -14,14 +14,13 @@ from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap
 from prequential.evaluation.runs import Run
 from prequential.online.flops import replay_factor
-from prequential.sweeps.ablate import ALL, BASE, contrast, plan_ablation, verdict
-from prequential.sweeps.features import FEATURES, without
+from prequential.sweeps.ablate import ALL, BASE, FEATURES, ONLY_IF_NAMED, contrast, plan_ablation, verdict, without
 from prequential.sweeps.plan_runs import RunOutcome
 
 BOOTSTRAP = Bootstrap(confidence=0.9, n_resamples=199)
 CELL, N_CELLS = 64, 64
 FULL = replace(TINY, schedule=replace(TINY.schedule, n_rows=8))  # with replay
-DEFAULTS = [name for name, feature in FEATURES.items() if feature.by_default]
+DEFAULTS = [name for name in FEATURES if name not in ONLY_IF_NAMED]
 
 
 # ---- features
@@ -139,7 +138,6 @@ VERDICTS = {  # of signs at the two sizes, and of the growth
     "hurts less": [((-1, 0), 1)],
     "hurts more": [((0, -1), -1)],
     "unclear": [((1, 0), 0), ((0, 0), 0)],  # no interval shows that the help is absent at the large size
-    "no run": [((), 0)],
 }
 
 

@@ -14,7 +14,7 @@ from prequential.evaluation.curves import mean_curve
 from prequential.online.flops import flops_per_byte, replay_factor
 from prequential.sweeps.plan_runs import RunOutcome
 from prequential.sweeps.plans import sweep_plan
-from prequential.sweeps.sweep import N_WINDOWS, data_multiple, falling, pareto_front, summarise, sweep
+from prequential.sweeps.sweep import N_WINDOWS, data_multiple, pareto_front, summarise, sweep
 
 # ---- the plan
 
@@ -150,17 +150,6 @@ def test_a_loss_reached_within_the_first_window_gives_no_multiple_but_a_reason()
         assert multiple is None
         assert reason.startswith(f"{who} reaches ")
         assert reason.endswith(f"within its first {(1 << 14) // N_WINDOWS} bytes")
-
-
-@given(st.lists(st.integers(-8, 8).map(float), min_size=1, max_size=12))
-def test_the_nearest_falling_sequence_falls_keeps_the_sum_and_is_optimal(values):
-    found = falling(np.array(values))
-    residual = np.array(values) - found
-    assert (np.diff(found) <= 1e-12).all()
-    # A projection on a cone is optimal if the residual is orthogonal to it and does not point into the cone.
-    assert residual @ found == pytest.approx(0.0, abs=1e-9)
-    assert residual.sum() == pytest.approx(0.0, abs=1e-9)
-    assert (np.cumsum(residual)[:-1] <= 1e-9).all()
 
 
 def test_a_mean_curve_is_the_mean_at_the_positions_of_the_first_curve():
