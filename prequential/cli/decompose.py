@@ -96,7 +96,7 @@ def _tables(record: dict[str, Any]) -> str:
 
 
 def _part_row(n_bytes: int, bits: dict[str, Any] | float, title: str) -> list[str]:
-    figure = bits if isinstance(bits, dict) else {"point": bits, "low": None, "high": None}
+    figure: dict[str, Any] = bits if isinstance(bits, dict) else {"point": bits, "low": None, "high": None}
     point, *ends = _figures(figure)
     return [title, point, f"{figure['point'] / n_bytes:.4f}", *ends]
 

@@ -268,10 +268,10 @@ def fresh_learner(config: Config, runtime: Runtime) -> OnlineLearner:
 def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
     """The learner's weights as bytes. start: a fresh learner of the same configuration, which the receiver has too.
 
-    First the int8 levels of each matrix (one scale for each column; for the change of the embedding, one for each row), in an
-    order-0 two-part code after its length. Then the float32 scales.
+    For each matrix the int8 levels, in an order-0 two-part code after its length, and the float32 scales: one for each column;
+    for the change of the embedding, one for each row.
     """
-    packed, scales = b"", b""
+    packed = b""
     for name, weight in _weights(learner).items():
         if name == EMBEDDING:
             change = weight - _weights(start)[EMBEDDING]
@@ -279,29 +279,23 @@ def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
         else:
             levels, scale = plain.quantise_columns(weight)
         coded = order0.compress(levels.contiguous().numpy().tobytes())
-        packed += varint(len(coded)) + coded
-        scales += scale.numpy().astype("<f4").tobytes()
-    return packed + scales
+        packed += varint(len(coded)) + coded + scale.numpy().astype("<f4").tobytes()
+    return packed
 
 
 def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> OnlineLearner:
     """A learner with these weights, before its first byte. Raises CorruptArchiveError if the bytes cannot be weights."""
     learner, source = fresh_learner(config, runtime), ByteSource(io.BytesIO(packed))
-    weights = _weights(learner)
-    levels = {
-        name: np.frombuffer(order0.decompress(source.take(source.take_varint())), np.int8).astype(np.float32)
-        for name in weights
-    }
     loaded = {}
-    for name, weight in weights.items():
-        per_row = name == EMBEDDING
-        n_scales = weight.numel() // weight.shape[-1] if per_row else weight.shape[-1]
-        scales = np.frombuffer(source.take(4 * n_scales), "<f4").astype(np.float32)
-        matrix = levels[name].reshape(-1, weight.shape[-1]) * (scales[:, None] if per_row else scales)
-        loaded[name] = torch.from_numpy(matrix).reshape(weight.shape)
-    loaded[EMBEDDING] += weights[EMBEDDING]
+    for name, weight in _weights(learner).items():
+        n_columns, per_row = weight.shape[-1], name == EMBEDDING
+        levels = np.frombuffer(order0.decompress(source.take(source.take_varint())), np.int8).astype(np.float32)
+        scales = np.frombuffer(source.take(4 * (weight.numel() // n_columns if per_row else n_columns)), "<f4")
+        matrix = levels.reshape(-1, n_columns) * (scales[:, None] if per_row else scales)
+        tensor = torch.from_numpy(matrix).reshape(weight.shape)
+        loaded[name] = to_array(tensor + weight if per_row else tensor)
     source.check_end()
-    learner.load_state({**learner.state(), **{name: to_array(tensor) for name, tensor in loaded.items()}})
+    learner.load_state({**learner.state(), **loaded})
     return learner
 
 

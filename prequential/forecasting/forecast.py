@@ -1,8 +1,7 @@
-"""Forecasts of a larger run, frozen before the run is made.
+"""Forecasts of the total bits of a larger run, frozen before the run is made.
 
-A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). It forecasts the total bits of a target, a larger
-learner over more bytes. The backtest of the ladder (backtest.py) decides the form of the law and the width of the interval
-(intervals.py). The forecast is one sealed JSON object (sealed.py). `total_both_ways` checks it against a second law.
+A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). The backtest of the ladder (backtest.py) decides
+the form of the law and the width of the interval (intervals.py). The forecast is one sealed JSON object (sealed.py).
 
 The law knows nothing about the text after the ladder's bytes. A proxy does: it is a cheap run over the target's bytes. With a
 proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss.
@@ -107,7 +106,8 @@ def forecast(
     for a ladder that is too small, for runs that look diverged, and for a target within the fitted runs. Raises CorpusError for
     a proxy that is too short.
     """
-    _check_converged(ladder)
+    for name, reason in diverged_runs(ladder).items():
+        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
     config = target.config(ladder)
     assert config.gpt
     compute, n = _compute(ladder, config, target, proxy), n_weights(config.gpt)
@@ -152,11 +152,6 @@ def forecast(
     )
 
 
-def _check_converged(ladder: Ladder) -> None:
-    for name, reason in diverged_runs(ladder).items():
-        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
-
-
 def _interval(laws: Mapping[str, FittedLaw], calibration: Calibration, seeds: float, n_bytes: int) -> dict[str, Any]:
     """The fit, point and interval in bits, and the parts of its deviation, as JSON values."""
     losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
@@ -180,7 +175,12 @@ def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) 
     A proxy of an earlier version's configuration has no known operations, and does not count.
     """
     fitted = max(total_flops(rung.config, ladder.corpus.n_bytes).total for rung in ladder.rungs)
-    proxy_flops = _proxy_flops(proxy) if proxy else None
+    proxy_flops = None
+    if proxy:
+        with suppress(ConfigError):
+            proxy_flops = total_flops(
+                Config.from_record(proxy.record["config"]), proxy.record["corpus"]["n_bytes"]
+            ).total
     largest = max(fitted, proxy_flops or 0.0)
     flops = total_flops(config, target.n_bytes).total
     if flops <= largest:
@@ -189,12 +189,6 @@ def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) 
             "choose a larger target"
         )
     return {"target_flops": flops, "largest_flops": largest, "proxy_flops": proxy_flops, "ratio": flops / largest}
-
-
-def _proxy_flops(proxy: Run) -> float | None:
-    with suppress(ConfigError):
-        return total_flops(Config.from_record(proxy.record["config"]), proxy.record["corpus"]["n_bytes"]).total
-    return None
 
 
 def _proxy_curve(proxy: Run, target: Target) -> Curve:

@@ -1,12 +1,8 @@
 """Ablations: how many bits each feature of a configuration saves, at two sizes or more, to find features that help only if small.
 
-    ablation = plan_ablation(preset(5, pure=True), sizes=[(64, 1), (128, 2)])
-    summary = ablation.summarise(run_plan("book.txt", ablation.plan, "runs"))
-
 `base` is a good configuration without any of the chosen features. Each feature alone, and finally all of them, are added to it.
-
-All figures are differences of ideal code lengths over the same bytes. Each is a contrast, a weighted sum over runs. For example
-(base) - (base + feature) is what the feature saves. The same at the largest size minus that at the smallest is its growth.
+All figures are contrasts: differences of ideal code lengths over the same bytes, (base) - (base + feature), at one size, or at
+the largest size minus that at the smallest.
 """
 
 import math
@@ -130,7 +126,6 @@ class Ablation:
 
     @property
     def study(self) -> Study:
-        """As `run_plan` and the command line take it."""
         notes = [f"{name:<12} {FEATURES[name].description}" for name in self.features]
         return Study(kind="ablation", plan=self.plan, summarise=self.summarise, notes="\n".join(notes))
 
@@ -318,11 +313,9 @@ class AblationSummary:
         return math.log2(self.n_runs)
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self) | {"choice_bits": self.choice_bits}
 
     def to_text(self) -> str:
-        """Effects and verdicts."""
         percent = f"{100 * self.confidence:g} %"
         effects = [
             (each.feature, effect.size, *effect.saved.cells, f"{effect.percent:+.2f}", f"{effect.flops_ratio:.2f}")

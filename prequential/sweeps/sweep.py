@@ -1,8 +1,4 @@
-"""Sweeps: a grid of configurations over one corpus, and its results: bits against operations.
-
-plan = sweep_plan(preset(5, pure=True), replay=[1, 2, 4], widths=[64, 128], seeds=[0, 1])
-summary = sweep("book.txt", plan, "runs")
-"""
+"""Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
 import math
 import statistics
@@ -56,12 +52,10 @@ class Result:
 
     @property
     def cost(self) -> float:
-        """Operations, or else seconds, for each byte."""
         return 1 / self.bytes_per_s if self.flops_per_byte is None else self.flops_per_byte
 
     @property
     def cells(self) -> list[str]:
-        """The row of a table."""
         return [
             self.name,
             str(self.n_seeds),
@@ -84,7 +78,6 @@ class Summary:
 
     @property
     def best(self) -> Result:
-        """The result with the fewest bits per byte."""
         return min(self.results, key=lambda result: result.bits_per_byte)
 
     def to_frame(self) -> "pandas.DataFrame":
@@ -102,7 +95,6 @@ class Summary:
         return math.log2(self.n_runs)
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self) | {"choice_bits": self.choice_bits, "run_choice_bits": self.run_choice_bits}
 
     def to_text(self) -> str:
@@ -125,7 +117,6 @@ class Summary:
 
 
 def sweep_study(plan: Plan) -> Study:
-    """The study of a grid."""
     return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
 
 
@@ -148,17 +139,15 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
 
 
 def _result(variant: Variant, runs: Sequence[Run]) -> Result:
-    """The means over the runs of a variant, which are not compared with others yet."""
     records = [run.record for run in runs]
     bits_per_byte = [record["bits_per_byte"] for record in records]
     n_bytes = records[0]["corpus"]["n_bytes"]
-    flops = variant.flops(n_bytes)
     return Result(
         name=variant.name,
         n_seeds=len(runs),
         bits_per_byte=statistics.fmean(bits_per_byte),
         spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
-        flops_per_byte=None if flops is None else flops / n_bytes,
+        flops_per_byte=variant.flops_per_byte(n_bytes),
         bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
     )
 

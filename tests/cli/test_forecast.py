@@ -74,20 +74,6 @@ def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     assert read_forecast(folder / "late.json")["after_the_fact"]
 
 
-def test_what_is_no_frozen_forecast_is_not_scored(frozen, folder, tmp_path):
-    path = tmp_path / "forecast.json"
-    changed = frozen.read_text().replace('"confidence": 0.9', '"confidence": 0.5')
-    for text, message in (
-        (changed, "changed after it was frozen"),
-        ("A text.", "is not JSON"),
-        ("{}", "not a forecast"),
-    ):
-        path.write_text(text)
-        with pytest.raises(CorpusError, match=message):
-            ran("forecast", tmp_path / "runs", "--score", path, "--corpus", folder / "book.txt")
-    assert not (tmp_path / "runs").exists()
-
-
 def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(frozen, folder, tmp_path):
     (tmp_path / "other.txt").write_bytes(b"something else " * 500)
     with pytest.raises(CorpusError, match="does not begin with the bytes that the ladder read"):

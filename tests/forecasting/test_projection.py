@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import nnls
 
 from prequential.forecasting.scaling import (
     FORMS,
@@ -16,7 +15,6 @@ from prequential.forecasting.scaling import (
     Floats,
     Observations,
     Projection,
-    non_negative_least_squares,
 )
 
 N = np.array([2e4, 3e4, 7e4, 1.2e5, 2.5e5])
@@ -67,18 +65,6 @@ def test_an_exponent_outside_the_bounds_is_reported_with_the_bound_that_binds() 
     rising = 2.0 + 0.05 * np.log(D)[None] + 0.0 * N[:, None]
     assert "B = 0" in fit(rising).binding
     assert LOWEST < fit(planted("additive", N, D)).a < HIGHEST_A
-
-
-@pytest.mark.parametrize("n", [3, 200], ids=["few", "many"])
-def test_non_negative_least_squares_has_the_residuals_of_scipy(n: int) -> None:
-    random = np.random.default_rng(5)
-    designs, wanted = random.normal(0, 1, (n, 30, 4)), random.normal(0.2, 1, (n, 30))
-    designs[: n // 2] += 1.0
-    found = non_negative_least_squares(designs, wanted)
-    assert np.all(found >= 0)
-    assert len(set((found == 0).sum(1))) > 1
-    for design, y, c in zip(designs, wanted, found, strict=True):
-        assert np.linalg.norm(design @ c - y) == pytest.approx(nnls(design, y)[1], rel=1e-9)
 
 
 @pytest.mark.parametrize("form", list(FORMS))

@@ -22,8 +22,6 @@ def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path
     assert total["actual"] == pytest.approx(code_bits)
     assert total["percent"] == pytest.approx(100 * (made["point"] / code_bits - 1))
     assert total["hit"] == (made["low"] <= code_bits <= made["high"])
-    naive_error = min(abs(naive - total["actual"]) for naive in made["naive"].values())
-    assert total["skill"] == pytest.approx(1 - abs(made["point"] - total["actual"]) / naive_error)
 
 
 def test_a_score_has_the_interval_score_and_the_skill_against_the_best_naive_forecast(

@@ -35,19 +35,6 @@ def test_features_are_removed_in_any_order_once_and_all_from_each_preset_that_ha
     assert without(preset(5, pure=True), ["contexts"]) != preset(5, pure=True)
 
 
-def test_no_two_features_set_the_same_field():
-    def changed(name):
-        full, less = preset(5).to_dict(), without(preset(5), [name]).to_dict()
-        fields = {(part, f) for part in ("gpt", "schedule") for f in full[part] if full[part][f] != less[part][f]}
-        fields.discard(("gpt", "contexts"))
-        return fields | {
-            (part, c) for part in ("gpt", "mixer") for c in set(full[part]["contexts"]) - set(less[part]["contexts"])
-        }
-
-    every = [field for name in DEFAULTS for field in changed(name)]
-    assert len(every) == len(set(every)) >= len(DEFAULTS)
-
-
 # ---- the plan
 
 
