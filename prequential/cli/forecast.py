@@ -113,7 +113,6 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
 
 
 def _score(args: argparse.Namespace) -> int:
-    """Scores the forecast with the run that was forecast; returns the exit code."""
     making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "after_the_fact")
     options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
     from prequential.files import common_mode
@@ -121,10 +120,8 @@ def _score(args: argparse.Namespace) -> int:
 
     forecast = read_forecast(args.score)
     mode = common_mode(args.score)
-    if args.corpus is None:
-        run = find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
-    else:
-        run = _make_run(args, forecast, mode)
+    made = _make_run(args, forecast, mode) if args.corpus is not None else None
+    run = made or find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
     record = score(forecast, run)
     path = append_score(args.runs, record, mode & run.mode)
     if args.json:
@@ -135,10 +132,7 @@ def _score(args: argparse.Namespace) -> int:
 
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
-    """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast.
-
-    Raises CorpusError for another corpus than the ladder's, OutputError if the score could not be appended.
-    """
+    """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast."""
     from prequential.forecasting.sealed import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of

@@ -107,7 +107,6 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 
 def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
-    """Adds the corpus, the folder of runs (by the option `runs`), seeds, what is printed, the learner and the runtime."""
     parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
     seeds = {"--seeds SEEDS": "seeds; results are averaged over them"}
     dry_run = {"--dry-run": "print the plan and run nothing"}
@@ -123,7 +122,6 @@ def check_seeds(args: argparse.Namespace, *, has_default: bool = False) -> None:
 
 
 def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: CorpusKey) -> int:
-    """Prints the plan, makes its runs and prints the summary; returns the exit code."""
     from prequential.sweeps.finished import finished_runs
     from prequential.sweeps.plans import format_plan, plan_record
 

@@ -26,7 +26,6 @@ from prequential.forecasting.scaling import (
     MIN_SIZES,
     Fit,
     Floats,
-    Observations,
     Projection,
 )
 from prequential.online.flops import total_flops
@@ -92,7 +91,7 @@ def fit_law(
     """A law of the mean loss. targets: N and bytes of each. Raises ConfigError for too few sizes or prefixes."""
     scale = loss_bits_per_byte(proxy, prefixes) if proxy else np.ones(len(prefixes))
     losses = np.array([loss_bits_per_byte(rung.curve, prefixes) for rung in rungs]) / scale
-    projection = Projection(FORMS[form], _observed(rungs, prefixes, losses), HIGHEST_B_OF_MEANS)
+    projection = _projection(rungs, prefixes, losses, form, HIGHEST_B_OF_MEANS)
     fit, places = projection.fit(), np.array(targets, np.float64)
     deviation = np.zeros(len(targets))
     if n_resamples:
@@ -108,12 +107,12 @@ def fit_block_law(rungs: Sequence[Rung], prefixes: Lengths, form: str, proxy: Cu
     scale = block_losses(proxy, prefixes) if proxy else np.ones(len(prefixes))
     losses = np.array([block_losses(rung.curve, prefixes) for rung in rungs]) / scale
     middles = (block_starts(prefixes) + prefixes) / 2
-    return Projection(FORMS[form], _observed(rungs, middles, losses), HIGHEST_B).fit()
+    return _projection(rungs, middles, losses, form, HIGHEST_B).fit()
 
 
-def _observed(rungs: Sequence[Rung], n_bytes: Lengths, losses: Floats) -> Observations:
+def _projection(rungs: Sequence[Rung], n_bytes: Lengths, losses: Floats, form: str, highest_b: float) -> Projection:
     n_weights = np.array([rung.n_weights for rung in rungs], np.float64)
-    return Observations(n_weights=n_weights, n_bytes=np.asarray(n_bytes, np.float64), losses=losses)
+    return Projection(FORMS[form], n_weights, np.asarray(n_bytes, np.float64), losses, highest_b)
 
 
 # ---- rolling origins

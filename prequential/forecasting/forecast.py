@@ -100,11 +100,10 @@ def forecast(
     after_the_fact: bool = False,
     n_resamples: int = N_RESAMPLES,
 ) -> dict[str, Any]:
-    """The sealed record of a forecast (docs/STUDIES.md describes it).
+    """The sealed record of a forecast (docs/STUDIES.md).
 
     proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. Raises ConfigError
-    for a ladder that is too small, for runs that look diverged, and for a target within the fitted runs. Raises CorpusError for
-    a proxy that is too short.
+    for a ladder that is too small or looks diverged, and for a target within it, CorpusError for a proxy that is too short.
     """
     for name, reason in diverged_runs(ladder).items():
         raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
@@ -170,14 +169,11 @@ def _interval(laws: Mapping[str, FittedLaw], calibration: Calibration, seeds: fl
 
 
 def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, Any]:
-    """Operations of the target and of the largest fitted run or proxy, and their ratio. Raises ConfigError for a small ratio.
-
-    A proxy of an earlier version's configuration has no known operations, and does not count.
-    """
+    """Operations of the target and of the largest fitted run or proxy, and their ratio. Raises ConfigError if it is below 1."""
     fitted = max(total_flops(rung.config, ladder.corpus.n_bytes).total for rung in ladder.rungs)
     proxy_flops = None
     if proxy:
-        with suppress(ConfigError):
+        with suppress(ConfigError):  # of an earlier version's configuration, whose operations are not known
             proxy_flops = total_flops(
                 Config.from_record(proxy.record["config"]), proxy.record["corpus"]["n_bytes"]
             ).total
@@ -267,7 +263,6 @@ def format_forecast(record: dict[str, Any]) -> str:
 
 
 def _backtest(form: str, calibration: dict[str, Any]) -> str:
-    """How near this way of forecasting came to the ladder's own larger runs."""
     if not calibration["n_cells"]:
         return "backtest: none, no run of the ladder takes twice the operations of the fitted ones"
     return (

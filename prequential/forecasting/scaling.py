@@ -18,7 +18,7 @@ Residuals are relative, fitted / observed - 1: an error of 0.01 bits in 1 bit we
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -43,38 +43,9 @@ FEW_PROBLEMS = 10
 NEAR_BOUND = 0.02  # of the logarithm of an exponent
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observations:
-    """Losses (R, P) > 0 of R runs with n_weights (R,), each at the same P prefixes n_bytes (P,).
-
-    The losses are in bits per byte, or ratios to those of another run. Raises ConfigError for too few sizes or prefixes.
-    """
-
-    n_weights: Floats
-    n_bytes: Floats
-    losses: Floats
-
-    def __post_init__(self) -> None:
-        n_sizes, n_prefixes = len(np.unique(self.n_weights)), len(np.unique(self.n_bytes))
-        if n_sizes < MIN_SIZES or n_prefixes < MIN_PREFIXES:
-            raise ConfigError(
-                f"a law of size and length needs {MIN_SIZES} sizes and {MIN_PREFIXES} prefixes; here are {n_sizes} and "
-                f"{n_prefixes}"
-            )
-
-    @property
-    def places(self) -> tuple[Floats, Floats]:
-        """N and D of every loss, each (R * P,), run by run."""
-        return np.repeat(self.n_weights, len(self.n_bytes)), np.tile(self.n_bytes, len(self.n_weights))
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Form:
-    """loss^(1 / root) = coefficients @ terms.
-
-    terms(n, d, a, b): k arrays, with the exponents a and b. root(a, b): an array. coefficients: their names, in the order of
-    terms.
-    """
+    """loss^(1 / root) = coefficients @ terms: terms(n, d, a, b) are k arrays, root(a, b) is one. coefficients: their names."""
 
     name: str
     formula: str
@@ -83,28 +54,20 @@ class Form:
     root: Callable[[Floats, Floats], Floats] = field(default=lambda a, b: np.ones_like(b))
 
 
-FORMS = {
-    form.name: form
-    for form in (
-        Form(
-            name="additive",
-            formula="E + A N^-a + B D^-b",
-            terms=lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b + 0 * a],
-        ),
-        Form(
-            name="crossed",
-            formula="E + A N^-a + B D^-b + C N^-a D^-b",
-            terms=lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b, n**-a * d**-b],
-            coefficients="EABC",
-        ),
-        Form(
-            name="shared",
-            formula="(E + A N^-a + B / D)^b",
-            terms=lambda n, d, a, b: [np.ones_like(n * a), n**-a, 1 / d + 0 * a],
-            root=lambda a, b: b,
-        ),
-    )
-}
+_ADDITIVE = Form("additive", "E + A N^-a + B D^-b", lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b + 0 * a])
+_CROSSED = Form(
+    "crossed",
+    "E + A N^-a + B D^-b + C N^-a D^-b",
+    lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b, n**-a * d**-b],
+    coefficients="EABC",
+)
+_SHARED = Form(
+    "shared",
+    "(E + A N^-a + B / D)^b",
+    lambda n, d, a, b: [np.ones_like(n * a), n**-a, 1 / d + 0 * a],
+    root=lambda a, b: b,
+)
+FORMS = {form.name: form for form in (_ADDITIVE, _CROSSED, _SHARED)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +108,9 @@ class Fit:
         return replace(self, coefficients=self.coefficients[:kept] + falling).at(n_weights, n_bytes)
 
     def to_record(self) -> dict[str, Any]:
-        """The fit as JSON values, without its residuals."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "residuals"}
-        lists = {"coefficients": list(self.coefficients), "binding": list(self.binding)}
-        return values | lists | {"formula": FORMS[self.form].formula}
+        """JSON values, without the residuals."""
+        values = {name: value for name, value in asdict(self).items() if name != "residuals"}
+        return values | {"formula": FORMS[self.form].formula}
 
 
 # ---- fits
@@ -191,14 +153,23 @@ def _best_subset(gram: Floats, moments: Floats) -> Floats:
 
 
 class Projection:
-    """Fits of one form to losses at fixed sizes and prefixes, for the observed losses and for samples of them."""
+    """Fits of one form to losses (R, P) > 0 of R runs with n_weights (R,), each at the prefixes n_bytes (P,); and to samples.
 
-    def __init__(self, form: Form, observed: Observations, highest_b: float = HIGHEST_B) -> None:
-        self._form, self._observed = form, observed
-        n, d = observed.places
+    The losses are in bits per byte, or ratios to those of another run. Raises ConfigError for too few sizes or prefixes.
+    """
+
+    def __init__(
+        self, form: Form, n_weights: Floats, n_bytes: Floats, losses: Floats, highest_b: float = HIGHEST_B
+    ) -> None:
+        n_sizes, n_prefixes = len(np.unique(n_weights)), len(np.unique(n_bytes))
+        if n_sizes < MIN_SIZES or n_prefixes < MIN_PREFIXES:
+            needed = f"a law of size and length needs {MIN_SIZES} sizes and {MIN_PREFIXES} prefixes"
+            raise ConfigError(f"{needed}; here are {n_sizes} and {n_prefixes}")
+        self._form, self._shape = form, losses.shape
+        n, d = np.repeat(n_weights, len(n_bytes)), np.tile(n_bytes, len(n_weights))  # of each loss, run by run
         self.n_unit, self.d_unit = (float(np.exp(np.log(x).mean())) for x in (n, d))
         self._n, self._d = n / self.n_unit, d / self.d_unit
-        self._losses = observed.losses.reshape(-1)
+        self._losses = losses.reshape(-1)
         self._low, self._high = np.log([LOWEST, LOWEST]), np.log([HIGHEST_A, highest_b])
         self._unchanged = np.zeros((1, len(self._losses)))
 
@@ -276,7 +247,7 @@ class Projection:
             n_unit=self.n_unit,
             d_unit=self.d_unit,
             rms=float(np.sqrt((logs**2).mean())),
-            residuals=logs.reshape(self._observed.losses.shape),
+            residuals=logs.reshape(self._shape),
             binding=self._binding(coefficients[0]),
         )
 

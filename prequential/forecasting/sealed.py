@@ -1,8 +1,4 @@
-"""Sealed forecasts, and their scores.
-
-A forecast is a JSON object that ends with the digest of all its other values, so that a later change is noticed. A score says how
-far it was from the run that it forecast. Scores are appended to scores.jsonl in the folder of runs.
-"""
+"""Sealed forecasts, which contain the digest of all their other values, so that a later change is noticed; and their scores."""
 
 import hashlib
 import json
@@ -83,7 +79,7 @@ class ForecastRecord(Struct, kw_only=True):
 
 
 def canonical(record: Mapping[str, Any]) -> bytes:
-    """The record as JSON with sorted names and no spaces: equal bytes for equal values."""
+    """JSON with sorted names and no spaces: equal bytes for equal values."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -163,10 +159,7 @@ def scores_path(runs: PathLike) -> Path:
 
 
 def append_score(runs: PathLike, record: dict[str, Any], mode: int = 0o777) -> Path:
-    """Adds the record to scores.jsonl among the runs (`scores_path`), and returns its path. Raises OutputError.
-
-    mode: the permissions of the forecast and of the run (`append_line`).
-    """
+    """Adds the record to `scores_path`, which it returns. mode: permissions of forecast and run. Raises OutputError."""
     path = scores_path(runs)
     append_record(path, record, mode)
     return path
@@ -179,7 +172,7 @@ def check_prefix(forecast: Mapping[str, Any], prefix: CorpusKey) -> None:
 
 
 def find_target_run(path: PathLike, forecast: Mapping[str, Any], *, trust_runs: bool = False) -> Run:
-    """The newest run at `path` (`read_runs`) with the target's configuration and length.
+    """The newest run at `path` with the target's configuration and length.
 
     Raises CorpusError if there is none, and, unless trust_runs, if it is not to be trusted (`check_own_run`).
     """

@@ -36,7 +36,7 @@ class Result:
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
     online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
-    the lowest cost, or None with the reason. on_front: no other variant has fewer bits for at most the same cost, or a lower
+    the lowest cost (`data_multiple`). on_front: no other variant has fewer bits for at most the same cost, or a lower
     cost for at most as many bits. The cost is operations, or, where they are not known, time.
     """
 
@@ -47,7 +47,6 @@ class Result:
     flops_per_byte: float | None
     bytes_per_s: float
     data_multiple: float | None = None
-    reason: str = ""
     on_front: bool = False
 
     @property
@@ -110,8 +109,8 @@ class Summary:
                 f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
                 f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
-                f"data multiple: bytes that {cheapest.name} needs for the same loss, divided by the bytes needed here",
-                *(f"data multiple of {r.name}: none, {r.reason}" for r in self.results if r.reason),
+                f"data multiple: bytes that {cheapest.name} needs for the same loss, divided by the bytes needed here; "
+                "-: one of both reaches it at once",
             ]
         )
 
@@ -130,8 +129,8 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     multiples = [data_multiple(each, curves[cheapest]) for each in curves]
     return Summary(
         results=tuple(
-            replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
-            for result, on_front, (multiple, reason) in zip(results, front, multiples, strict=True)
+            replace(result, on_front=on_front, data_multiple=multiple)
+            for result, on_front, multiple in zip(results, front, multiples, strict=True)
         ),
         n_configs=len(plan.variants),
         n_runs=len(plan.configs),
@@ -153,41 +152,26 @@ def _result(variant: Variant, runs: Sequence[Run]) -> Result:
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """For each point whether it is on the front: no other point is at most as large in both numbers and smaller in one.
-
-    Equal points are on the front together. The cost is O(n log n).
-    """
-    front = [False] * len(points)
-    lowest = corner = math.inf  # the smallest second number so far, and the first number of its point
-    for i in sorted(range(len(points)), key=lambda i: points[i]):
-        first, second = points[i]
-        if second < lowest:
-            lowest, corner = second, first
-            front[i] = True
-        else:
-            front[i] = second == lowest and first == corner
-    return front
+    """For each point whether no other point is at most as large in both numbers and smaller in one."""
+    return [not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points) for p in points]
 
 
 # ---- data multiples
 
 
-def data_multiple(curve: Curve, baseline: Curve) -> tuple[float | None, str]:
-    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs, and ""; or None and the reason.
+def data_multiple(curve: Curve, baseline: Curve) -> float | None:
+    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs.
 
     Both curves are cumulative bits over the same bytes, cut into N_WINDOWS windows. Their losses are made non-increasing by
     isotonic regression: a stretch that is easy for every learner does not count as learning. The loss is the lowest that both
-    reach, so the multiple is above 1 if `curve` is the more efficient one, and exchanging the two inverts it.
+    reach, so the multiple is above 1 if `curve` is the more efficient one, and exchanging the two inverts it. None if one of them
+    reaches it in its first window.
     """
     losses, baseline_losses = _falling_losses(curve), _falling_losses(baseline)
     loss_bits_per_byte = max(float(losses.bits[-1]), float(baseline_losses.bits[-1]))
     needed_bytes = _first_reach(losses, loss_bits_per_byte)
     baseline_bytes = _first_reach(baseline_losses, loss_bits_per_byte)
-    if needed_bytes is not None and baseline_bytes is not None:
-        return baseline_bytes / needed_bytes, ""
-    who, early = ("it", losses) if needed_bytes is None else ("the baseline", baseline_losses)
-    reached = f"{who} reaches {loss_bits_per_byte:.4f} bits/byte, the lowest loss of both,"
-    return None, f"{reached} within its first {early.n_bytes[0]} bytes"
+    return None if needed_bytes is None or baseline_bytes is None else baseline_bytes / needed_bytes
 
 
 def _falling_losses(curve: Curve) -> Curve:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.archive_header import Header
 from prequential_corpora.bundled import sample_path
 
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, ReplicaConfig, Runtime, ScheduleConfig, compress
@@ -14,7 +13,6 @@ from prequential.estimation.estimate import (
     Probe,
     ProbePass,
     coding_time_s,
-    container_bytes,
     predicted_code_bits,
     probe_blocks,
     run_probe,
@@ -65,14 +63,16 @@ def test_a_probe_begins_with_the_schedules_segments_and_ends_with_full_size_ones
     assert probe_blocks(1, 3000, SCHEDULE) == ([slice(0, 1)], 0)
 
 
-@pytest.mark.parametrize("config", [TINY, MIXER, REPLICAS])
-def test_a_probe_of_the_complete_corpus_has_the_bits_of_the_run(config: Config, in_this_process: None) -> None:
-    source = text(200)
-    found = estimate(source, config)
+@pytest.mark.parametrize(("config", "n_bytes"), [(TINY, 200), (MIXER, 9000), (REPLICAS, 200)])
+def test_a_probe_of_the_complete_corpus_has_the_size_of_the_archive(
+    config: Config, n_bytes: int, in_this_process: None
+) -> None:
+    source = text(n_bytes)
+    found = estimate(source, config, 20_000)
     archive = compress(source, config=config, runtime=FUSED)
-    assert found.probe_bytes == 200
+    assert found.probe_bytes == n_bytes
     assert found.archive_low == found.archive_bytes == found.archive_high
-    assert abs(found.archive_bytes - len(archive)) <= 24  # the coder's flush, and varints of sizes
+    assert abs(found.archive_bytes - len(archive)) <= 24  # of each block, the coder's flush, and varints of sizes
 
 
 def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
@@ -120,16 +120,6 @@ def test_memory_grows_by_the_mapped_corpus_and_by_the_history_up_to_its_size() -
     ring = 1 << SCHEDULE.history_bits
     assert module._growth_bytes(1000, 5000, SCHEDULE) == 5000 + 4000
     assert module._growth_bytes(1000, 10 * ring, SCHEDULE) == 10 * ring + ring - 1000
-
-
-def test_the_container_is_that_of_a_real_archive(in_this_process: None) -> None:
-    source = text(9000)
-    archive = compress(source, config=MIXER, runtime=FUSED)
-    header = Header(n_bytes=len(source), blake2b=bytes(32), config=MIXER.to_dict())
-    payload = len(archive) - container_bytes(header, SCHEDULE)
-    assert 0 < payload < len(source)
-    probe = run_probe(source, len(source), 20_000, MIXER, FUSED)
-    assert abs(8 * payload - sum(probe.encoded.code_bits)) <= 8 * 24  # two blocks: a flush and a few varints each
 
 
 def test_the_bounds_enclose_the_size_and_stay_below_the_original() -> None:

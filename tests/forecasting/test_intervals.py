@@ -74,13 +74,6 @@ def test_the_effective_size_is_that_of_the_variance_of_the_sum() -> None:
     assert np.mean(found) == pytest.approx(truth, rel=0.15)
 
 
-def test_independent_errors_are_worth_their_number_and_equal_ones_of_one_origin_are_worth_one() -> None:
-    names = list(range(50))
-    assert effective_size([1.0, -1.0] * 25, names, names) == 50
-    assert effective_size([1.0] * 50, ["one"] * 50, names) == 1
-    assert effective_size([], [], []) == 0
-
-
 def test_a_form_is_judged_by_cells_that_did_not_choose_it() -> None:
     """Each origin's own error is 0 under a form that only this origin favours: chosen there, every interval would hit."""
     forms = [f"form {i}" for i in range(10)]

@@ -7,7 +7,7 @@ import pytest
 
 from prequential import ConfigError, Curve
 from prequential.forecasting.forecast import total_both_ways
-from prequential.forecasting.scaling import Fit, Observations
+from prequential.forecasting.scaling import FORMS, Fit, Projection
 
 PREFIXES = [12_500, 17_678, 25_000, 35_355, 50_000, 70_711, 100_000]
 LOSSES = Fit(
@@ -46,7 +46,7 @@ def test_a_law_without_the_identity_or_with_an_infinite_integral_has_no_implied_
 def test_two_sizes_or_two_prefixes_are_too_few_for_a_law(n_sizes: int, n_prefixes: int) -> None:
     n, d = np.arange(1.0, n_sizes + 1), np.arange(1.0, n_prefixes + 1)
     with pytest.raises(ConfigError, match="needs 3 sizes and 3 prefixes"):
-        Observations(n_weights=n, n_bytes=d, losses=np.ones((n_sizes, n_prefixes)))
+        Projection(FORMS["additive"], n, d, np.ones((n_sizes, n_prefixes)))
 
 
 def test_two_laws_of_one_curve_agree_and_one_that_falls_too_fast_disagrees() -> None:
