@@ -59,12 +59,13 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     from prequential.sweeps.finished import corpus_key
     from prequential.sweeps.ladder import ladder_study
-    from prequential.sweeps.sweep import sweep_study
+    from prequential.sweeps.plan_runs import Study
+    from prequential.sweeps.sweep import summarise
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
-    study: Study = ladder_study(plan) if args.ladder else sweep_study(plan)
+    study = ladder_study(plan) if args.ladder else Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
     return run_study(args, study, runtime, corpus_key(args.source, args.limit))
 
 

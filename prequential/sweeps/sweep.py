@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from prequential.evaluation.runs import PathLike, Run
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.records.table import format_table
-from prequential.sweeps.plan_runs import RunOutcome, Study, run_plan, runs_by_variant
+from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, format_flops
 
 if TYPE_CHECKING:
@@ -113,10 +112,6 @@ class Summary:
                 "-: one of both reaches it at once",
             ]
         )
-
-
-def sweep_study(plan: Plan) -> Study:
-    return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
 
 
 def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
