@@ -26,7 +26,6 @@ from prequential.sweeps.ladder import Ladder, Rung, Size
 FOLDER = Path(__file__).parent / "forecasts"
 TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
 CLEAN = ("gogol", "tinygrad")
-NAIVE = ("last_rung", "line", "last_rung_with_proxy", "line_with_proxy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ def refitted(each: Published) -> dict[str, Any]:
 
 def score_row(label: str, record: dict[str, Any], run: Run) -> tuple[str, ...]:
     """A row of the table of scores."""
-    (one,) = score(record, run)["scores"]
+    one = score(record, run)
     unit = one["actual"] / 100
     return (
         label,
@@ -95,7 +94,7 @@ def score_row(label: str, record: dict[str, Any], run: Run) -> tuple[str, ...]:
         f"{'hit' if one['hit'] else 'missed'}, {(one['low'] - one['actual']) / unit:+.1f} to "
         f"{(one['high'] - one['actual']) / unit:+.1f} %",
         f"{one['interval_score_percent']:.1f} %",
-        *(f"{one['skill'][name]:.2f}" if name in one["skill"] else "-" for name in NAIVE),
+        f"{one['skill']:.2f}",
     )
 
 
@@ -120,7 +119,7 @@ def law_row(label: str, record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def main() -> None:
-    titles = ("", "", "error", "90 % interval", "interval score", *(f"skill: {n.replace('_', ' ')}" for n in NAIVE))
+    titles = ("", "", "error", "90 % interval", "interval score", "skill")
     laws = (
         "", "", "form", "a, b", "at a bound", "backtest rms", "backtest hits", "worth", "factor", "interval score", "identity"
     )  # fmt: skip

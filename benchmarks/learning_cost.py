@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 from scipy.linalg import toeplitz
 
-from prequential.decomposition.expected_curve import Bounded, expected_curve
+from prequential.decomposition.decompose import Bounded, expected_curve
 from prequential.evaluation.curves import Curve
 
 N_BYTES, SEGMENT_BYTES, N_TEXTS = 1_000_000, 1000, 200

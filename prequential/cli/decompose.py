@@ -8,15 +8,25 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
 from prequential.printable import printable
+from prequential.records.table import format_table
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
+
+ROWS = {
+    "code_bits": "code length",
+    "data_bits": "= data, at the expected final rate",
+    "learning_bits": "+ learning",
+    "hindsight_bits": "hindsight, under the last weights",
+    "regret_bits": "regret to hindsight",
+    "weights_bits": "the last weights, as int8 levels",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +52,7 @@ def _gpt_config(args: argparse.Namespace) -> "Config":
 
 
 def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
-    from prequential.decomposition.decompose import decompose, decomposition_record, format_decomposition
+    from prequential.decomposition.decompose import decompose, decomposition_record
     from prequential.online.source import open_source
     from prequential.records.record import environment
 
@@ -63,4 +73,34 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
     assert gpt
     shape = f"GPT {gpt.n_layers} x {gpt.width}, window {gpt.window}, without contexts"
     title = f"{printable(name)}, {record['code_bits']:,.0f} bits (ideal code length) by the {shape}, as it learns"
-    print(f"{title}\n\n{format_decomposition(record)}\n", flush=True)
+    print(f"{title}\n\n{_tables(record)}\n", flush=True)
+
+
+def _tables(record: dict[str, Any]) -> str:
+    """The parts of the code length and the thresholds."""
+    from prequential.decomposition.decompose import MIN_CELLS
+
+    n_bytes, interval = record["n_bytes"], (f"{record['level']:.0%} from", "to")
+    parts = [
+        "data: the cost of all bytes at the end of the expected curve, a smooth law through the costs of all segments. hindsight "
+        "is a code only together with the last weights.",
+        format_table(("part", "bits", "bits/byte", *interval), [_part_row(n_bytes, record[k], ROWS[k]) for k in ROWS]),
+        format_table(
+            ("epsilon", "surplus bits", *interval),
+            [[f"{each['epsilon']:.4f}", *_figures(each["surplus_bits"])] for each in record["thresholds"]],
+        ),
+    ]
+    if record["learning_bits"]["low"] is None:
+        parts.append(f"no intervals: {record['n_cells']} cells, {MIN_CELLS} are needed")
+    return "\n\n".join(parts)
+
+
+def _part_row(n_bytes: int, bits: dict[str, Any] | float, title: str) -> list[str]:
+    figure: dict[str, Any] = bits if isinstance(bits, dict) else {"point": bits, "low": None, "high": None}
+    point, *ends = _figures(figure)
+    return [title, point, f"{figure['point'] / n_bytes:.4f}", *ends]
+
+
+def _figures(figure: dict[str, Any]) -> list[str]:
+    """The point and both ends of an interval; an end that is not known is empty."""
+    return ["" if figure[name] is None else f"{figure[name]:,.0f}" for name in ("point", "low", "high")]

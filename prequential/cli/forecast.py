@@ -82,8 +82,7 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     """Makes the forecast, writes it and prints it."""
     from prequential.evaluation.runs import mode_of_all, read_run
     from prequential.files import check_output, output_file
-    from prequential.forecasting.forecast import Target, forecast, target_digest, target_runs
-    from prequential.forecasting.forecast_text import format_forecast
+    from prequential.forecasting.forecast import Target, forecast, format_forecast, target_digest, target_runs
     from prequential.online.source import mode_of
     from prequential.sweeps.ladder import Size
 
@@ -101,13 +100,7 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
         raise CorpusError(
             f"the proxy {args.proxy!r} did not read the target's {target.n_bytes} bytes of {args.corpus!r}"
         )
-    record = forecast(
-        ladder,
-        target,
-        proxy=proxy,
-        target_blake2b=digest,
-        after_the_fact=args.after_the_fact,
-    )
+    record = forecast(ladder, target, proxy=proxy, target_blake2b=digest, after_the_fact=args.after_the_fact)
     mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])])
     with output_file(args.output, mode=mode) as sink:
         sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
@@ -120,19 +113,15 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
 
 
 def _score(args: argparse.Namespace) -> int:
-    """Scores the forecast with the run that was forecast; returns the exit code."""
     making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "after_the_fact")
     options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
     from prequential.files import common_mode
-    from prequential.forecasting.forecast_text import format_score
-    from prequential.forecasting.sealed import append_score, find_target_run, read_forecast, score
+    from prequential.forecasting.sealed import append_score, find_target_run, format_score, read_forecast, score
 
     forecast = read_forecast(args.score)
     mode = common_mode(args.score)
-    if args.corpus is None:
-        run = find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
-    else:
-        run = _make_run(args, forecast, mode)
+    made = _make_run(args, forecast, mode) if args.corpus is not None else None
+    run = made or find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
     record = score(forecast, run)
     path = append_score(args.runs, record, mode & run.mode)
     if args.json:
@@ -143,10 +132,7 @@ def _score(args: argparse.Namespace) -> int:
 
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
-    """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast.
-
-    Raises CorpusError for another corpus than the ladder's, OutputError if the score could not be appended.
-    """
+    """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast."""
     from prequential.forecasting.sealed import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of

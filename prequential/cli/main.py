@@ -122,8 +122,7 @@ def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if n_workers > 1 and not hasattr(args, "shared"):
         args.parser.error(
-            "several workers can share a compression, a decompression, a sweep or an ablation: start this command "
-            "without torchrun"
+            "several workers can share a compression or a decompression: start this command without torchrun"
         )
     if argv is None and getattr(args, "learner", None) is None:
         # Our own work uses no threads of numpy's library. It starts them when it is imported, and each one takes address space.
@@ -136,8 +135,7 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
     args = argparse.Namespace()
     try:
         args = _parsed(argv, n_workers)
-        # What workers share: the steps of one run, or the runs of a plan. Who shares steps has nothing to clean up.
-        if rank == 0 or getattr(args, "shared", None) == "runs":
+        if rank == 0:  # the other workers have nothing to clean up
             _unwind_on_signals()
         if are_refused(args):
             return EXIT_FAILURE

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -61,12 +59,13 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     from prequential.sweeps.finished import corpus_key
     from prequential.sweeps.ladder import ladder_study
-    from prequential.sweeps.sweep import sweep_study
+    from prequential.sweeps.plan_runs import Study
+    from prequential.sweeps.sweep import summarise
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
-    study: Study = ladder_study(plan) if args.ladder else sweep_study(plan)
+    study = ladder_study(plan) if args.ladder else Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
     return run_study(args, study, runtime, corpus_key(args.source, args.limit))
 
 
@@ -109,13 +108,12 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 
 def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
-    """Adds the corpus, the folder of runs (by the option `runs`), seeds, what is printed, the learner and the runtime."""
     parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
     seeds = {"--seeds SEEDS": "seeds; results are averaged over them"}
     dry_run = {"--dry-run": "print the plan and run nothing"}
     options.add(parser, {**options.LIMIT, **runs, **options.TRUST, **seeds, **dry_run, **options.JSON})
     options.add_learner(parser)
-    parser.set_defaults(shared="runs", inputs=("source",))
+    parser.set_defaults(inputs=("source",))
 
 
 def check_seeds(args: argparse.Namespace, *, has_default: bool = False) -> None:
@@ -125,7 +123,6 @@ def check_seeds(args: argparse.Namespace, *, has_default: bool = False) -> None:
 
 
 def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: CorpusKey) -> int:
-    """Prints the plan, makes its runs and prints the summary; returns the exit code."""
     from prequential.sweeps.finished import finished_runs
     from prequential.sweeps.plans import format_plan, plan_record
 
@@ -148,16 +145,9 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
 
 
 def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:
-    """Every run of the plan in order, new or finished already. Prints each as soon as it is finished.
-
-    If torchrun started several processes, the first one returns, and the others end when no run is left.
-    """
+    """Every run of the plan in order, new or finished already. Prints each as soon as it is finished."""
     from prequential.sweeps.plan_runs import run_plan
-    from prequential.sweeps.plan_workers import PlanWorker
 
-    worker = PlanWorker.launched()
-    if worker and runtime.threads is None:
-        runtime = replace(runtime, threads=worker.n_threads)
     outcomes = []
     try:
         for outcome in run_plan(
@@ -167,7 +157,6 @@ def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Ru
             limit_bytes=args.limit,
             runtime=runtime,
             open_progress=partial(_progress, quiet=args.quiet),
-            worker=worker,
             trust_runs=args.trust_runs,
         ):
             outcomes.append(outcome)
@@ -178,9 +167,7 @@ def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Ru
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
-    if worker and not worker.is_first:
-        sys.exit(0)
-    return sorted(outcomes, key=lambda outcome: plan.configs.index(outcome.config))
+    return outcomes
 
 
 @contextmanager

@@ -1,35 +1,47 @@
-"""What a run will cost, before it runs: time, memory and size.
+"""What a run will cost, before it runs: time, memory and size, from a short part of it that is coded and timed in a new process.
 
-Time: of the probe's segments, and on a straight line between them. Memory: the probe's own peak, and what grows with the corpus.
-Size: ppmd compresses the complete corpus. The ratio of the learner's bits to ppmd's is assumed to fall as n**-s, with an exponent
-s halfway between what the probe shows and what is usual.
+The probe codes the first segments of the schedule, then some segments of the full size on the next bytes. Time: of these, and on
+a straight line between them. Memory: the probe's own peak, and what grows with the corpus. Size: ppmd compresses the complete
+corpus. The ratio of the learner's bits to ppmd's is assumed to fall as n**-s, with an exponent s halfway between what the probe
+shows and what is usual.
 """
 
 import io
 import math
+import multiprocessing
+import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveWriter, Block, BlockKind
 from prequential_codecs.archive_header import Header
 from prequential_codecs.baselines.registry import BASELINES
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential_corpora.corpus import Symbols
 
-from prequential.errors import CorpusError
-from prequential.estimation.probe import PROBE_BYTES, PROBE_S, Probe, ProbePass, probe_in_new_process
-from prequential.evaluation.evaluation import Evaluation
+from prequential.errors import CorpusError, CorruptArchiveError, PrequentialError
+from prequential.evaluation.evaluation import Evaluation, warm_up
+from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
+from prequential.model.learner import OnlineLearner
 from prequential.model.presets import preset
-from prequential.model.schedule import blocks, segments
+from prequential.model.schedule import GROWTH, blocks, segments
 from prequential.online.limits import memory_bytes
+from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
 
+PROBE_BYTES = 48 << 10
+PROBE_S = 1.2  # of encoding; the rest of a slower probe is left out
+OTHER_S = 0.7
+MIN_FULL_SEGMENTS = 4
 REFERENCE = "ppmd"
 REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same
 SHARES = 0.92, 0.96, 0.985  # of the bits of FASTER that a GPT and more contexts leave: 0.92 to 0.98 were measured
@@ -80,10 +92,9 @@ class Estimate:
 
 
 def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: int | None = None) -> Estimate:
-    """The cost on this machine of coding `source` with the learner of `config`.
+    """The cost on this machine of coding `source`. probe_bytes: None for PROBE_BYTES, or what can be coded in PROBE_S.
 
-    probe_bytes: None for PROBE_BYTES, or what can be coded in PROBE_S. Raises CorpusError for an empty corpus, and what
-    `probe_in_new_process` raises.
+    Raises CorpusError for an empty corpus, and what `probe_in_new_process` raises.
     """
     symbols, n = source.symbols, source.n_bytes
     if not n:
@@ -111,6 +122,161 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
     )
 
 
+# ---- the probe
+
+
+class ProbePass(NamedTuple):
+    """One pass through the S segments of a probe: symbols, wall time and ideal bits of each."""
+
+    sizes: tuple[int, ...]
+    wall_s: tuple[float, ...]
+    code_bits: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What a probe measured. n_full: how many of the last segments have the full size.
+
+    startup_s: from the start of a process to the first symbol: imports, self-test, kernels. learner_s: to build the learner.
+    block_s: for the digest of its state, which each block of an archive needs. peak_memory_bytes: resident, up to the end of
+    encoding. other: of the configuration that was also tried.
+    """
+
+    n_full: int
+    encoded: ProbePass
+    decoded: ProbePass
+    startup_s: float
+    learner_s: float
+    block_s: float
+    peak_memory_bytes: int
+    other: ProbePass | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.encoded.sizes
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(self.sizes)
+
+
+def probe_blocks(n_bytes: int, probe_bytes: int, schedule: ScheduleConfig) -> tuple[list[slice], int]:
+    """The blocks that a probe of a corpus of n_bytes codes, and how many of its bytes are in full-size segments.
+
+    Two thirds of probe_bytes follow the schedule. The rest, at least MIN_FULL_SEGMENTS, is placed so late in the stream that
+    segments have the full size. A corpus that is not longer is coded completely, by the schedule alone.
+    """
+    full = schedule.segment_symbols
+    ends = (segment.stop for block in blocks(n_bytes, schedule) for segment in segments(block, schedule))
+    first = next((end for end in ends if 3 * end >= 2 * probe_bytes), n_bytes)
+    n_full_bytes = max(MIN_FULL_SEGMENTS, (probe_bytes - first) // full) * full
+    if first + n_full_bytes >= n_bytes:
+        return list(blocks(n_bytes, schedule)), 0
+    late = GROWTH * full
+    return [*blocks(first, schedule), slice(late, late + n_full_bytes)], n_full_bytes
+
+
+def run_probe(
+    source: NDArray[np.uint8],
+    n_bytes: int,
+    probe_bytes: int,
+    config: Config,
+    runtime: Runtime,
+    *,
+    budget_s: float = math.inf,
+    also: Config | None = None,
+) -> Probe:
+    """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
+
+    budget_s: of encoding; the first and the full-size segments get half of it each, and at least one segment, of full size two.
+    also: another configuration that codes the first segments, too. Raises CorruptArchiveError if the decoded bytes differ.
+    """
+    started_s = time.perf_counter()
+    warm_up(runtime, config)
+    warm_s = time.perf_counter()
+    learner = runtime.learner(config)
+    learner_s = time.perf_counter() - warm_s
+    parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, config.schedule)
+    sizes = [part.stop - part.start for part in parts]
+    pieces = np.split(source[: sum(sizes)].copy(), np.cumsum(sizes)[:-1])
+    encoder = BitCoder(ENCODE)
+    encoded, coded = _code(learner, encoder, parts, pieces, n_full_bytes > 0, budget_s)
+    peak, end_s = peak_memory_bytes(), time.perf_counter()
+    learner.digest()
+    block_s = time.perf_counter() - end_s
+    del learner  # its memory
+    blank = [np.zeros(part.stop - part.start, np.uint8) for part in coded]
+    decoding = BitCoder(DECODE, encoder.payload())
+    decoded, _ = _code(runtime.learner(config), decoding, coded, blank, n_full_bytes > 0)
+    if not all(np.array_equal(got, piece[: len(got)]) for got, piece in zip(blank, pieces, strict=True)):
+        raise CorruptArchiveError("the probe decoded other bytes than it encoded: run `prequential doctor`")
+    return Probe(
+        n_full=len(blank[-1]) // config.schedule.segment_symbols if n_full_bytes else 0,
+        encoded=encoded,
+        decoded=decoded,
+        startup_s=warm_s - started_s,
+        learner_s=learner_s,
+        block_s=block_s,
+        peak_memory_bytes=peak,
+        other=_code(runtime.learner(also), BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S)[0] if also else None,
+    )
+
+
+def probe_in_new_process(
+    source: Symbols, n_bytes: int, probe_bytes: int, config: Config, runtime: Runtime, **options: Any
+) -> Probe:
+    """`run_probe` in a new process, whose start startup_s includes. Raises PrequentialError if the process dies."""
+    parts, _ = probe_blocks(n_bytes, probe_bytes, config.schedule)
+    symbols = np.array(source[: sum(part.stop - part.start for part in parts)])
+    try:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            started = time.perf_counter()
+            process.submit(_import_engine).result()
+            start_s = time.perf_counter() - started
+            found = process.submit(run_probe, symbols, n_bytes, probe_bytes, config, runtime, **options).result()
+    except BrokenProcessPool as error:
+        raise PrequentialError(
+            "the probe's process died: perhaps it had too little memory; "
+            f"this process may use {usable_memory_bytes() >> 20:,} MiB here (machine, container or job, ulimit)"
+        ) from error
+    return replace(found, startup_s=found.startup_s + start_s)
+
+
+def _import_engine() -> None:
+    """Does nothing: a process that has found this function has imported the engine."""
+
+
+def _code(
+    learner: OnlineLearner,
+    coder: BitCoder,
+    parts: Sequence[slice],
+    pieces: Sequence[NDArray[np.uint8]],
+    has_full: bool,
+    budget_s: float = math.inf,
+) -> tuple[ProbePass, list[slice]]:
+    """Codes the pieces, or decodes them in place; returns the pass, and the parts that were coded.
+
+    has_full: whether the last part has the full-size segments.
+    """
+    sizes: list[int] = []
+    wall_s, code_bits, coded, spent_s = [], [], [], 0.0
+    for k, (part, piece) in enumerate(zip(parts, pieces, strict=True)):
+        is_full = has_full and k == len(parts) - 1
+        spent_s, n_before, n_segments = 0.0 if is_full else spent_s, 0, len(sizes)
+        wall = time.perf_counter()
+        for n_done, bits in run(learner, coder, part, piece) if is_full or spent_s < budget_s / 2 else ():
+            wall_s.append(time.perf_counter() - wall)
+            sizes.append(n_done - n_before)
+            code_bits.append(float(bits.sum()))
+            spent_s, n_before = spent_s + wall_s[-1], n_done
+            # the first of full size has costs of its own
+            if spent_s >= budget_s / 2 and len(sizes) - n_segments > is_full:
+                break
+            wall = time.perf_counter()
+        coded.append(slice(part.start, part.start + n_before))
+    return ProbePass(tuple(sizes), tuple(wall_s), tuple(code_bits)), coded
+
+
 # ---- time
 
 
@@ -118,8 +284,8 @@ def coding_time_s(probe: Probe, passed: ProbePass, n_bytes: int, schedule: Sched
     """Wall time of coding n_bytes, in seconds, in the direction of the pass `passed` of the probe."""
     n_first = len(probe.sizes) - probe.n_full
     n_first_bytes = sum(probe.sizes[:n_first])
-    total_s = passed.learner_s + sum(passed.wall_s[:n_first])
-    total_s += passed.block_s * len(list(blocks(n_bytes, schedule)))
+    total_s = probe.learner_s + sum(passed.wall_s[:n_first])
+    total_s += probe.block_s * len(list(blocks(n_bytes, schedule)))
     sizes = [s.stop - s.start for block in blocks(n_bytes, schedule) for s in segments(block, schedule)]
     rest = Counter(sizes[n_first:] if n_bytes > n_first_bytes else ())
     return total_s + sum(_segment_time_s(probe, passed, size) * times for size, times in rest.items())
@@ -229,7 +395,6 @@ def format_estimate(found: Estimate) -> str:
 
 
 def format_summary(found: Estimate) -> str:
-    """The main figures in one line."""
     return (
         f"estimate: compress {_time(found.compress_s)}, decompress {_time(found.decompress_s)}, "
         f"{_mib(found.peak_memory_bytes)}, archive {found.archive_bytes:,} bytes "

@@ -3,17 +3,14 @@
 Rolling origins hide larger sizes and longer prefixes in every possible way. The errors of these forecasts decide which form the
 law takes, and how wide the interval of a real forecast must be (intervals.py).
 
-What is forecast is the mean loss over all bytes. With a proxy, a cheap run over the same text, the law is fitted to the ratio of
-the losses. A second law, of the loss itself, is fitted to blocks, each from one prefix to the next: its integral is comparable to
-the mean loss.
-
-Naive forecasts have no fit. A forecast must beat them. They may use what it uses: the proxy over the target's bytes.
+What is forecast is the mean loss over all bytes, or, with a proxy (a cheap run over the same text), its ratio to the proxy's. A
+second law, of the loss itself, is fitted to blocks, each from one prefix to the next.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +18,18 @@ from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import Curve
-from prequential.forecasting.projection import HIGHEST_B, HIGHEST_B_OF_MEANS, Projection
-from prequential.forecasting.scaling import FORMS, MIN_PREFIXES, MIN_SIZES, Fit, Floats, Observations
-from prequential.model.config import Config
+from prequential.forecasting.scaling import (
+    FORMS,
+    HIGHEST_B,
+    HIGHEST_B_OF_MEANS,
+    MIN_PREFIXES,
+    MIN_SIZES,
+    Fit,
+    Floats,
+    Projection,
+)
 from prequential.online.flops import total_flops
-from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size
+from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung
 
 MAX_LOSS = 2.0**10  # bits per byte
 MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer one is not an extrapolation
@@ -65,10 +69,9 @@ def _mean_losses(curve: Curve, starts: NDArray[np.int64], ends: NDArray[np.int64
 
 @dataclass(frozen=True, kw_only=True)
 class FittedLaw:
-    """A form fitted to rungs at prefixes, and its forecasts for T targets.
+    """A form fitted to rungs at prefixes, and its forecasts for T targets: losses, also if the law is of ratios to a proxy.
 
-    loss_bits_per_byte: (T,), also if the law is of ratios to a proxy. deviation: (T,), of the logarithm of the loss over a
-    bootstrap; zeros without one.
+    deviation: (T,), of the logarithm of the loss over a bootstrap; zeros without one.
     """
 
     fit: Fit
@@ -88,7 +91,7 @@ def fit_law(
     """A law of the mean loss. targets: N and bytes of each. Raises ConfigError for too few sizes or prefixes."""
     scale = loss_bits_per_byte(proxy, prefixes) if proxy else np.ones(len(prefixes))
     losses = np.array([loss_bits_per_byte(rung.curve, prefixes) for rung in rungs]) / scale
-    projection = Projection(FORMS[form], _observed(rungs, prefixes, losses), HIGHEST_B_OF_MEANS)
+    projection = _projection(rungs, prefixes, losses, form, HIGHEST_B_OF_MEANS)
     fit, places = projection.fit(), np.array(targets, np.float64)
     deviation = np.zeros(len(targets))
     if n_resamples:
@@ -104,12 +107,12 @@ def fit_block_law(rungs: Sequence[Rung], prefixes: Lengths, form: str, proxy: Cu
     scale = block_losses(proxy, prefixes) if proxy else np.ones(len(prefixes))
     losses = np.array([block_losses(rung.curve, prefixes) for rung in rungs]) / scale
     middles = (block_starts(prefixes) + prefixes) / 2
-    return Projection(FORMS[form], _observed(rungs, middles, losses), HIGHEST_B).fit()
+    return _projection(rungs, middles, losses, form, HIGHEST_B).fit()
 
 
-def _observed(rungs: Sequence[Rung], n_bytes: Lengths, losses: Floats) -> Observations:
+def _projection(rungs: Sequence[Rung], n_bytes: Lengths, losses: Floats, form: str, highest_b: float) -> Projection:
     n_weights = np.array([rung.n_weights for rung in rungs], np.float64)
-    return Observations(n_weights=n_weights, n_bytes=np.asarray(n_bytes, np.float64), losses=losses)
+    return Projection(FORMS[form], n_weights, np.asarray(n_bytes, np.float64), losses, highest_b)
 
 
 # ---- rolling origins
@@ -141,77 +144,47 @@ class Cell:
         return self.target_size, self.target_bytes
 
 
-@lru_cache(maxsize=1024)
-def _operations(config: Config, n_bytes: int) -> float:
-    return total_flops(config, n_bytes).total
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """The part of a ladder that is fitted: its smallest n_sizes and shortest n_prefixes."""
-
-    ladder: Ladder
-    n_sizes: int
-    n_prefixes: int
-
-    @property
-    def sizes(self) -> list[Size]:
-        return self.ladder.sizes[: self.n_sizes]
-
-    @property
-    def rungs(self) -> list[Rung]:
-        return [rung for rung in self.ladder.rungs if rung.size in self.sizes]
-
-    @property
-    def prefixes(self) -> NDArray[np.int64]:
-        return self.ladder.prefixes()[: self.n_prefixes]
-
-    def compute_ratio(self, rung: Rung, n_bytes: int) -> float:
-        """Operations of a run over n_bytes, divided by those of the largest fitted run."""
-        largest = self.ladder.first_rung(self.sizes[-1])
-        return _operations(rung.config, n_bytes) / _operations(largest.config, int(self.prefixes[-1]))
-
-    def targets(self) -> list[tuple[Rung, int]]:
-        """Rung and length of every hidden run that takes MIN_COMPUTE_RATIO times the operations or more."""
-        rungs = [self.ladder.first_rung(size) for size in self.ladder.sizes[self.n_sizes - 1 :]]
-        lengths = [int(n) for n in self.ladder.prefixes()[self.n_prefixes - 1 :]]
-        return [(rung, n) for rung in rungs for n in lengths if self.compute_ratio(rung, n) >= MIN_COMPUTE_RATIO]
-
-    def cells(self, forms: Sequence[str], proxy: Curve | None) -> Iterator[Cell]:
-        """The forecasts of all targets."""
-        targets = self.targets()
-        if not targets:
-            return
-        places = [(float(rung.n_weights), n_bytes) for rung, n_bytes in targets]
-        laws = {form: fit_law(self.rungs, self.prefixes, places, form, proxy=proxy) for form in forms}
-        for i, (rung, n_bytes) in enumerate(targets):
-            actual = float(loss_bits_per_byte(rung.curve, np.array([n_bytes]))[0])
-            yield Cell(
-                fitted_size=str(self.sizes[-1]),
-                fitted_bytes=int(self.prefixes[-1]),
-                target_size=str(rung.size),
-                target_bytes=n_bytes,
-                compute_ratio=self.compute_ratio(rung, n_bytes),
-                error={form: math.log(law.loss_bits_per_byte[i] / actual) for form, law in laws.items()},
-                deviation={form: float(law.deviation[i]) for form, law in laws.items()},
-            )
-
-
 def rolling_origins(ladder: Ladder, proxy: Curve | None = None, forms: Sequence[str] = tuple(FORMS)) -> list[Cell]:
     """The forecasts of all hidden runs, for every way to fit at least 3 sizes and 3 prefixes and hide the others."""
     return [
         cell
         for n_sizes in range(MIN_SIZES, len(ladder.sizes) + 1)
         for n_prefixes in range(MIN_PREFIXES, len(ladder.prefixes()) + 1)
-        for cell in _Origin(ladder, n_sizes, n_prefixes).cells(forms, proxy)
+        for cell in _cells(ladder, n_sizes, n_prefixes, forms, proxy)
     ]
+
+
+def _cells(ladder: Ladder, n_sizes: int, n_prefixes: int, forms: Sequence[str], proxy: Curve | None) -> Iterator[Cell]:
+    """The forecasts of every hidden run of MIN_COMPUTE_RATIO or more, from the smallest sizes and the shortest prefixes."""
+    sizes, prefixes = ladder.sizes, ladder.prefixes()
+    last, end = ladder.first_rung(sizes[n_sizes - 1]), int(prefixes[n_prefixes - 1])
+    operations = total_flops(last.config, end).total
+    hidden = product(map(ladder.first_rung, sizes[n_sizes - 1 :]), prefixes[n_prefixes - 1 :].tolist())
+    ratios = [(rung, n_bytes, total_flops(rung.config, n_bytes).total / operations) for rung, n_bytes in hidden]
+    targets = [target for target in ratios if target[2] >= MIN_COMPUTE_RATIO]
+    if not targets:
+        return
+    rungs = [rung for rung in ladder.rungs if rung.size in sizes[:n_sizes]]
+    places = [(float(rung.n_weights), n_bytes) for rung, n_bytes, _ in targets]
+    laws = {form: fit_law(rungs, prefixes[:n_prefixes], places, form, proxy=proxy) for form in forms}
+    for i, (rung, n_bytes, ratio) in enumerate(targets):
+        actual = float(loss_bits_per_byte(rung.curve, np.array([n_bytes]))[0])
+        yield Cell(
+            fitted_size=str(last.size),
+            fitted_bytes=end,
+            target_size=str(rung.size),
+            target_bytes=n_bytes,
+            compute_ratio=ratio,
+            error={form: math.log(law.loss_bits_per_byte[i] / actual) for form, law in laws.items()},
+            deviation={form: float(law.deviation[i]) for form, law in laws.items()},
+        )
 
 
 # ---- naive forecasts
 
 
 def naive_losses(ladder: Ladder, target_flops: float, n_bytes: int, proxy: Curve | None = None) -> dict[str, float]:
-    """Forecasts of the mean loss over n_bytes, in bits per byte, by name.
+    """Forecasts of the mean loss over n_bytes without a fit, in bits per byte, by name: a forecast must beat them.
 
     last_rung: the loss of the largest rung, carried over. line: the straight line through the last two rungs, over the
     logarithms of operations and loss, at target_flops. With a proxy also both `_with_proxy`: the same for the ratio of the loss
@@ -219,18 +192,12 @@ def naive_losses(ladder: Ladder, target_flops: float, n_bytes: int, proxy: Curve
     """
     end = ladder.corpus.n_bytes
     last_two = [ladder.first_rung(size) for size in ladder.sizes[-2:]]
-    losses = [float(loss_bits_per_byte(rung.curve, np.array([end]))[0]) for rung in last_two]
-    points = [(total_flops(rung.config, end).total, loss) for rung, loss in zip(last_two, losses, strict=True)]
-    found = {"last_rung": points[-1][1], "line": line_in_logs(points, target_flops)}
+    y0, y1 = (float(loss_bits_per_byte(rung.curve, np.array([end]))[0]) for rung in last_two)
+    x0, x1 = (total_flops(rung.config, end).total for rung in last_two)
+    slope = math.log(y1 / y0) / math.log(x1 / x0)
+    found = {"last_rung": y1, "line": y1 * (target_flops / x1) ** slope}
     if proxy:
         there, here = loss_bits_per_byte(proxy, np.array([end, n_bytes]))
         # dividing both points by a constant moves a line in logarithms as a whole
         found |= {name + WITH_PROXY: float(loss * here / there) for name, loss in found.items()}
     return found
-
-
-def line_in_logs(points: Sequence[tuple[float, float]], x: float) -> float:
-    """The value at x of the straight line through two points (x, y) > 0, on logarithmic axes."""
-    (x0, y0), (x1, y1) = points
-    slope = math.log(y1 / y0) / math.log(x1 / x0)
-    return y1 * (x / x1) ** slope

@@ -1,8 +1,7 @@
-"""Forecasts of a larger run, frozen before the run is made.
+"""Forecasts of the total bits of a larger run, frozen before the run is made.
 
-A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). It forecasts the total bits of a target, a larger
-learner over more bytes. The backtest of the ladder (backtest.py) decides the form of the law and the width of the interval
-(intervals.py). The forecast is one sealed JSON object (sealed.py). `total_both_ways` checks it against a second law.
+A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). The backtest of the ladder (backtest.py) decides
+the form of the law and the width of the interval (intervals.py). The forecast is one sealed JSON object (sealed.py).
 
 The law knows nothing about the text after the ladder's bytes. A proxy does: it is a cheap run over the target's bytes. With a
 proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss.
@@ -40,6 +39,8 @@ from prequential.forecasting.scaling import FORMS, Fit
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config
 from prequential.online.flops import total_flops
+from prequential.printable import printable
+from prequential.records.table import format_table
 from prequential.sweeps.finished import corpus_key
 from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size, diverged_runs, family, n_weights, scaled
 from prequential.version import VERSION
@@ -99,13 +100,13 @@ def forecast(
     after_the_fact: bool = False,
     n_resamples: int = N_RESAMPLES,
 ) -> dict[str, Any]:
-    """The sealed record of a forecast (docs/STUDIES.md describes it).
+    """The sealed record of a forecast (docs/STUDIES.md).
 
     proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. Raises ConfigError
-    for a ladder that is too small, for runs that look diverged, and for a target within the fitted runs. Raises CorpusError for
-    a proxy that is too short.
+    for a ladder that is too small or looks diverged, and for a target within it, CorpusError for a proxy that is too short.
     """
-    _check_converged(ladder)
+    for name, reason in diverged_runs(ladder).items():
+        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
     config = target.config(ladder)
     assert config.gpt
     compute, n = _compute(ladder, config, target, proxy), n_weights(config.gpt)
@@ -150,11 +151,6 @@ def forecast(
     )
 
 
-def _check_converged(ladder: Ladder) -> None:
-    for name, reason in diverged_runs(ladder).items():
-        raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
-
-
 def _interval(laws: Mapping[str, FittedLaw], calibration: Calibration, seeds: float, n_bytes: int) -> dict[str, Any]:
     """The fit, point and interval in bits, and the parts of its deviation, as JSON values."""
     losses = {form: float(law.loss_bits_per_byte[0]) for form, law in laws.items()}
@@ -173,12 +169,14 @@ def _interval(laws: Mapping[str, FittedLaw], calibration: Calibration, seeds: fl
 
 
 def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, Any]:
-    """Operations of the target and of the largest fitted run or proxy, and their ratio. Raises ConfigError for a small ratio.
-
-    A proxy of an earlier version's configuration has no known operations, and does not count.
-    """
+    """Operations of the target and of the largest fitted run or proxy, and their ratio. Raises ConfigError if it is below 1."""
     fitted = max(total_flops(rung.config, ladder.corpus.n_bytes).total for rung in ladder.rungs)
-    proxy_flops = _proxy_flops(proxy) if proxy else None
+    proxy_flops = None
+    if proxy:
+        with suppress(ConfigError):  # of an earlier version's configuration, whose operations are not known
+            proxy_flops = total_flops(
+                Config.from_record(proxy.record["config"]), proxy.record["corpus"]["n_bytes"]
+            ).total
     largest = max(fitted, proxy_flops or 0.0)
     flops = total_flops(config, target.n_bytes).total
     if flops <= largest:
@@ -187,12 +185,6 @@ def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) 
             "choose a larger target"
         )
     return {"target_flops": flops, "largest_flops": largest, "proxy_flops": proxy_flops, "ratio": flops / largest}
-
-
-def _proxy_flops(proxy: Run) -> float | None:
-    with suppress(ConfigError):
-        return total_flops(Config.from_record(proxy.record["config"]), proxy.record["corpus"]["n_bytes"]).total
-    return None
 
 
 def _proxy_curve(proxy: Run, target: Target) -> Curve:
@@ -245,3 +237,54 @@ def _bits_by_losses(law: Fit, start: int, end: int, n_weights: float, proxy: Cur
     sizes, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     bits = np.diff(proxy.at(edges)) if proxy else sizes
     return math.fsum(law.at(n_weights, middle) * each for middle, each in zip(middles, bits.tolist(), strict=True))
+
+
+# ---- as text
+
+
+def format_forecast(record: dict[str, Any]) -> str:
+    """The target, the forecast with its interval, the naive forecasts, the backtest, and what weakens the forecast."""
+    target, made = record["target"], record["forecasts"]["total_bits"]
+    values = (made["point"], made["low"], made["high"], *made["naive"].values())
+    gpt, proxy = target["config"]["gpt"], record["proxy"]
+    titles = ("", "forecast", "90 % from", "to", *(name.replace("_", " ") for name in made["naive"]))
+    return "\n".join(
+        [
+            f"target: {gpt['width']}x{gpt['n_layers']}, {target['n_weights']:,} weights, {target['n_bytes']:,} bytes, "
+            f"{record['compute']['ratio']:.1f} times the operations of the largest run fitted",
+            f"form: {record['form']}; proxy: {printable(proxy['name']) if proxy else 'none'}",
+            format_table(titles, [("total bits", *(f"{value:,.0f}" for value in values))]),
+            _backtest(record["form"], made["calibration"]),
+            f"check: the sum of the law of the loss differs by {record['identity']['disagreement_percent']:+.2f} %",
+            *(f"warning: {line}" for line in forecast_warnings(record)),
+            f"frozen: {record['blake2b']}",
+        ]
+    )
+
+
+def _backtest(form: str, calibration: dict[str, Any]) -> str:
+    if not calibration["n_cells"]:
+        return "backtest: none, no run of the ladder takes twice the operations of the fitted ones"
+    return (
+        f"backtest: rms {100 * calibration['rmse'][form]:.2f} %, {calibration['n_hit']} of {calibration['n_cells']} intervals "
+        f"hit, from {calibration['n_origins']} origins, worth {calibration['n_effective']:.1f} independent errors"
+    )
+
+
+def forecast_warnings(record: dict[str, Any]) -> list[str]:
+    """What weakens a forecast."""
+    lines, made, ratio = [], record["forecasts"]["total_bits"], record["compute"]["ratio"]
+    calibration = made["calibration"]
+    if made["fit"]["binding"]:
+        lines.append(f"the fit lies at a bound: {'; '.join(made['fit']['binding'])}")
+    if not calibration["is_calibrated"]:
+        lines.append(f"the interval is not calibrated: {calibration['n_cells']} hidden runs are too few")
+    elif not calibration["reaches_target"]:
+        low, high = calibration["compute_ratios"]
+        lines.append(
+            f"the interval is calibrated at {low:.1f} to {high:.1f} times the operations, and the target is at {ratio:.1f}: no "
+            "backtest reaches as far"
+        )
+    if not record["identity"]["holds"]:
+        lines.append("the two ways to the total bits disagree: at least one of the two laws is wrong for the target")
+    return lines

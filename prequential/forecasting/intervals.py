@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prequential.forecasting.backtest import Cell, loss_bits_per_byte
 from prequential.sweeps.ladder import Ladder
@@ -31,9 +32,8 @@ class Calibration:
 
     rmse: root mean square of log(forecast / actual), by form. factor: an interval extends this many deviations to either side.
     n_hit: how many of the n_cells intervals contain the actual loss, each with the factor and the form of the other origins.
-    n_effective: the number of independent errors that the cells are worth. is_calibrated: False for too few cells; then the
-    factor is that of the normal distribution. compute_ratios: the lowest and highest of the cells. interval_score: the mean
-    interval score of those intervals for the logarithm of the loss, in hundredths (about percent); None without cells.
+    n_effective: how many independent errors they are worth. is_calibrated: False for too few cells, which have the nominal
+    factor. compute_ratios: lowest and highest. interval_score: the mean of log(loss), in hundredths; None without cells.
     """
 
     form: str
@@ -55,14 +55,11 @@ def root_mean_square(values: Sequence[float]) -> float:
 
 def choose_form(cells: Sequence[Cell]) -> str:
     """The form with the least error; `additive` without cells."""
-    errors = [cell.error for cell in cells]
-    if not errors:
-        return "additive"
-    return min(errors[0], key=lambda form: root_mean_square([error[form] for error in errors]))
+    rmse = errors_by_form(cells)
+    return min(rmse, key=lambda form: rmse[form], default="additive")
 
 
 def errors_by_form(cells: Sequence[Cell]) -> dict[str, float]:
-    """Root mean square of log(forecast / actual), by form; empty without cells."""
     errors = [cell.error for cell in cells]
     return {form: root_mean_square([error[form] for error in errors]) for form in errors[0]} if errors else {}
 
@@ -95,10 +92,9 @@ class _Judged:
 
 
 def calibrate(cells: Sequence[Cell], seed_deviation: float) -> Calibration:
-    """The factor of the intervals, for the form with the least error, which each cell's other origins choose for it.
+    """The factor of the intervals. Coverage and interval score judge each origin by the form and the factor of the others.
 
-    Coverage and interval score judge each origin by the factor of the others. Neighbouring origins are not independent, and all
-    are of one text: the coverage is that of this ladder, and is weaker evidence for others than its count suggests.
+    Neighbouring origins are not independent, and all are of one text: this is weaker evidence than the count suggests.
     """
     origins = list(dict.fromkeys(cell.origin for cell in cells))
     judged = {origin: _judge(cells, seed_deviation, origin) for origin in origins}
@@ -167,11 +163,9 @@ def effective_size(scores: Sequence[float], origins: Sequence[Hashable], targets
     return min(most, max(1.0, len(values) * alone / together)) if together > 0 else most
 
 
-def _squared_sums(values: np.ndarray, groups: Sequence[Hashable]) -> float:
-    sums: dict[Hashable, float] = {}
-    for value, group in zip(values.tolist(), groups, strict=True):
-        sums[group] = sums.get(group, 0.0) + value
-    return math.fsum(total**2 for total in sums.values())
+def _squared_sums(values: NDArray[np.float64], groups: Sequence[Hashable]) -> float:
+    places = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+    return float((np.bincount([places[group] for group in groups], values) ** 2).sum())
 
 
 def interval_score(low: float, high: float, actual: float) -> float:

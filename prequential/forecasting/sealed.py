@@ -1,8 +1,4 @@
-"""Sealed forecasts, and their scores.
-
-A forecast is a JSON object that ends with the digest of all its other values, so that a later change is noticed. A score says how
-far it was from the run that it forecast. Scores are appended to scores.jsonl in the folder of runs.
-"""
+"""Sealed forecasts, which contain the digest of all their other values, so that a later change is noticed; and their scores."""
 
 import hashlib
 import json
@@ -16,16 +12,17 @@ from msgspec import Struct
 from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import CorpusError
-from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.intervals import interval_score
 from prequential.records.record import append_record
 from prequential.records.schema import Count, Number, Positive, Size, Time, check_record, read_object
+from prequential.records.table import format_table
 from prequential.sweeps.finished import CorpusKey, check_own_run, config_key, recorded_corpus
 from prequential.sweeps.ladder import family
 
-SCHEMA = 1
+SCHEMA, SCORE_SCHEMA = 1, 2
 SCORES = "scores.jsonl"
 
 
@@ -82,7 +79,7 @@ class ForecastRecord(Struct, kw_only=True):
 
 
 def canonical(record: Mapping[str, Any]) -> bytes:
-    """The record as JSON with sorted names and no spaces: equal bytes for equal values."""
+    """JSON with sorted names and no spaces: equal bytes for equal values."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -126,21 +123,33 @@ def run_digests(run: Run) -> dict[str, Any]:
 
 
 def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """The record of the scores of a forecast (`read_forecast`) by the target's run.
+    """How far a forecast (`read_forecast`) is from the target's run, as JSON values.
 
-    Raises CorpusError if the run is not the target's, or if it began before the forecast was frozen, unless the forecast was
-    made after the fact.
+    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. skill: 1 - |error| / |error of
+    the best naive forecast|, below 0 if that one was nearer. Raises CorpusError if the run is not the target's, or if it began
+    before the forecast was frozen, unless the forecast was made after the fact.
     """
     _check_run(forecast, run)
+    made, n_bytes = forecast["forecasts"]["total_bits"], forecast["target"]["n_bytes"]
+    actual = float(loss_bits_per_byte(run.curves[MODEL], np.array([n_bytes]))[0]) * n_bytes
+    error = made["point"] - actual
+    naive_error = min((abs(value - actual) for value in made["naive"].values()), default=0.0)
     return {
-        "schema": SCHEMA,
+        "schema": SCORE_SCHEMA,
         "kind": "forecast score",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "forecast_blake2b": forecast["blake2b"],
         "after_the_fact": forecast["after_the_fact"],
         "compute_ratio": forecast["compute"]["ratio"],
         "run": run_digests(run),
-        "scores": [_score(forecast, run.curves[MODEL])],
+        "point": made["point"],
+        "low": made["low"],
+        "high": made["high"],
+        "actual": actual,
+        "percent": 100 * error / actual,
+        "hit": made["low"] <= actual <= made["high"],
+        "interval_score_percent": 100 * interval_score(made["low"], made["high"], actual) / actual,
+        "skill": 1 - abs(error) / naive_error if naive_error else None,
     }
 
 
@@ -150,10 +159,7 @@ def scores_path(runs: PathLike) -> Path:
 
 
 def append_score(runs: PathLike, record: dict[str, Any], mode: int = 0o777) -> Path:
-    """Adds the record to scores.jsonl among the runs (`scores_path`), and returns its path. Raises OutputError.
-
-    mode: the permissions of the forecast and of the run (`append_line`).
-    """
+    """Adds the record to `scores_path`, which it returns. mode: permissions of forecast and run. Raises OutputError."""
     path = scores_path(runs)
     append_record(path, record, mode)
     return path
@@ -166,7 +172,7 @@ def check_prefix(forecast: Mapping[str, Any], prefix: CorpusKey) -> None:
 
 
 def find_target_run(path: PathLike, forecast: Mapping[str, Any], *, trust_runs: bool = False) -> Run:
-    """The newest run at `path` (`read_runs`) with the target's configuration and length.
+    """The newest run at `path` with the target's configuration and length.
 
     Raises CorpusError if there is none, and, unless trust_runs, if it is not to be trusted (`check_own_run`).
     """
@@ -202,24 +208,16 @@ def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
     )
 
 
-def _score(forecast: Mapping[str, Any], curve: Curve) -> dict[str, Any]:
-    """The score of the total bits as JSON values.
-
-    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. skill: by naive forecast,
-    1 - |error| / |naive error|, below 0 if the naive forecast was nearer.
-    """
-    made, n_bytes = forecast["forecasts"]["total_bits"], forecast["target"]["n_bytes"]
-    actual = float(loss_bits_per_byte(curve, np.array([n_bytes]))[0]) * n_bytes
-    error = made["point"] - actual
-    naive_errors = {name: value - actual for name, value in made["naive"].items()}
-    return {
-        "quantity": "total_bits",
-        "point": made["point"],
-        "low": made["low"],
-        "high": made["high"],
-        "actual": actual,
-        "percent": 100 * error / actual,
-        "hit": made["low"] <= actual <= made["high"],
-        "interval_score_percent": 100 * interval_score(made["low"], made["high"], actual) / actual,
-        "skill": {name: 1 - abs(error / naive) if naive else None for name, naive in naive_errors.items()},
-    }
+def format_score(record: Mapping[str, Any]) -> str:
+    """Error, interval and skill of a forecast."""
+    row = (
+        "total bits",
+        *(f"{record[name]:,.0f}" for name in ("point", "low", "high", "actual")),
+        f"{record['percent']:+.2f} %",
+        "hit" if record["hit"] else "missed",
+        f"{record['interval_score_percent']:.2f} %",
+        "-" if record["skill"] is None else f"{record['skill']:+.2f}",
+    )
+    titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "skill")
+    notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
+    return "\n".join([format_table(titles, [row]), *notes])

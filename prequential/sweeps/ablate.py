@@ -1,39 +1,114 @@
 """Ablations: how many bits each feature of a configuration saves, at two sizes or more, to find features that help only if small.
 
-    ablation = plan_ablation(preset(5, pure=True), sizes=[(64, 1), (128, 2)])
-    summary = ablation.summarise(run_plan("book.txt", ablation.plan, "runs"))
-
 `base` is a good configuration without any of the chosen features. Each feature alone, and finally all of them, are added to it.
-
-All figures are differences of ideal code lengths over the same bytes. Each is a contrast, a weighted sum over runs. For example
-(base) - (base + feature) is what the feature saves. The same at the largest size minus that at the smallest is its growth.
+All figures are contrasts: differences of ideal code lengths over the same bytes, (base) - (base + feature), at one size, or at
+the largest size minus that at the smallest.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.comparison.intervals import Bootstrap, block_length, bounds, cell_deviations, cell_grid
 from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run
-from prequential.model.config import Config
+from prequential.model.config import HASHED_CONTEXTS, RECALL_CONTEXTS, Config
 from prequential.online.flops import replay_factor
 from prequential.online.runtime import Runtime
 from prequential.records.table import format_table
-from prequential.sweeps.features import FEATURES, without
 from prequential.sweeps.ladder import Size
 from prequential.sweeps.plan_runs import RunOutcome, Study, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, plan_of, seeded, varied
 
 BASE, ALL = "base", "all"  # without and with all features
 CONFIDENCE = 0.9
-DESCRIPTION_COLUMNS = 60  # so that the descriptions are aligned to the left
+NO_DECAY = 10**9  # updates after which the step size would have shrunk to 1/sqrt(2)
+ONLY_IF_NAMED = ("mlp", "mixer")
+
+
+# ---- features
+
+
+class Feature(NamedTuple):
+    """What a configuration may have. without: sets its own fields only, so the order of removals does not matter."""
+
+    description: str
+    without: Callable[[Config], Config]
+
+
+def _gpt(**fields: Any) -> Callable[[Config], Config]:
+    return lambda config: replace(config, gpt=replace(config.gpt, **fields)) if config.gpt else config
+
+
+def _no_gpt_contexts(names: Sequence[str], config: Config) -> Config:
+    contexts = config.gpt.contexts if config.gpt else ()
+    return _gpt(contexts=tuple(name for name in contexts if name not in names))(config)
+
+
+def _no_contexts(kind: str, config: Config) -> Config:
+    if config.mixer is None:
+        return config
+    kept = tuple(name for name in config.mixer.contexts if _kind(name) != kind)
+    return replace(config, mixer=replace(config.mixer, contexts=kept))
+
+
+def _no_replay(config: Config) -> Config:
+    schedule = config.schedule
+    return replace(config, schedule=replace(schedule, n_rows=-(-schedule.segment_symbols // schedule.row_symbols)))
+
+
+def _no_short_start(config: Config) -> Config:
+    return replace(config, schedule=replace(config.schedule, first_segment_symbols=config.schedule.segment_symbols))
+
+
+# Kinds of contexts of the mixer: what they are, and the pattern of their names. The last pattern that matches decides.
+KINDS = {
+    "high-orders": ("of 5 bytes and more", r"[5-9]|1\d"),
+    "words": ("of words", r".*(word|letters|vowels|length|gap|phrase|suffix).*"),
+    "sparse": ("with gaps", r"skip.*|halves|nibbles.*"),
+    "columns": ("of lines and columns", r".*(above|line|indent).*|first.*"),
+    "structure": ("of brackets and tags", r"(nest|tag|inside|opened).*"),
+    "classes": ("of kinds of characters", r"classes|(groups|collapsed|folded).*"),
+    "indirect": ("of what followed before", r"(after|next).*"),
+    "match": ("of the longest match", r"match.*"),
+}
+
+
+def _kind(context: str) -> str | None:
+    return next((kind for kind, (_, name) in reversed(KINDS.items()) if re.fullmatch(name, context)), None)
+
+
+FEATURES = {
+    "embeddings": Feature("several symbols enter the GPT, not only the last one", _gpt(n_embeddings=1)),
+    "contexts": Feature(
+        "several symbols together, and words, enter the GPT", partial(_no_gpt_contexts, HASHED_CONTEXTS)
+    ),
+    "recall": Feature("what followed these before enters the GPT", partial(_no_gpt_contexts, RECALL_CONTEXTS)),
+    "window": Feature("attention reaches further than 16 symbols", _gpt(window=16)),
+    "replay": Feature("a step learns from more rows than the newest segment", _no_replay),
+    "short-start": Feature("early segments are shorter, so there are more early steps", _no_short_start),
+    "warmup": Feature("the first steps are shorter, not only the first one", _gpt(warmup_updates=1)),
+    "decay": Feature("steps become shorter with time", _gpt(decay_updates=NO_DECAY)),
+    "momentum": Feature("a step continues in the direction of earlier ones", _gpt(momentum=0.0)),
+    "mlp": Feature("the MLP is wider than the GPT", _gpt(mlp_factor=1)),
+    **{kind: Feature(f"the mixer's contexts {what}", partial(_no_contexts, kind)) for kind, (what, _) in KINDS.items()},
+    "mixer": Feature("the complete context mixer", lambda config: replace(config, mixer=None)),
+}
+
+
+def without(config: Config, names: Iterable[str]) -> Config:
+    """`config` without these features. Raises ConfigError if the result is not a valid configuration."""
+    for name in names:
+        config = FEATURES[name].without(config)
+    return config
 
 
 # ---- the plan
@@ -50,25 +125,15 @@ class Ablation:
     bootstrap: Bootstrap
 
     @property
-    def added(self) -> tuple[str, ...]:
-        """What is added to the base: the features, and ALL of several."""
-        return (*self.features, ALL) if len(self.features) > 1 else self.features
-
-    @property
     def study(self) -> Study:
-        """As `run_plan` and the command line take it."""
-        rows = [(name, FEATURES[name].description.ljust(DESCRIPTION_COLUMNS)) for name in self.features]
-        notes = format_table(("feature", "description".ljust(DESCRIPTION_COLUMNS)), rows)
-        return Study(kind="ablation", plan=self.plan, summarise=self.summarise, notes=notes)
+        notes = [f"{name:<12} {FEATURES[name].description}" for name in self.features]
+        return Study(kind="ablation", plan=self.plan, summarise=self.summarise, notes="\n".join(notes))
 
     def summarise(self, outcomes: Iterable[RunOutcome]) -> "AblationSummary":
-        """Effects and growth of the finished runs. Results that lack a run are left out.
-
-        Raises CorpusError if no run is finished.
-        """
+        """Effects and growth of the finished runs, without those that lack a run. Raises CorpusError if none is finished."""
         runs = runs_by_variant(outcomes)
         several = len(self.plan.variants[0].configs) > 1
-        results = [_feature_result(self, feature, runs) for feature in self.added]
+        results = [_feature_result(self, feature, runs) for feature in _points(self.features)]
         return AblationSummary(
             sizes=self.sizes,
             results=tuple(result for result in results if result.effects),
@@ -89,35 +154,32 @@ def plan_ablation(
 ) -> Ablation:
     """The base, and every variant that adds one feature or all of them, at each size.
 
-    sizes: (width, layers) of the GPT. Heads keep the width that they have in `full`. features: by default all that `full` has,
-    except mlp and mixer. A size that is out of range, or exceeds the limits of the runtime, is refused by name. Raises
-    ConfigError without a GPT or without a size that is left, for an unknown feature, and for one that makes no difference.
+    sizes: (width, layers) of the GPT, whose heads keep their width. features: by default all that `full` has, except mlp and
+    mixer. A size that is out of range, or exceeds the limits of the runtime, is refused by name. Raises ConfigError without a GPT
+    or a size that is left, for an unknown feature, and for one that makes no difference.
     """
     if full.gpt is None:
         raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose -5 to -9")
     chosen = _chosen(full, features)
-    points = {BASE: (), **{name: (name,) for name in chosen}, **({ALL: chosen} if len(chosen) > 1 else {})}
     variants: dict[tuple[str, str], Variant] = {}
 
     def at(size: Size) -> list[Variant]:
         sized = varied(full, replay_factor(full), *size, full.schedule.segment_symbols)
         (runtime or Runtime()).check(sized)
-        made = {
-            (str(size), added): Variant(
-                name=f"{size}, " + (added if added in (BASE, ALL) else f"base + {added}"),
-                configs=seeded(without(sized, [name for name in chosen if name not in on]), seeds),
-            )
-            for added, on in points.items()
-        }
+        made = {}
+        for added, on in {BASE: (), **_points(chosen)}.items():
+            name = f"{size}, {added}" if added in (BASE, ALL) else f"{size}, base + {added}"
+            config = without(sized, [feature for feature in chosen if feature not in on])
+            made[str(size), added] = Variant(name=name, configs=seeded(config, seeds))
         variants.update(made)
         return list(made.values())
 
     plan = plan_of((str(size), partial(at, size)) for size in dict.fromkeys(Size(*each) for each in sizes))
-    largest = next(reversed(points))
+    flops = {
+        size: variant.flops(1 << 20) or 0 for (size, _), variant in variants.items()
+    }  # of the last: with all features
     return Ablation(
-        sizes=tuple(
-            sorted({size for size, _ in variants}, key=lambda n: (variants[n, largest].flops(1 << 20) or 0, n))
-        ),
+        sizes=tuple(sorted(flops, key=lambda size: (flops[size], size))),
         features=chosen,
         variants=variants,
         plan=plan,
@@ -125,16 +187,20 @@ def plan_ablation(
     )
 
 
+def _points(features: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """What is added to the base, by name: each feature, and ALL of several."""
+    return {**{name: (name,) for name in features}, **({ALL: features} if len(features) > 1 else {})}
+
+
 def _chosen(full: Config, names: Sequence[str] | None) -> tuple[str, ...]:
     """The features in the order of FEATURES. Raises ConfigError if one makes no difference with the others off."""
     if unknown := [name for name in names or () if name not in FEATURES]:
         raise ConfigError(f"there is no feature {unknown[0]!r}; the features are {', '.join(FEATURES)}")
-    wanted = [name for name, f in FEATURES.items() if (f.by_default if names is None else name in names)]
+    wanted = [name for name in FEATURES if (name not in ONLY_IF_NAMED if names is None else name in names)]
     has = [name for name in wanted if without(full, [name]) != full]
-    for missing in wanted if names is not None else ():
-        if missing not in has:
-            what = FEATURES[missing].description
-            raise ConfigError(f"the configuration has no {missing!r} ({what}) that could be removed")
+    for missing in [name for name in wanted if names is not None and name not in has]:
+        what = FEATURES[missing].description
+        raise ConfigError(f"the configuration has no {missing!r} ({what}) that could be removed")
     if not has:
         raise ConfigError("the configuration has no feature that could be removed")
     for name in has:
@@ -166,9 +232,7 @@ class Contrast:
     @property
     def sign(self) -> int:
         """1 or -1 if the interval is above or below 0; 0 if it contains 0 or there is none."""
-        if self.low_bits is None or self.high_bits is None:
-            return 0
-        return int(self.low_bits > 0) - int(self.high_bits < 0)
+        return int((self.low_bits or 0) > 0) - int((self.high_bits or 0) < 0)
 
     @property
     def cells(self) -> tuple[str, str]:
@@ -182,39 +246,29 @@ class Contrast:
 def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap) -> Contrast:
     """The sum of weight * mean code length of runs, over the seeds that all terms have.
 
-    The interval is the confidence interval of comparison/intervals.py: blocks of text are resampled together for all
-    runs, and seeds too if there are several. For two terms with weights 1 and -1 it is that of `compare`. Raises CorpusError
-    without a common seed.
+    The interval is that of comparison/intervals.py: blocks of text are resampled together for all runs, and seeds too if there
+    are several. For two terms with weights 1 and -1 it is that of `compare`. Raises CorpusError without a common seed.
     """
-    seeds, weighted = _common_seeds(terms)
-    curves = [curve for _, group in weighted for curve in group]
-    n_bytes = int(curves[0].n_bytes[-1])
-    bits = math.fsum(_stretch_bits(weighted, np.array([0, n_bytes]))[:, 0]) / len(seeds)
-    grid = cell_grid(curves)
-    if grid is None:
-        return Contrast(bits=bits, low_bits=None, high_bits=None, n_bytes=n_bytes)
-    cells = _stretch_bits(weighted, grid)
-    block = block_length(cells.mean(0))
-    deviations = cell_deviations((np.zeros_like(cells), seeds), (cells, seeds), block, bootstrap)
-    low, high = bounds(deviations * n_bytes / int(grid[1]), bootstrap)
-    return Contrast(bits=bits, low_bits=bits + low, high_bits=bits + high, n_bytes=n_bytes)
-
-
-Weighted = Sequence[tuple[float, Sequence[Curve]]]  # the weight and the S curves of each term
-
-
-def _common_seeds(terms: Sequence[tuple[float, Sequence[Run]]]) -> tuple[list[int], Weighted]:
-    """The S seeds that all terms have, and the curves with these seeds. Raises CorpusError if there are none."""
     by_seed = [(weight, {run.record["config"]["seed"]: run.curves[MODEL] for run in runs}) for weight, runs in terms]
     seeds = sorted(set.intersection(*(set(curves) for _, curves in by_seed)))
     if not seeds:
         raise CorpusError("these runs have no seed in common, so they cannot be compared")
-    return seeds, [(weight, [curves[seed] for seed in seeds]) for weight, curves in by_seed]
+    weighted = [(weight, [curves[seed] for seed in seeds]) for weight, curves in by_seed]
 
+    def sums(positions: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The weighted sum of bits in each stretch between positions (n,), by seed: (S, n - 1)."""
+        return np.sum([weight * np.diff([curve.at(positions) for curve in curves]) for weight, curves in weighted], 0)
 
-def _stretch_bits(weighted: Weighted, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The weighted sum of bits in each stretch between positions (n,), by seed: (S, n - 1)."""
-    return np.sum([weight * np.diff([curve.at(positions) for curve in curves]) for weight, curves in weighted], 0)
+    every = [curve for _, curves in weighted for curve in curves]
+    n_bytes, grid = int(every[0].n_bytes[-1]), cell_grid(every)
+    bits = math.fsum(sums(np.array([0, n_bytes]))[:, 0]) / len(seeds)
+    if grid is None:
+        return Contrast(bits=bits, low_bits=None, high_bits=None, n_bytes=n_bytes)
+    cells = sums(grid)
+    block = block_length(cells.mean(0))
+    deviations = cell_deviations((np.zeros_like(cells), seeds), (cells, seeds), block, bootstrap)
+    low, high = bounds(deviations * n_bytes / int(grid[1]), bootstrap)
+    return Contrast(bits=bits, low_bits=bits + low, high_bits=bits + high, n_bytes=n_bytes)
 
 
 # ---- the results
@@ -224,27 +278,18 @@ def _stretch_bits(weighted: Weighted, positions: NDArray[np.int64]) -> NDArray[n
 class Effect:
     """What a feature saves at one size: the code length without it minus the code length with it, above 0 if it helps.
 
-    percent: of the code length without it. flops_ratio, wall_ratio: operations and time with it, divided by those without it.
+    percent: of the code length without it. flops_ratio: operations with it, divided by those without it.
     """
 
     size: str
     saved: Contrast
     percent: float
     flops_ratio: float
-    wall_ratio: float
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """For a table."""
-        return self.size, *self.saved.cells, f"{self.percent:+.2f}", f"{self.flops_ratio:.2f}", f"{self.wall_ratio:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureResult:
-    """A feature, or ALL of them.
-
-    effects: ascending by size. growth: what it saves at the largest size minus what it saves at the smallest.
-    """
+    """A feature, or ALL of them, with its effects, ascending by size. growth: the last effect minus the first."""
 
     feature: str
     effects: tuple[Effect, ...]
@@ -268,19 +313,21 @@ class AblationSummary:
         return math.log2(self.n_runs)
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self) | {"choice_bits": self.choice_bits}
 
     def to_text(self) -> str:
-        """Effects and verdicts."""
         percent = f"{100 * self.confidence:g} %"
-        effects = [(result.feature, *effect.cells) for result in self.results for effect in result.effects]
+        effects = [
+            (each.feature, effect.size, *effect.saved.cells, f"{effect.percent:+.2f}", f"{effect.flops_ratio:.2f}")
+            for each in self.results
+            for effect in each.effects
+        ]
         growth = [
             (each.feature, *(each.growth.cells if each.growth else ("-", "-")), each.verdict) for each in self.results
         ]
         return "\n\n".join(
             [
-                format_table(("added to base", "size", "saved", percent, "%", "FLOPs x", "time x"), effects),
+                format_table(("added to base", "size", "saved", percent, "%", "FLOPs x"), effects),
                 format_table(("added to base", "more saved at the largest", percent, "verdict"), growth),
                 "Saved: bits/byte without the feature minus bits/byte with it; above 0 where the feature helps.\n"
                 f"{percent} intervals, each for one figure: of {self.population}.\n"
@@ -302,11 +349,9 @@ def _feature_result(ablation: Ablation, feature: str, runs: Runs) -> FeatureResu
         (small_off, small_on), *_, (large_off, large_on) = finished.values()
         weights = ((1, large_off), (-1, large_on), (-1, small_off), (1, small_on))
         growth = contrast([(weight, runs[variant]) for weight, variant in weights], ablation.bootstrap)
+    signs = [effect.saved.sign for effect in effects]
     return FeatureResult(
-        feature=feature,
-        effects=effects,
-        growth=growth,
-        verdict=verdict([effect.saved.sign for effect in effects], growth.sign if growth else 0),
+        feature=feature, effects=effects, growth=growth, verdict=verdict(signs, growth.sign if growth else 0)
     )
 
 
@@ -314,13 +359,8 @@ def _effect(size: str, pair: tuple[Variant, Variant], runs: Runs, bootstrap: Boo
     off, on = (runs[variant] for variant in pair)
     flops_off, flops_on = (variant.flops(off[0].record["corpus"]["n_bytes"]) or math.nan for variant in pair)
     saved = contrast([(1, off), (-1, on)], bootstrap)
-    return Effect(
-        size=size,
-        saved=saved,
-        percent=100 * saved.bits / _mean(off, "code_bits"),
-        flops_ratio=flops_on / flops_off,
-        wall_ratio=_mean(on, "wall_s") / _mean(off, "wall_s"),
-    )
+    percent = 100 * saved.bits / fmean(run.record["code_bits"] for run in off)
+    return Effect(size=size, saved=saved, percent=percent, flops_ratio=flops_on / flops_off)
 
 
 def verdict(signs: Sequence[int], growth: int) -> str:
@@ -330,8 +370,6 @@ def verdict(signs: Sequence[int], growth: int) -> str:
     the smallest size. "only small" and "only large": the difference is shown, and help is shown at one end but not at the other.
     "hurts more" and "hurts less": the difference is shown, and harm is shown at the end where the feature saves less.
     """
-    if not signs:
-        return "no run"
     if all(sign < 0 for sign in signs):
         return "hurts"
     if growth < 0:
@@ -339,7 +377,3 @@ def verdict(signs: Sequence[int], growth: int) -> str:
     if growth > 0:
         return "only large" if signs[-1] > 0 >= signs[0] else "hurts less" if signs[0] < 0 else "grows"
     return "helps" if all(sign > 0 for sign in signs) else "unclear"
-
-
-def _mean(runs: Sequence[Run], name: str) -> float:
-    return math.fsum(run.record[name] for run in runs) / len(runs)

@@ -1,4 +1,4 @@
-"""Which runs are finished: those in a folder with a planned configuration over the same bytes, by this version.
+"""Which runs in a folder are finished, and which can be trusted.
 
 A user who may write in a folder of runs can put a run with invented figures there. So a run must belong to this user. Its
 archive, which proves the figures, must be there and have the header and the sizes of its record. It is not decoded.
@@ -23,17 +23,14 @@ REMEDY = "move it away, choose another folder, or trust_runs=True uses it as it 
 
 
 class CorpusKey(NamedTuple):
-    """What the bytes of a corpus are recognised by: their number, and their BLAKE2b-256 in hexadecimal digits."""
+    """What bytes are recognised by; BLAKE2b-256 in hexadecimal digits."""
 
     n_bytes: int
     blake2b: str
 
 
 def corpus_key(source: str | PathLike, limit_bytes: int | None = None) -> CorpusKey:
-    """The key of the corpus, or of its beginning.
-
-    Raises CorpusError for an empty corpus, and for standard input, which can be read only once.
-    """
+    """The key of the corpus, or of its beginning. Raises CorpusError for an empty corpus, and for standard input."""
     if source == "-":
         raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
     with open_source(source, limit_bytes, in_order=True) as opened:
@@ -48,7 +45,7 @@ def recorded_corpus(record: Mapping[str, Any]) -> CorpusKey:
 
 
 def config_key(config: Mapping[str, Any]) -> str:
-    """A string that is equal for equal configurations. config: from `Config.to_dict`, or the same values read from JSON."""
+    """A string that is equal for equal configurations, from `Config.to_dict` or read from JSON."""
     return json.dumps(config, sort_keys=True)
 
 
@@ -62,8 +59,8 @@ def finished_runs(
 ) -> dict[str, Run]:
     """The newest run in `folder` of each configuration, by `config_key`, over these bytes and by this version of the program.
 
-    on_bad: called with the error of each run that cannot be read, which is left out. Raises CorpusError for a folder that cannot
-    that is not this user's or has lost its archive (`check_own_run`).
+    on_bad: called with the error of each run that cannot be read, which is left out. Raises CorpusError for a found run that is
+    not this user's or has lost its archive (`check_own_run`), unless trust_runs.
     """
     wanted = set(keys)
     found = {
@@ -96,9 +93,8 @@ def check_own_run(run: Run) -> None:
         with reading(run.archive):
             is_described = _described_archive(run) == _found_archive(run)
     except PrequentialError as error:
-        raise CorpusError(
-            f"the run {str(run.path)!r} lacks its archive, the proof of its figures: {error}: {REMEDY}"
-        ) from error
+        reason = f"lacks its archive, the proof of its figures: {error}"
+        raise CorpusError(f"the run {str(run.path)!r} {reason}: {REMEDY}") from error
     if not is_described:
         raise CorpusError(f"the run {str(run.path)!r} has another archive than its record describes: {REMEDY}")
 

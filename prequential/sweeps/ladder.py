@@ -1,8 +1,5 @@
 """Ladders: one learner at several sizes over the same bytes, from which a larger run can be forecast.
 
-    outcomes = list(run_plan("book.txt", ladder_plan(preset(5, pure=True)), "runs"))
-    ladder = read_ladder("runs")
-
 Segment length, step size and the choice of training rows depend only on the bytes so far. So a run contains the run over every
 prefix, and one run per size and seed serves all prefixes.
 
@@ -121,7 +118,7 @@ def _gpt(config: Config) -> GPTConfig:
 
 @dataclass(frozen=True)
 class Rung:
-    """A finished run of the ladder."""
+    """A finished run of the ladder, with its learning curve."""
 
     run: Run
 
@@ -140,7 +137,6 @@ class Rung:
 
     @cached_property
     def curve(self) -> Curve:
-        """Cumulative ideal code length against bytes."""
         return self.run.curves[MODEL]
 
     @property
@@ -157,7 +153,6 @@ class Ladder:
 
     @property
     def sizes(self) -> list[Size]:
-        """The sizes, ascending."""
         return list(dict.fromkeys(rung.size for rung in self.rungs))
 
     @property
@@ -169,9 +164,9 @@ class Ladder:
         """The first rung of this size, which has its smallest seed."""
         return next(rung for rung in self.rungs if rung.size == size)
 
-    def prefixes(self, n: int = N_PREFIXES) -> NDArray[np.int64]:
-        """(n,) lengths in bytes, ascending by the factor sqrt 2; the last is the length of the runs."""
-        return np.array([round(self.corpus.n_bytes * PREFIX_RATIO**k) for k in range(n)][::-1], np.int64)
+    def prefixes(self) -> NDArray[np.int64]:
+        """(N_PREFIXES,) lengths in bytes, ascending by the factor sqrt 2; the last is the length of the runs."""
+        return np.array([round(self.corpus.n_bytes * PREFIX_RATIO**k) for k in range(N_PREFIXES)][::-1], np.int64)
 
     def to_text(self) -> str:
         """Bits per byte of every run over every prefix, and which look diverged."""
@@ -181,17 +176,14 @@ class Ladder:
             for rung in self.rungs
         ]
         table = format_table(("bits/byte over", "weights", *(f"{n:,}" for n in prefixes)), rows)
-        return "\n".join(
-            [table, *(f"looks diverged: {name}: {reason}" for name, reason in diverged_runs(self).items())]
-        )
+        diverged = [f"looks diverged: {name}: {reason}" for name, reason in diverged_runs(self).items()]
+        return "\n".join([table, *diverged])
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values."""
         return {"diverged": diverged_runs(self)}
 
 
 def ladder_study(plan: Plan) -> Study:
-    """The study of a plan of `ladder_plan`: its summary is the ladder of the finished runs."""
     return Study(
         kind="ladder",
         plan=plan,
@@ -216,8 +208,8 @@ def family(config: Mapping[str, Any]) -> str:
 def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
     """The ladder with the most sizes among the runs at `path` (`read_runs`). Of equal configurations the newest run counts.
 
-    The runs of a ladder read the same bytes and differ only in size and seed. Raises CorpusError if there is no ladder, if
-    several have the most sizes, and, unless trust_runs, if one of its runs is not to be trusted (`check_own_run`).
+    Raises CorpusError if there is no ladder, if several have the most sizes, and, unless trust_runs, if one of its runs is not to
+    be trusted (`check_own_run`).
     """
     ladders: dict[tuple[CorpusKey, str], dict[tuple[Size, int], Run]] = {}
     for run in read_runs(path):
@@ -243,8 +235,7 @@ def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
 def diverged_runs(ladder: Ladder) -> dict[str, str]:
     """The reason why a run looks diverged, by the name of its rung.
 
-    Either it ends above 8 bits/byte, which is the uniform code. Or one of its windows costs more than an earlier one, by
-    MAX_RISE times the rise that is usual in the ladder, whose runs all read the same text.
+    It ends above the uniform code, or one of its windows costs more than an earlier one by MAX_RISE times the usual rise.
     """
     rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
     rises = (rates / np.maximum(np.minimum.accumulate(rates, 1), 1e-9)).max(1)

@@ -5,9 +5,8 @@ again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,8 +17,7 @@ from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
-from prequential.sweeps.finished import CorpusKey, config_key, corpus_key, finished_runs, recorded_corpus
-from prequential.sweeps.plan_workers import PlanWorker
+from prequential.sweeps.finished import config_key, corpus_key, finished_runs, recorded_corpus
 from prequential.sweeps.plans import Candidate, Plan, Variant
 from prequential.watch.progress import SilentProgress
 
@@ -38,13 +36,7 @@ class RunOutcome:
 
     @property
     def name(self) -> str:
-        """Variant and seed."""
         return self.variant.name if self.config.seed is None else f"{self.variant.name}, seed {self.config.seed}"
-
-    @property
-    def key(self) -> str:
-        """What a finished run is recognised by."""
-        return config_key(self.config.to_dict())
 
     def to_text(self) -> str:
         """One line about a finished run."""
@@ -54,7 +46,6 @@ class RunOutcome:
         return f"{self.name}: {figures}, {'' if self.is_new else 'finished already, '}{printable(str(self.run.path))}"
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "name": self.variant.name,
             "seed": self.config.seed,
@@ -75,9 +66,9 @@ class StudySummary(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A question to many runs over one corpus: which configurations, and which summary of those that are finished.
+    """A question to many runs over one corpus. summarise: takes outcomes of which at least one has a run.
 
-    kind: of its record. summarise: takes outcomes of which at least one has a run. notes: printed below the plan.
+    kind: of its record. notes: printed below the plan.
     """
 
     kind: str
@@ -97,11 +88,6 @@ def runs_by_variant(outcomes: Iterable[RunOutcome]) -> dict[Variant, list[Run]]:
     return runs
 
 
-@contextmanager
-def _open_silent(name: str) -> Iterator[SilentProgress]:
-    yield SilentProgress(name)
-
-
 def run_plan(
     source: str | PathLike,
     plan: Plan,
@@ -109,70 +95,44 @@ def run_plan(
     *,
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
-    open_progress: OpenProgress = _open_silent,
-    worker: PlanWorker | None = None,
+    open_progress: OpenProgress = lambda name: nullcontext(SilentProgress(name)),
     trust_runs: bool = False,
 ) -> Iterator[RunOutcome]:
     """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
 
     folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
-    worker: this process, if several share the plan. Each yields the runs that it made or found; the first one finally yields
-    those of the others. trust_runs: also use finished runs of other users, and those without their archives. The other arguments
-    are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
+    trust_runs: also use finished runs of other users, and those without their archives. The other arguments are those of
+    `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
-    corpus = corpus_key(source, limit_bytes)
-    new_run = partial(_new_run, source, corpus, Path(folder), limit_bytes, runtime or Runtime(), open_progress)
+    corpus, used = corpus_key(source, limit_bytes), runtime or Runtime()
     finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
-    claimed_elsewhere = []
+
+    def new_run(planned: RunOutcome) -> Run:
+        with new_run_folder(folder) as new:
+            with open_progress(planned.name) as progress:
+                evaluation = evaluate(
+                    source,
+                    config=planned.config if isinstance(planned.config, Config) else None,
+                    learner=None if isinstance(planned.config, Config) else planned.config,
+                    limit_bytes=limit_bytes,
+                    baselines=(),
+                    draft=DraftFolder(path=new.draft),
+                    runtime=used,
+                    on_progress=progress,
+                )
+            record = evaluation_record(evaluation, used, progress.health.findings)
+            if (found := recorded_corpus(record)) != corpus:
+                raise CorpusError(
+                    f"the corpus changed during the runs: its digest was {corpus.blake2b}, now it is {found.blake2b}"
+                )
+            return read_run(new.finish(Path(folder), record, evaluation.curves, mode=evaluation.mode))
+
     for planned in (RunOutcome(variant=variant, config=config) for variant, config in plan.runs):
-        if run := finished.get(planned.key):
+        if run := finished.get(config_key(planned.config.to_dict())):
             yield replace(planned, run=run, is_new=False)
-        elif worker and not worker.claim(planned.key):
-            claimed_elsewhere.append(planned)
-        else:
-            try:
-                outcome = replace(planned, run=new_run(planned))
-            except Exception as error:  # the caller reports it
-                outcome = replace(planned, error=error)
-                if worker:
-                    worker.fail(planned.key, str(error) or type(error).__name__)
-            yield outcome
-    if worker:
-        worker.leave()
-    if worker and worker.is_first:
-        failures = worker.failures([planned.key for planned in claimed_elsewhere])  # waits until the others have ended
-        finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
-        missing = f"the run of another worker is not in {folder}, which all workers must share"
-        for planned in claimed_elsewhere:
-            run = None if planned.key in failures else finished.get(planned.key)
-            yield replace(planned, run=run, error=None if run else CorpusError(failures.get(planned.key, missing)))
-
-
-def _new_run(
-    source: str | PathLike,
-    corpus: CorpusKey,
-    folder: Path,
-    limit_bytes: int | None,
-    runtime: Runtime,
-    open_progress: OpenProgress,
-    planned: RunOutcome,
-) -> Run:
-    """Makes a planned run. The other arguments are those of `run_plan`."""
-    with new_run_folder(folder) as new:
-        with open_progress(planned.name) as progress:
-            evaluation = evaluate(
-                source,
-                config=planned.config if isinstance(planned.config, Config) else None,
-                learner=None if isinstance(planned.config, Config) else planned.config,
-                limit_bytes=limit_bytes,
-                baselines=(),
-                draft=DraftFolder(path=new.draft),
-                runtime=runtime,
-                on_progress=progress,
-            )
-        record = evaluation_record(evaluation, runtime, progress.health.findings)
-        if (found := recorded_corpus(record)) != corpus:
-            raise CorpusError(
-                f"the corpus changed during the runs: its digest was {corpus.blake2b}, now it is {found.blake2b}"
-            )
-        return read_run(new.finish(folder, record, evaluation.curves, mode=evaluation.mode))
+            continue
+        try:
+            outcome = replace(planned, run=new_run(planned))
+        except Exception as error:  # the caller reports it
+            outcome = replace(planned, error=error)
+        yield outcome

@@ -1,8 +1,4 @@
-"""Plans: what to run over one corpus. `sweep`, ladders and `ablate` differ in the plan that they make and in its summary.
-
-plan = sweep_plan(preset(5, pure=True), widths=[64, 128], seeds=[0, 1])
-outcomes = list(run_plan("book.txt", plan, "runs"))       # plan_runs.py
-"""
+"""Plans: what to run over one corpus. `sweep`, ladders and `ablate` differ in the plan that they make and in its summary."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +37,9 @@ class Variant:
         """Operations of one run over n_bytes, if they are known."""
         return total_flops(self.own, n_bytes).total if self.own else None
 
+    def flops_per_byte(self, n_bytes: int) -> float | None:
+        return None if (flops := self.flops(n_bytes)) is None else flops / n_bytes
+
 
 class Refusal(NamedTuple):
     """A combination of values that is not a valid configuration, and the reason."""
@@ -51,31 +50,27 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The variants to run, in order, and the refused combinations."""
+    """The variants to run, in order, and the refused combinations. keys: the `config_key` of every run."""
 
     variants: tuple[Variant, ...]
     refusals: tuple[Refusal, ...] = ()
 
     @property
     def runs(self) -> list[tuple[Variant, Candidate]]:
-        """Variant and configuration of every run, in order."""
         return [(variant, config) for variant in self.variants for config in variant.configs]
 
     @property
     def configs(self) -> list[Candidate]:
-        """The configuration of every run, in order."""
         return [config for _, config in self.runs]
 
     @property
     def keys(self) -> set[str]:
-        """The `config_key` of every run."""
         return {config_key(config.to_dict()) for config in self.configs}
 
     def flops(self, n_bytes: int) -> float | None:
         """Operations of all runs over n_bytes, if they are known."""
-        of_each = [(len(variant.configs), variant.flops(n_bytes)) for variant in self.variants]
-        known = [n * flops for n, flops in of_each if flops is not None]
-        return sum(known) if len(known) == len(of_each) else None
+        known = [len(v.configs) * flops for v in self.variants if (flops := v.flops(n_bytes)) is not None]
+        return sum(known) if len(known) == len(self.variants) else None
 
 
 def plan_of(parts: Iterable[tuple[str, Callable[[], Iterable[Variant]]]]) -> Plan:
@@ -91,9 +86,8 @@ def plan_of(parts: Iterable[tuple[str, Callable[[], Iterable[Variant]]]]) -> Pla
         except ConfigError as error:
             refusals.append(Refusal(name, str(error)))
     if not variants:
-        raise ConfigError(
-            "; ".join(["no combination is left", *(f"{each.name}: {each.reason}" for each in refusals[:1])])
-        )
+        first = [f"; {each.name}: {each.reason}" for each in refusals[:1]]
+        raise ConfigError("".join(["no combination is left", *first]))
     return Plan(variants=tuple(variants), refusals=tuple(refusals))
 
 
@@ -102,9 +96,8 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, notes: str) -> s
     total = plan.flops(corpus.n_bytes)
     rows = []
     for variant in plan.variants:
-        flops = variant.flops(corpus.n_bytes)
         seeds = ", ".join(str(config.seed) for config in variant.configs if config.seed is not None)
-        rows.append((variant.name, seeds or "-", format_flops(None if flops is None else flops / corpus.n_bytes)))
+        rows.append((variant.name, seeds or "-", format_flops(variant.flops_per_byte(corpus.n_bytes))))
     return "\n".join(
         [
             f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
@@ -118,12 +111,10 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, notes: str) -> s
 
 
 def format_flops(value: float | None) -> str:
-    """A number of operations; "-" if it is not known."""
     return "-" if value is None else f"{value:,.0f}"
 
 
 def plan_record(plan: Plan, corpus: CorpusKey) -> dict[str, Any]:
-    """The plan as JSON values."""
     return {
         "corpus": corpus._asdict(),
         "plan": [
@@ -150,9 +141,9 @@ def sweep_plan(
 ) -> Plan:
     """The plan of every combination of the values. None keeps the value of `base`.
 
-    replay: positions learned from for each symbol read; it sets n_rows. update_symbols: symbols between two optimiser steps, the
-    length of a segment. Heads keep the width that they have in `base` where it fits. Combinations that are out of range, or
-    exceed the limits of the runtime, are refused by name. Raises ConfigError if `base` has no GPT or no combination is left.
+    replay: positions learned from for each symbol read; it sets n_rows. update_symbols: symbols between two optimiser steps.
+    Heads keep their width where it fits. Combinations that are out of range, or exceed the limits of the runtime, are refused by
+    name. Raises ConfigError if `base` has no GPT or no combination is left.
 
     Examples:
         >>> import prequential
@@ -160,8 +151,7 @@ def sweep_plan(
         >>> [variant.name for variant in plan.variants]
         ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
     """
-    _check_axes(base, replay=(replay, float), widths=(widths, int), layers=(layers, int), seeds=(seeds, int))
-    _check_axes(base, update_symbols=(update_symbols, int))
+    _check_axes(base, replay=replay, widths=widths, layers=layers, update_symbols=update_symbols, seeds=seeds)
     check_arguments(runtime=runtime)
     if base.gpt is None:
         raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9")
@@ -182,28 +172,27 @@ def sweep_plan(
 
 
 def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
-    """The configuration with each seed; without seeds, with its own."""
     return tuple(replace(config, seed=seed) for seed in dict.fromkeys(seeds or [config.seed]))
 
 
-def _check_axes(base: Any, **axes: tuple[Any, type]) -> None:
-    """Raises ConfigError unless the base is a Config, and the values of each axis are a list of numbers of its kind."""
+def _check_axes(base: Any, **axes: Any) -> None:
+    """Raises ConfigError unless the base is a Config, and each axis is None or a list of integers, or, of `replay`, numbers."""
     if not isinstance(base, Config):
         raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
-    for name, (values, kind) in axes.items():
-        if values is None:
-            continue
+    for name, values in axes.items():
+        kinds, give = (int | float, "numbers") if name == "replay" else (int, "integers")
         is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes)
-        kinds = int | float if kind is float else int
-        if not is_list or not all(isinstance(each, kinds) and not isinstance(each, bool) for each in values):
-            raise wrong_argument(name, values, f"a list of {'numbers' if kind is float else 'integers'}, or None")
+        if values is not None and not (
+            is_list and all(isinstance(each, kinds) and not isinstance(each, bool) for each in values)
+        ):
+            raise wrong_argument(name, values, f"a list of {give}, or None")
 
 
 def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int] | None = None) -> Plan:
     """The plan of every combination of arguments of a learner of the user's own, by name as `load_subject` takes it.
 
-    seeds: values of its argument `seed`; results are averaged over them. Combinations that the factory refuses are refused by
-    name. Raises ConfigError if none is left.
+    seeds: values of its argument `seed`. Combinations that the factory refuses are refused by name. Raises ConfigError if none
+    is left.
     """
     varied_names = [key for key, values in grid.items() if len(values) > 1]
 

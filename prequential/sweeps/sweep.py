@@ -1,19 +1,14 @@
-"""Sweeps: a grid of configurations over one corpus, and its results: bits against operations.
-
-plan = sweep_plan(preset(5, pure=True), replay=[1, 2, 4], widths=[64, 128], seeds=[0, 1])
-summary = sweep("book.txt", plan, "runs")
-"""
+"""Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
@@ -23,7 +18,7 @@ from prequential.evaluation.runs import PathLike, Run
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.records.table import format_table
-from prequential.sweeps.plan_runs import RunOutcome, Study, run_plan, runs_by_variant
+from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, format_flops
 
 if TYPE_CHECKING:
@@ -40,7 +35,7 @@ class Result:
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
     online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
-    the lowest cost, or None with the reason. on_front: no other variant has fewer bits for at most the same cost, or a lower
+    the lowest cost (`data_multiple`). on_front: no other variant has fewer bits for at most the same cost, or a lower
     cost for at most as many bits. The cost is operations, or, where they are not known, time.
     """
 
@@ -51,17 +46,14 @@ class Result:
     flops_per_byte: float | None
     bytes_per_s: float
     data_multiple: float | None = None
-    reason: str = ""
     on_front: bool = False
 
     @property
     def cost(self) -> float:
-        """Operations, or else seconds, for each byte."""
         return 1 / self.bytes_per_s if self.flops_per_byte is None else self.flops_per_byte
 
     @property
     def cells(self) -> list[str]:
-        """The row of a table."""
         return [
             self.name,
             str(self.n_seeds),
@@ -84,7 +76,6 @@ class Summary:
 
     @property
     def best(self) -> Result:
-        """The result with the fewest bits per byte."""
         return min(self.results, key=lambda result: result.bits_per_byte)
 
     def to_frame(self) -> "pandas.DataFrame":
@@ -102,7 +93,6 @@ class Summary:
         return math.log2(self.n_runs)
 
     def to_record(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self) | {"choice_bits": self.choice_bits, "run_choice_bits": self.run_choice_bits}
 
     def to_text(self) -> str:
@@ -118,15 +108,10 @@ class Summary:
                 f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
                 f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
-                f"data multiple: bytes that {cheapest.name} needs for the same loss, divided by the bytes needed here",
-                *(f"data multiple of {r.name}: none, {r.reason}" for r in self.results if r.reason),
+                f"data multiple: bytes that {cheapest.name} needs for the same loss, divided by the bytes needed here; "
+                "-: one of both reaches it at once",
             ]
         )
-
-
-def sweep_study(plan: Plan) -> Study:
-    """The study of a grid."""
-    return Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
 
 
 def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
@@ -139,8 +124,8 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     multiples = [data_multiple(each, curves[cheapest]) for each in curves]
     return Summary(
         results=tuple(
-            replace(result, on_front=on_front, data_multiple=multiple, reason=reason)
-            for result, on_front, (multiple, reason) in zip(results, front, multiples, strict=True)
+            replace(result, on_front=on_front, data_multiple=multiple)
+            for result, on_front, multiple in zip(results, front, multiples, strict=True)
         ),
         n_configs=len(plan.variants),
         n_runs=len(plan.configs),
@@ -148,80 +133,45 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
 
 
 def _result(variant: Variant, runs: Sequence[Run]) -> Result:
-    """The means over the runs of a variant, which are not compared with others yet."""
     records = [run.record for run in runs]
     bits_per_byte = [record["bits_per_byte"] for record in records]
     n_bytes = records[0]["corpus"]["n_bytes"]
-    flops = variant.flops(n_bytes)
     return Result(
         name=variant.name,
         n_seeds=len(runs),
         bits_per_byte=statistics.fmean(bits_per_byte),
         spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
-        flops_per_byte=None if flops is None else flops / n_bytes,
+        flops_per_byte=variant.flops_per_byte(n_bytes),
         bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
     )
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """For each point whether it is on the front: no other point is at most as large in both numbers and smaller in one.
-
-    Equal points are on the front together. The cost is O(n log n).
-    """
-    front = [False] * len(points)
-    lowest = corner = math.inf  # the smallest second number so far, and the first number of its point
-    for i in sorted(range(len(points)), key=lambda i: points[i]):
-        first, second = points[i]
-        if second < lowest:
-            lowest, corner = second, first
-            front[i] = True
-        else:
-            front[i] = second == lowest and first == corner
-    return front
+    """For each point whether no other point is at most as large in both numbers and smaller in one."""
+    return [not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points) for p in points]
 
 
 # ---- data multiples
 
 
-def data_multiple(curve: Curve, baseline: Curve) -> tuple[float | None, str]:
-    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs, and ""; or None and the reason.
+def data_multiple(curve: Curve, baseline: Curve) -> float | None:
+    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs.
 
-    Both curves are cumulative bits over the same bytes. The loss is the lowest that both reach. So the multiple is above 1 if
-    `curve` is the more efficient one, and exchanging the two inverts it.
-
-    The loss after n bytes is the loss of the window that ends there. The curve is cut into N_WINDOWS windows, and their losses
-    are made non-increasing by isotonic regression: a stretch that is easy for every learner does not count as learning. Between
-    the ends of windows the loss is interpolated linearly.
+    Both curves are cumulative bits over the same bytes, cut into N_WINDOWS windows. Their losses are made non-increasing by
+    isotonic regression: a stretch that is easy for every learner does not count as learning. The loss is the lowest that both
+    reach, so the multiple is above 1 if `curve` is the more efficient one, and exchanging the two inverts it. None if one of them
+    reaches it in its first window.
     """
     losses, baseline_losses = _falling_losses(curve), _falling_losses(baseline)
     loss_bits_per_byte = max(float(losses.bits[-1]), float(baseline_losses.bits[-1]))
     needed_bytes = _first_reach(losses, loss_bits_per_byte)
     baseline_bytes = _first_reach(baseline_losses, loss_bits_per_byte)
-    if needed_bytes is None or baseline_bytes is None:
-        who, n_bytes = (
-            ("it", losses.n_bytes[0]) if needed_bytes is None else ("the baseline", baseline_losses.n_bytes[0])
-        )
-        return None, (
-            f"{who} reaches {loss_bits_per_byte:.4f} bits/byte, the lowest loss of both, within its first {n_bytes} bytes"
-        )
-    return baseline_bytes / needed_bytes, ""
+    return None if needed_bytes is None or baseline_bytes is None else baseline_bytes / needed_bytes
 
 
 def _falling_losses(curve: Curve) -> Curve:
     windows = curve.windows(N_WINDOWS)
-    return Curve(n_bytes=windows.n_bytes, bits=falling(windows.bits))
-
-
-def falling(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sequence (n,) that never rises and is nearest to `values` (n,) in squares, by pooling adjacent violators."""
-    pools: list[tuple[float, int]] = []  # sum and length
-    for value in values:
-        total, n = float(value), 1
-        while pools and pools[-1][0] * n <= total * pools[-1][1]:
-            total, n = total + pools[-1][0], n + pools[-1][1]
-            pools.pop()
-        pools.append((total, n))
-    return np.repeat([total / n for total, n in pools], [n for _, n in pools])
+    return Curve(n_bytes=windows.n_bytes, bits=isotonic_regression(windows.bits, increasing=False).x)
 
 
 def _first_reach(losses: Curve, loss_bits_per_byte: float) -> float | None:

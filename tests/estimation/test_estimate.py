@@ -4,13 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.archive_header import Header
 from prequential_corpora.bundled import sample_path
 
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, ReplicaConfig, Runtime, ScheduleConfig, compress
 from prequential.estimation import estimate as module
-from prequential.estimation.estimate import Estimate, coding_time_s, container_bytes, predicted_code_bits
-from prequential.estimation.probe import Probe, ProbePass, probe_blocks, run_probe
+from prequential.estimation.estimate import (
+    Estimate,
+    Probe,
+    ProbePass,
+    coding_time_s,
+    predicted_code_bits,
+    probe_blocks,
+    run_probe,
+)
 from prequential.model.schedule import blocks, segments
 from prequential.online.source import open_source
 
@@ -23,6 +29,7 @@ TINY = Config(
     mixer=None,
     schedule=ScheduleConfig(first_segment_symbols=16, segment_symbols=32, row_symbols=16, n_rows=2, history_bits=14),
 )
+REPLICAS = replace(TINY, mixer=MIXER.mixer, replicas=ReplicaConfig(n_replicas=2, sync_every=3))
 FUSED = Runtime(kernels="fused", threads=1)
 
 
@@ -39,7 +46,7 @@ def estimate(data: np.ndarray, config: Config, probe_bytes: int = 4000) -> Estim
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe runs in this process without a warm-up: only its memory and its start-up time mean nothing then."""
     monkeypatch.setattr(module, "probe_in_new_process", run_probe)
-    monkeypatch.setattr("prequential.estimation.probe.warm_up", lambda *_: None)
+    monkeypatch.setattr("prequential.estimation.estimate.warm_up", lambda *_: None)
 
 
 # ---- the probe
@@ -51,28 +58,21 @@ def test_a_probe_begins_with_the_schedules_segments_and_ends_with_full_size_ones
     n_full = n_full_bytes // 160
     assert sizes[-n_full:] == [160] * n_full
     assert sizes[:-n_full] == [48] * 42  # 42 * 48 is the first end of a segment at or after two thirds of 3000
-
-
-def test_a_corpus_not_longer_than_the_probe_is_coded_completely() -> None:
+    # a corpus that is not longer is coded completely
     assert probe_blocks(2500, 3000, SCHEDULE) == (list(blocks(2500, SCHEDULE)), 0)
     assert probe_blocks(1, 3000, SCHEDULE) == ([slice(0, 1)], 0)
 
 
-@pytest.mark.parametrize("config", [TINY, MIXER])
-def test_a_probe_of_the_complete_corpus_has_the_bits_of_the_run(config: Config, in_this_process: None) -> None:
-    source = text(200)
-    found = estimate(source, config)
+@pytest.mark.parametrize(("config", "n_bytes"), [(TINY, 200), (MIXER, 9000), (REPLICAS, 200)])
+def test_a_probe_of_the_complete_corpus_has_the_size_of_the_archive(
+    config: Config, n_bytes: int, in_this_process: None
+) -> None:
+    source = text(n_bytes)
+    found = estimate(source, config, 20_000)
     archive = compress(source, config=config, runtime=FUSED)
-    assert found.probe_bytes == 200
+    assert found.probe_bytes == n_bytes
     assert found.archive_low == found.archive_bytes == found.archive_high
-    assert abs(found.archive_bytes - len(archive)) <= 16  # the coder's flush, and varints of sizes
-
-
-def test_decoding_a_probe_restores_the_symbols_at_the_same_bits(in_this_process: None) -> None:
-    found = run_probe(text(400), 10_000, 100, TINY, FUSED)
-    assert found.encoded.code_bits == found.decoded.code_bits
-    assert len(found.sizes) == len(found.encoded.wall_s) == len(found.decoded.wall_s)
-    assert found.n_full > 0
+    assert abs(found.archive_bytes - len(archive)) <= 24  # of each block, the coder's flush, and varints of sizes
 
 
 def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
@@ -94,16 +94,10 @@ def made_up_probe(n_bytes: int, probe_bytes: int, segment_s: float, symbol_s: fl
     """A probe in which a segment of n symbols takes segment_s + n * symbol_s seconds."""
     parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, SCHEDULE)
     sizes = tuple(s.stop - s.start for part in parts for s in segments(part, SCHEDULE))
-    passed = ProbePass(
-        sizes=sizes,
-        wall_s=tuple(segment_s + n * symbol_s for n in sizes),
-        code_bits=tuple(2.0 * n for n in sizes),
-        learner_s=0.5,
-        block_s=0.25,
-    )
+    passed = ProbePass(sizes, tuple(segment_s + n * symbol_s for n in sizes), tuple(2.0 * n for n in sizes))
     return Probe(
         n_full=n_full_bytes // 160, encoded=passed, decoded=passed,
-        startup_s=1.0, peak_memory_bytes=10**8,
+        startup_s=1.0, learner_s=0.5, block_s=0.25, peak_memory_bytes=10**8,
     )  # fmt: skip
 
 
@@ -128,23 +122,13 @@ def test_memory_grows_by_the_mapped_corpus_and_by_the_history_up_to_its_size() -
     assert module._growth_bytes(1000, 10 * ring, SCHEDULE) == 10 * ring + ring - 1000
 
 
-def test_the_container_is_that_of_a_real_archive(in_this_process: None) -> None:
-    source = text(9000)
-    archive = compress(source, config=MIXER, runtime=FUSED)
-    header = Header(n_bytes=len(source), blake2b=bytes(32), config=MIXER.to_dict())
-    payload = len(archive) - container_bytes(header, SCHEDULE)
-    assert 0 < payload < len(source)
-    probe = run_probe(source, len(source), 20_000, MIXER, FUSED)
-    assert abs(8 * payload - sum(probe.encoded.code_bits)) <= 8 * 24  # two blocks: a flush and a few varints each
-
-
 def test_the_bounds_enclose_the_size_and_stay_below_the_original() -> None:
     source = text(40_000)
     probe = made_up_probe(len(source), 3000, 0.01, 0.0001)
     low, likely, high = predicted(source, probe, module.GPT_ALONE)
     assert 0 < low < likely < high < 8 * len(source)
     noise = np.random.default_rng(0).integers(0, 256, 40_000, dtype=np.uint8)
-    costly = replace(probe, encoded=replace(probe.encoded, code_bits=tuple(8.5 * n for n in probe.sizes)))
+    costly = replace(probe, encoded=probe.encoded._replace(code_bits=tuple(8.5 * n for n in probe.sizes)))
     assert predicted(noise, costly, module.GPT_ALONE)[2] <= 8 * len(noise)
 
 
@@ -160,9 +144,3 @@ def test_an_easier_rest_of_the_corpus_makes_the_archive_smaller() -> None:
 def test_an_empty_corpus_is_refused() -> None:
     with pytest.raises(CorpusError, match="nothing to estimate"):
         estimate(np.zeros(0, np.uint8), TINY)
-
-
-def test_replicas_with_a_mixer_are_estimated(in_this_process: None) -> None:
-    config = replace(TINY, mixer=MIXER.mixer, replicas=ReplicaConfig(n_replicas=2, sync_every=3))
-    source = text(1000)
-    assert abs(estimate(source, config).archive_bytes - len(compress(source, config=config, runtime=FUSED))) <= 24

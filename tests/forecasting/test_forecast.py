@@ -11,8 +11,7 @@ from planted_ladder import N_BYTES, TARGET, make_ladder, make_run, planted_mean
 from prequential import ConfigError, CorpusError, Curve
 from prequential.evaluation.runs import Run, pack_runs
 from prequential.forecasting.backtest import loss_bits_per_byte
-from prequential.forecasting.forecast import Target, forecast, target_runs
-from prequential.forecasting.forecast_text import forecast_warnings, format_forecast
+from prequential.forecasting.forecast import Target, forecast, forecast_warnings, format_forecast, target_runs
 from prequential.forecasting.intervals import NOMINAL_FACTOR
 from prequential.forecasting.sealed import canonical, read_forecast, run_digests, sealed
 from prequential.sweeps.ladder import Ladder, Rung, Size, read_ladder

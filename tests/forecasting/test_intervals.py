@@ -74,13 +74,6 @@ def test_the_effective_size_is_that_of_the_variance_of_the_sum() -> None:
     assert np.mean(found) == pytest.approx(truth, rel=0.15)
 
 
-def test_independent_errors_are_worth_their_number_and_equal_ones_of_one_origin_are_worth_one() -> None:
-    names = list(range(50))
-    assert effective_size([1.0, -1.0] * 25, names, names) == 50
-    assert effective_size([1.0] * 50, ["one"] * 50, names) == 1
-    assert effective_size([], [], []) == 0
-
-
 def test_a_form_is_judged_by_cells_that_did_not_choose_it() -> None:
     """Each origin's own error is 0 under a form that only this origin favours: chosen there, every interval would hit."""
     forms = [f"form {i}" for i in range(10)]
@@ -97,15 +90,10 @@ def test_a_form_is_judged_by_cells_that_did_not_choose_it() -> None:
     assert calibration.factor == pytest.approx(0.1 / deviation * 1.8125, rel=1e-3)  # ten errors of 0.1, Student's t
 
 
-def test_the_interval_score_is_the_width_and_twenty_times_a_miss_and_favours_the_true_quantiles() -> None:
+def test_the_interval_score_is_the_width_and_twenty_times_a_miss() -> None:
     assert interval_score(1.0, 3.0, 2.0) == 2.0
     assert interval_score(1.0, 3.0, 3.5) == pytest.approx(2.0 + 20 * 0.5)
     assert interval_score(1.0, 3.0, 0.5) == pytest.approx(2.0 + 20 * 0.5)
-    sample = np.random.default_rng(4).normal(0, 1, 20_000)
-    means = {
-        w: np.mean([interval_score(-w, w, float(x)) for x in sample]) for w in (0.8, 1.2, NOMINAL_FACTOR, 2.1, 3.0)
-    }
-    assert min(means, key=lambda w: means[w]) == NOMINAL_FACTOR
 
 
 def test_the_seed_deviation_is_pooled_over_the_sizes_with_several_seeds(ladder: Ladder) -> None:

@@ -4,17 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import nnls
 
-from prequential.forecasting.projection import (
+from prequential.forecasting.scaling import (
+    FORMS,
     HIGHEST_A,
     HIGHEST_B,
     HIGHEST_B_OF_MEANS,
     LOWEST,
+    Fit,
+    Floats,
     Projection,
-    non_negative_least_squares,
 )
-from prequential.forecasting.scaling import FORMS, Fit, Floats, Observations
 
 N = np.array([2e4, 3e4, 7e4, 1.2e5, 2.5e5])
 D = 3e5 * 0.5 ** np.arange(3, -0.5, -0.5)
@@ -30,12 +30,12 @@ def planted(form: str, n: Floats, d: Floats, a: float = 0.431, b: float = 0.337)
 
 
 def fit(losses: Floats, form: str = "additive", highest_b: float = HIGHEST_B) -> Fit:
-    return Projection(FORMS[form], Observations(n_weights=N, n_bytes=D, losses=losses), highest_b).fit()
+    return Projection(FORMS[form], N, D, losses, highest_b).fit()
 
 
-def noisy(form: str, noise: float, seed: int = 3) -> Observations:
+def noisy(form: str, noise: float, seed: int = 3) -> Floats:
     random = np.random.default_rng(seed)
-    return Observations(n_weights=N, n_bytes=D, losses=planted(form, N, D) * np.exp(random.normal(0, noise, (5, 7))))
+    return np.asarray(planted(form, N, D) * np.exp(random.normal(0, noise, (5, 7))), np.float64)
 
 
 @pytest.mark.parametrize("form", list(FORMS))
@@ -66,30 +66,18 @@ def test_an_exponent_outside_the_bounds_is_reported_with_the_bound_that_binds() 
     assert LOWEST < fit(planted("additive", N, D)).a < HIGHEST_A
 
 
-@pytest.mark.parametrize("n", [3, 200], ids=["few", "many"])
-def test_non_negative_least_squares_has_the_residuals_of_scipy(n: int) -> None:
-    random = np.random.default_rng(5)
-    designs, wanted = random.normal(0, 1, (n, 30, 4)), random.normal(0.2, 1, (n, 30))
-    designs[: n // 2] += 1.0
-    found = non_negative_least_squares(designs, wanted)
-    assert np.all(found >= 0)
-    assert len(set((found == 0).sum(1))) > 1
-    for design, y, c in zip(designs, wanted, found, strict=True):
-        assert np.linalg.norm(design @ c - y) == pytest.approx(nnls(design, y)[1], rel=1e-9)
-
-
 @pytest.mark.parametrize("form", list(FORMS))
 def test_no_other_parameters_nearby_fit_better(form: str) -> None:
     random, observed = np.random.default_rng(6), noisy("crossed", 0.01)
-    found = fit(observed.losses, form)
+    found = fit(observed, form)
     least = float((np.expm1(-found.residuals) ** 2).sum())
-    n, d = observed.places
+    n, d = np.repeat(N, len(D)), np.tile(D, len(N))
     for _ in range(300):
         a, b = (np.array([x * math.exp(random.normal(0, 0.02))]) for x in (found.a, found.b))
         c = np.maximum(np.array(found.coefficients) * np.exp(random.normal(0, 0.02, len(found.coefficients))), 0)
         terms = FORMS[form].terms(n / found.n_unit, d / found.d_unit, a, b)
         total = sum(x * term for x, term in zip(c, terms, strict=True)) ** FORMS[form].root(a, b)
-        assert least <= float(((total / observed.losses.reshape(-1) - 1) ** 2).sum()) + 1e-12
+        assert least <= float(((total / observed.reshape(-1) - 1) ** 2).sum()) + 1e-12
 
 
 def test_a_small_root_does_not_pass_for_a_good_fit() -> None:
@@ -103,7 +91,7 @@ def test_a_small_root_does_not_pass_for_a_good_fit() -> None:
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_samples_are_refitted_as_well_as_by_scipy(form: str) -> None:
-    projection = Projection(FORMS[form], noisy("crossed", 0.005))
+    projection = Projection(FORMS[form], N, D, noisy("crossed", 0.005))
     random = np.random.default_rng(7)
     changes = random.normal(0, 0.005, (6, 35))
     logs = projection.refine(projection._nearest_starts(changes), changes)
@@ -118,7 +106,7 @@ def test_the_spread_of_a_bootstrap_grows_with_the_residuals_and_with_the_distanc
     places = np.array([[5e5, 6e5], [5e6, 6e6]])
     spreads = []
     for noise in (0.001, 0.01):
-        projection = Projection(FORMS["additive"], noisy("additive", noise, seed=0))
+        projection = Projection(FORMS["additive"], N, D, noisy("additive", noise, seed=0))
         spreads.append(np.log(projection.bootstrap(projection.fit(), places, 100)).std(1))
     assert np.all(spreads[1] > 3 * spreads[0])
     assert spreads[1][1] > spreads[1][0] > 0

@@ -14,19 +14,12 @@ from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.cli.main import main
-from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.model.gpt.replicas import split_range
 from prequential.online.workers.shared import assign_work
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
 SHARES = st.lists(st.integers(0, 64), min_size=1, max_size=9).filter(any)
-SWEPT = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
-    mixer=None,
-    schedule=ScheduleConfig(first_segment_symbols=64, segment_symbols=128, row_symbols=32, n_rows=4, history_bits=14),
-)
-
 pytestmark = pytest.mark.xdist_group("workers")  # one fixture for all, in one worker
 
 
@@ -155,20 +148,6 @@ def test_torchrun_starts_workers_of_the_command_line(tmp_path):
     assert (tmp_path / "b").read_bytes() == text
     prequential.compress(tmp_path / "a", tmp_path / "c", config=prequential.preset(5))
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "c").read_bytes()
-
-
-def test_torchrun_spreads_the_runs_of_a_sweep(tmp_path):
-    (tmp_path / "a").write_bytes(sample_path("christmas_carol").read_bytes()[:600])
-    (tmp_path / "config.json").write_text(json.dumps(SWEPT.to_dict()))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = ["sweep", "a", "--config", "config.json", "--seeds=0,1,2", "--kernels=plain", "--json"]
-    child = subprocess.run(
-        [*torchrun, "-m", "prequential", *command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=300
-    )
-    assert child.returncode == 0, child.stderr
-    record = json.loads(child.stdout)  # of the first worker only
-    assert [run["seed"] for run in record["runs"]] == [0, 1, 2]
-    assert len({run["path"] for run in record["runs"] if run["path"]}) == 3
 
 
 @pytest.mark.slow

@@ -40,8 +40,8 @@ def corpus(tmp_path_factory):
 def run_all(corpus):
     """Runs a plan over the beginning of the corpus."""
 
-    def run_all(plan, folder, *, limit_bytes=N_BYTES, worker=None):
-        return list(run_plan(corpus, plan, folder, limit_bytes=limit_bytes, runtime=FUSED, worker=worker))
+    def run_all(plan, folder, *, limit_bytes=N_BYTES):
+        return list(run_plan(corpus, plan, folder, limit_bytes=limit_bytes, runtime=FUSED))
 
     return run_all
 

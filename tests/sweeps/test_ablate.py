@@ -14,14 +14,13 @@ from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap
 from prequential.evaluation.runs import Run
 from prequential.online.flops import replay_factor
-from prequential.sweeps.ablate import ALL, BASE, contrast, plan_ablation, verdict
-from prequential.sweeps.features import FEATURES, without
+from prequential.sweeps.ablate import ALL, BASE, FEATURES, ONLY_IF_NAMED, contrast, plan_ablation, verdict, without
 from prequential.sweeps.plan_runs import RunOutcome
 
 BOOTSTRAP = Bootstrap(confidence=0.9, n_resamples=199)
 CELL, N_CELLS = 64, 64
 FULL = replace(TINY, schedule=replace(TINY.schedule, n_rows=8))  # with replay
-DEFAULTS = [name for name, feature in FEATURES.items() if feature.by_default]
+DEFAULTS = [name for name in FEATURES if name not in ONLY_IF_NAMED]
 
 
 # ---- features
@@ -34,19 +33,6 @@ def test_features_are_removed_in_any_order_once_and_all_from_each_preset_that_ha
         lacking = [name for name in FEATURES if without(preset(level), [name]) == preset(level)]
         assert lacking == ([] if replay_factor(preset(level)) > 1 else ["replay"])
     assert without(preset(5, pure=True), ["contexts"]) != preset(5, pure=True)
-
-
-def test_no_two_features_set_the_same_field():
-    def changed(name):
-        full, less = preset(5).to_dict(), without(preset(5), [name]).to_dict()
-        fields = {(part, f) for part in ("gpt", "schedule") for f in full[part] if full[part][f] != less[part][f]}
-        fields.discard(("gpt", "contexts"))
-        return fields | {
-            (part, c) for part in ("gpt", "mixer") for c in set(full[part]["contexts"]) - set(less[part]["contexts"])
-        }
-
-    every = [field for name in DEFAULTS for field in changed(name)]
-    assert len(every) == len(set(every)) >= len(DEFAULTS)
 
 
 # ---- the plan
@@ -139,7 +125,6 @@ VERDICTS = {  # of signs at the two sizes, and of the growth
     "hurts less": [((-1, 0), 1)],
     "hurts more": [((0, -1), -1)],
     "unclear": [((1, 0), 0), ((0, 0), 0)],  # no interval shows that the help is absent at the large size
-    "no run": [((), 0)],
 }
 
 
