@@ -14,8 +14,7 @@ from prequential_corpora.bundled import sample_path
 from prequential.model.presets import preset
 from prequential.model.schedule import blocks, segments
 from prequential.online.coding import Progress
-from prequential.watch.health import Finding, Health
-from prequential.watch.windows import Windows
+from prequential.watch.health import Finding, Health, Windows
 
 SEGMENT = 1024
 WINDOW = 1 << 14
