@@ -27,7 +27,7 @@ from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.model.schedule import blocks, segments
-from prequential.online.limits import memory_bytes
+from prequential.online.costs import memory_bytes
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
 

@@ -24,7 +24,7 @@ from prequential.evaluation.curves import Curve
 from prequential.forecasting.projection import HIGHEST_B, HIGHEST_B_OF_MEANS, Projection
 from prequential.forecasting.scaling import FORMS, MIN_PREFIXES, MIN_SIZES, Fit, Floats, Observations
 from prequential.model.config import Config
-from prequential.online.flops import total_flops
+from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size
 
 MAX_LOSS = 2.0**10  # bits per byte

@@ -15,7 +15,7 @@ from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
+from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
 
 # Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices and no workers.
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import Run
 from prequential.model.config import Config
-from prequential.online.flops import replay_factor
+from prequential.online.costs import replay_factor
 from prequential.online.runtime import Runtime
 from prequential.records.table import format_table
 from prequential.sweeps.features import FEATURES, without
