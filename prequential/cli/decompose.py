@@ -44,7 +44,7 @@ def _gpt_config(args: argparse.Namespace) -> "Config":
 def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
     from prequential.decomposition.decompose import decompose, decomposition_record, format_decomposition
     from prequential.online.source import open_source
-    from prequential.records.record import environment
+    from prequential.records.schema import environment
 
     def say(stage: str) -> None:
         if not args.quiet and sys.stderr.isatty():

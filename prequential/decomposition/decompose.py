@@ -34,7 +34,7 @@ from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
 from prequential.online.runtime import Runtime
 from prequential.online.training import finish
-from prequential.records.table import format_table
+from prequential.printable import format_table
 
 THRESHOLDS = (0.1, 0.5, 1.0)  # by default, in bits per byte above the rate at the end of the corpus
 EMBEDDING = "gpt.embedding"

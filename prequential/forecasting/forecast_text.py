@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from prequential.printable import printable
-from prequential.records.table import format_table
+from prequential.printable import format_table, printable
 
 
 def format_forecast(record: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from prequential.evaluation.runs import Run
 from prequential.model.config import Config
 from prequential.online.costs import replay_factor
 from prequential.online.runtime import Runtime
-from prequential.records.table import format_table
+from prequential.printable import format_table
 from prequential.sweeps.features import FEATURES, without
 from prequential.sweeps.ladder import Size
 from prequential.sweeps.plan_runs import RunOutcome, Study, runs_by_variant

@@ -29,7 +29,7 @@ from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.online.costs import hidden_matrices
 from prequential.online.runtime import Runtime
-from prequential.records.table import format_table
+from prequential.printable import format_table
 from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
 from prequential.sweeps.plan_runs import Study
 from prequential.sweeps.plans import Plan, Variant, seeded
