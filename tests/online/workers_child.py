@@ -31,7 +31,7 @@ from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConf
 from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
 from prequential.online.workers import shared as workers
-from prequential.online.workers.command import run_by_all
+from prequential.online.workers.serving import run_by_all
 
 MIXED = Config(
     gpt=GPTConfig(
