@@ -151,8 +151,8 @@ def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, in
             _test_symbols(f"inputs/{step}", *rows, config.n_inputs),
             _test_symbols(f"targets/{step}", *rows),
         )
-        here.update(inputs, targets, places)
-        there.update(inputs, targets, places)
+        for gpt in (here, there):
+            gpt.update(inputs, targets, places)
         _compare(found, f"step {step + 1}", here.state(), there.state())
         for gpt in (here, there):  # the end of a segment commits the step; after two steps, one is captured
             gpt.begin(0)
@@ -194,7 +194,7 @@ def _test_symbols(name: str, *shape: int) -> Tensor:
 def _compare(found: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
     names = [name for name, tensor in here.items() if digest({name: tensor}) != digest({name: there[name]})]
     if names:
+        shown = ", ".join(names[:4])
         raise InexactMachineError(
-            f"{found.device} ({found.matmul.name}) does not compute the processor's bits: {what}: {', '.join(names[:4])}"
-            + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            f"{found.device} ({found.matmul.name}) does not compute the processor's bits: {what}: {shown}"
         )

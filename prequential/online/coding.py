@@ -182,7 +182,7 @@ class _Run:
             )
 
         assert self.checkpoints
-        self.checkpoints.try_save(self.direction, self.header, self.learner, saved)
+        self.checkpoints.save_if_due(self.direction, self.header, self.learner, saved)
 
 
 def config_of(header: Header, *, knows_given: bool = False) -> Config:

@@ -114,7 +114,7 @@ class Runtime:
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
             return OnlineLearner(config)
-        accelerator = self._accelerator(config, backend)
+        accelerator = self.accelerator(config, backend)
         if self.team:
             from prequential.online.workers.shared import SharedLearner
 
@@ -134,15 +134,17 @@ class Runtime:
         pool = Pool(self.n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
         return Backend(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
 
-    def accelerator(self, config: Config) -> Accelerator | None:
-        """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError."""
-        return self._accelerator(config, self.exact_backend(config)) if self.device != "cpu" else None
+    def accelerator(self, config: Config, backend: Backend | None = None) -> Accelerator | None:
+        """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError.
 
-    def _accelerator(self, config: Config, backend: Backend | None) -> Accelerator | None:
-        if self.device == "cpu" or backend is None or config.gpt is None or config.replicas:
+        backend: `exact_backend` of the configuration, if it has been made.
+        """
+        if self.device == "cpu" or config.gpt is None or config.replicas:
             return None
         from prequential.online.accelerators import select_device
 
+        backend = backend or self.exact_backend(config)
+        assert backend is not None
         return select_device(self.device, config, backend)
 
 

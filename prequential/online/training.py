@@ -66,7 +66,7 @@ def _train(
             on_progress(done, len(symbols))
             if saving:
                 checkpoints, header = saving
-                checkpoints.try_save(DIRECTION, header, learner, partial(_saved, done))
+                checkpoints.save_if_due(DIRECTION, header, learner, partial(_saved, done))
     finish(learner)
     done = replace(
         done, segment=NO_SYMBOLS, segment_bits=NO_BITS, segment_gpt_bits=None, update_size=learner.update_size
