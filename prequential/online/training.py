@@ -24,7 +24,7 @@ from prequential.files import (
     hold_work_folder,
 )
 from prequential.model.schedule import blocks
-from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
+from prequential.online.checkpoint import Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
 
@@ -66,17 +66,13 @@ def _train(
             on_progress(done, len(symbols))
             if saving:
                 checkpoints, header = saving
-                checkpoints.save_if_due(DIRECTION, header, learner, partial(_saved, done))
+                checkpoints.save_if_due(DIRECTION, header, learner, partial(Saved, totals=done.totals()))
     finish(learner)
     done = replace(
         done, segment=NO_SYMBOLS, segment_bits=NO_BITS, segment_gpt_bits=None, update_size=learner.update_size
     )
     on_progress(done, len(symbols))
     return done
-
-
-def _saved(done: Progress) -> Saved:
-    return Saved(totals={name: getattr(done, name) for name in TOTALS})
 
 
 @contextmanager

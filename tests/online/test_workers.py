@@ -19,7 +19,7 @@ from prequential.model.gpt.replicas import split_range
 from prequential.online.workers.shared import assign_work
 
 PROJECT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{PROJECT / 'tests'}", "OMP_NUM_THREADS": "1"}
 SHARES = st.lists(st.integers(0, 64), min_size=1, max_size=9).filter(any)
 SWEPT = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
