@@ -82,10 +82,7 @@ def _warn(text: str) -> None:
 def verify_device(
     config: GPTConfig, rows: tuple[int, int], primitives: Primitives, matmul_of_host: Matmul
 ) -> Accelerator | str:
-    """The tested device for a GPT that learns from rows (R, T) at a time, or the reason why there is none.
-
-    A matmul must be exact on it, and its GPT must give the bits of the processor's GPT.
-    """
+    """The device for a GPT that learns from rows (R, T) at a time, if it gives the processor's bits; else the reason."""
     if not cuda_available():
         return NO_DEVICE
     host = Backend(primitives, matmul_of_host, Pool(1))
@@ -135,10 +132,7 @@ def triton_primitives() -> ModuleType | None:
 
 
 def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Backend) -> Accelerator:
-    """The device as it can be used, after a GPT of this shape has learned and read there and on the processor.
-
-    Raises InexactMachineError unless all bits agree.
-    """
+    """The device as it can be used. Raises InexactMachineError unless such a GPT learns and reads alike here and there."""
     config = replace(
         config,
         context_bits=min(config.context_bits, TEST_CONTEXT_BITS),

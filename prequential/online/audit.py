@@ -145,7 +145,7 @@ def watched_gpt(config: Config, backend: Backend) -> WatchedGPT:
 
 @dataclass(frozen=True)
 class SecondReading:
-    """A segment to be predicted: the weights, and a reader before the segment, of which each prediction takes a fork."""
+    """A segment to be predicted: the weights, and a reader before it, of which each prediction takes a fork."""
 
     weights: Weights
     reader: Reader
@@ -202,7 +202,7 @@ class Shadow:
 
 
 class AuditedLearner(OnlineLearner):
-    """An OnlineLearner, audited as the module's text describes. It codes the same bits. Every method may raise FaultError."""
+    """An audited OnlineLearner, which codes the same bits. Every method may raise FaultError."""
 
     def __init__(self, config: Config, backend: Backend | None, every: int) -> None:
         """backend: None for a configuration without a GPT. every: segments in a period, at least 1."""

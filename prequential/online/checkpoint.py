@@ -1,8 +1,7 @@
 """The state of a run between two segments in one file, so that the run can resume after any interruption.
 
-A checkpoint is a safetensors file: the tensors of learner and coder, and JSON metadata that identifies the run. It appears
-complete or not at all, and a digest of its contents is checked before they are used. There is no pickle: a stranger's checkpoint
-runs no code, and fills only tensors that the run's own configuration has made.
+A safetensors file, complete or absent; JSON metadata identifies the run. A stranger's checkpoint runs no code, and fills only
+tensors that the run's own configuration has made.
 """
 
 import errno

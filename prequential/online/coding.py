@@ -1,7 +1,6 @@
 """The two directions of the loop: `compress` writes an archive, `decompress` reads one. Both yield their progress.
 
-Each block of the archive holds a digest of the learner's state after it. A decoder whose state differs stops at the first such
-block with an error instead of writing noise.
+Each block holds a digest of the learner's state after it: a decoder whose state differs stops there instead of writing noise.
 """
 
 from collections.abc import Callable, Iterator

@@ -3,9 +3,6 @@
 Operations are counted from shapes; a multiply-add is two. The count covers the GPT's matrix products for a coder that knows the
 symbols, and equals what `Matmul` computes: with the masked entries of attention, without elementwise work. The mixer's are an
 estimate. The limits are checked before anything is built: a stranger's archive may declare a model that exceeds the machine.
-
-Letters as in model/gpt/weights.py: D width, L layers, V symbols, W window. M = mlp_factor * D; N positions of a step, in rows
-of T.
 """
 
 from collections import Counter
@@ -154,7 +151,7 @@ def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:
     hidden = gpt.n_layers * sum(c_in * c_out * n_parts for c_in, c_out, n_parts in hidden_matrices(gpt))
     head = gpt.width * N_SYMBOLS
     positions = rows * length
-    # six products of 2 * T * D for each position: scores and output forward; values, weights, queries and keys backward
+    # six products of 2 * length * width for each position: scores and output forward; values, weights, queries and keys backward
     learning_attention = gpt.n_layers * 12 * positions * length * gpt.width
     steps = min(rows, n_gpts)
     return Flops(

@@ -1,7 +1,6 @@
 """The first run after an installation: compiling the kernels, those of GPT and mixer at the same time in two processes.
 
-numba compiles one kernel at a time in a process. A kernel that was compiled once is loaded from a cache on disk, so a second
-process can compile some of them for this one. It needs some 500 MB while it runs.
+numba compiles one kernel at a time in a process, and caches it on disk: so a second process, of some 500 MB, can compile others.
 """
 
 import io

@@ -3,9 +3,8 @@
     MODEL/model.json         format, configuration, what it was trained on, digests
     MODEL/model.safetensors  every tensor that later predictions depend on (Learner.state)
 
-The folder appears complete or not at all. No code in it is run. Before anything is used, both files are compared with their
-digests, the configuration with the memory limit, and names, shapes and types of the tensors with those of a learner of that
-configuration. docs/DATA.md describes model.json.
+The folder is complete or absent. No code in it is run: digests, limits, names, shapes and types are checked before its use.
+docs/DATA.md describes model.json.
 """
 
 import hashlib

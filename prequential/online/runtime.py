@@ -1,7 +1,4 @@
-"""How a run computes: device, threads, kernels, memory limit. None of this changes a bit of the result; it changes the speed.
-
-`Runtime.learner` makes the learners of all runs. It refuses a configuration that exceeds the limits.
-"""
+"""How a run computes: device, threads, kernels, memory limit. None of this changes a bit of the result; it changes the speed."""
 
 from __future__ import annotations
 

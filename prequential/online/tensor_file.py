@@ -1,10 +1,8 @@
 """Safetensors files: reading those that a stranger may have made, or may change at any time, and writing packed ones.
 
-The library maps such a file. If another process truncates it, a read ends the program by a signal; if it writes to it, checked
-values change. Here every tensor is read into memory of its own, and only then checked and used.
-
-Most of a learner's tables has never been touched. So a large tensor may be packed: it is stored as the bytes of a zstd frame, and
-the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects.
+The library maps such a file: another process that truncates or changes it would end the program, or change checked values. Here
+every tensor is read into memory of its own. A large one may be packed, because most of a learner's tables is untouched: it is the
+bytes of a zstd frame, and the metadata entry `packed` holds its dtype and shape.
 """
 
 import json

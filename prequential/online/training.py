@@ -1,7 +1,6 @@
 """Training: a learner reads a corpus and learns from all of it, as in `compress`, but nothing is written.
 
-In the loop the GPT learns from a segment while the next one is read. So it has not yet learned from the last segment when the
-corpus ends. `finish` takes that last step; a trained learner is a finished one.
+In the loop the GPT learns from a segment while the next one is read; `finish` takes the last step at the end of the corpus.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,7 @@
 """Schemas of records: each field once, with its type and a sentence. Writer, reader, checks and docs/RECORDS.md follow from them.
 
-A schema is a msgspec.Struct; a record is a dict of JSON values. A field without a default is one that readers rely on. A field
-that may be `Absent` can be missing, and a reader that needs it says so. Other names may be present.
-
-A stranger may have written a record. So it is read within limits, and checked once; its readers need no checks.
+A schema is a msgspec.Struct; a record, a dict of JSON values. Readers rely on fields without a default; `Absent` ones may
+be missing. Other names may be present. A stranger's record is read within limits and checked once; its readers need no checks.
 """
 
 from __future__ import annotations

@@ -57,21 +57,14 @@ def interrupted(run, *arguments, after, **options):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
 @pytest.mark.first_quick
-def test_a_resumed_compression_gives_the_same_archive(name, after, archives, tmp_path):
+def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(name, after, archives, tmp_path):
     interrupted(compress, tmp_path, CONFIGS[name], after=after)
     assert not (tmp_path / "a.pq").exists()
     assert compress(tmp_path, CONFIGS[name], runtime=TWO, resume=True) == archives[name]
-    assert [path.name for path in tmp_path.iterdir()] == ["a.pq"]
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
-@pytest.mark.first_quick
-def test_a_resumed_decompression_gives_the_same_original(name, after, archives, tmp_path):
     interrupted(decompress, tmp_path, archives[name], after=after)
     assert not (tmp_path / "a").exists()
     assert decompress(tmp_path, archives[name], runtime=TWO, resume=True) == DATA
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq"]
 
 
 @given(stops=st.lists(st.integers(1, 7), min_size=1, max_size=6), data=st.data())
@@ -231,7 +224,7 @@ def test_a_partial_output_of_another_run_is_refused(part, archives, tmp_path):
         compress(tmp_path, resume=True)
 
 
-def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
+def test_any_flipped_bit_of_a_checkpoint_and_any_missing_end_is_found(tmp_path):
     interrupted(compress, tmp_path, after=9)
     path = checkpoint_path(tmp_path / "a.pq")
     intact = path.read_bytes()
@@ -242,15 +235,10 @@ def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError):
             compress(tmp_path, resume=True)
-
-
-@pytest.mark.parametrize("n_bytes", [0, 1, 8, 200, 5000])
-def test_a_truncated_checkpoint_is_refused(n_bytes, tmp_path):
-    interrupted(compress, tmp_path, after=9)
-    path = checkpoint_path(tmp_path / "a.pq")
-    path.write_bytes(path.read_bytes()[:n_bytes])
-    with pytest.raises(CheckpointError):
-        compress(tmp_path, resume=True)
+    for n_bytes in (0, 1, 8, 200, 5000):
+        path.write_bytes(intact[:n_bytes])
+        with pytest.raises(CheckpointError):
+            compress(tmp_path, resume=True)
 
 
 BOMB = zstandard.compress(bytes(1 << 30))
