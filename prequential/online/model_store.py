@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
 from prequential.exact.digest import digest
 from prequential.files import PathLike, new_folder, open_regular, read_regular, write_text
@@ -58,7 +56,7 @@ def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str
             "version": VERSION,
             "config": learner.config.to_dict(),
             "trained_on": dict(trained_on),
-            "state_digest": (state_digest := _digest_of(arrays)),
+            "state_digest": (state_digest := digest(arrays, 16).hex()),
             "tensors_blake2b": _blake2b(draft / TENSORS),
         }
         write_text(draft / DESCRIPTION, json.dumps({**about, "digest": _digest_of_text(about)}, indent=2) + "\n")
@@ -87,7 +85,7 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
         learner.load_state(arrays)
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not the state of a learner: {error}") from error
-    if (found := _digest_of(learner.state())) != about["state_digest"]:
+    if (found := digest(learner.state(), 16).hex()) != about["state_digest"]:
         raise CheckpointError(f"{str(path)!r} is damaged: the learner's digest differs from the one in {DESCRIPTION}")
     return StoredModel(learner=learner, trained_on=about["trained_on"], digest=found)
 
@@ -126,10 +124,6 @@ def _blake2b(path: Path) -> str:
 def _unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
     reason = "a link" if path.is_symlink() else getattr(error, "strerror", None) or error
     return CheckpointError(f"{str(path)!r} cannot be read: {reason}")
-
-
-def _digest_of(arrays: Mapping[str, np.ndarray]) -> str:
-    return digest(arrays, 16).hex()
 
 
 def _digest_of_text(about: Mapping[str, Any]) -> str:

@@ -47,8 +47,9 @@ class TensorFile:
             for name, (start, end) in self._places.items():
                 if end - start != self._n_bytes(name):
                     raise ValueError(f"{name} has another size than its values")
-            self._packed = {name: self._n_bytes(name) for name in json.loads(self.metadata.get(PACKED, "{}"))}
-            for name, (dtype, shape) in json.loads(self.metadata.get(PACKED, "{}")).items():
+            packed = json.loads(self.metadata.get(PACKED, "{}"))
+            self._packed = {name: self._n_bytes(name) for name in packed}
+            for name, (dtype, shape) in packed.items():
                 self.types[name] = DTYPES[dtype], tuple(map(_size, shape))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise ValueError(f"its header is damaged: {type(error).__name__}") from error
@@ -143,7 +144,5 @@ def open_tensors(path: Path, *, follow_links: bool = True) -> Iterator[TensorFil
     try:
         with open_regular(path, follow_links=follow_links) as file:
             yield TensorFile(file)
-    except OSError as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error

@@ -17,11 +17,9 @@ from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfi
 from prequential.model.mixer.mixer import Mixer, n_inputs
 from prequential.model.presets import PRESETS, preset
 from prequential.online.costs import (
-    MAX_MEMORY_BYTES,
     MAX_OPERATIONS_PER_BYTE,
     _segment_counts,
     _segments,
-    check_limits,
     memory_bytes,
     most_flops_per_byte,
     operations_per_byte,
@@ -138,12 +136,6 @@ def test_the_estimate_covers_the_learners_state(config: Config) -> None:
     assert sum(tensor.nbytes for tensor in learner.state().values()) <= memory_bytes(config)
 
 
-def test_the_largest_model_in_range_is_refused() -> None:
-    largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), mixer=MixerConfig(table_bits=26))
-    with pytest.raises(ConfigError, match="memory"):
-        check_limits(largest, MAX_MEMORY_BYTES)
-
-
 def test_the_runtime_makes_no_learner_beyond_the_limits() -> None:
     small = Runtime(kernels="plain", threads=1, max_memory_bytes=1 << 20)
     with pytest.raises(ConfigError, match="memory"):
@@ -215,26 +207,6 @@ def test_the_bound_of_the_work_holds_for_every_length_of_a_corpus() -> None:
             assert share <= 1, (config, n)
             largest_share = max(largest_share, share)
     assert largest_share > 0.9  # the bound is close for some
-
-
-@pytest.mark.parametrize(
-    ("gpt", "size", "row", "n_rows", "block", "n_bytes"),
-    [
-        (GPTConfig(n_layers=16, width=128, n_heads=2), 4096, 512, 16, 1, 9000),
-        (GPTConfig(n_layers=12, width=512, n_heads=8), 32, 32, 256, 33, 330_000),
-    ],
-    ids=["a block for each byte", "every second segment has one byte"],
-)
-def test_blocks_that_cut_segments_are_counted(gpt, size, row, n_rows, block, n_bytes) -> None:
-    schedule = ScheduleConfig(
-        first_segment_symbols=size, segment_symbols=size, row_symbols=row, n_rows=n_rows, block_symbols=block
-    )
-    config = Config(gpt=gpt, mixer=None, schedule=schedule)
-    declared = replace(config, schedule=replace(config.schedule, block_symbols=1 << 18))
-    check_limits(declared, 1 << 60)
-    assert total_flops(config, n_bytes).total / n_bytes > MAX_OPERATIONS_PER_BYTE
-    with pytest.raises(ConfigError, match="operations a byte"):
-        check_limits(config, 1 << 60)
 
 
 def test_calls_and_digests_are_counted() -> None:
