@@ -39,7 +39,7 @@ ORDER = (
     ("learners",),
     ("adapters",),
     ("decompression",),
-    ("machine", "records.table"),
+    ("machine",),
     ("watch",),
     ("records",),
     ("evaluation",),

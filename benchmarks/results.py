@@ -30,7 +30,7 @@ from prequential.errors import ConfigError
 from prequential.evaluation.summary import format_report, model_summary
 from prequential.model.config import Config
 from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, preset
-from prequential.records.record import append_record
+from prequential.records.schema import append_record
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"

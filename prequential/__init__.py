@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from prequential.model.presets import preset
     from prequential.monorepo_loss.series import read_series
     from prequential.online.coding import Progress
-    from prequential.online.limits import memory_bytes
+    from prequential.online.costs import memory_bytes
     from prequential.online.runtime import Runtime
     from prequential.report import plots as plots
     from prequential.sweeps.plans import sweep_plan
@@ -110,7 +110,7 @@ _MODULES = {
     "prequential.model.config": ("Config", "GPTConfig", "MixerConfig", "ReplicaConfig", "ScheduleConfig"),
     "prequential.model.presets": ("preset",),
     "prequential.online.coding": ("Progress",),
-    "prequential.online.limits": ("memory_bytes",),
+    "prequential.online.costs": ("memory_bytes",),
     "prequential.learners.protocol": ("OnlineModel",),
     "prequential.online.runtime": ("Runtime",),
 }

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from prequential.errors import ConfigError
 from prequential.model.config import Config
-from prequential.online.flops import most_flops_per_byte, steps_per_byte
-from prequential.online.limits import memory_bytes
+from prequential.online.costs import memory_bytes, most_flops_per_byte, steps_per_byte
 
 LONG_S = 300.0  # the user is told when the first segment is decoded
 _BYTE_S, _LAYER_STEP_S = 5e-6, 2e-3

@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and (args.output is not None or args.stdout):
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
-    from prequential.online.workers.command import run_by_all
+    from prequential.online.workers.serving import run_by_all
 
     # Without options the length of each input decides.
     config = options.learner_config(args) if options.given_learner_options(args) else None

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.failures import for_each
-from prequential.printable import printable
-from prequential.records.table import format_table
+from prequential.printable import format_table, printable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
@@ -54,7 +53,7 @@ def _gpt_config(args: argparse.Namespace) -> "Config":
 def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
     from prequential.decomposition.decompose import decompose, decomposition_record
     from prequential.online.source import open_source
-    from prequential.records.record import environment
+    from prequential.records.schema import environment
 
     def say(stage: str) -> None:
         if not args.quiet and sys.stderr.isatty():

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, but there are several archives: leave out -o")
-    from prequential.online.workers.command import run_by_all
+    from prequential.online.workers.serving import run_by_all
 
     def decompress_all(runtime: "Runtime") -> int:
         return for_each(args.names, partial(_decompress, args, runtime), verbose=args.verbose)

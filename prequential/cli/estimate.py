@@ -36,7 +36,7 @@ def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", na
 
     from prequential.estimation.estimate import estimate, format_estimate
     from prequential.online.source import open_source
-    from prequential.records.record import environment
+    from prequential.records.schema import environment
 
     runtime.check(config)
     with open_source(name, args.limit, in_order=True) as source:

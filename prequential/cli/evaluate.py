@@ -100,7 +100,7 @@ def _evaluate(
     from prequential.learners.subject import Subject
     from prequential.model.config import Config
     from prequential.online.source import mode_of
-    from prequential.records.record import append_record
+    from prequential.records.schema import append_record
 
     if args.output is not None:
         check_appendable(args.output, mode_of(name, args.given))  # before the work, not after it

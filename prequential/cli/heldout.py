@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     from prequential.heldout_loss.heldout_text import format_heldout
     from prequential.online.source import mode_of
-    from prequential.records.record import append_record
+    from prequential.records.schema import append_record
 
     records = None if args.no_run else Path(args.runs) / RECORDS
     mode = mode_of(args.train, args.test) if records else 0

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.files.append import check_appendable
     from prequential.labels.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.online.source import mode_of
-    from prequential.records.record import append_record
+    from prequential.records.schema import append_record
 
     config, runtime = options.learner_config(args), options.runtime(args)
     mode = mode_of(args.name if args.name == "-" else Path(args.name))

@@ -4,8 +4,7 @@ from prequential.comparison.compare import Comparison, Difference, RunGroup
 from prequential.comparison.intervals import MIN_CELLS, Interval
 from prequential.comparison.prediction import HURST, LongMemory
 from prequential.evaluation.summary import what_is_measured
-from prequential.printable import printable
-from prequential.records.table import format_table
+from prequential.printable import format_table, printable
 
 RUN_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
 DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")

@@ -14,10 +14,9 @@ from prequential.comparison.clusters import MIN_DOCUMENTS, Clusters, RateInterva
 from prequential.comparison.intervals import Bootstrap, letters
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.summary import model_summary
-from prequential.printable import printable
+from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES, HeldoutRecord, MonorepoRecord
 from prequential.records.schema import check_record, parse_object, read_lines
-from prequential.records.table import format_table
 
 KINDS: dict[str, type[HeldoutRecord]] = {"heldout": HeldoutRecord, "monorepo": MonorepoRecord}
 PLACE = re.compile(r"(.+\.jsonl)(?::([1-9][0-9]{0,8}))?")

@@ -33,7 +33,7 @@ from prequential.model.config import Config, ScheduleConfig
 from prequential.model.learner import OnlineLearner
 from prequential.model.presets import preset
 from prequential.model.schedule import GROWTH, blocks, segments
-from prequential.online.limits import memory_bytes
+from prequential.online.costs import memory_bytes
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source

@@ -2,7 +2,7 @@
 
 from prequential.evaluation import breakdown
 from prequential.evaluation.breakdown import Row, Table
-from prequential.records.table import format_table
+from prequential.printable import format_table
 
 EXPLANATIONS = {
     breakdown.POSITIONS: "By position in the corpus: each stretch is as long as all stretches before it.",

@@ -12,8 +12,7 @@ from prequential.evaluation.evaluation import Evaluation
 from prequential.online.coding import config_of
 from prequential.online.runtime import Runtime
 from prequential.records.forms import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord
-from prequential.records.record import environment
-from prequential.records.schema import record_of
+from prequential.records.schema import environment, record_of
 from prequential.watch.health import Finding
 
 

@@ -11,9 +11,8 @@ from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
-from prequential.printable import printable
+from prequential.printable import format_table, printable
 from prequential.records.forms import CODED_HERE, NOT_CODED
-from prequential.records.table import format_table
 from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")

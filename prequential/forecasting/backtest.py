@@ -28,7 +28,7 @@ from prequential.forecasting.scaling import (
     Floats,
     Projection,
 )
-from prequential.online.flops import total_flops
+from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung
 
 MAX_LOSS = 2.0**10  # bits per byte

@@ -38,9 +38,8 @@ from prequential.forecasting.intervals import (
 from prequential.forecasting.scaling import FORMS, Fit
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config
-from prequential.online.flops import total_flops
-from prequential.printable import printable
-from prequential.records.table import format_table
+from prequential.online.costs import total_flops
+from prequential.printable import format_table, printable
 from prequential.sweeps.finished import corpus_key
 from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size, diverged_runs, family, n_weights, scaled
 from prequential.version import VERSION

@@ -16,9 +16,8 @@ from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.intervals import interval_score
-from prequential.records.record import append_record
-from prequential.records.schema import Count, Number, Positive, Size, Time, check_record, read_object
-from prequential.records.table import format_table
+from prequential.printable import format_table
+from prequential.records.schema import Count, Number, Positive, Size, Time, append_record, check_record, read_object
 from prequential.sweeps.finished import CorpusKey, check_own_run, config_key, recorded_corpus
 from prequential.sweeps.ladder import family
 

@@ -4,9 +4,8 @@ from typing import Any
 
 from prequential.comparison.clusters import MIN_DOCUMENTS
 from prequential.evaluation.summary import model_summary
-from prequential.printable import printable
+from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES
-from prequential.records.table import format_table
 
 MAX_ROWS = 10
 

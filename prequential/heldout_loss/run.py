@@ -25,8 +25,7 @@ from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
 from prequential.records.forms import LOSSES, HeldoutRecord
-from prequential.records.record import environment
-from prequential.records.schema import record_of
+from prequential.records.schema import environment, record_of
 
 BASELINES = ("ppmd", "xz")
 

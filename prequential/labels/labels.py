@@ -38,8 +38,8 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.training import finish
-from prequential.records.record import environment
-from prequential.records.table import format_table
+from prequential.printable import format_table
+from prequential.records.schema import environment
 
 Places = NDArray[np.int64]
 

@@ -24,8 +24,8 @@ from prequential.model.config import Config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import open_source
-from prequential.records.record import environment
-from prequential.records.table import format_table
+from prequential.printable import format_table
+from prequential.records.schema import environment
 
 SCHEMA = 1
 

@@ -28,10 +28,9 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import source_of
-from prequential.printable import printable
+from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES, MonorepoRecord
 from prequential.records.schema import record_of
-from prequential.records.table import format_table
 
 
 class ConditionalSize(NamedTuple):

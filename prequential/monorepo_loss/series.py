@@ -27,8 +27,7 @@ from prequential.online.model_store import load_model
 from prequential.online.runtime import Runtime
 from prequential.online.source import source_of
 from prequential.records.forms import LOSSES, MonorepoRecord
-from prequential.records.record import append_record
-from prequential.records.schema import check_record, parse_object, read_lines
+from prequential.records.schema import append_record, check_record, parse_object, read_lines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,10 +82,7 @@ def _warn(text: str) -> None:
 def verify_device(
     config: GPTConfig, rows: tuple[int, int], primitives: Primitives, matmul_of_host: Matmul
 ) -> Accelerator | str:
-    """The tested device for a GPT that learns from rows (R, T) at a time, or the reason why there is none.
-
-    A matmul must be exact on it, and its GPT must give the bits of the processor's GPT.
-    """
+    """The device for a GPT that learns from rows (R, T) at a time, if it gives the processor's bits; else the reason."""
     if not cuda_available():
         return NO_DEVICE
     host = Backend(primitives, matmul_of_host, Pool(1))
@@ -135,10 +132,7 @@ def triton_primitives() -> ModuleType | None:
 
 
 def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Backend) -> Accelerator:
-    """The device as it can be used, after a GPT of this shape has learned and read there and on the processor.
-
-    Raises InexactMachineError unless all bits agree.
-    """
+    """The device as it can be used. Raises InexactMachineError unless such a GPT learns and reads alike here and there."""
     config = replace(
         config,
         context_bits=min(config.context_bits, TEST_CONTEXT_BITS),
@@ -151,8 +145,8 @@ def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, in
             _test_symbols(f"inputs/{step}", *rows, config.n_inputs),
             _test_symbols(f"targets/{step}", *rows),
         )
-        here.update(inputs, targets, places)
-        there.update(inputs, targets, places)
+        for gpt in (here, there):
+            gpt.update(inputs, targets, places)
         _compare(found, f"step {step + 1}", here.state(), there.state())
         for gpt in (here, there):  # the end of a segment commits the step; after two steps, one is captured
             gpt.begin(0)
@@ -194,7 +188,7 @@ def _test_symbols(name: str, *shape: int) -> Tensor:
 def _compare(found: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
     names = [name for name, tensor in here.items() if digest({name: tensor}) != digest({name: there[name]})]
     if names:
+        shown = ", ".join(names[:4])
         raise InexactMachineError(
-            f"{found.device} ({found.matmul.name}) does not compute the processor's bits: {what}: {', '.join(names[:4])}"
-            + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            f"{found.device} ({found.matmul.name}) does not compute the processor's bits: {what}: {shown}"
         )

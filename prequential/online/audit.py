@@ -2,24 +2,15 @@
 
 It compares:
 
-    GPT at rest       the digest of each tensor with the one taken when the tensor was last written. Tensors that a segment is
-                      read with: before and after it. A parameter and its optimiser state: before their update. All: before a
-                      block is written
-    predictions       each segment is predicted twice: by the learner, and by a second reader, mixer and history (`Shadow`) with
-                      arrays of their own. After the segment: the GPT's frequencies (those of an encoder), the costs of the
-                      symbols, keys and values, the encoder's words
+    GPT at rest       the digest of each tensor with the one taken when it was last written: before and after it is read with,
+                      before its update, before a block is written
+    predictions       each segment is predicted twice: by the learner, and by a second reader, mixer and history (`Shadow`)
     mixer, history    all arrays of both, after every `every` segments, at each checkpoint and before a block is written
     rows of a step    with the rows drawn from the second history
-    drawn segment     one of each `every`: the second prediction runs on another matmul backend and on the other kernels
-                      (`recomputing.opposite`). So does a second computation of the GPT's complete step, from a copy of the state
-                      before it; then all tensors are compared
+    drawn segment     one of each `every`: the second prediction, and a repetition of the GPT's complete step, run on another
+                      matmul backend and on the other kernels (`recomputing.opposite`)
 
-So these faults are found within `every` segments: a bit that flips in the learner's memory or in the computation of a prediction,
-and a repeated error of a library or of the program. One kind remains: a transient fault within the computation of a step (in a
-temporary, or in a parameter in the milliseconds of its update). It is found if the segment is the drawn one, so always with
-every = 1.
-
-It costs a second mixer and history, the GPT's state once or twice more, and time: docs/RELIABILITY.md has the measurements.
+docs/RELIABILITY.md says which faults are found in time, which one is not, and what the audit costs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -154,7 +145,7 @@ def watched_gpt(config: Config, backend: Backend) -> WatchedGPT:
 
 @dataclass(frozen=True)
 class SecondReading:
-    """A segment to be predicted: the weights, and a reader before the segment, of which each prediction takes a fork."""
+    """A segment to be predicted: the weights, and a reader before it, of which each prediction takes a fork."""
 
     weights: Weights
     reader: Reader
@@ -211,7 +202,7 @@ class Shadow:
 
 
 class AuditedLearner(OnlineLearner):
-    """An OnlineLearner, audited as the module's text describes. It codes the same bits. Every method may raise FaultError."""
+    """An audited OnlineLearner, which codes the same bits. Every method may raise FaultError."""
 
     def __init__(self, config: Config, backend: Backend | None, every: int) -> None:
         """backend: None for a configuration without a GPT. every: segments in a period, at least 1."""
@@ -225,15 +216,13 @@ class AuditedLearner(OnlineLearner):
         self._frequencies: list[np.ndarray] = []  # the learner's own, of the open segment
 
     def begin(self, n_symbols: int) -> None:
-        """`OnlineLearner.begin`, after a check that all tensors that will be used are as they were written."""
         self._start, self._stop = self.history.n_symbols, self.history.n_symbols + n_symbols
         self._rows_taken: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         if self._watched:
             self._check_unchanged(self._watched.reading_tensors())
             self._is_drawn = self._n_segments % self._every == self._draw()
-            self._state_before = (
-                {name: t.clone() for name, t in self._watched.state().items()} if self._is_drawn else {}
-            )
+            state = self._watched.state() if self._is_drawn else {}
+            self._state_before = {name: t.clone() for name, t in state.items()}
             self._reading = self._watched.second_reading(n_symbols)
             self._read_with = self._watched.recorded(
                 name for name in self._reading.weights.inference_tensors() if name not in WRITTEN_BY_STEPS
@@ -260,7 +249,6 @@ class AuditedLearner(OnlineLearner):
         return rows
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        """`OnlineLearner.code`, repeated by the second reader and the shadow."""
         self._frequencies = []
         shadow, second = self._shadow, self._shadow.second_coder(coder, len(symbols))
         bits = super().code(symbols, coder)
@@ -298,7 +286,6 @@ class AuditedLearner(OnlineLearner):
         return likely_cause(predicted, own)
 
     def end(self, n_symbols: int) -> None:
-        """`OnlineLearner.end`; then checks the tensors that the segment was read with, a drawn step, and a completed period."""
         super().end(n_symbols)
         if self._watched:
             found = digests(self._reading.weights.inference_tensors())
@@ -346,7 +333,6 @@ class AuditedLearner(OnlineLearner):
         return super().state()
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """`OnlineLearner.load_state`; a new period begins."""
         super().load_state(arrays)
         self._shadow.load_state(arrays)
         self._n_segments, self._n_compared = 0, self.history.n_symbols

@@ -1,8 +1,7 @@
 """The state of a run between two segments in one file, so that the run can resume after any interruption.
 
-A checkpoint is a safetensors file: the tensors of learner and coder, and JSON metadata that identifies the run. It appears
-complete or not at all, and a digest of its contents is checked before they are used. There is no pickle: a stranger's checkpoint
-runs no code, and fills only tensors that the run's own configuration has made.
+A safetensors file, complete or absent; JSON metadata identifies the run. A stranger's checkpoint runs no code, and fills only
+tensors that the run's own configuration has made.
 """
 
 import errno
@@ -101,33 +100,27 @@ class Checkpoints:
         open_own_file(self.path, create=False).close()  # raises OutputError for that of another user
         return read(self.path, identity(direction, header), learner)
 
-    def try_save(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """Like `save_if_due`, or at once if a signal waits, which is then delivered. A failure only gives a warning."""
-        ends = self._signals.pending
-        try:
-            self.save_if_due(direction, header, learner, saved, now=ends)
-        except OSError as error:
-            then = "" if ends else "; the run continues without it"
-            logging.getLogger(__name__).warning("cannot save a checkpoint: %s%s", error.strerror, then)
-        self._signals.deliver()
+    def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
+        """Saves the run if that is due, or if a signal waits, which is then delivered; between two segments only.
 
-    def save_if_due(
-        self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved], *, now: bool = False
-    ) -> None:
-        """Saves the run if that is due, or `now`; between two segments only. Raises OSError; the last checkpoint then remains."""
-        start = self._clock()
+        A failure only gives a warning: the last checkpoint remains.
+        """
+        start, ends = self._clock(), self._signals.pending
         if self._is_first:
             self._is_first = False
             n_bytes = sum(array.nbytes for array in learner.state().values())
             self._due = max(self._due, start + n_bytes / BYTES_PER_S / COST)
-        if now or start >= self._due:
+        if ends or start >= self._due:
             try:
                 self._sync()
                 write(self.path, identity(direction, header), learner, saved())
-            finally:  # after a full disk too: do not try again at once
-                done = self._clock()
-                self.spent_s += done - start
-                self._due = done + max(FIRST_AFTER_S, (done - start) / COST)
+            except OSError as error:
+                then = "" if ends else "; the run continues without it"
+                logging.getLogger(__name__).warning("cannot save a checkpoint: %s%s", error.strerror, then)
+            done = self._clock()
+            self.spent_s += done - start
+            self._due = done + max(FIRST_AFTER_S, (done - start) / COST)  # after a full disk, too
+        self._signals.deliver()
 
 
 def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Saved) -> None:
@@ -222,13 +215,14 @@ def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: 
         raise ValueError("a coder of another shape")
     if len(words) > WORDS_PER_SYMBOL * n_open or not 0 <= coder[N_WORDS] <= WORDS_PER_SYMBOL * n_open + 2:
         raise ValueError("a coder with too many words")
+    coder, words = coder.view(np.uint64), words.view(np.uint32)
     return Saved(
         totals=totals,
         n_open=n_open,
         open_bits=about["open_bits"],
         written=written,
-        coder=coder.view(np.uint64),
-        words=words.view(np.uint32),
+        coder=coder,
+        words=words,
         symbols=symbols,
     )
 

@@ -1,7 +1,6 @@
 """The two directions of the loop: `compress` writes an archive, `decompress` reads one. Both yield their progress.
 
-Each block of the archive holds a digest of the learner's state after it. A decoder whose state differs stops at the first such
-block with an error instead of writing noise.
+Each block holds a digest of the learner's state after it: a decoder whose state differs stops there instead of writing noise.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, BlockKind
 from prequential_codecs.archive_header import GIVEN, OTHER, Header, name_of_given
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, STATE_SIZE, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
@@ -71,7 +70,7 @@ class Progress:
     def after(
         self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float
     ) -> "Progress":
-        """The totals after a segment of the learner, which n_bytes of cost code_bits end."""
+        """The totals after a segment, the end of n_bytes that cost code_bits."""
         return replace(
             self,
             n_bytes=self.n_bytes + n_bytes,
@@ -82,6 +81,10 @@ class Progress:
             update_size=learner.update_size,
             schedule=learner.schedule,
         )
+
+    def totals(self) -> dict[str, int | float]:
+        """What a checkpoint keeps."""
+        return {name: getattr(self, name) for name in TOTALS}
 
 
 OnProgress = Callable[[Progress, int], object]  # called with the totals so far and the bytes of the complete original
@@ -126,14 +129,10 @@ class _Run:
         """A block is complete: counts it, and saves the run if a checkpoint is due."""
         done = self.done
         self.done = replace(
-            done,
-            n_bytes=done.n_bytes + n_bytes,
-            code_bits=done.code_bits + self.open,
-            archive_bytes=archive_bytes,
-            payload_bytes=done.payload_bytes + n_payload_bytes,
-            n_blocks=done.n_blocks + 1,
+            done, n_bytes=done.n_bytes + n_bytes, code_bits=done.code_bits + self.open, archive_bytes=archive_bytes,
+            payload_bytes=done.payload_bytes + n_payload_bytes, n_blocks=done.n_blocks + 1,
             n_raw_blocks=done.n_raw_blocks + is_raw,
-        )
+        )  # fmt: skip
         if self.checkpoints:
             self._file.sync()
             self._save_if_due(None, NO_SYMBOLS)
@@ -168,20 +167,15 @@ class _Run:
     def _save_if_due(self, coder: BitCoder | None, symbols: np.ndarray) -> None:
         def saved() -> Saved:
             self._file.sync()  # the checkpoint continues from this output
-            totals = {name: getattr(self.done, name) for name in TOTALS}
-            state, words = coder.saved() if coder else (np.zeros(STATE_SIZE, np.uint64), np.zeros(0, np.uint32))
-            return Saved(
-                totals=totals,
-                n_open=len(symbols),
-                open_bits=self.open if coder else 0.0,
-                written=self._file.blake2b.hex(),
-                coder=state,
-                words=words,
-                symbols=symbols if self.direction == "decompress" else NO_SYMBOLS,
-            )
+            saved = Saved(totals=self.done.totals(), written=self._file.blake2b.hex())
+            if coder is None:
+                return saved
+            (state, words), is_decoder = coder.saved(), self.direction == "decompress"
+            known = symbols if is_decoder else NO_SYMBOLS
+            return replace(saved, n_open=len(symbols), open_bits=self.open, coder=state, words=words, symbols=known)
 
         assert self.checkpoints
-        self.checkpoints.try_save(self.direction, self.header, self.learner, saved)
+        self.checkpoints.save_if_due(self.direction, self.header, self.learner, saved)
 
 
 def config_of(header: Header, *, knows_given: bool = False) -> Config:

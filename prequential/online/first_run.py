@@ -1,7 +1,6 @@
 """The first run after an installation: compiling the kernels, those of GPT and mixer at the same time in two processes.
 
-numba compiles one kernel at a time in a process. A kernel that was compiled once is loaded from a cache on disk, so a second
-process can compile some of them for this one. It needs some 500 MB while it runs.
+numba compiles one kernel at a time in a process, and caches it on disk: so a second process, of some 500 MB, can compile others.
 """
 
 import io
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 from prequential_codecs.archive import ArchiveReader
@@ -60,14 +60,12 @@ def compile_kernels(config: Config) -> None:
     if is_cached(mixing.code_mixed) or is_cached(fused.fill_frequencies):
         return
     started = time.monotonic()
-    other = _start_other()
-    if other is None:
+    if (other := _start_other()) is None:
         return
     try:
         run_once(small_config(has_gpt=False, has_mixer=True), OnlineLearner)
-        other.wait(max(LEAST_WAIT_S, time.monotonic() - started))
-    except subprocess.TimeoutExpired:
-        pass
+        with suppress(subprocess.TimeoutExpired):
+            other.wait(max(LEAST_WAIT_S, time.monotonic() - started))
     finally:
         other.kill()
         other.wait()
@@ -79,7 +77,8 @@ def _start_other() -> subprocess.Popen[bytes] | None:
         return None
     program = (
         f"import sys; sys.path[:] = {sys.path!r}; from prequential.online.runtime import Runtime; "
-        f"from {__name__} import compile_gpt_kernels; compile_gpt_kernels(Runtime(threads=1).learner)"
+        f"from {__name__} import run_once, small_config; "
+        "run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1).learner)"  # decodes without a mixer, too
     )
     try:
         return subprocess.Popen(
@@ -88,8 +87,3 @@ def _start_other() -> subprocess.Popen[bytes] | None:
         )  # fmt: skip
     except OSError:
         return None
-
-
-def compile_gpt_kernels(make: Callable[[Config], Learner]) -> None:
-    """Compiles the kernels of a GPT, including those that decode without a mixer. make: as in `run_once`."""
-    run_once(small_config(has_gpt=True, has_mixer=False), make)

@@ -1,8 +1,7 @@
 """The loop: predict, code, learn. compress, decompress, test and evaluate are this loop with different coders.
 
-Every probability that is coded depends only on weights and symbols strictly before it. It is part of a complete integer
-distribution. Every symbol is coded once, in one pass. Coders differ in one thing: with a coder that knows the symbols the learner
-may read a segment at once; with a coder that decodes them it reads symbol by symbol. Both give the same bits.
+Every probability that is coded depends only on what is strictly before it, and is part of a complete integer distribution. With
+a coder that knows the symbols the learner may read a segment at once, else symbol by symbol: both give the same bits.
 """
 
 from collections.abc import Iterator, Mapping

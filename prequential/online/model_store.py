@@ -3,9 +3,8 @@
     MODEL/model.json         format, configuration, what it was trained on, digests
     MODEL/model.safetensors  every tensor that later predictions depend on (Learner.state)
 
-The folder appears complete or not at all. No code in it is run. Before anything is used, both files are compared with their
-digests, the configuration with the memory limit, and names, shapes and types of the tensors with those of a learner of that
-configuration. docs/DATA.md describes model.json.
+The folder is complete or absent. No code in it is run: digests, limits, names, shapes and types are checked before its use.
+docs/DATA.md describes model.json.
 """
 
 import hashlib
@@ -14,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
 from prequential.exact.digest import digest
@@ -59,7 +56,7 @@ def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str
             "version": VERSION,
             "config": learner.config.to_dict(),
             "trained_on": dict(trained_on),
-            "state_digest": (state_digest := _digest_of(arrays)),
+            "state_digest": (state_digest := digest(arrays, 16).hex()),
             "tensors_blake2b": _blake2b(draft / TENSORS),
         }
         write_text(draft / DESCRIPTION, json.dumps({**about, "digest": _digest_of_text(about)}, indent=2) + "\n")
@@ -88,7 +85,7 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
         learner.load_state(arrays)
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not the state of a learner: {error}") from error
-    if (found := _digest_of(learner.state())) != about["state_digest"]:
+    if (found := digest(learner.state(), 16).hex()) != about["state_digest"]:
         raise CheckpointError(f"{str(path)!r} is damaged: the learner's digest differs from the one in {DESCRIPTION}")
     return StoredModel(learner=learner, trained_on=about["trained_on"], digest=found)
 
@@ -127,10 +124,6 @@ def _blake2b(path: Path) -> str:
 def _unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
     reason = "a link" if path.is_symlink() else getattr(error, "strerror", None) or error
     return CheckpointError(f"{str(path)!r} cannot be read: {reason}")
-
-
-def _digest_of(arrays: Mapping[str, np.ndarray]) -> str:
-    return digest(arrays, 16).hex()
 
 
 def _digest_of_text(about: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ that share the deviation identify its cause.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from prequential.errors import InexactMachineError
@@ -33,10 +34,7 @@ def other_primitives(backend: Backend) -> Primitives:
 
 
 def opposite(backend: Backend) -> Backend:
-    """The backend that shares as little code as possible: the other primitives, and products by other library routines.
-
-    Where one matmul method alone is exact, only the primitives differ.
-    """
+    """The backend that shares as little code as possible: the other primitives and, if exact here, other library routines."""
     own = backend.matmul.name
     names = [matmul.name for matmul in exact_matmuls()]
     products = next((name for name in names if name != own), own)
@@ -49,20 +47,16 @@ def exact_matmuls() -> list[Matmul]:
     """Every matmul method that passes its self-test on this machine, in the order of their usual speed."""
     passed = []
     for name in matmul.BACKEND_NAMES:
-        try:
+        with suppress(InexactMachineError):
             passed.append(matmul.choose("cpu", name))
-        except InexactMachineError:
-            continue
     return passed
 
 
 def likely_cause(compute: Callable[[Backend], bytes], own: Backend, observed: bytes | None = None) -> str:
-    """The likely cause of a deviation, in words.
+    """The likely cause of a deviation, in words: the library if another matmul gives another result, the program if other
+    primitives do, else a transient fault.
 
-    compute: the digest of the result on a backend, always from the same operands. own: the backend of the run. observed: what
-    the run computed, where that is known. If the deviation does not occur again, or all backends agree now, it was a transient
-    fault of memory or processor. If only another matmul gives another result, it is the library; if only other primitives do,
-    it is the program.
+    compute: the digest of the result on a backend, always from the same operands. own, observed: the run's backend and result.
     """
     result = compute(own)
     if compute(own) != result or observed not in (None, result):
@@ -70,16 +64,9 @@ def likely_cause(compute: Callable[[Backend], bytes], own: Backend, observed: by
     results = {own.matmul.name: result}
     results |= {m.name: compute(replace(own, matmul=m)) for m in exact_matmuls() if m != own.matmul}
     if len(set(results.values())) > 1:
-        few = _minority(results, own.matmul.name)
+        common, count = Counter(results.values()).most_common(1)[0]  # of two that differ, the run's own is in question
+        few = [name for name, found in results.items() if found != common] if count > 1 else [own.matmul.name]
         return f"library (products by {', '.join(few)} differ from those by {', '.join(results.keys() - set(few))})"
     if compute(replace(own, primitives=other_primitives(own))) != result:
         return "program (compiled and plain kernels differ)"
     return f"{TRANSIENT} (computed again on every backend, the result is right)"
-
-
-def _minority(results: dict[str, bytes], own: str) -> list[str]:
-    """Names of the results that differ from the most frequent one; of two that differ, `own`."""
-    (common, count), *_ = Counter(results.values()).most_common()
-    if count == 1 and len(results) > 1:
-        return [own]
-    return [name for name, result in results.items() if result != common]

@@ -1,7 +1,4 @@
-"""How a run computes: device, threads, kernels, memory limit. None of this changes a bit of the result; it changes the speed.
-
-`Runtime.learner` makes the learners of all runs. It refuses a configuration that exceeds the limits.
-"""
+"""How a run computes: device, threads, kernels, memory limit. None of this changes a bit of the result; it changes the speed."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool, available_threads
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
+from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
 
 # Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices and no workers.
 if TYPE_CHECKING:
@@ -114,7 +111,7 @@ class Runtime:
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
             return OnlineLearner(config)
-        accelerator = self._accelerator(config, backend)
+        accelerator = self.accelerator(config, backend)
         if self.team:
             from prequential.online.workers.shared import SharedLearner
 
@@ -134,15 +131,17 @@ class Runtime:
         pool = Pool(self.n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
         return Backend(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
 
-    def accelerator(self, config: Config) -> Accelerator | None:
-        """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError."""
-        return self._accelerator(config, self.exact_backend(config)) if self.device != "cpu" else None
+    def accelerator(self, config: Config, backend: Backend | None = None) -> Accelerator | None:
+        """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError.
 
-    def _accelerator(self, config: Config, backend: Backend | None) -> Accelerator | None:
-        if self.device == "cpu" or backend is None or config.gpt is None or config.replicas:
+        backend: `exact_backend` of the configuration, if it has been made.
+        """
+        if self.device == "cpu" or config.gpt is None or config.replicas:
             return None
         from prequential.online.accelerators import select_device
 
+        backend = backend or self.exact_backend(config)
+        assert backend is not None
         return select_device(self.device, config, backend)
 
 

@@ -47,7 +47,7 @@ class Source:
 
     @property
     def mode(self) -> int:
-        """The permissions that all files of the corpus have. Outputs that contain its bytes get no others."""
+        """The permissions that all files of the corpus have: those of outputs that contain its bytes."""
         return self._corpus.mode if self._corpus else 0o777
 
     def check_complete(self) -> None:

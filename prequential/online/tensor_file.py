@@ -1,10 +1,8 @@
 """Safetensors files: reading those that a stranger may have made, or may change at any time, and writing packed ones.
 
-The library maps such a file. If another process truncates it, a read ends the program by a signal; if it writes to it, checked
-values change. Here every tensor is read into memory of its own, and only then checked and used.
-
-Most of a learner's tables has never been touched. So a large tensor may be packed: it is stored as the bytes of a zstd frame, and
-the metadata entry `packed` holds its dtype and shape. What is packed is unpacked only to the size that the reader expects.
+The library maps such a file: another process that truncates or changes it would end the program, or change checked values. Here
+every tensor is read into memory of its own. A large one may be packed, because most of a learner's tables is untouched: it is the
+bytes of a zstd frame, and the metadata entry `packed` holds its dtype and shape.
 """
 
 import json
@@ -49,8 +47,9 @@ class TensorFile:
             for name, (start, end) in self._places.items():
                 if end - start != self._n_bytes(name):
                     raise ValueError(f"{name} has another size than its values")
-            self._packed = {name: self._n_bytes(name) for name in json.loads(self.metadata.get(PACKED, "{}"))}
-            for name, (dtype, shape) in json.loads(self.metadata.get(PACKED, "{}")).items():
+            packed = json.loads(self.metadata.get(PACKED, "{}"))
+            self._packed = {name: self._n_bytes(name) for name in packed}
+            for name, (dtype, shape) in packed.items():
                 self.types[name] = DTYPES[dtype], tuple(map(_size, shape))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise ValueError(f"its header is damaged: {type(error).__name__}") from error
@@ -145,7 +144,5 @@ def open_tensors(path: Path, *, follow_links: bool = True) -> Iterator[TensorFil
     try:
         with open_regular(path, follow_links=follow_links) as file:
             yield TensorFile(file)
-    except OSError as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error

@@ -1,7 +1,6 @@
 """Training: a learner reads a corpus and learns from all of it, as in `compress`, but nothing is written.
 
-In the loop the GPT learns from a segment while the next one is read. So it has not yet learned from the last segment when the
-corpus ends. `finish` takes that last step; a trained learner is a finished one.
+In the loop the GPT learns from a segment while the next one is read; `finish` takes the last step at the end of the corpus.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from prequential.files import (
     hold_work_folder,
 )
 from prequential.model.schedule import blocks
-from prequential.online.checkpoint import TOTALS, Checkpoints, Saved
+from prequential.online.checkpoint import Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
 
@@ -66,17 +65,13 @@ def _train(
             on_progress(done, len(symbols))
             if saving:
                 checkpoints, header = saving
-                checkpoints.try_save(DIRECTION, header, learner, partial(_saved, done))
+                checkpoints.save_if_due(DIRECTION, header, learner, partial(Saved, totals=done.totals()))
     finish(learner)
     done = replace(
         done, segment=NO_SYMBOLS, segment_bits=NO_BITS, segment_gpt_bits=None, update_size=learner.update_size
     )
     on_progress(done, len(symbols))
     return done
-
-
-def _saved(done: Progress) -> Saved:
-    return Saved(totals={name: getattr(done, name) for name in TOTALS})
 
 
 @contextmanager

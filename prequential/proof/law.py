@@ -21,8 +21,8 @@ from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import digest_of
+from prequential.printable import format_table
 from prequential.proof.witness import ROUND_TRIP, Sampling, Verdict, Verdicts, Witness
-from prequential.records.table import format_table
 
 N_LEARNERS = 3  # in memory at a time: the learner, its twin, and the state that the twin is reset to
 

@@ -1,23 +1,31 @@
 """Schemas of records: each field once, with its type and a sentence. Writer, reader, checks and docs/RECORDS.md follow from them.
 
-A schema is a msgspec.Struct; a record is a dict of JSON values. A field without a default is one that readers rely on. A field
-that may be `Absent` can be missing, and a reader that needs it says so. Other names may be present.
-
-A stranger may have written a record. So it is read within limits, and checked once; its readers need no checks.
+A schema is a msgspec.Struct; a record, a dict of JSON values. Readers rely on fields without a default; `Absent` ones may
+be missing. Other names may be present. A stranger's record is read within limits and checked once; its readers need no checks.
 """
 
+from __future__ import annotations
+
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
 from prequential.errors import CorpusError
 from prequential.files import PathLike, open_regular, read_regular, reading
+from prequential.files.append import append_line
 from prequential.files.strict_json import parse_json
+from prequential.machine.facts import NO_BACKEND, git_commit, machine, versions
+from prequential.version import VERSION
+
+if TYPE_CHECKING:  # slow: a list of runs needs none
+    from prequential.model.config import Config
+    from prequential.online.runtime import Runtime
 
 MAX_RECORD_BYTES = 1 << 26  # of a line
 MAX_RECORDS_BYTES = 1 << 28  # of a file
@@ -69,6 +77,36 @@ def _value(field: msgspec.structs.FieldInfo, sources: tuple[object, ...], values
     if field.default in (NODEFAULT, UNSET):
         raise TypeError(f"the field {field.name} has no value")
     return field.default
+
+
+def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
+    """Machine, versions, and how this runtime computes a learner of this configuration, as JSON values; for every record.
+
+    config: None for a learner that is not ours. Raises InexactMachineError if no arithmetic is exact on this machine.
+    """
+    backend, device = NO_BACKEND, "cpu"
+    if config is not None and config.gpt is not None:
+        import torch
+
+        from prequential.exact import matmul
+
+        backend = matmul.choose("cpu", runtime.backend).name
+        if accelerator := runtime.accelerator(config):
+            device = f"cuda: {torch.cuda.get_device_name(accelerator.device)}"
+    return {
+        "machine": machine(),
+        "threads": runtime.n_threads,
+        "backend": backend,
+        "kernels": runtime.kernels or "fused",
+        "device": device,
+        "versions": {"prequential": VERSION, **versions()},
+        "git_commit": git_commit(),
+    }
+
+
+def append_record(path: PathLike, record: dict[str, Any], mode: int = 0o777) -> None:
+    """Appends one line to the file at `path`, made if it is missing. mode: that of what was measured. Raises OutputError."""
+    append_line(path, json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n", mode)
 
 
 # ---- reading

@@ -21,9 +21,9 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run
 from prequential.model.config import HASHED_CONTEXTS, RECALL_CONTEXTS, Config
-from prequential.online.flops import replay_factor
+from prequential.online.costs import replay_factor
 from prequential.online.runtime import Runtime
-from prequential.records.table import format_table
+from prequential.printable import format_table
 from prequential.sweeps.ladder import Size
 from prequential.sweeps.plan_runs import RunOutcome, Study, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, plan_of, seeded, varied

@@ -24,9 +24,9 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
-from prequential.online.flops import hidden_matrices
+from prequential.online.costs import hidden_matrices
 from prequential.online.runtime import Runtime
-from prequential.records.table import format_table
+from prequential.printable import format_table
 from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
 from prequential.sweeps.plan_runs import Study
 from prequential.sweeps.plans import Plan, Variant, seeded
@@ -57,7 +57,7 @@ def n_weights(gpt: GPTConfig) -> int:
     """N: the number of weights that each symbol is multiplied with, in the hidden matrices and the head.
 
     The embedding does not count: a symbol looks up one row of each of its tables, and most rows are hardly ever used. Reading
-    takes 2 N operations for each symbol, without attention (online/flops.py).
+    takes 2 N operations for each symbol, without attention (online/costs.py).
     """
     hidden = sum(n_in * n_out * n_parts for n_in, n_out, n_parts in hidden_matrices(gpt))
     return gpt.n_layers * hidden + gpt.width * N_SYMBOLS

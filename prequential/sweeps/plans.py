@@ -12,9 +12,9 @@ from prequential.errors import ConfigError, wrong_argument
 from prequential.learners.loading import load_subject
 from prequential.learners.subject import Subject
 from prequential.model.config import Config
-from prequential.online.flops import replay_factor, total_flops
+from prequential.online.costs import replay_factor, total_flops
 from prequential.online.runtime import Runtime
-from prequential.records.table import format_table
+from prequential.printable import format_table
 from prequential.sweeps.finished import CorpusKey, config_key
 
 Candidate = Config | Subject  # what a run measures: a learner of this program, or one of the user's own

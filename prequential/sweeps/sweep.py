@@ -17,7 +17,7 @@ from prequential.evaluation.frames import result_frame
 from prequential.evaluation.runs import PathLike, Run
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
-from prequential.records.table import format_table
+from prequential.printable import format_table
 from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, format_flops
 

@@ -1,22 +1,35 @@
-"""Health of a run: its reports after each segment become windows, and detectors find what is wrong with these.
+"""Health of a run: its reports after each segment become windows of some 16 KiB, in which detectors find what is wrong.
 
-It raises no exception and stops no run. After a finding its kind is silent for 1 MiB, then for 2 MiB, then for 4 MiB, so that a
-run has few findings. The thresholds were set on the files of docs/RESULTS.md, where no plain text gives a finding.
+After a finding its kind is silent for 1 MiB, then for 2 MiB, then for 4 MiB. The thresholds were set on the files of
+docs/RESULTS.md, where no plain text gives a finding.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from prequential.watch.windows import Recent, Window, Windows
+import numpy as np
+
+from prequential.model.schedule import GROWTH, segments
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
 
+WINDOW_BYTES = 1 << 14
+N_RECENT = 64  # windows that define what is usual
+MIN_WINDOWS = 8  # before this many nothing is called unusual
+# While segments of a GPT grow, each takes about this power of its size: its step costs the same (0.2 to 0.4 for -5).
+GROWING_POWER = 0.33
+LATEST_BYTES = 1 << 16  # over which the latest rate is taken
+SPEED_S = 10.0  # over which the speed is taken, once the run is as old
+MIN_SPEED_S = 0.05  # a shorter time says nothing about it
 REPEATED_BYTES, FREE_BITS_PER_BYTE = 1 << 16, 0.05  # so many bytes that are almost free are repeated data
 SLOW_S = 10.0
 MIB = 1 << 20
@@ -44,6 +57,138 @@ class Finding:
 
     def __str__(self) -> str:
         return f"byte {self.position:,}, block {self.block}: {self.message}; most likely the {self.cause}"
+
+
+# ---- windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Some successive segments. None stands for an unknown value. update_size: the largest of the window's optimiser steps."""
+
+    start: int
+    n_bytes: int
+    block: int
+    code_bits: float
+    wall_s: float | None
+    gzip_bits: int
+    update_size: float
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.code_bits / self.n_bytes
+
+    @property
+    def gzip_bits_per_byte(self) -> float:
+        return self.gzip_bits / self.n_bytes
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        return self.n_bytes / self.wall_s if self.wall_s else None
+
+
+class Recent(deque[Window]):
+    """The last N_RECENT windows, which define what is usual."""
+
+    def usual(self, figure: str) -> float | None:
+        """The median of a figure of the windows; None where fewer than MIN_WINDOWS have it."""
+        known = [value for window in self if (value := getattr(window, figure)) is not None]
+        return statistics.median(known) if len(known) >= MIN_WINDOWS else None
+
+    def is_spike(self, window: Window) -> bool:
+        """Whether its cost is above the median by at least 6 deviations, half a bit, and a quarter of the median."""
+        usual, rate = self.usual("bits_per_byte"), window.bits_per_byte
+        if usual is None or not usual + max(0.5, 0.25 * usual) < rate < math.inf:
+            return False
+        deviation = 1.4826 * statistics.median(abs(other.bits_per_byte - usual) for other in self)
+        return rate > usual + 6 * deviation
+
+
+class _Mark(NamedTuple):
+    n_bytes: int
+    code_bits: float
+    time_s: float
+
+
+class Windows:
+    """The windows of one run, from its first report on. gzip deflates one stream, at level 6: within 1 % of gzip -9 on text."""
+
+    def __init__(self, first: Progress, clock: Callable[[], float]) -> None:
+        self._clock, self.recent = clock, Recent(maxlen=N_RECENT)
+        self._has_beginning = first.n_bytes == len(first.segment)
+        self.done, self._now_s = first, clock()
+        start = (0, 0.0) if self._has_beginning else (first.n_bytes, first.code_bits)
+        self._marks = deque([_Mark(*start, self._now_s)], N_RECENT)
+        self._segment_times: deque[tuple[int, float]] = deque(maxlen=64)
+        self._knows_start_time = False  # of the current window
+        self._block, self._update_size = first.n_blocks, 0.0  # of the current window
+        self._deflate, self._gzip_bytes, self._gzip_total = zlib.compressobj(6, zlib.DEFLATED, -15, 9), 0, 0
+
+    def add(self, done: Progress) -> Window | None:
+        """Adds a report; returns the window that it completes, if any."""
+        before_s, self.done, self._now_s = self._now_s, done, self._clock()
+        if len(done.segment):
+            self._segment_times.append((len(done.segment), self._now_s - before_s))
+        size = done.update_size or 0.0
+        self._update_size = max(self._update_size, size if math.isfinite(size) else math.inf)
+        n_bytes = done.n_bytes - self._marks[-1].n_bytes
+        if n_bytes > 0:
+            self._gzip_bytes += len(self._deflate.compress(done.segment.tobytes()))
+        if n_bytes < WINDOW_BYTES:
+            return None
+        window = self._finished_window(n_bytes)
+        self._marks.append(_Mark(done.n_bytes, done.code_bits, self._now_s))
+        self._knows_start_time = True
+        self._block, self._update_size, self._gzip_bytes = done.n_blocks, 0.0, 0
+        return window
+
+    def _finished_window(self, n_bytes: int) -> Window:
+        start = self._marks[-1]
+        self._gzip_bytes += len(self._deflate.flush(zlib.Z_SYNC_FLUSH))
+        self._gzip_total += self._gzip_bytes
+        return Window(
+            start=start.n_bytes,
+            n_bytes=n_bytes,
+            block=self._block,
+            code_bits=self.done.code_bits - start.code_bits,
+            gzip_bits=8 * self._gzip_bytes,
+            wall_s=self._now_s - start.time_s if self._knows_start_time else None,
+            update_size=self._update_size,
+        )
+
+    @property
+    def latest_bits_per_byte(self) -> float | None:
+        """Ideal code length per byte over the last LATEST_BYTES, or up to one window more."""
+        done = self.done
+        mark = next((mark for mark in reversed(self._marks) if done.n_bytes - mark.n_bytes >= LATEST_BYTES), None)
+        return (done.code_bits - mark.code_bits) / (done.n_bytes - mark.n_bytes) if mark else None
+
+    @property
+    def gzip_bits_per_byte(self) -> float | None:
+        """gzip's bits per byte up to the latest window; None before the first one, and for a resumed run."""
+        n_bytes = self._marks[-1].n_bytes
+        return 8 * self._gzip_total / n_bytes if self._gzip_total and self._has_beginning else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Speed over the last SPEED_S seconds, or up to one window more."""
+        marks = reversed(self._marks)
+        mark = next((mark for mark in marks if self._now_s - mark.time_s >= SPEED_S), self._marks[0])
+        seconds, n_bytes = self._now_s - mark.time_s, self.done.n_bytes - mark.n_bytes
+        return n_bytes / seconds if seconds > MIN_SPEED_S and n_bytes > 0 else None
+
+    def seconds_left(self, n_bytes: int) -> float | None:
+        """Time until a run over n_bytes ends; None if the speed is not known. The short segments of a GPT are slow."""
+        start, schedule = self.done.n_bytes, self.done.schedule
+        if schedule is None or self.done.update_size is None or len(self._segment_times) < 2:
+            speed = self.bytes_per_s
+            return max(0, n_bytes - start) / speed if speed else None
+        times = list(self._segment_times)[1:]  # the first one includes what came before it
+        unit_s = float(np.mean([seconds / size**GROWING_POWER for size, seconds in times]))
+        n_growing = min(n_bytes, GROWTH * schedule.segment_symbols)
+        sizes = [s.stop - s.start for s in segments(slice(start, max(start, n_growing)), schedule)]
+        n_full = (n_bytes - max(start, n_growing)) / schedule.segment_symbols
+        return unit_s * (sum(size**GROWING_POWER for size in sizes) + n_full * schedule.segment_symbols**GROWING_POWER)
 
 
 # ---- detectors: each inspects a window; `recent` has the windows before it
@@ -75,48 +220,45 @@ def _reason_for_spike(window: Window, recent: Recent) -> tuple[str, str]:
     return "what the model has learned helps less here", "data"
 
 
-class _Stretch(NamedTuple):
-    """Successive windows with a common property: where they begin, and their sums."""
-
-    first: Window
-    n_bytes: int
-    code_bits: float
-    wall_s: float
-
-
-def _extended(stretch: _Stretch | None, window: Window) -> _Stretch:
-    first, n_bytes, code_bits, wall_s = stretch or (window, 0, 0.0, 0.0)
-    return _Stretch(first, n_bytes + window.n_bytes, code_bits + window.code_bits, wall_s + (window.wall_s or 0.0))
+def _extended(stretch: Window | None, window: Window) -> Window:
+    """A stretch of successive windows, as one, with the next one."""
+    if stretch is None:
+        return replace(window, wall_s=window.wall_s or 0.0)
+    return replace(
+        stretch,
+        n_bytes=stretch.n_bytes + window.n_bytes,
+        code_bits=stretch.code_bits + window.code_bits,
+        wall_s=(stretch.wall_s or 0.0) + (window.wall_s or 0.0),
+    )
 
 
 class _RepeatedData:
     """Data that are almost free for the learner or for gzip."""
 
-    _stretch: _Stretch | None = None
+    _stretch: Window | None = None
 
     def __call__(self, window: Window, recent: Recent) -> Iterator[Finding]:
         is_free = min(window.bits_per_byte, window.gzip_bits_per_byte) < FREE_BITS_PER_BYTE
         self._stretch = now = _extended(self._stretch, window) if is_free else None
         if now and now.n_bytes >= REPEATED_BYTES > now.n_bytes - window.n_bytes:
-            rate = now.code_bits / now.n_bytes
-            message = f"repeated data: {rate:.3f} bits/byte for {REPEATED_BYTES >> 10} KiB or more"
-            yield _found(now.first, "repeated", message, "data")
+            message = f"repeated data: {now.bits_per_byte:.3f} bits/byte for {REPEATED_BYTES >> 10} KiB or more"
+            yield _found(now, "repeated", message, "data")
 
 
 class _Slowdown:
     """Ten seconds or more at less than half the usual speed, on data of about the usual cost."""
 
-    _stretch: _Stretch | None = None
+    _stretch: Window | None = None
 
     def __call__(self, window: Window, recent: Recent) -> Iterator[Finding]:
         usual, rate, speed = recent.usual("bytes_per_s"), recent.usual("bits_per_byte"), window.bytes_per_s
         is_usual_data = rate is not None and 0.5 * rate <= window.bits_per_byte <= 2 * rate
         is_slow = is_usual_data and usual and speed and speed <= 0.5 * usual
         self._stretch = now = _extended(self._stretch, window) if is_slow else None
-        if now and usual and now.wall_s >= SLOW_S > now.wall_s - (window.wall_s or 0.0):
+        if now and usual and now.wall_s and now.wall_s >= SLOW_S > now.wall_s - (window.wall_s or 0.0):
             text = f"{now.n_bytes / now.wall_s / 1e3:.1f} kB/s for {now.wall_s:.0f} s, usually {usual / 1e3:.1f} kB/s"
             message = f"slowdown: {text}, perhaps because of other programs, heat or sleep"
-            yield _found(now.first, "slowdown", message, "machine")
+            yield _found(now, "slowdown", message, "machine")
 
 
 class Health:
@@ -136,6 +278,7 @@ class Health:
         self.findings: list[Finding] = []
         self._clock = clock
         self._windows: Windows | None = None
+        self._detectors: list[Callable[[Window, Recent], Iterator[Finding]]] = []
         self._is_over = self._has_failed = False
 
     def __call__(self, done: Progress, n_bytes: int) -> list[Finding]:
@@ -151,18 +294,14 @@ class Health:
         self.findings += new
         return new
 
-    def _begin(self, first: Progress) -> Windows:
-        detectors: list[Callable[[Window, Recent], Iterator[Finding]]] = [_Slowdown()]
-        if self._windows is None:  # the first run
-            detectors += [_not_finite, _spike, _RepeatedData()]
-        self._detectors = detectors
-        # of each kind: the byte where it ends, and the next one's length
-        self._silence: dict[str, tuple[int, int]] = {}
-        return Windows(first, self._clock)
-
     def _watch(self, done: Progress, n_bytes: int) -> Iterator[Finding]:
         if self._windows is None or self._is_over or done.n_bytes < self._windows.done.n_bytes:
-            self._windows = self._begin(done)
+            self._detectors = [_Slowdown()]
+            if self._windows is None:  # the first run
+                self._detectors += [_not_finite, _spike, _RepeatedData()]
+            # of each kind: the byte where it ends, and the next one's length
+            self._silence: dict[str, tuple[int, int]] = {}
+            self._windows = Windows(done, self._clock)
         recent = self._windows.recent
         if window := self._windows.add(done):
             for inspect in self._detectors:
@@ -180,12 +319,12 @@ class Health:
 
     def status(self, n_bytes: int) -> str:
         """The state of a run over n_bytes in one line: bits per byte, gzip's, speed and time left, as far as they are known."""
-        if self._windows is None or self._windows.bits_per_byte is None:
-            return ""
         now = self._windows
+        if now is None or not now.done.n_bytes:
+            return ""
         rates = [("last 64K", now.latest_bits_per_byte), ("gzip", now.gzip_bits_per_byte)]
         others = ", ".join(f"{name} {rate:.3f}" for name, rate in rates if rate is not None)
-        parts = [f"{now.bits_per_byte:.3f} bits/byte" + (f" ({others})" if others else "")]
+        parts = [f"{now.done.code_bits / now.done.n_bytes:.3f} bits/byte" + (f" ({others})" if others else "")]
         if now.bytes_per_s:
             parts += [f"{now.bytes_per_s / 1e3:.1f} kB/s", f"{_duration(round(now.seconds_left(n_bytes) or 0))} left"]
         return ", ".join(parts)

@@ -12,8 +12,7 @@ import pytest
 from prequential.cli.streams import PrintableStream
 from prequential.errors import CorpusError, OutputError
 from prequential.files import check_output, output_file
-from prequential.printable import printable
-from prequential.records.table import format_table
+from prequential.printable import format_table, printable
 
 LEGITIMATE = ["имя", "文字　名", "اسم", "e\u0301", "👩\u200d💻", "a b-c_d", "ZWNJ\u200cx"]
 CONTROLS = [
@@ -42,7 +41,8 @@ def test_names_messages_cells_and_json_are_one_line_and_a_text_keeps_its_lines(t
     line = json.dumps({"name": "".join(CONTROLS)})
     assert json.loads(printable(line)) == json.loads(line)
     assert str(CorpusError("a\x1b[2J\n  b\u202e")) == "a\\x1b[2J b\\u202e"
-    assert len(format_table(["name", "n"], [["a\nb", "1\x1b"]]).split("\n")) == 2
+    table = format_table(["", "bytes"], [["a\nb \x1b", "1,549"], ["prequential", "72"]])
+    assert table == "             bytes\na\\nb \\x1b    1,549\nprequential     72"
     (tmp_path / HOSTILE).touch()
     with pytest.raises(OutputError) as refused:
         check_output(tmp_path / HOSTILE, overwrite=False)

@@ -18,7 +18,7 @@ from prequential.forecasting.backtest import (
     naive_losses,
     rolling_origins,
 )
-from prequential.online.flops import total_flops
+from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import Ladder, Rung, Size, scaled
 
 FLOPS = total_flops(scaled(BASE, TARGET.size), TARGET.n_bytes).total

@@ -61,11 +61,10 @@ VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
 class Command(NamedTuple):
-    """A command line. makes: files that it may make or append to. programs: it starts git."""
+    """A command line. makes: files that it may make or append to."""
 
     args: tuple[str, ...]
     makes: tuple[str, ...] = ()
-    programs: bool = False
 
 
 class Case(NamedTuple):
@@ -84,7 +83,7 @@ def _commands(text: str, *makes: str) -> tuple[Command, ...]:
 def _command(args: list[str], makes: tuple[str, ...]) -> Command:
     named = tuple(word for option, word in pairwise(args) if option in ("-o", "--plots", "--picture", "--output"))
     computes = args[0] in ("evaluate", "sweep", "heldout", "monorepo", "compress") or "--score" in args
-    return Command((*args, *(OPTIONS if computes else ())), named + makes, programs="REPOSITORY" in args)
+    return Command((*args, *(OPTIONS if computes else ())), named + makes)
 
 
 # ---- the kinds
@@ -258,7 +257,7 @@ def ran(command: Command, box: Path) -> Done:
     args = [str(seeds() / "repository") if arg == "REPOSITORY" else arg for arg in command.args]
     with (
         bounded(PLOTS_S if is_plot else SECONDS, EXTRA_BYTES),
-        nullcontext() if command.programs else confined(box),
+        nullcontext() if "REPOSITORY" in command.args else confined(box),  # git is started for it
         warnings.catch_warnings(record=True) as caught,
         mock.patch.object(failures, "report_failure", report),
         mock.patch("prequential.cli.main.report_failure", report),

@@ -30,7 +30,7 @@ from watch import ForbiddenError, confined
 import prequential
 from prequential.errors import ConfigError, OutputError, PrequentialError
 from prequential.exact import fused
-from prequential.online.limits import memory_bytes
+from prequential.online.costs import memory_bytes
 from prequential.printable import printable
 
 REFUSED_MIB = 64  # limit for a refusal: less than any learner above MAX_MEMORY_BYTES

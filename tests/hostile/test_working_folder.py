@@ -28,7 +28,7 @@ from prequential.files import (
 )
 from prequential.files.append import append_line
 from prequential.files.work_folder import MARK, OWNER, lock
-from prequential.records.record import append_record
+from prequential.records.schema import append_record
 
 pytestmark = pytest.mark.usefixtures("usual_umask")
 PRECIOUS = b"precious"

@@ -10,7 +10,7 @@ from prequential.cli.options import learner_config
 from prequential.errors import ConfigError
 from prequential.exact.pool import MAX_DEFAULT_THREADS
 from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, name_of, preset
-from prequential.online.limits import MAX_MEMORY_BYTES, check_limits
+from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
 from prequential.sweeps.ladder import n_weights
 
 

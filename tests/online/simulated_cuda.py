@@ -29,19 +29,8 @@ TENSOR = torch.Tensor
 MARK = "_on_simulated_device"
 DEVICE_OF, IS_CUDA = TENSOR.device.__get__, TENSOR.is_cuda.__get__  # type: ignore[attr-defined]
 MOVES = {
-    "to",
-    "cpu",
-    "cuda",
-    "__get__",
-    "numpy",
-    "tolist",
-    "item",
-    "__float__",
-    "__int__",
-    "__bool__",
-    "__index__",
-    "copy_",
-}
+    "to", "cpu", "cuda", "__get__", "numpy", "tolist", "item", "__float__", "__int__", "__bool__", "__index__", "copy_",
+}  # fmt: skip
 WAITS = {"nonzero", "unique", "masked_select", "equal", "allclose"} | MOVES - {"to", "copy_", "__get__"}
 
 

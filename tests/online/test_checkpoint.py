@@ -6,13 +6,11 @@ import signal
 import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import safetensors.numpy
 import safetensors.torch
-import torch
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,21 +57,14 @@ def interrupted(run, *arguments, after, **options):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
 @pytest.mark.first_quick
-def test_a_resumed_compression_gives_the_same_archive(name, after, archives, tmp_path):
+def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(name, after, archives, tmp_path):
     interrupted(compress, tmp_path, CONFIGS[name], after=after)
     assert not (tmp_path / "a.pq").exists()
     assert compress(tmp_path, CONFIGS[name], runtime=TWO, resume=True) == archives[name]
-    assert [path.name for path in tmp_path.iterdir()] == ["a.pq"]
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("after", [2, 3, 6, 7, 11, 20])
-@pytest.mark.first_quick
-def test_a_resumed_decompression_gives_the_same_original(name, after, archives, tmp_path):
     interrupted(decompress, tmp_path, archives[name], after=after)
     assert not (tmp_path / "a").exists()
     assert decompress(tmp_path, archives[name], runtime=TWO, resume=True) == DATA
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq"]
 
 
 @given(stops=st.lists(st.integers(1, 7), min_size=1, max_size=6), data=st.data())
@@ -91,14 +82,6 @@ def test_any_number_of_interruptions_gives_the_same_archive(stops, data, archive
     assert (folder / "a.pq").read_bytes() == archives["both"]
 
 
-def test_the_partial_output_is_a_valid_prefix_and_not_a_valid_archive(archives, tmp_path):
-    interrupted(compress, tmp_path, after=14)
-    written = partial_path(tmp_path / "a.pq").read_bytes()
-    assert archives["both"].startswith(written)
-    with pytest.raises(CorruptArchiveError):
-        prequential.decompress(written, runtime=ONE)
-
-
 def test_an_error_before_the_first_block_leaves_no_file(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
     interrupted(compress, tmp_path, after=1)
@@ -112,6 +95,8 @@ def test_finished_blocks_stay_after_an_error_without_a_checkpoint(monkeypatch, a
     assert len(written) > 100 and archives["both"].startswith(written)
     with pytest.raises(OutputError, match="a valid beginning, but nothing to resume from"):
         compress(tmp_path)
+    with pytest.raises(CorruptArchiveError):
+        prequential.decompress(written, runtime=ONE)
     assert partial_path(tmp_path / "a.pq").read_bytes() == written
     assert compress(tmp_path, overwrite=True) == archives["both"]
 
@@ -167,13 +152,6 @@ def test_output_after_the_checkpoint_is_written_again(archives, tmp_path):
     with partial_path(tmp_path / "a.pq").open("ab") as file:
         file.write(b"half a block")
     assert compress(tmp_path, resume=True) == archives["both"]
-
-
-def test_an_interrupted_run_is_not_overwritten_without_force(archives, tmp_path):
-    interrupted(compress, tmp_path, after=9)
-    with pytest.raises(OutputError, match="resume=True continues it"):
-        compress(tmp_path)
-    assert compress(tmp_path, overwrite=True) == archives["both"]
 
 
 def test_decompression_of_a_folder_resumes_and_is_saved_although_the_empty_folder_exists(tmp_path):
@@ -246,7 +224,7 @@ def test_a_partial_output_of_another_run_is_refused(part, archives, tmp_path):
         compress(tmp_path, resume=True)
 
 
-def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
+def test_any_flipped_bit_of_a_checkpoint_and_any_missing_end_is_found(tmp_path):
     interrupted(compress, tmp_path, after=9)
     path = checkpoint_path(tmp_path / "a.pq")
     intact = path.read_bytes()
@@ -257,46 +235,10 @@ def test_any_flipped_bit_of_a_checkpoint_is_found(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError):
             compress(tmp_path, resume=True)
-
-
-@pytest.mark.parametrize("n_bytes", [0, 1, 8, 200, 5000])
-def test_a_truncated_checkpoint_is_refused(n_bytes, tmp_path):
-    interrupted(compress, tmp_path, after=9)
-    path = checkpoint_path(tmp_path / "a.pq")
-    path.write_bytes(path.read_bytes()[:n_bytes])
-    with pytest.raises(CheckpointError):
-        compress(tmp_path, resume=True)
-
-
-def described(path):
-    with safetensors.safe_open(path, framework="pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    return json.loads(metadata["prequential"]), json.loads(metadata["packed"]), tensors
-
-
-@pytest.mark.parametrize(
-    ("about", "tensors", "reason"),
-    [
-        ({"version": 1}, {}, "version 1"),
-        ({}, {"learner.gpt.embedding": torch.zeros(1 << 20)}, "another shape"),
-        ({}, {"learner.gpt.head": torch.zeros(16, 256, dtype=torch.float64)}, "another type"),
-        ({}, {"surplus": torch.zeros(3)}, "other tensors"),
-        ({}, {"words": torch.zeros(5 * 300 + 1, dtype=torch.int32)}, "words has another shape"),
-        ({}, {"symbols": torch.zeros(1, 1 << 20, dtype=torch.uint8)}, "symbols has another shape"),
-        ({"totals": {"n_bytes": 10**15}}, {}, "digest"),
-    ],
-)
-def test_a_crafted_checkpoint_is_refused(about, tensors, reason, tmp_path):
-    interrupted(compress, tmp_path, after=9)
-    path = checkpoint_path(tmp_path / "a.pq")
-    old_about, packed, old_tensors = described(path)
-    metadata = {
-        "prequential": json.dumps({**old_about, **about}, sort_keys=True),
-        "packed": json.dumps({name: type_ for name, type_ in packed.items() if name not in tensors}),
-    }
-    safetensors.torch.save_file({**old_tensors, **tensors}, path, metadata)
-    with pytest.raises(CheckpointError, match=reason):
-        compress(tmp_path, resume=True)
+    for n_bytes in (0, 1, 8, 200, 5000):
+        path.write_bytes(intact[:n_bytes])
+        with pytest.raises(CheckpointError):
+            compress(tmp_path, resume=True)
 
 
 BOMB = zstandard.compress(bytes(1 << 30))
@@ -368,18 +310,20 @@ def test_packing_full_tables_holds_one_frame_at_a_time(tmp_path):
 # ---- when
 
 
-def test_checkpoints_take_at_most_their_share_of_the_time(monkeypatch, tmp_path):
+@pytest.mark.parametrize("error", [None, OSError(28, "No space left on device")])
+def test_checkpoints_take_at_most_their_share_of_the_time_also_if_they_fail(error, monkeypatch, tmp_path):
     monkeypatch.undo()
     now, times = [0.0], []
 
     def slow(*_):
         times.append(now[0])
         now[0] += 9.0
+        if error:
+            raise error
 
     monkeypatch.setattr(checkpoint, "write", slow)
     checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=lambda: now[0])
-    learner = ONE.learner(CONFIG)
-    header = Header(n_bytes=1, blake2b=bytes(32), config={})
+    learner, header = ONE.learner(CONFIG), Header(n_bytes=1, blake2b=bytes(32), config={})
     while now[0] < 20_000:
         checkpoints.save_if_due("compress", header, learner, lambda: None)
         now[0] += 1.0
@@ -396,25 +340,6 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(mo
     assert compress(tmp_path) == archives["both"]
     assert "No space left" in caplog.text
     assert not list(tmp_path.glob("*checkpoint*"))
-
-
-def test_a_failed_checkpoint_is_not_tried_again_at_once(monkeypatch, tmp_path):
-    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 60.0)
-    now, times = [0.0], []
-
-    def full(*_):
-        times.append(now[0])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint, "write", full)
-    checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=lambda: now[0])
-    header = Header(n_bytes=1, blake2b=bytes(32), config={})
-    learner = ONE.learner(CONFIG)
-    for _ in range(200):
-        now[0] += 1.0
-        with suppress(OSError):
-            checkpoints.save_if_due("compress", header, learner, lambda: None)
-    assert len(times) == 3 and min(b - a for a, b in pairwise(times)) >= 60
 
 
 def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(archives, tmp_path):

@@ -116,42 +116,35 @@ def test_a_model_records_what_it_was_trained_on(tmp_path):
     digest = save_model(tmp_path / "m", shared_learner(), trained_on)
     model = load_model(tmp_path / "m", ONE)
     assert (model.trained_on, model.config, model.digest) == (trained_on, CONFIG, digest)
+    assert json.loads((tmp_path / "m" / model_store.DESCRIPTION).read_text()).keys() == model_store.FIELDS
 
 
-def test_two_models_have_the_same_digest_if_they_predict_alike(tmp_path):
+def test_two_models_have_the_same_digest_if_they_predict_alike_and_their_folders_the_usual_mode(tmp_path):
+    (tmp_path / "other").mkdir()
     digests = [
         save_model(tmp_path / "a", shared_learner(), {"name": "a"}),
         save_model(tmp_path / "b", trained(runtime=TWO), {"name": "b"}),
         save_model(tmp_path / "c", trained(replace(CONFIG, seed=1)), {}),
     ]
     assert digests[0] == digests[1] != digests[2]
-
-
-def test_the_folder_has_the_usual_mode_and_leaves_no_other_file(tmp_path):
-    (tmp_path / "other").mkdir()
-    save_model(tmp_path / "m", shared_learner(), {})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "other"]
-    assert (tmp_path / "m").stat().st_mode == (tmp_path / "other").stat().st_mode
-    assert len({path.stat().st_mode for path in (tmp_path / "m").iterdir()}) == 1
-
-
-def occupied(path, kind):
-    if kind == "folder":
-        path.mkdir()
-        (path / "own").write_text("mine")
-    elif kind == "file":
-        path.write_text("mine")
-    else:
-        path.symlink_to(path.with_name("nowhere"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "other"]
+    assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
+    assert len({path.stat().st_mode for path in (tmp_path / "a").iterdir()}) == 1
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "dangling link"])
 def test_an_existing_path_is_not_overwritten(kind, tmp_path):
-    occupied(tmp_path / "m", kind)
+    path = tmp_path / "m"
+    if kind == "dangling link":
+        path.symlink_to("nowhere")
+    else:
+        own = path / "own" if kind == "folder" else path
+        own.parent.mkdir(exist_ok=True)
+        own.write_text("mine")
     with pytest.raises(OutputError, match="exists"):
-        save_model(tmp_path / "m", shared_learner(), {})
+        save_model(path, shared_learner(), {})
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert kind != "folder" or (tmp_path / "m" / "own").read_text() == "mine"
+    assert kind == "dangling link" or own.read_text() == "mine"
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path):
@@ -181,9 +174,3 @@ def test_a_learner_larger_than_the_limit_is_not_built(monkeypatch, tmp_path):
     monkeypatch.setattr(Runtime, "learner", lambda *_: pytest.fail("built"))
     with pytest.raises(ConfigError, match="more than the limit"):
         load_model(tmp_path / "m", replace(ONE, max_memory_bytes=1 << 20))
-
-
-def test_the_description_has_the_names_of_the_document(tmp_path):
-    save_model(tmp_path / "m", shared_learner(), {})
-    about = json.loads((tmp_path / "m" / model_store.DESCRIPTION).read_text())
-    assert about.keys() == model_store.FIELDS

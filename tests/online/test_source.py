@@ -56,13 +56,11 @@ def test_a_file_that_changes_while_it_is_coded_is_an_error_and_leaves_no_output(
 def test_a_log_that_grows_while_it_is_coded_is_an_error_and_leaves_no_output(tmp_path: Path) -> None:
     path, output = tmp_path / "a", tmp_path / "a.pq"
     path.write_bytes(TEXT)
-
-    def append(done: object, n_bytes: int) -> None:
-        with path.open("ab") as log:
-            log.write(b"more")
-
-    with pytest.raises(CorpusError, match=f"a' changed while it was open: it had {len(TEXT)} bytes and now has"):
-        prequential.compress(path, output, config=SMALL, runtime=RUNTIME, on_progress=append)
+    with (
+        path.open("ab", 0) as log,
+        pytest.raises(CorpusError, match=f"a' changed while it was open: it had {len(TEXT)} bytes and now has"),
+    ):
+        prequential.compress(path, output, config=SMALL, runtime=RUNTIME, on_progress=lambda *_: log.write(b"more"))
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 

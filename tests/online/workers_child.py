@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interruption import InterruptionError, stopping_at
 from prequential_corpora.bundled import sample_path
 from simulated_cuda import is_on_device, simulated_cuda
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -31,7 +32,7 @@ from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConf
 from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
 from prequential.online.workers import shared as workers
-from prequential.online.workers.command import run_by_all
+from prequential.online.workers.serving import run_by_all
 
 MIXED = Config(
     gpt=GPTConfig(
@@ -55,15 +56,6 @@ CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None), "mixer": replace(
 TEXT = sample_path("christmas_carol").read_bytes()[:600]
 ONE = Runtime(threads=1)
 WORKER_S, ALL_S = 150, 280  # on an idle machine the slowest needs 5, and all 30
-
-
-class InterruptionError(Exception):
-    """Raised instead of Ctrl-C."""
-
-
-def hurry() -> None:
-    """A checkpoint after every segment."""
-    checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, float("inf"), float("inf")
 
 
 def by_workers(n: int, work: Callable[..., Any], *arguments: Any, entry: Callable[..., Any] | None = None) -> Any:
@@ -140,16 +132,10 @@ def decodes(runtime: Runtime) -> list[bool]:
 
 
 def interrupted(runtime: Runtime, folder: Path, name: str) -> str:
-    hurry()
-    n_left = [12]
-
-    def stop(*_: object) -> None:
-        n_left[0] -= 1
-        if n_left[0] == 0:
-            raise InterruptionError
-
+    # a checkpoint after every segment
+    checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, float("inf"), float("inf")
     try:
-        prequential.compress(TEXT, folder / "a.pq", config=CONFIGS[name], runtime=runtime, on_progress=stop)
+        prequential.compress(TEXT, folder / "a.pq", config=CONFIGS[name], runtime=runtime, on_progress=stopping_at(12))
     except InterruptionError:
         return str(checkpoint_path(folder / "a.pq").exists())
     return "not interrupted"
@@ -168,45 +154,35 @@ def interrupted_and_resumed(n: int, m: int, name: str = "mixed") -> str:
     return results[1] if results[0] == "True" else results[0]
 
 
-def with_a_fault() -> str:
-    """The third step of worker 1 leaves one weight of its head wrong. Call it last: the fault stays in this process."""
-    step, n_steps = workers.SharedGPT.step, [0]
+def in_worker_1(owner: type, name: str, spoil: Callable[[Any], object], config: str) -> str:
+    """The outcome where worker 1 spoils its state after calls of a method. The fault stays in this process: call it last."""
+    method = getattr(owner, name)
 
-    def faulty(self: Any, *rows: Any) -> None:
-        step(self, *rows)
-        n_steps[0] += 1
-        if n_steps[0] == 3 and os.environ["RANK"] == "1":
-            self._weights.head.weight[0, 0] += 2.0**-10
-
-    workers.SharedGPT.step = faulty  # type: ignore[method-assign]
-    return by_workers(2, archive, "mixed")
-
-
-def with_a_faulty_mean() -> str:
-    """Worker 1 computes a wrong mean. The fault stays in this process."""
-    average = workers.SharedReplicas.average
-
-    def faulty(self: Any) -> None:
-        average(self)
+    def faulty(self: Any, *arguments: Any) -> None:
+        method(self, *arguments)
         if os.environ["RANK"] == "1":
-            self._weights.head.weight[0, 0] += 2.0**-10
+            spoil(self, *arguments)
 
-    workers.SharedReplicas.average = faulty  # type: ignore[method-assign]
-    return by_workers(2, archive, "apart")
+    setattr(owner, name, faulty)
+    return by_workers(2, archive, config)
 
 
-def with_a_diverged_replica() -> str:
-    """Replica 1, computed by worker 1, diverges in its third step. The fault stays in this process."""
-    learn, n_steps = workers.SharedReplicas.update_replica, [0]
+def flip_head(self: Any, *_: Any) -> None:
+    self._weights.head.weight[0, 0] += 2.0**-10
 
-    def faulty(self: Any, i: int, *rows: Any) -> None:
-        learn(self, i, *rows)
-        n_steps[0] += i == 1
-        if i == 1 and n_steps[0] == 3 and os.environ["RANK"] == "1":
-            raise ConfigError("the GPT has diverged")
 
-    workers.SharedReplicas.update_replica = faulty  # type: ignore[method-assign]
-    return by_workers(2, archive, "apart")
+def diverge(self: Any, i: int, *_: Any) -> None:
+    """Replica 1, computed by worker 1, in its third step."""
+    self.n_steps = getattr(self, "n_steps", 0) + (i == 1)
+    if i == 1 and self.n_steps == 3:
+        raise ConfigError("the GPT has diverged")
+
+
+def flip_head_once(self: Any, *_: Any) -> None:
+    """In the third step."""
+    self.n_steps = getattr(self, "n_steps", 0) + 1
+    if self.n_steps == 3:
+        flip_head(self)
 
 
 def main() -> None:
@@ -225,9 +201,9 @@ def main() -> None:
                 "decoded": by_workers(3, decodes),
                 "resumed apart": {f"{n} {m}": interrupted_and_resumed(n, m, "apart") for n, m in ((2, 1), (1, 3))},
                 "resumed": {f"{n} {m}": interrupted_and_resumed(n, m) for n, m in ((2, 3), (2, 1), (1, 2))},
-                "with a faulty mean": with_a_faulty_mean(),
-                "with a diverged replica": with_a_diverged_replica(),
-                "with a fault": with_a_fault(),
+                "with a faulty mean": in_worker_1(workers.SharedReplicas, "average", flip_head, "apart"),
+                "with a diverged replica": in_worker_1(workers.SharedReplicas, "update_replica", diverge, "apart"),
+                "with a fault": in_worker_1(workers.SharedGPT, "step", flip_head_once, "mixed"),
             }
         )
     )

@@ -13,7 +13,7 @@ from prequential import CorpusError, Curve, MixerConfig, preset
 from prequential.comparison.compare import compare
 from prequential.comparison.intervals import Bootstrap
 from prequential.evaluation.runs import Run
-from prequential.online.flops import replay_factor
+from prequential.online.costs import replay_factor
 from prequential.sweeps.ablate import ALL, BASE, FEATURES, ONLY_IF_NAMED, contrast, plan_ablation, verdict, without
 from prequential.sweeps.plan_runs import RunOutcome
 

@@ -11,7 +11,7 @@ from studies import FUSED, TEXT, TINY
 import prequential
 from prequential import ConfigError, CorpusError, Curve, MixerConfig, preset
 from prequential.evaluation.runs import Run
-from prequential.online.flops import total_flops
+from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import (
     DEFAULT_SIZES,
     Ladder,

@@ -9,7 +9,7 @@ from studies import FUSED, N_BYTES, TINY
 
 from prequential import Config, ConfigError, CorpusError, Curve, preset
 from prequential.evaluation.curves import mean_curve
-from prequential.online.flops import flops_per_byte, replay_factor
+from prequential.online.costs import replay_factor, total_flops
 from prequential.sweeps.plan_runs import RunOutcome
 from prequential.sweeps.plans import sweep_plan
 from prequential.sweeps.sweep import data_multiple, pareto_front, summarise, sweep
@@ -61,10 +61,7 @@ def test_a_grid_without_a_gpt_or_without_any_configuration_is_an_error():
 
 def test_the_operations_of_a_plan_are_those_of_its_runs():
     plan = sweep_plan(TINY, widths=[16, 32], seeds=[0, 1, 2])
-    expected = sum(
-        flops_per_byte(c, 1024).total * 1024 for c in plan.configs if isinstance(c, Config)
-    )  # exact in binary
-    assert plan.flops(1024) == expected
+    assert plan.flops(1024) == sum(total_flops(c, 1024).total for c in plan.configs if isinstance(c, Config))
 
 
 # ---- the results
@@ -85,7 +82,7 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
         assert result.n_seeds == 2
         assert result.bits_per_byte == sum(bits_per_byte) / 2
         assert result.spread == abs(bits_per_byte[0] - bits_per_byte[1])
-        expected = flops_per_byte(plan.variants[i].own, N_BYTES).total
+        expected = total_flops(plan.variants[i].own, N_BYTES).total / N_BYTES
         assert result.flops_per_byte == pytest.approx(expected, rel=1e-12)
     lacking = [replace(outcome, run=None, error=ConfigError("no")) for outcome in outcomes]
     assert [r.n_seeds for r in summarise(plan, [lacking[0], *outcomes[1:]]).results] == [1, 2]

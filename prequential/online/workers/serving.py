@@ -1,22 +1,32 @@
-"""How a command runs in the workers that torchrun starts: the first one runs the command, the others serve it."""
+"""How a command runs, alone or in the workers that torchrun starts: the first one runs it, the others serve it.
+
+torch is imported for workers only.
+"""
+
+from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-
-import torch
+from typing import TYPE_CHECKING
 
 from prequential.errors import ConfigError, InexactMachineError, WorkerLostError
-from prequential.model.config import Config
-from prequential.online import accelerators
-from prequential.online.runtime import Runtime
-from prequential.online.workers.shared import LOAD, MODEL, STEP, STOP, TeamGPT, padded, shared_gpt
-from prequential.online.workers.team import Team
+from prequential.online.workers.environment import launched
+
+if TYPE_CHECKING:
+    from prequential.online.runtime import Runtime
+    from prequential.online.workers.shared import TeamGPT
+    from prequential.online.workers.team import Team
 
 
 def serve(team: Team, runtime: Runtime) -> None:
     """The loop of every worker except the first: its part of every step, until the first worker stops."""
+    import torch
+
+    from prequential.model.config import Config
+    from prequential.online.workers.shared import LOAD, MODEL, STEP, STOP, padded, shared_gpt
+
     gpt: TeamGPT | None = None
     while True:
         command, *numbers = team.receive_command()
@@ -46,10 +56,16 @@ def serve(team: Team, runtime: Runtime) -> None:
             gpt.compare()
 
 
-def run_in_team(runtime: Runtime, work: Callable[[Runtime], int]) -> int:
-    """`command.run_by_all`, of several processes that torchrun started."""
+def run_by_all(runtime: Runtime, work: Callable[[Runtime], int]) -> int:
+    """The result of work(runtime), which only the first worker runs; the others serve it, and return 0, or 1 if one is lost."""
+    if not launched():
+        return work(runtime)
     if runtime.audit_every:
         raise ConfigError("an audit runs in one process: leave out either audit_every= or torchrun")
+    from prequential.online import accelerators
+    from prequential.online.workers.shared import STOP
+    from prequential.online.workers.team import Team
+
     if runtime.device == "cuda":
         accelerators.check_device_count()
         accelerators.claim_device()

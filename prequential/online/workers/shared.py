@@ -1,7 +1,6 @@
 """The workers that torchrun starts for one command take the GPT's steps together. The bits are those of one process.
 
-The first worker runs the command: it codes, writes and reports. The others hold the GPT's weights and wait for its commands. Each
-computes its own forward and backward pass of a part of the rows, and every sum over rows is completed by all (docs/MACHINES.md):
+Each computes the forward and backward pass of a part of the rows; every sum over rows is completed by all (docs/MACHINES.md):
 
     rows            first worker -> all
     column peaks    the maximum over all workers    (float32 magnitudes, compared as integers)

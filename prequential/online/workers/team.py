@@ -1,7 +1,5 @@
 """The processes that torchrun started for one command: how they find each other, and how they exchange values.
 
-All values are integers, or float32 numbers that arrive unchanged: a maximum, a sum of integers, a copy.
-
 Workers trust each other: nobody is authenticated and nothing is encrypted. On one machine they listen on the loopback interface.
 """
 

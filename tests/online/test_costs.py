@@ -1,23 +1,125 @@
-"""The memory estimate is at least what a learner really holds, and needs no learner."""
+"""What a learner costs: counted operations are those of a run, the memory is at least what it holds, and both have limits."""
 
+import time
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
+import torch
 
+from prequential.compression import compress
 from prequential.decoding_time import decoding_s
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, CorpusError
+from prequential.exact.matmul import Matmul
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
+from prequential.model.mixer.mixer import Mixer, n_inputs
 from prequential.model.presets import PRESETS, preset
-from prequential.online.flops import most_flops_per_byte, total_flops
-from prequential.online.limits import (
-    MAX_MEMORY_BYTES,
+from prequential.online.costs import (
     MAX_OPERATIONS_PER_BYTE,
-    check_limits,
+    _segment_counts,
+    _segments,
     memory_bytes,
+    most_flops_per_byte,
     operations_per_byte,
+    replay_factor,
+    total_flops,
 )
 from prequential.online.runtime import Runtime
+
+SCHEDULE = ScheduleConfig(
+    first_segment_symbols=48, segment_symbols=160, row_symbols=32, n_rows=6, history_bits=14, block_symbols=700
+)
+SMALL = Config(gpt=GPTConfig(n_layers=2, width=16, n_heads=1, mlp_factor=2, window=24), mixer=None, schedule=SCHEDULE)
+PLAIN = Runtime(kernels="plain", threads=1)
+
+
+def products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Operations that `Matmul` computed while n_bytes were coded: with weights, and batched, of attention."""
+    compress(b"warm up", config=config, runtime=PLAIN)  # the self-test multiplies, too, but only once in a process
+    counted: Counter[str] = Counter()
+    single, batched = Matmul.__call__, Matmul.batched
+
+    def count_single(self: Matmul, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        counted["weights"] += 2 * a.shape[0] * a.shape[1] * b.shape[1]
+        return single(self, a, b)
+
+    def count_batched(self: Matmul, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        result = batched(self, a, b)
+        counted["attention"] += 2 * result.numel() * a.shape[-1]
+        return result
+
+    monkeypatch.setattr(Matmul, "__call__", count_single)
+    monkeypatch.setattr(Matmul, "batched", count_batched)
+    compress(np.arange(n_bytes, dtype=np.uint8), config=config, runtime=PLAIN)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("config", "n_bytes"),
+    [
+        pytest.param(SMALL, 1500, id="blocks and segments that end early"),
+        pytest.param(SMALL, 48, id="one segment, no step"),
+        pytest.param(
+            replace(SMALL, schedule=replace(SCHEDULE, first_segment_symbols=1)), 60, id="rows shorter than usual"
+        ),
+        pytest.param(replace(SMALL, gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=2)), 400, id="another shape"),
+    ],
+)
+def test_counts_equal_the_products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = products_of_a_run(config, n_bytes, monkeypatch)
+    flops = total_flops(config, n_bytes)
+    assert flops.reading + flops.learning + flops.optimiser == counted["weights"]
+    assert flops.attention == counted["attention"]
+    assert flops.mixer == 0
+
+
+def test_a_full_segment_reads_each_symbol_once_and_learns_from_replay_factor_times_as_many() -> None:
+    config, n_bytes = replace(SMALL, schedule=replace(SCHEDULE, block_symbols=4 * 160)), 4 * 160 * 100
+    longer, shorter = total_flops(config, 2 * n_bytes), total_flops(config, n_bytes)
+    hidden, head = 2 * (4 * 16 * 16 + 2 * 16 * 32), 16 * 256
+    assert replay_factor(SMALL) == 6 * 32 / 160
+    assert longer.reading - shorter.reading == 2 * (hidden + head) * n_bytes
+    assert longer.learning - shorter.learning == 2 * (3 * hidden + 4 * head) * replay_factor(SMALL) * n_bytes
+
+
+def test_early_segments_take_more_steps() -> None:
+    short, long = 16_384, 1 << 23
+    assert total_flops(preset(5), short).optimiser / short > 1.9 * total_flops(preset(5), long).optimiser / long
+
+
+def test_the_mixer_has_a_weight_for_each_input() -> None:
+    for contexts in (("1",), ("1", "2", "4"), MixerConfig().contexts):
+        config = MixerConfig(contexts=contexts, table_bits=4, match_bits=4)
+        assert Mixer(config, np.zeros(16, np.uint8)).arrays.weights.shape[1] == n_inputs(config)
+
+
+@pytest.mark.parametrize("block_symbols", [1, 100, 128, 2048, 1 << 16])
+def test_blocks_after_the_segments_have_grown_are_counted_at_once(block_symbols: int) -> None:
+    schedule = replace(
+        SCHEDULE, first_segment_symbols=32, segment_symbols=128, row_symbols=32, block_symbols=block_symbols
+    )
+    for n_bytes in (1, 8192, 8193, 9000, 65536 * 2, 65536 * 3 + 129):
+        assert _segment_counts(n_bytes, schedule) == Counter(_segments(n_bytes, schedule))
+
+
+def test_the_longest_corpus_is_counted_in_a_moment() -> None:
+    shortest = replace(SCHEDULE, first_segment_symbols=1, segment_symbols=1, block_symbols=1 << 25)
+    smallest = replace(SMALL, schedule=shortest)
+    start = time.perf_counter()
+    flops = total_flops(smallest, 2**63 - 1)
+    assert time.perf_counter() - start < 5
+    assert flops.reading == 2 * (2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 256) * (2**63 - 1)
+
+
+def test_no_bytes_have_no_operations_per_byte() -> None:
+    with pytest.raises(CorpusError, match="1 byte or more"):
+        total_flops(SMALL, 0)
+
+
+# ---- memory, and the limits
+
 
 SHAPES = [
     Config(gpt=GPTConfig(n_layers=1, width=32, n_heads=2, window=16), mixer=None),
@@ -32,12 +134,6 @@ def test_the_estimate_covers_the_learners_state(config: Config) -> None:
     learner.begin(config.schedule.segment_symbols)
     learner.end(config.schedule.segment_symbols)
     assert sum(tensor.nbytes for tensor in learner.state().values()) <= memory_bytes(config)
-
-
-def test_the_largest_model_in_range_is_refused() -> None:
-    largest = Config(gpt=GPTConfig(n_layers=64, width=4096, n_heads=64, mlp_factor=4), mixer=MixerConfig(table_bits=26))
-    with pytest.raises(ConfigError, match="memory"):
-        check_limits(largest, MAX_MEMORY_BYTES)
 
 
 def test_the_runtime_makes_no_learner_beyond_the_limits() -> None:
@@ -111,26 +207,6 @@ def test_the_bound_of_the_work_holds_for_every_length_of_a_corpus() -> None:
             assert share <= 1, (config, n)
             largest_share = max(largest_share, share)
     assert largest_share > 0.9  # the bound is close for some
-
-
-@pytest.mark.parametrize(
-    ("gpt", "size", "row", "n_rows", "block", "n_bytes"),
-    [
-        (GPTConfig(n_layers=16, width=128, n_heads=2), 4096, 512, 16, 1, 9000),
-        (GPTConfig(n_layers=12, width=512, n_heads=8), 32, 32, 256, 33, 330_000),
-    ],
-    ids=["a block for each byte", "every second segment has one byte"],
-)
-def test_blocks_that_cut_segments_are_counted(gpt, size, row, n_rows, block, n_bytes) -> None:
-    schedule = ScheduleConfig(
-        first_segment_symbols=size, segment_symbols=size, row_symbols=row, n_rows=n_rows, block_symbols=block
-    )
-    config = Config(gpt=gpt, mixer=None, schedule=schedule)
-    declared = replace(config, schedule=replace(config.schedule, block_symbols=1 << 18))
-    check_limits(declared, 1 << 60)
-    assert total_flops(config, n_bytes).total / n_bytes > MAX_OPERATIONS_PER_BYTE
-    with pytest.raises(ConfigError, match="operations a byte"):
-        check_limits(config, 1 << 60)
 
 
 def test_calls_and_digests_are_counted() -> None:

@@ -1,0 +1,312 @@
+"""What a learner costs, from its configuration alone: its operations for each byte, its memory, and the limits of both.
+
+Operations are counted from shapes; a multiply-add is two. The count covers the GPT's matrix products for a coder that knows the
+symbols, and equals what `Matmul` computes: with the masked entries of attention, without elementwise work. The mixer's are an
+estimate. The limits are checked before anything is built: a stranger's archive may declare a model that exceeds the machine.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+from prequential.errors import ConfigError, CorpusError, check_number, wrong_argument
+from prequential.exact.backend import NEWTON_SCHULZ_STEPS
+from prequential.model.config import (
+    COLUMNS_AT_ONCE,
+    N_RECALL_TABLES,
+    N_SYMBOLS,
+    RECALL_CONTEXTS,
+    RECALL_KEPT_BITS,
+    WEIGHT_SETS,
+    Config,
+    GPTConfig,
+    MixerConfig,
+    ScheduleConfig,
+)
+from prequential.model.mixer import evidence, lookup, mixing, refine, sets
+from prequential.model.mixer.mixer import n_followers, n_inputs
+from prequential.model.mixer.nodes import N_GROUPS, N_HISTORIES
+from prequential.model.mixer.past import INDIRECT_SIZE, N_FOLLOWERS, PAST_SIZE
+from prequential.model.schedule import GROWTH, blocks, segments
+
+MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit
+MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset
+_LAYER_STEP_OPERATIONS = 1e7  # the calls of a layer's step take 2 ms, even if its matrices are small
+
+# Bytes for each parameter of a hidden matrix: float32 weight, momentum and gradient; int8 levels.
+_MATRIX_BYTES = 4 + 4 + 4 + 1
+# The same for embedding and head: float32 weight, gradient and Adam's two means; int8 levels.
+_TABLE_BYTES = 4 + 4 + 8 + 1
+_LOGIT_BYTES = 6 * 4  # for each logit: two float32 copies, int32 frequencies, gradient, two temporaries
+
+
+class Flops(NamedTuple):
+    """Operations by part. The parts do not overlap.
+
+    reading: products with weights, once for each symbol. learning: the same on the rows of steps, forward and backward.
+    attention: in reading and learning. optimiser: Muon's orthogonalisation. mixer: integer operations, an estimate.
+    """
+
+    reading: float = 0
+    learning: float = 0
+    attention: float = 0
+    optimiser: float = 0
+    mixer: float = 0
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+
+class _Segment(NamedTuple):
+    """n_symbols are read while a step learns from n_rows rows of row_symbols; from none in the first segment of a corpus."""
+
+    n_symbols: int
+    n_rows: int
+    row_symbols: int
+
+
+def replay_factor(config: Config) -> float:
+    """Positions that a step learns from for each symbol that is read, once segments have their full size."""
+    schedule = config.schedule
+    return schedule.n_rows * schedule.row_symbols / schedule.segment_symbols
+
+
+def most_flops_per_byte(config: Config) -> float:
+    """A bound of `total_flops(config, n).total / n` for all n.
+
+    Every segment except the first of the corpus has a step, on at most all rows. Attention costs most in full runs.
+    """
+    s = config.schedule
+    n_read = min(s.segment_symbols, s.block_symbols, COLUMNS_AT_ONCE)
+    step = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols)).total
+    return _segment_flops(config, _Segment(n_read, 0, 0)).total / n_read + step * steps_per_byte(config)
+
+
+def steps_per_byte(config: Config) -> float:
+    """The most segments, and so steps of the GPT, for each byte.
+
+    Segments have at least the size of the first ones, except the last segment of each block.
+    """
+    s = config.schedule
+    n_symbols = min(s.first_segment_symbols, s.segment_symbols)
+    return -(-s.block_symbols // n_symbols) / s.block_symbols
+
+
+def total_flops(config: Config, n_bytes: int) -> Flops:
+    """Operations of coding n_bytes, as integers, with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
+    if n_bytes < 1:
+        raise CorpusError(f"operations per byte are counted over 1 byte or more, not {n_bytes}")
+    counts = _segment_counts(n_bytes, config.schedule).items()
+    weighted = [[n * part for part in _segment_flops(config, segment)] for segment, n in counts]
+    return Flops(*map(sum, zip(*weighted, strict=True)))
+
+
+def _segment_counts(n_bytes: int, config: ScheduleConfig) -> Counter[_Segment]:
+    """How often each kind of segment occurs in a corpus. Takes at most a second or two, also for the longest corpus.
+
+    Once segments have grown to their full size and steps to all rows, the rest of a block has full segments and one remainder.
+    """
+    counts: Counter[_Segment] = Counter()
+    n_growing, n_done = max(GROWTH * config.segment_symbols, config.n_rows * config.row_symbols), 0
+    for segment in _segments(n_bytes, config):
+        if n_done >= n_growing:
+            break
+        counts[segment] += 1
+        n_done += segment.n_symbols
+    open_block = min(-n_done % config.block_symbols, n_bytes - n_done)
+    n_blocks, last_block = divmod(n_bytes - n_done - open_block, config.block_symbols)
+    for n_symbols, n in ((open_block, 1), (config.block_symbols, n_blocks), (last_block, 1)):
+        n_full, rest = divmod(n_symbols, config.segment_symbols)
+        counts[_Segment(config.segment_symbols, config.n_rows, config.row_symbols)] += n * n_full
+        counts[_Segment(rest, config.n_rows, config.row_symbols)] += n * (rest > 0)
+    return +counts
+
+
+def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
+    """The segments of a corpus. A segment's step runs while it is read, and learns from earlier symbols (`training_rows`)."""
+    ranges = (segment for block in blocks(n_bytes, config) for segment in segments(block, config))
+    for last, segment in pairwise(chain([slice(0, 0)], ranges)):
+        n_known = last.stop
+        length = min(config.row_symbols, n_known, 1 << config.history_bits)
+        n_rows = max(-(-(n_known - last.start) // length), min(config.n_rows, n_known // length)) if n_known else 0
+        yield _Segment(segment.stop - segment.start, n_rows, length)
+
+
+def _segment_flops(config: Config, segment: _Segment) -> Flops:
+    mixer = mixer_operations(config.mixer, has_gpt=config.gpt is not None) if config.mixer else 0
+    n_gpts = config.replicas.n_replicas if config.replicas else 1
+    gpt = _gpt_flops(config.gpt, segment, n_gpts) if config.gpt else Flops()
+    return gpt._replace(mixer=mixer * segment.n_symbols)
+
+
+def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:
+    """The operations of one GPT, or of all replicas, in a segment.
+
+    In the backward pass each matrix takes two products of the size of its forward product: the gradient of its input and its own.
+    The gradient of the head's input has entries in two halves, so its product counts twice.
+    """
+    n, rows, length = segment
+    hidden = gpt.n_layers * sum(c_in * c_out * n_parts for c_in, c_out, n_parts in hidden_matrices(gpt))
+    head = gpt.width * N_SYMBOLS
+    positions = rows * length
+    # six products of 2 * length * width for each position: scores and output forward; values, weights, queries and keys backward
+    learning_attention = gpt.n_layers * 12 * positions * length * gpt.width
+    steps = min(rows, n_gpts)
+    return Flops(
+        reading=2 * n * (hidden + head),
+        learning=2 * positions * (3 * hidden + 4 * head),
+        attention=gpt.n_layers * _reading_attention(gpt, n) + learning_attention,
+        optimiser=steps * gpt.n_layers * sum(k * _orthogonalisation(r, c) for r, c, k in hidden_matrices(gpt)),
+    )
+
+
+def hidden_matrices(gpt: GPTConfig) -> list[tuple[int, int, int]]:
+    """The matrices of one layer as Muon takes them: (C_in, C_out, number of matrices of this shape side by side)."""
+    d, m = gpt.width, gpt.width * gpt.mlp_factor
+    return [(d, d, 3), (d, d, 1), (d, m, 1), (m, d, 1)]
+
+
+def _reading_attention(gpt: GPTConfig, n_columns: int) -> int:
+    """Attention of one layer over a segment: each run of t <= COLUMNS_AT_ONCE columns sees W - 1 + t keys, in two products."""
+    n_full, rest = divmod(n_columns, COLUMNS_AT_ONCE)
+    runs = [COLUMNS_AT_ONCE] * n_full + [rest]
+    return sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
+
+
+def _orthogonalisation(n_in: int, n_out: int) -> int:
+    """Newton-Schulz on X (R, C), R <= C. A step computes G = X X^T, G G and its product with X: 2 R R C + 2 R R R + 2 R R C."""
+    r, c = sorted((n_in, n_out))
+    return NEWTON_SCHULZ_STEPS * (4 * r * r * c + 2 * r * r * r)
+
+
+# The mixer's operations apart from its products, counted in model/mixer/. Hashes and look-ups are the smaller part.
+_PER_CONTEXT_AND_BIT = 8  # four adaptive probabilities (history, node, run, history and run): a multiply-add each
+_PER_CURVE_AND_BIT = 4  # interpolated between two points: two multiply-adds
+_PER_CONTEXT_AND_BYTE = 22  # three hashes of six operations, and two bucket addresses of a multiply and an add
+
+
+def mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:
+    """Integer operations for each byte, an estimate: 8 * (4 S (I + F) + 8 C + 4 M) + 22 C, and with a GPT 256 + 8 * 4 M.
+
+    C contexts, S weight sets, F last sets, M maps of curves, I inputs. A bit is predicted by S sums of I products and F sums of S
+    products. Each of these weights then learns by a multiply-add: 2 * 2 * (S I + S F).
+    """
+    n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
+    per_bit = 4 * n_sets * (n_inputs(mixer) + sets.N_LAST) + _PER_CONTEXT_AND_BIT * n_contexts
+    per_bit += _PER_CURVE_AND_BIT * len(mixer.curves) * (2 if has_gpt else 1)  # each map has a second one for the GPT
+    return 8 * per_bit + _PER_CONTEXT_AND_BYTE * n_contexts + (N_SYMBOLS if has_gpt else 0)
+
+
+# ---- memory, and the limits
+
+
+def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> int:
+    """Bytes that a learner of this configuration holds, in addition to the interpreter and libraries (some 300 MB).
+
+    n_threads: threads that orthogonalise matrices at the same time. n_learners: learners held together; an audit holds a second
+    one. An estimate on the high side: it serves to refuse learners that do not fit.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.memory_bytes(prequential.preset(1)) < prequential.memory_bytes(prequential.preset(5)) < 2**31
+        True
+    """
+    if not isinstance(config, Config):
+        raise wrong_argument("config", config, "a Config, such as prequential.preset(5)")
+    for name, value in (("n_threads", n_threads), ("n_learners", n_learners)):
+        check_number(name, value, 1, 1 << 20)
+    schedule = config.schedule
+    n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)
+    n_bytes = (1 << schedule.history_bits) + 16  # 16: two counters
+    if config.gpt:
+        n_bytes += n_positions * N_SYMBOLS * _LOGIT_BYTES
+        n_replicas = config.replicas.n_replicas if config.replicas else 1
+        n_bytes += _gpt_bytes(config.gpt, n_threads) * n_replicas + _activation_bytes(config.gpt, schedule)
+    if config.mixer:
+        n_bytes += _mixer_bytes(config.mixer)
+    if config.gpt and n_learners > 1:
+        n_bytes += _context_bytes(config.gpt)  # a repeated step holds the table before and after it
+    return n_bytes * n_learners
+
+
+def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> int:
+    """The learners' memory. Raises ConfigError for those that exceed the limit, or the work that any archive may ask for.
+
+    n_threads, n_learners: as in `memory_bytes`.
+    """
+    if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
+        raise ConfigError(
+            f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
+            f"{max_memory_bytes / 2**20:,.0f} MiB; raise max_memory_bytes= if you trust the source"
+        )
+    if (operations := operations_per_byte(config)) > MAX_OPERATIONS_PER_BYTE:
+        raise ConfigError(
+            f"this learner takes up to {operations:.2g} operations a byte, and at most "
+            f"{MAX_OPERATIONS_PER_BYTE:.0e} are accepted: choose smaller matrices, fewer rows, or longer segments and blocks"
+        )
+    return n_bytes
+
+
+def operations_per_byte(config: Config) -> float:
+    """Operations for each byte, at most, whatever the corpus: those of `total_flops`, and two costs that it does not count.
+
+    These are the calls of a layer's step, and the digest of the learner after each block, which reads all its memory. The slowest
+    of 534 random learners computed 2e9 of them a second. So a stranger's archive takes some 50 seconds a byte at most.
+    """
+    n_gpts = config.replicas.n_replicas if config.replicas else 1
+    layers = config.gpt.n_layers * n_gpts if config.gpt else 0
+    return (
+        most_flops_per_byte(config)
+        + layers * _LAYER_STEP_OPERATIONS * steps_per_byte(config)
+        + memory_bytes(config) / config.schedule.block_symbols
+    )
+
+
+def _context_bytes(gpt: GPTConfig) -> int:
+    table = ((2 * gpt.width + 4) << gpt.context_bits) + (gpt.width + 1) * gpt.n_places if gpt.contexts else 0
+    recall = (4 * N_RECALL_TABLES << gpt.recall_bits) + (2 * len(RECALL_CONTEXTS) << RECALL_KEPT_BITS)
+    return table + (recall if gpt.recalls else 0)
+
+
+def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
+    largest = max(3, gpt.mlp_factor) * gpt.width**2
+    matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
+    return (
+        matrices * _MATRIX_BYTES
+        + largest * 40 * min(n_threads, 4 * gpt.n_layers)
+        + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
+        + _context_bytes(gpt)
+    )
+
+
+def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
+    """A step's saved activations, keys, values and attention scores, and those of the segment read, in blocks of 64 keys."""
+    n_positions = schedule.n_rows * schedule.row_symbols
+    kept = n_positions * gpt.width * (8 + 6 * gpt.mlp_factor) * 4
+    scores = n_positions * gpt.n_heads * schedule.row_symbols * 4
+    n_read = schedule.segment_symbols
+    reading = n_read * (gpt.width * (8 + 2 * gpt.mlp_factor) + gpt.n_heads * 3 * (gpt.window + 64)) * 4
+    head = gpt.width // gpt.n_heads
+    # for each slot: key and value, up to three copies of the key, three factors of 4 bytes
+    cache = gpt.n_layers * gpt.n_heads * (gpt.window + n_read + 64) * (2 * head + 3 * (head + 3) + 12)
+    # for each row of the table that occurs: sums, gradient, its levels and the change
+    contexts = n_positions * len(gpt.contexts) * gpt.width * 4 * 4
+    return gpt.n_layers * (kept + scores) + 6 * scores + reading + cache + contexts
+
+
+def _mixer_bytes(mixer: MixerConfig) -> int:
+    n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
+    rows = sum(size for name, size in zip(WEIGHT_SETS, sets.SET_SIZES, strict=True) if name in mixer.sets)
+    packed = (
+        n_contexts * (N_HISTORIES + evidence.RUN_MAP + N_GROUPS * evidence.RUN_STATES)
+        + mixing.MATCH_MAP
+        + mixing.MATCH_BYTE_MAP
+        + 2 * mixing.ORDER_MAP
+        + len(mixer.curves) * (refine.N_CURVE_CONTEXTS + refine.N_GPT_CURVE_CONTEXTS) * refine.N_POINTS
+    )
+    weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
+    small = (INDIRECT_SIZE + PAST_SIZE) * 8 + N_FOLLOWERS * n_followers(mixer) * 4
+    buckets = 4 * (lookup.SLOTS + lookup.ENTRIES_PER_BUCKET)
+    return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small
