@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.exact.digest import digest
+from prequential.exact.arrays import digest
 
 
 def state() -> dict[str, torch.Tensor]:

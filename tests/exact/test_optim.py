@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Backend, Primitives, orthogonalise
 from prequential.exact.matmul import Matmul, trials
-from prequential.exact.optim import orthogonalise
 from prequential.exact.pool import Pool
 
 SHAPES = [(64, 64), (64, 256), (256, 64), (96, 40)]

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from prequential.exact.random import random_words, uniform
+from prequential.exact.arrays import random_words, uniform
 
 MASK = 2**64 - 1
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from prequential.decoding_time import decoding_s
+from prequential.decompression import decoding_s
 from prequential.errors import ConfigError
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.presets import PRESETS, preset

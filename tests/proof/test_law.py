@@ -12,26 +12,15 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.exact import fused, matmul, plain
+from prequential.exact.arrays import to_tensor
 from prequential.exact.backend import Backend
-from prequential.exact.host import to_tensor
 from prequential.exact.pool import Pool
 from prequential.model.learner import OnlineLearner
 from prequential.online import coding
 from prequential.online.runtime import Runtime, make_gpt
 from prequential.online.source import digest_of
 from prequential.proof import law
-from prequential.proof.witness import (
-    CODE,
-    DISTRIBUTION,
-    FUTURE,
-    ONCE,
-    ROUND_TRIP,
-    STEP,
-    WEIGHTS,
-    Sampling,
-    Verdicts,
-    Witness,
-)
+from prequential.proof.law import CODE, DISTRIBUTION, FUTURE, ONCE, ROUND_TRIP, STEP, WEIGHTS, Witness
 
 BOTH = replace(small.BOTH, gpt=replace(small.GPT, width=32, contexts=("3", "after2"), warmup_updates=1))
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
@@ -267,7 +256,7 @@ def test_the_same_segments_are_drawn_every_time_without_repetition():
     runs = []
     for _ in range(2):
         learner = Runtime(threads=1).learner(MIXER)
-        witness = Witness(learner, learner, Sampling(2000, 8), Verdicts())
+        witness = Witness(learner, learner, 2000, 8)
         runs.append((witness._code_starts, witness._future_starts))
     code_starts, future_starts = runs[0]
     assert len(code_starts) == len(future_starts) == 8
