@@ -255,11 +255,7 @@ def _softmax_gradient(
 
 
 def attention_inputs_backward(
-    sums: tuple[Tensor, Tensor, Tensor],
-    scales: tuple[Tensor, Tensor, Tensor],
-    saved: tuple[Tensor, ...],
-    cos: Tensor,
-    sin: Tensor,
+    sums: tuple[Tensor, ...], scales: tuple[Tensor, ...], saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor
 ) -> Tensor:
     n_rows, n_heads, n_time, width = sums[0].shape
     y = torch.empty(n_rows * n_time, 3 * n_heads * width)
@@ -297,16 +293,8 @@ def _attention_inputs_backward(
 
 @inlined
 def _normalised_gradient(
-    acc: Array,
-    scale: np.float32,
-    levels: Array,
-    r: np.float32,
-    s: np.float32,
-    cos: Array,
-    sin: Array,
-    g: Array,
-    out: Array,
-) -> None:
+    acc: Array, scale: np.float32, levels: Array, r: np.float32, s: np.float32, cos: Array, sin: Array, g: Array, out: Array
+) -> None:  # fmt: skip
     """out = the gradient acc * scale, taken backward through the RMS norm and the rotation. g: scratch memory for one row."""
     width, half = g.size, cos.size
     for i in range(width):

@@ -126,13 +126,9 @@ def _row_dot(g: Tensor, q: Tensor) -> Tensor:
 
 
 def dequantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-) -> Tensor:
+    acc: Tensor, row: Tensor | None, column: Tensor | None,
+    base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
+) -> Tensor:  # fmt: skip
     """base * alpha + acc * row[:, None] * column * beta: (..., R, C) float32, computed from left to right.
 
     Each product and the sum are rounded once. acc: integers (..., R, C); row (..., R), column (..., C).
@@ -150,14 +146,9 @@ def dequantise(
 
 
 def requantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
+    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`dequantise`, and `quantise_rows` of its result: y (..., R, C) float32, q (..., R, C) int8, scale (..., R) float32.
 
     column_factor (..., C): of what is rounded, not of y.
@@ -292,11 +283,7 @@ def attention_backward_scores(
 
 
 def attention_inputs_backward(
-    sums: tuple[Tensor, Tensor, Tensor],
-    scales: tuple[Tensor, Tensor, Tensor],
-    saved: tuple[Tensor, ...],
-    cos: Tensor,
-    sin: Tensor,
+    sums: tuple[Tensor, ...], scales: tuple[Tensor, ...], saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor
 ) -> Tensor:
     """The gradient at the input of `attention_inputs`: (N, 3D) float32.
 
@@ -342,22 +329,16 @@ def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
     return g
 
 
-def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
-    """Gradient rows (N, D) float32 summed by their symbols (N, E) into (E, V, D) float32.
-
-    The rows are rounded to 18 bits and summed in int32, which is exact for N <= 8192.
-    """
-    peak = peak_of(g)
-    return embedding_sums(g, symbols, n_symbols, peak).float() * (peak * (1.0 / EMBEDDING_LIMIT))
-
-
 def peak_of(x: Tensor) -> Tensor:
     """The largest magnitude of all entries, at least TINY: (1,) float32."""
     return x.abs().amax().clamp_min(TINY)[None]
 
 
 def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor:
-    """The sums (E, V, D) int32 of `embedding_gradient` for a given peak (1,), which may be that of a matrix with further rows."""
+    """Gradient rows (N, D) float32 summed by their symbols (N, E) into (E, V, D) int32, in 18 bits of the peak (1,).
+
+    The peak may be that of a matrix with further rows. The sums are exact for N <= 8192.
+    """
     levels = (g * _levels_per_unit(peak, EMBEDDING_LIMIT)).round_().to(torch.int32)
     total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1], dtype=torch.int32, device=g.device)
     for table, column in zip(total, symbols.t(), strict=True):
@@ -366,14 +347,9 @@ def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> 
 
 
 def adam_(
-    parameter: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    step_size: float | Tensor,
-    beta1: float,
-    beta2: float,
-) -> None:
+    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor,
+    step_size: float | Tensor, beta1: float, beta2: float,
+) -> None:  # fmt: skip
     """One Adam step in place, without bias correction: p -= step_size * m / (sqrt(v) + 1e-8)."""
     mean.mul_(beta1).add_(gradient * (1.0 - beta1))
     square.mul_(beta2).add_(gradient * gradient * (1.0 - beta2))

@@ -162,7 +162,7 @@ class HeldSignals:
 def held() -> Iterator[HeldSignals]:
     """While the body runs, signals wait for `deliver`, which it calls where the run can be saved.
 
-    One that still waits at its end is delivered then, unless the body failed. Held are only signals that would raise an exception,
+    One that still waits at its end is delivered then, unless the body failed. Only those are held that would raise an exception,
     and only in the main thread, to which Python delivers them.
     """
     signals, before = HeldSignals(), {}

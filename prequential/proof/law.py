@@ -71,7 +71,7 @@ class Verdict:
 class Witness:
     """A Learner (online/loop.py) that passes every call to another one and observes it. twin: a learner for experiments.
 
-    n_bytes: of the run. n_samples: segments in which CODE and FUTURE are each checked. verdicts: in the order of their first time.
+    n_bytes: of the run. n_samples: segments in which CODE and FUTURE are each checked. verdicts: in the order of first checks.
     """
 
     def __init__(self, learner: OnlineLearner, twin: OnlineLearner, n_bytes: int, n_samples: int) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prequential.errors import InexactMachineError
 from prequential.exact import matmul
-from prequential.exact.matmul import BACKEND_NAMES, Matmul, _trials_once, choose, trials
+from prequential.exact.matmul import BACKEND_NAMES, Matmul, choose, trials
 
 Tensor = torch.Tensor
 
@@ -25,9 +25,9 @@ def exact_backends() -> list[str]:
 @pytest.fixture(autouse=True)
 def small_fresh_self_test(monkeypatch):
     monkeypatch.setattr(matmul, "SELF_TEST_SHAPES", [(1, 64, 64), (33, 65, 57), (3, 2080, 40)])
-    _trials_once.cache_clear()
+    trials.cache_clear()
     yield
-    _trials_once.cache_clear()
+    trials.cache_clear()
 
 
 SIZES = st.integers(2, 50)

@@ -28,7 +28,6 @@ from prequential.exact.plain import (
     GRADIENT_LIMIT,
     INT8_LIMIT,
     TOTAL,
-    embedding_gradient,
     embedding_sums,
     peak_of,
     rotate,
@@ -40,8 +39,8 @@ Tensor = torch.Tensor
 
 __all__ = [
     "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
-    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_gradient",
-    "embedding_sums", "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
+    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
+    "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
     "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "rotate", "round_columns", "row_squares",
     "sqrt", "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
@@ -82,12 +81,8 @@ def _quantise_rows(
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x = x.contiguous()
-    high, low, scale = (
-        torch.empty_like(x, dtype=torch.int8),
-        torch.empty_like(x, dtype=torch.int8),
-        x.new_empty(len(x)),
-    )
-    n = x.shape[1]
+    high, low = (torch.empty_like(x, dtype=torch.int8) for _ in range(2))
+    scale, n = x.new_empty(len(x)), x.shape[1]
     rounding.launch(
         _quantise_rows_finely, (len(x),), x, column_factor.contiguous(), high, low, scale, n,
         LIMIT=INT8_LIMIT, SHARE=1.0 / (INT8_LIMIT * FINE), BLOCK=block_of(n), width=n,
@@ -209,13 +204,9 @@ def _normalise_rows_backward(g, q, r, s, base, out, n, LIMIT: tl.constexpr, SHAR
 
 
 def dequantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-) -> Tensor:
+    acc: Tensor, row: Tensor | None, column: Tensor | None,
+    base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
+) -> Tensor:  # fmt: skip
     acc = acc.contiguous()
     out = torch.empty_like(acc, dtype=torch.float32)
     factors = [acc if x is None else x.contiguous() for x in (row, column, base)]
@@ -250,14 +241,9 @@ def _dequantise(
 
 
 def requantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
+    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     acc = acc.contiguous()
     y, q = torch.empty_like(acc, dtype=torch.float32), torch.empty_like(acc, dtype=torch.int8)
     scale, n = y.new_empty(acc.shape[:-1]), acc.shape[-1]
@@ -407,14 +393,9 @@ def _loss_gradient(frequency, symbols, out, size, n, UNIT: tl.constexpr, BLOCK: 
 
 
 def adam_(
-    parameter: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    step_size: float | Tensor,
-    beta1: float,
-    beta2: float,
-) -> None:
+    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor,
+    step_size: float | Tensor, beta1: float, beta2: float,
+) -> None:  # fmt: skip
     assert parameter.is_contiguous() and mean.is_contiguous() and square.is_contiguous()
     step = torch.as_tensor(step_size, dtype=torch.float64).to(parameter.device)
     rounding.launch(
