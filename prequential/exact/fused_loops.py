@@ -95,12 +95,7 @@ def round_row_to_int8(x: Array, zero: int, levels: Array) -> tuple[np.float32, n
 
 
 @inlined
-def inverse_root(x: np.float32) -> np.float32:
-    """1 / sqrt(x) of a float32 x >= 0. Root and quotient are each correctly rounded."""
-    return ONE / np.float32(math.sqrt(np.float64(x)))
-
-
-@inlined
 def inverse_rms(squares: np.int32, n: int) -> np.float32:
-    """1 / rms of n integers, from the sum of their squares: float32."""
-    return inverse_root(np.float32(max(squares, np.int32(1))) * np.float32(1.0 / n))
+    """1 / rms of n integers, from the sum of their squares: float32. Root and quotient are each correctly rounded."""
+    mean = np.float32(max(squares, np.int32(1))) * np.float32(1.0 / n)
+    return ONE / np.float32(math.sqrt(np.float64(mean)))

@@ -171,7 +171,7 @@ def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
     return dequantise(acc, row, None) * (a + a)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates the pairs (i, i + K/2) of the last axis by the angles of cos and sin, which broadcast over (..., K/2)."""
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
@@ -197,8 +197,8 @@ def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, in
     v_scale = _largest_magnitude(v, -1)
     v_levels = (v * _levels_per_unit(v_scale, INT8_LIMIT)[..., None]).round_()
     return (
-        *_normalised_levels(rotate(q, cos, sin)),
-        *_normalised_levels(rotate(k, cos, sin)),
+        *_normalised_levels(_rotate(q, cos, sin)),
+        *_normalised_levels(_rotate(k, cos, sin)),
         v_levels,
         v_scale * (1.0 / INT8_LIMIT),
     )
@@ -297,7 +297,7 @@ def attention_inputs_backward(
         g = acc * scale[..., None]
         mean = _row_dot(g, levels) * (r * (1.0 / levels.shape[-1]))
         g = (g - (levels * r[..., None]) * mean[..., None]) * s[..., None]
-        gradients.append(rotate(g, cos, -sin))
+        gradients.append(_rotate(g, cos, -sin))
     gradients.append(dv * dv_scale)
     n_rows, n_heads, n_time, width = dq.shape
     return torch.stack(gradients, 0).permute(1, 3, 0, 2, 4).reshape(n_rows * n_time, 3 * n_heads * width)

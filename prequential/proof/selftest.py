@@ -52,12 +52,12 @@ def checks() -> Iterator[Check]:
     """Makes all checks in turn. They take some seconds, and longer if kernels must be compiled first."""
     trials = matmul.trials("cpu")
     yield from (_of_trial(trial) for trial in trials)
-    yield _choice()
+    yield _check("chosen matmul", lambda: (True, f"{matmul.choose('cpu').name}: the fastest exact one"))
     random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
-    yield _compared("kernels on drawn inputs", {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS})
-    text = np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES)
-    exact = [trial.name for trial in trials if trial.exact]
-    yield _compared("matmuls on a text", {name: partial(_digest, text, Runtime(backend=name)) for name in exact})
+    kernels = {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS}
+    yield _check("kernels on drawn inputs", partial(_compared, kernels), if_impossible=None)
+    matmuls = {t.name: partial(_digest, _text(), Runtime(backend=t.name)) for t in trials if t.exact}
+    yield _check("matmuls on a text", partial(_compared, matmuls), if_impossible=None)
     yield fixed_run(Runtime())
     yield from _on_gpu()
 
@@ -80,15 +80,18 @@ def _on_gpu() -> Iterator[Check]:
 
 def fixed_run(runtime: Runtime) -> Check:
     """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
-    start_s = time.perf_counter()
-    try:
-        digest = _digest(np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES), runtime)
-    except (ImportError, PrequentialError) as error:
-        return Check(name="fixed run", passed=False, text=str(error))
-    rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
-    return Check(
-        name="fixed run", passed=digest == EXPECTED_DIGEST, text=f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
-    )
+
+    def run() -> tuple[bool, str]:
+        start_s = time.perf_counter()
+        digest = _digest(_text(), runtime)
+        rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
+        return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
+
+    return _check("fixed run", run)
+
+
+def _text() -> NDArray[np.uint8]:
+    return np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES)
 
 
 def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
@@ -103,20 +106,17 @@ def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
     return digest.hexdigest()
 
 
-def _choice() -> Check:
-    try:
-        return Check(name="chosen matmul", passed=True, text=f"{matmul.choose('cpu').name}: the fastest exact one")
-    except PrequentialError as error:
-        return Check(name="chosen matmul", passed=False, text=str(error))
+def _compared(runs: dict[str, Callable[[], str]]) -> tuple[bool, str]:
+    digests = {key: run() for key, run in runs.items()}
+    return len(set(digests.values())) <= 1, ", ".join(f"{key} {digest}" for key, digest in digests.items())
 
 
-def _compared(name: str, runs: dict[str, Callable[[], str]]) -> Check:
+def _check(name: str, run: Callable[[], tuple[bool, str]], *, if_impossible: bool | None = False) -> Check:
     try:
-        digests = {key: run() for key, run in runs.items()}
+        passed: tuple[bool | None, str] = run()
     except (ImportError, PrequentialError) as error:
-        return Check(name=name, passed=None, text=f"not compared: {error}")
-    equal = len(set(digests.values())) <= 1
-    return Check(name=name, passed=equal, text=", ".join(f"{key} {digest}" for key, digest in digests.items()))
+        passed = if_impossible, str(error)
+    return Check(name=name, passed=passed[0], text=passed[1])
 
 
 def format_fact(name: str, value: object) -> str:

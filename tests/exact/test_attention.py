@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-import mpmath
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
+from prequential.exact.tables import attention_table
 
 F = np.float32
 SEEDS = st.integers(0, 2**32)
@@ -92,14 +93,6 @@ def test_inputs_are_rotated_normalised_and_rounded(ops, shape, seed, scale):
     assert_same_bits(got, (*expected, v, top * F(1 / 127)))
 
 
-def numerator(steps: int) -> int:
-    with mpmath.workdps(50):
-        return int(mpmath.nint(255 * mpmath.exp(mpmath.mpf(-steps) / 32)))
-
-
-NUMERATORS = np.array([numerator(i) for i in range(256)])
-
-
 @given(SHAPES, SEEDS, st.integers(-5, 60), st.sampled_from([0.0, 1e-9, 1e-4, 1.0]))
 def test_weights_are_table_entries_for_visible_keys_and_0_for_others(ops, shape, seed, first_valid, temperature):
     rng = np.random.default_rng(seed)
@@ -108,15 +101,15 @@ def test_weights_are_table_entries_for_visible_keys_and_0_for_others(ops, shape,
     scores = rng.integers(-(2**20), 2**20, (*leading, shape.n_time, shape.n_keys)).astype(F)
     q_r = (factors(rng, *leading, shape.n_time) * F(temperature)).astype(F)
     k_r, v_scale = factors(rng, *leading, shape.n_keys), factors(rng, *leading, shape.n_keys)
-    e, levels = np.zeros(scores.shape, dtype=F), np.zeros(scores.shape, dtype=F)
+    e, levels, table = np.zeros(scores.shape, dtype=F), np.zeros(scores.shape, dtype=F), attention_table().numpy()
     inverse, scale = np.zeros(q_r.shape, dtype=F), np.zeros(q_r.shape, dtype=F)
     for b, h, query in np.ndindex(q_r.shape):
         own = shape.window - 1 + query
         keys = [j for j in range(own - shape.window + 1, own + 1) if j >= first_valid]
         z = (scores[b, h, query, keys] * q_r[b, h, query]) * k_r[b, h, keys]
         steps = np.minimum(np.rint((z.max() - z) * F(32)), F(255)).astype(np.int64)
-        e[b, h, query, keys] = NUMERATORS[steps]
-        inverse[b, h, query] = F(1) / F(NUMERATORS[steps].sum())
+        e[b, h, query, keys] = table[steps]
+        inverse[b, h, query] = F(1) / F(table[steps].sum())
         levels[b, h, query], top = rounded(e[b, h, query] * v_scale[b, h], 255)
         scale[b, h, query] = top * F(1 / 255)
     got = ops.attention_weights(*tensors(scores, q_r, k_r, v_scale), mask=(shape.window - 1, first_valid, shape.window))
@@ -194,14 +187,3 @@ def test_input_gradients_pass_the_norm_and_the_inverse_rotation(ops, shape, seed
     expected = np.stack(parts).transpose(1, 3, 0, 2, 4).reshape(b * n, 3 * h * k)
     got = ops.attention_inputs_backward(tensors(*sums), tensors(*scales), tensors(*saved), *tensors(cos, sin))
     assert_same_bits((got,), (expected,))
-
-
-@given(SEEDS)
-def test_rotation_by_a_multiple_of_the_period_changes_nothing_and_keeps_lengths(ops, seed):
-    from prequential.exact.tables import rotary_table
-
-    x = torch.from_numpy(np.random.default_rng(seed).standard_normal((3, 64)).astype(F))
-    cos, sin = rotary_table()
-    assert torch.equal(ops.rotate(x, cos[:1].expand(3, 32), sin[:1].expand(3, 32)), x)
-    y = ops.rotate(x, cos[seed % 4096].expand(3, 32), sin[seed % 4096].expand(3, 32))
-    assert torch.allclose(y.norm(dim=1), x.norm(dim=1), rtol=1e-5)

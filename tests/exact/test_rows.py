@@ -1,7 +1,5 @@
 """Rounding, norm, dequantisation, squared ReLU, gradients at both ends, Adam: against numpy, float32 and int64."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 import torch
@@ -63,29 +61,15 @@ SEEDS = st.integers(0, 2**32)
 SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 300))
 
 
-@given(matrices())
-def test_quantise_rows_equals_numpy(ops, x):
-    q, scale = ops.quantise_rows(*t(x))
-    levels, top = rounded(x, 127, 1)
-    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[:, 0] * F(1 / 127))
-
-
-@given(matrices())
-def test_quantise_columns_equals_numpy(ops, x):
-    q, scale = ops.quantise_columns(*t(x))
-    levels, top = rounded(x, 127, 0)
-    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[0] * F(1 / 127))
-
-
-@given(SHAPES, SEEDS)
-def test_quantise_multiplies_by_the_factor_before_it_rounds(ops, shape, seed):
-    x, column, row = drawn(seed, *shape), factors(seed, shape[1]), factors(seed, shape[0])
-    q, scale = ops.quantise_rows(*t(x), column_factor=t(column)[0])
-    levels, top = rounded(x * column, 127, 1)
-    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[:, 0] * F(1 / 127))
-    q, scale = ops.quantise_columns(*t(x), row_factor=t(row)[0])
-    levels, top = rounded(x * row[:, None], 127, 0)
-    assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[0] * F(1 / 127))
+@pytest.mark.parametrize("by", ["rows", "columns"])
+@given(matrices(limit=1e38), SEEDS)
+def test_rounding_equals_numpy_with_a_factor_and_without(ops, by, x, seed):
+    quantise, axis = getattr(ops, f"quantise_{by}"), 1 if by == "rows" else 0
+    factor = factors(seed, x.shape[axis])
+    for scaled, given_factor in ((x, []), (x * np.expand_dims(factor, 1 - axis), t(factor))):
+        q, scale = quantise(*t(x), *given_factor)
+        levels, top = rounded(scaled, 127, axis)
+        assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top.reshape(-1) * F(1 / 127))
 
 
 @given(SEEDS)
@@ -97,15 +81,6 @@ def test_fine_rounding_equals_numpy(ops, seed):
     assert same_bits(high, levels.astype(np.int8))
     assert same_bits(low, np.rint((exact - levels) * F(254)).astype(np.int8))
     assert same_bits(scale, (top * F(1.0 / (127 * 254)))[:, 0])
-
-
-@pytest.mark.parametrize("n", [1, 7, 8, 31, 64, 257, 1040])
-def test_quantise_ignores_memory_layout(ops, n):
-    x = torch.from_numpy(drawn(n, n, 33))
-    for view in (x.t().contiguous().t(), torch.cat((x, x), 1)[:, :33], torch.cat((x, x), 0)[::2]):
-        for function in (ops.quantise_rows, ops.quantise_columns):
-            for got, expected in zip(function(view), function(view.contiguous()), strict=True):
-                assert torch.equal(got, expected)
 
 
 @given(matrices(limit=1e18))
@@ -163,12 +138,6 @@ def test_dequantise_equals_numpy(ops, shape, seed, with_row, with_column, with_b
 
 
 @given(SHAPES, SEEDS)
-def test_dequantise_takes_int8(ops, shape, seed):
-    q, row = integers(seed, *shape), factors(seed, shape[0])
-    assert same_bits(ops.dequantise(*t(q, row), None), q.astype(F) * row[:, None])
-
-
-@given(SHAPES, SEEDS)
 def test_squared_relu_and_its_gradient_equal_numpy(ops, shape, seed):
     acc = integers(seed, *shape, limit=2**24, dtype=np.int32)
     row, column = factors(seed, shape[0]), factors(seed, shape[1])
@@ -218,10 +187,18 @@ def test_adam_equals_numpy(ops, n, seed, scale):
     assert same_bits(state[0], p) and same_bits(state[2], m) and same_bits(state[3], v)
 
 
-@given(st.lists(st.floats(0, 2.0**99, width=32), min_size=1, max_size=50))
-def test_square_root_is_the_nearest_float32(ops, values):
-    x = np.array(values, dtype=F)
-    for value, got in zip(x.tolist(), ops.sqrt(*t(x)).tolist(), strict=True):
-        below, above = (float(np.nextafter(F(got), F(side))) for side in (0, np.inf))
-        middle_below, middle_above = (Fraction(got) + Fraction(below)) / 2, (Fraction(got) + Fraction(above)) / 2
-        assert got == 0 == value or middle_below**2 <= Fraction(value) <= middle_above**2
+@given(SEEDS)
+def test_nesterov_equals_numpy_and_sets_tiny_values_to_zero(ops, seed):
+    m, g = drawn(seed, 5, 7), drawn(seed + 1, 5, 7)
+    m[0], g[0] = F(1e-31), F(0)
+    momentum, gradient = t(m, g)
+    direction = ops.nesterov_(momentum, gradient, 0.8)
+    expected = m * F(0.8) + g * F(1.0 - 0.8)
+    expected[np.abs(expected) < F(1e-30)] = 0
+    assert same_bits(momentum, expected) and same_bits(direction, g * F(1.0 - 0.8) + expected * F(0.8))
+
+
+@given(SEEDS)
+def test_row_squares_equal_int64_sums(ops, seed):
+    q = integers(seed, 4, 33)
+    assert same_bits(ops.row_squares(*t(q)), (q.astype(np.int64) ** 2).sum(1).astype(F))

@@ -7,18 +7,16 @@ import numpy as np
 import pytest
 import small
 from prequential_codecs.archive import ArchiveReader, ArchiveWriter
-from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
+from prequential.compression import compress
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.exact import fused, matmul, plain
 from prequential.exact.arrays import to_tensor
 from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool
 from prequential.model.learner import OnlineLearner
-from prequential.online import coding
 from prequential.online.runtime import Runtime, make_gpt
-from prequential.online.source import digest_of
 from prequential.proof import law
 from prequential.proof.law import CODE, DISTRIBUTION, FUTURE, ONCE, ROUND_TRIP, STEP, WEIGHTS, Witness
 
@@ -45,12 +43,7 @@ def failures(found):
 
 
 def archive_of(config=BOTH, source=SOURCE):
-    header = Header(n_bytes=len(source), blake2b=digest_of(source), config=config.to_dict())
-    archive = io.BytesIO()
-    for _ in coding.compress(source, header, archive, Runtime(threads=1).learner(config)):
-        pass
-    archive.seek(0)
-    return archive
+    return io.BytesIO(compress(source, config=config, runtime=Runtime(threads=1)))
 
 
 def check_archive(archive, limit_bytes=1 << 20, runtime=None):

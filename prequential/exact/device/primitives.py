@@ -30,8 +30,6 @@ from prequential.exact.plain import (
     TOTAL,
     embedding_sums,
     peak_of,
-    rotate,
-    sqrt,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
@@ -41,8 +39,8 @@ __all__ = [
     "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
     "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
     "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "rotate", "round_columns", "row_squares",
-    "sqrt", "squared_relu", "squared_relu_backward",
+    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "round_columns", "row_squares",
+    "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
 
 COMPILED = False  # these kernels are not those of a processor's decoder
