@@ -22,6 +22,7 @@ from prequential.exact.fused_attention import (
     attention_weights,
 )
 from prequential.exact.fused_loops import (
+    INVERSE_GRADIENT_LIMIT,
     INVERSE_INT8_LIMIT,
     ONE,
     SMALLEST_SCALE,
@@ -58,7 +59,6 @@ __all__ = [
 ]  # fmt: skip
 
 COMPILED = True
-INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
 COLUMNS_PER_TASK = 64  # of a matrix that is processed in groups of columns: 256 bytes of each row
 
 

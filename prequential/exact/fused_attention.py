@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from prequential.exact.fused_loops import (
+    INVERSE_GRADIENT_LIMIT,
     INVERSE_INT8_LIMIT,
     ONE,
     array,
@@ -28,7 +29,6 @@ from prequential.machine.compiled import Array, inlined, kernel
 
 Tensor = torch.Tensor
 
-INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
 WEIGHT_LIMIT = 255  # levels of attention weights times value scales, and of gradients at the scores by rows
 SOFTMAX_LIMIT = 2047  # levels of gradients at the attention weights, in the sum of the softmax gradient
 

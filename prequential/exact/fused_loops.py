@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.exact.plain import INT8_LIMIT, TINY
+from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT, TINY
 from prequential.machine.compiled import Array, inlined
 
 Tensor = torch.Tensor
@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 MAGNITUDE = np.int32(0x7FFFFFFF)  # the bits of a float32 without its sign
 SMALLEST_SCALE = np.float32(TINY)
 ONE = np.float32(1.0)
-INVERSE_INT8_LIMIT = np.float32(1.0 / INT8_LIMIT)
+INVERSE_INT8_LIMIT, INVERSE_GRADIENT_LIMIT = np.float32(1.0 / INT8_LIMIT), np.float32(1.0 / GRADIENT_LIMIT)
 
 
 def array(x: Tensor) -> Array:

@@ -26,14 +26,8 @@ Tensor = torch.Tensor
 FLOAT32_MAX_SUM = 1040
 BACKEND_NAMES = ("int8", "float32", "float64")
 SELF_TEST_SHAPES = (
-    (1, 64, 64),
-    (64, 1, 64),
-    (16, 256, 768),
-    (64, 1024, 256),
-    (256, 1024, 64),
-    (33, 65, 257),
-    (3, 2080, 40),
-)
+    (1, 64, 64), (64, 1, 64), (16, 256, 768), (64, 1024, 256), (256, 1024, 64), (33, 65, 257), (3, 2080, 40)
+)  # fmt: skip
 # M, K, N of the products that are timed: so large that their launch does not dominate.
 TIMED_SHAPES = {"cuda": (4096, 1024, 4096), "cpu": (1024, 256, 1024)}
 

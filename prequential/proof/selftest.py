@@ -7,8 +7,8 @@ the blocks of the archive: coded bits, and the learner's state after each block.
 import hashlib
 import io
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -35,8 +35,6 @@ FIXED_CONFIG = Config(
         first_segment_symbols=64, segment_symbols=512, row_symbols=64, n_rows=12, block_symbols=4096
     ),
 )
-
-VERDICTS = {True: "ok", False: "FAILED", None: "skipped"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,19 +73,19 @@ def _on_gpu() -> Iterator[Check]:
         yield Check(name=name, passed=None, text=str(error))
         return
     yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
-    yield replace(fixed_run(runtime), name=name)
+    yield fixed_run(runtime, name)
 
 
-def fixed_run(runtime: Runtime) -> Check:
+def fixed_run(runtime: Runtime, name: str = "fixed run") -> Check:
     """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
+    return _check(name, partial(_run_fixed, runtime))
 
-    def run() -> tuple[bool, str]:
-        start_s = time.perf_counter()
-        digest = _digest(_text(), runtime)
-        rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
-        return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
 
-    return _check("fixed run", run)
+def _run_fixed(runtime: Runtime) -> tuple[bool, str]:
+    start_s = time.perf_counter()
+    digest = _digest(_text(), runtime)
+    rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
+    return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
 
 
 def _text() -> NDArray[np.uint8]:
@@ -106,7 +104,7 @@ def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
     return digest.hexdigest()
 
 
-def _compared(runs: dict[str, Callable[[], str]]) -> tuple[bool, str]:
+def _compared(runs: Mapping[str, Callable[[], str]]) -> tuple[bool, str]:
     digests = {key: run() for key, run in runs.items()}
     return len(set(digests.values())) <= 1, ", ".join(f"{key} {digest}" for key, digest in digests.items())
 
@@ -117,13 +115,3 @@ def _check(name: str, run: Callable[[], tuple[bool, str]], *, if_impossible: boo
     except (ImportError, PrequentialError) as error:
         passed = if_impossible, str(error)
     return Check(name=name, passed=passed[0], text=passed[1])
-
-
-def format_fact(name: str, value: object) -> str:
-    """One line about the machine."""
-    return f"{name:<26}{value}"
-
-
-def format_check(check: Check) -> str:
-    """One line about a check."""
-    return format_fact(check.name, f"{VERDICTS[check.passed]}: {check.text}")
