@@ -43,6 +43,7 @@ from prequential.exact.plain import (
     INT8_LIMIT,
     TINY,
     TOTAL,
+    loss_gradient,
     peak_of,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
@@ -327,21 +328,7 @@ def fill_frequencies(logits: Array, table: Array, f: Array) -> None:
         e[best] += rest
 
 
-# ---- gradients at the logits and at the embedding, optimiser
-
-
-def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
-    g = torch.empty(frequency.shape)
-    _loss_gradient(array(frequency), array(symbols), g.numpy())
-    return g
-
-
-@kernel
-def _loss_gradient(frequency: Array, symbols: Array, g: Array) -> None:
-    for i in range(frequency.shape[0]):
-        for v in range(frequency.shape[1]):
-            g[i, v] = np.float32(frequency[i, v]) * np.float32(2.0**-24)
-        g[i, symbols[i]] -= ONE
+# ---- gradient at the embedding, optimiser
 
 
 def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor:

@@ -49,13 +49,18 @@ def _largest_magnitude(x: Tensor, dim: int) -> Tensor:
     return x.abs().amax(dim).clamp_min(TINY)
 
 
+def _rounded(x: Tensor, limit: int, dim: int = -1) -> tuple[Tensor, Tensor]:
+    """x ~ integers * scale, in `limit` levels of the largest magnitude along `dim`: carried integers; the scale lacks `dim`."""
+    top = _largest_magnitude(x, dim)
+    return (x * _levels_per_unit(top, limit).unsqueeze(dim)).round_(), top * (1.0 / limit)
+
+
 def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """y = x * column_factor in 127 levels per row: int8 q (..., R, C) and float32 scale (..., R), y ~ q * scale[..., None]."""
     if column_factor is not None:
         x = x * column_factor[..., None, :]
-    scale = _largest_magnitude(x, -1)
-    q = (x * _levels_per_unit(scale, INT8_LIMIT)[..., None]).round_().to(torch.int8)
-    return q, scale * (1.0 / INT8_LIMIT)
+    levels, scale = _rounded(x, INT8_LIMIT)
+    return levels.to(torch.int8), scale
 
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,15 +100,16 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x / rms(x) ~ q * r[:, None] and 1 / rms(x) ~ s. The sum of squares is an integer, at most 127**2 * C, taken in int64 and then
     rounded to float32; it is exact there for C <= 1040.
     """
-    q, scale = quantise_rows(x)
-    r = _inverse_rms(q)
-    return q, r, r / scale
+    levels, r, s = _normalised_levels(x)
+    return levels.to(torch.int8), r, s
 
 
-def _inverse_rms(q: Tensor) -> Tensor:
-    """1 / rms of the integers along the last axis: float32."""
-    squares = q.to(torch.int32).square().sum(-1, dtype=torch.int64).clamp_min(1)
-    return 1.0 / sqrt(squares.float() * (1.0 / q.shape[-1]))
+def _normalised_levels(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`normalise_rows` along the last axis of any shape, with carried integers."""
+    levels, scale = _rounded(x, INT8_LIMIT)
+    squares = levels.to(torch.int32).square().sum(-1, dtype=torch.int64).clamp_min(1)
+    r = 1.0 / sqrt(squares.float() * (1.0 / x.shape[-1]))
+    return levels, r, r / scale
 
 
 def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Tensor) -> Tensor:
@@ -119,10 +125,9 @@ def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Te
 
 def _row_dot(g: Tensor, q: Tensor) -> Tensor:
     """The sum of g * q along the last axis, where g is rounded to 1023 levels per row: float32."""
-    scale = _largest_magnitude(g, -1)
-    levels = (g * _levels_per_unit(scale, GRADIENT_LIMIT)[..., None]).round_().to(torch.int32)
-    total = (levels * q.to(torch.int32)).sum(-1, dtype=torch.int64)
-    return total.float() * (scale * (1.0 / GRADIENT_LIMIT))
+    levels, scale = _rounded(g, GRADIENT_LIMIT)
+    total = (levels.to(torch.int32) * q.to(torch.int32)).sum(-1, dtype=torch.int64)
+    return total.float() * scale
 
 
 def dequantise(
@@ -177,14 +182,6 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
 
-def _normalised_levels(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`normalise_rows` along the last axis of any shape, with carried integers: levels float32, r, s."""
-    scale = _largest_magnitude(x, -1)
-    levels = (x * _levels_per_unit(scale, INT8_LIMIT)[..., None]).round_()
-    r = _inverse_rms(levels)
-    return levels, r, r / (scale * (1.0 / INT8_LIMIT))
-
-
 def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, ...]:
     """Queries and keys, rotated, RMS-normalised and rounded, and rounded values, from the rows (N, 3D) float32.
 
@@ -194,14 +191,8 @@ def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, in
     """
     n_rows, n_time, n_heads = shape
     q, k, v = qkv.view(n_rows, n_time, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
-    v_scale = _largest_magnitude(v, -1)
-    v_levels = (v * _levels_per_unit(v_scale, INT8_LIMIT)[..., None]).round_()
-    return (
-        *_normalised_levels(_rotate(q, cos, sin)),
-        *_normalised_levels(_rotate(k, cos, sin)),
-        v_levels,
-        v_scale * (1.0 / INT8_LIMIT),
-    )
+    q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+    return *_normalised_levels(q), *_normalised_levels(k), *_rounded(v, INT8_LIMIT)
 
 
 def attention_weights(
@@ -226,10 +217,7 @@ def attention_weights(
     e = attention_table(scores.device)[steps.round_().clamp_max_(ATTENTION_TABLE_SIZE - 1.0).to(torch.int64)]
     e = e.masked_fill(hidden, 0.0)
     inverse_sum = 1.0 / e.sum(-1, dtype=torch.float64).float()
-    weighted = e * v_scale[:, :, None, :]
-    scale = weighted.amax(-1).clamp_min(TINY)
-    levels = (weighted * _levels_per_unit(scale, 255)[..., None]).round_()
-    return e, inverse_sum, levels, scale * (1.0 / 255)
+    return e, inverse_sum, *_rounded(e * v_scale[:, :, None, :], 255)
 
 
 def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
@@ -247,12 +235,8 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
     """
     n_rows, _, n_time = inverse_sum.shape
     g = grad.view(n_rows, n_time, n_heads, -1).transpose(1, 2)  # (B, H, T, K)
-    scale = _largest_magnitude(g, -1)
-    by_query = (g * _levels_per_unit(scale, GRADIENT_LIMIT)[..., None]).round_()
-    g = g * inverse_sum[..., None]
-    column = g.abs().amax(-2, keepdim=True).clamp_min(TINY)
-    by_column = (g * _levels_per_unit(column, INT8_LIMIT)).round_()
-    return by_query, scale * (1.0 / GRADIENT_LIMIT), by_column, column * (1.0 / INT8_LIMIT)
+    by_column, column_scale = _rounded(g * inverse_sum[..., None], INT8_LIMIT, -2)
+    return *_rounded(g, GRADIENT_LIMIT), by_column, column_scale[:, :, None]
 
 
 def attention_backward_scores(
@@ -269,17 +253,10 @@ def attention_backward_scores(
     """
     dp = products * g_scale[..., None] * v_scale[:, :, None, :]
     dp = dp.masked_fill(e == 0.0, 0.0)
-    scale = _largest_magnitude(dp, -1)
-    levels = (dp * _levels_per_unit(scale, 2047)[..., None]).round_()
-    mean = (levels.double() * e).sum(-1).float() * (scale * (1.0 / 2047)) * inverse_sum
+    levels, scale = _rounded(dp, 2047)
+    mean = (levels.double() * e).sum(-1).float() * scale * inverse_sum
     ds = (e * inverse_sum[..., None]) * (dp - mean[..., None])
-    rows = ds * k_r[:, :, None, :]
-    row_scale = _largest_magnitude(rows, -1)
-    by_query = (rows * _levels_per_unit(row_scale, 255)[..., None]).round_()
-    columns = ds * q_r[..., None]
-    column_scale = _largest_magnitude(columns, -2)
-    by_key = (columns * _levels_per_unit(column_scale, INT8_LIMIT)[..., None, :]).round_()
-    return by_query, row_scale * (1.0 / 255), by_key, column_scale * (1.0 / INT8_LIMIT)
+    return *_rounded(ds * k_r[:, :, None, :], 255), *_rounded(ds * q_r[..., None], INT8_LIMIT, -2)
 
 
 def attention_inputs_backward(

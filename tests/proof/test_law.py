@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import small
-from prequential_codecs.archive import ArchiveReader, ArchiveWriter
+from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 from prequential.compression import compress
@@ -94,12 +94,8 @@ def test_damaged_empty_and_too_large_inputs_are_refused():
 
 
 def test_an_archive_whose_header_has_another_digest_fails():
-    reader, changed = ArchiveReader(archive_of()), io.BytesIO()
-    writer = ArchiveWriter(changed, replace(reader.header, blake2b=bytes(32)))
-    for block in reader.blocks():
-        writer.write_block(block)
-    writer.close()
-    changed.seek(0)
+    reader = ArchiveReader(archive_of())
+    changed = law._archive_of(replace(reader.header, blake2b=bytes(32)), list(reader.blocks()))
     assert failures(check_archive(changed)) == {ROUND_TRIP: "the original's digest differs"}
 
 

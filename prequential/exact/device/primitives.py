@@ -29,6 +29,7 @@ from prequential.exact.plain import (
     INT8_LIMIT,
     TOTAL,
     embedding_sums,
+    loss_gradient,
     peak_of,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
@@ -367,24 +368,6 @@ def _frequencies(
     first = tl.min(tl.where(z == top, j, BLOCK), 0)  # of the largest logits
     rest = TOTAL - tl.sum(frequency, 0)
     tl.store(out + at, tl.where(j == first, frequency + rest, frequency), inside)
-
-
-def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
-    frequency = frequency.contiguous()
-    out = torch.empty_like(frequency, dtype=torch.float32)
-    rounding.launch(
-        _loss_gradient, (_flat(frequency),), frequency, symbols.contiguous(), out, frequency.numel(), frequency.shape[1],
-        UNIT=2.0**-24, BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
-    )  # fmt: skip
-    return out
-
-
-@triton.jit
-def _loss_gradient(frequency, symbols, out, size, n, UNIT: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < size
-    p = tl.load(frequency + i, inside, 0).to(tl.float32) * UNIT
-    tl.store(out + i, tl.where(tl.load(symbols + i // n, inside, -1) == i % n, p - 1.0, p), inside)
 
 
 # ---- steps
