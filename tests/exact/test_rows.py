@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from in_numpy import SEEDS, F, before_norm, normalised, rounded, same_bits
+from in_numpy import tensors as t
 
 from prequential.model.gpt.gradients import EmbeddingGradient
 
-F = np.float32
 EXTREMES = (0.0, -0.0, 1.0, 1e-30, -1e-30, 2e-30, 1e-10, -1e10, 1e30)
 
 
@@ -37,27 +37,6 @@ def integers(seed: int, *shape: int, limit: int = 127, dtype: type = np.int8) ->
     return np.random.default_rng(seed).integers(-limit, limit + 1, shape).astype(dtype)
 
 
-def t(*xs: np.ndarray) -> list[torch.Tensor]:
-    return [torch.from_numpy(x.copy()) for x in xs]
-
-
-def same_bits(got: torch.Tensor, expected: np.ndarray) -> bool:
-    values = got.contiguous().numpy()
-    assert values.dtype == expected.dtype and values.shape == expected.shape
-    return values.tobytes() == np.ascontiguousarray(expected).tobytes()
-
-
-def rounded(x: np.ndarray, limit: int, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Integers as float32, and the largest magnitude with `axis` kept."""
-    top = np.maximum(np.abs(x).max(axis, keepdims=True), F(1e-30))
-    return np.rint(x * ((F(1) / top) * F(limit))), top
-
-
-def root(x: np.ndarray) -> np.ndarray:
-    return np.sqrt(x)  # numpy's square root of float32 is correctly rounded
-
-
-SEEDS = st.integers(0, 2**32)
 SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 300))
 
 
@@ -68,15 +47,16 @@ def test_rounding_equals_numpy_with_a_factor_and_without(ops, by, x, seed):
     factor = factors(seed, x.shape[axis])
     for scaled, given_factor in ((x, []), (x * np.expand_dims(factor, 1 - axis), t(factor))):
         q, scale = quantise(*t(x), *given_factor)
-        levels, top = rounded(scaled, 127, axis)
-        assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, top.reshape(-1) * F(1 / 127))
+        levels, expected = rounded(scaled, 127, axis)
+        assert same_bits(q, levels.astype(np.int8)) and same_bits(scale, expected)
 
 
 @given(SEEDS)
 def test_fine_rounding_equals_numpy(ops, seed):
     x, column = drawn(seed, 5, 30), factors(seed, 30)
-    levels, top = rounded(x * column, 127, 1)
+    top = np.abs(x * column).max(1, keepdims=True)
     exact = (x * column) * ((F(1) / top) * F(127))
+    levels = np.rint(exact)
     high, low, scale = ops.quantise_rows_finely(*t(x, column))
     assert same_bits(high, levels.astype(np.int8))
     assert same_bits(low, np.rint((exact - levels) * F(254)).astype(np.int8))
@@ -86,18 +66,8 @@ def test_fine_rounding_equals_numpy(ops, seed):
 @given(matrices(limit=1e18))
 def test_normalise_rows_equals_numpy(ops, x):
     q, r, s = ops.normalise_rows(*t(x))
-    levels, top = rounded(x, 127, 1)
-    squares = np.maximum((levels.astype(np.int64) ** 2).sum(1), 1)
-    inverse = F(1) / root(squares.astype(F) * F(1 / x.shape[1]))
-    assert same_bits(q, levels.astype(np.int8)) and same_bits(r, inverse)
-    assert same_bits(s, inverse / (top[:, 0] * F(1 / 127)))
-
-
-def numpy_norm_backward(g: np.ndarray, q: np.ndarray, r: np.ndarray, s: np.ndarray, out: np.ndarray) -> np.ndarray:
-    levels, top = rounded(g, 1023, 1)
-    total = (levels.astype(np.int64) * q.astype(np.int64)).sum(1)
-    mean = (total.astype(F) * (top[:, 0] * F(1 / 1023))) * (r * F(1 / g.shape[1]))
-    return out + (g - (q.astype(F) * r[:, None]) * mean[:, None]) * s[:, None]
+    levels, *expected = normalised(x)
+    assert same_bits(q, levels.astype(np.int8)) and same_bits(r, expected[0]) and same_bits(s, expected[1])
 
 
 @given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-25, 1.0, 1e10]))
@@ -105,7 +75,7 @@ def test_normalise_rows_backward_equals_numpy(ops, shape, seed, scale):
     g, out = drawn(seed, *shape, scale=scale), drawn(seed + 1, *shape)
     q, r, s = integers(seed, *shape), factors(seed, shape[0]), factors(seed + 1, shape[0])
     result = ops.normalise_rows_backward(*t(g, q, r, s, out))
-    assert same_bits(result, numpy_norm_backward(g, q, r, s, out))
+    assert same_bits(result, out + before_norm(g, q, r, s))
 
 
 def test_normalise_rows_backward_is_exact_at_the_bound_of_its_sum(ops):
@@ -113,7 +83,7 @@ def test_normalise_rows_backward_is_exact_at_the_bound_of_its_sum(ops):
     g, q = np.ones((2, n), dtype=F), np.full((2, n), 127, dtype=np.int8)
     r, s, out = np.ones(2, dtype=F), np.ones(2, dtype=F), np.zeros((2, n), dtype=F)
     result = ops.normalise_rows_backward(*t(g, q, r, s, out))
-    assert same_bits(result, numpy_norm_backward(g, q, r, s, out))
+    assert same_bits(result, out + before_norm(g, q, r, s))
 
 
 @given(SHAPES, SEEDS, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([(1.0, 1.0), (-4.775, 2.0315)]))
@@ -143,8 +113,8 @@ def test_squared_relu_and_its_gradient_equal_numpy(ops, shape, seed):
     row, column = factors(seed, shape[0]), factors(seed, shape[1])
     q, scale, a = ops.squared_relu(*t(acc, row, column))
     expected = np.maximum((acc.astype(F) * row[:, None]) * column, F(0))
-    levels, top = rounded(expected * expected, 127, 1)
-    assert same_bits(a, expected) and same_bits(q, levels.astype(np.int8)) and same_bits(scale, top[:, 0] * F(1 / 127))
+    levels, level = rounded(expected * expected, 127)
+    assert same_bits(a, expected) and same_bits(q, levels.astype(np.int8)) and same_bits(scale, level)
     assert same_bits(
         ops.squared_relu_backward(*t(acc, row, expected)), (acc.astype(F) * row[:, None]) * (F(2) * expected)
     )
@@ -183,7 +153,7 @@ def test_adam_equals_numpy(ops, n, seed, scale):
     v = v * F(0.99) + (g * g) * F(1.0 - 0.99)
     m[np.abs(m) < F(1e-30)] = 0
     v[v < F(1e-30)] = 0
-    p = p - (m / (root(v) + F(1e-8))) * F(0.003)
+    p = p - (m / (np.sqrt(v) + F(1e-8))) * F(0.003)
     assert same_bits(state[0], p) and same_bits(state[2], m) and same_bits(state[3], v)
 
 
