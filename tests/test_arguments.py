@@ -110,7 +110,19 @@ def test_a_mistyped_baseline_is_answered_with_the_nearest_one() -> None:
 def messages() -> list[tuple[str, str]]:
     """Every text of the library's errors, with its module."""
     found = []
-    for path in {*(PROJECT / "prequential").rglob("*.py")} - {*(PROJECT / "prequential" / "cli").rglob("*.py")}:
+    rooms = (
+        "adapters",
+        "exact",
+        "files",
+        "learners",
+        "model",
+        "online",
+        "report",
+        "compression.py",
+        "decompression.py",
+    )
+    paths = sorted((PROJECT / "prequential").rglob("*.py"))
+    for path in (path for path in paths if path.relative_to(PROJECT / "prequential").parts[0] in rooms):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and re.search(r"(Error|\badd_note)$", ast.unparse(node.func)):
                 texts = [str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)]

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from small import BOTH
 
-import prequential
 from prequential.cli.failures import report_failure
 from prequential.errors import ConfigError
 from prequential.machine import usable_memory
@@ -133,9 +133,7 @@ def test_a_real_control_group_makes_one_line_and_no_killed_process(command: str,
 def small_gpt(folder: Path) -> str:
     """Writes a text and the configuration of a small GPT; returns the latter's name."""
     (folder / "text").write_bytes(b"some text " * 20)
-    gpt = prequential.GPTConfig(n_layers=1, width=32, n_heads=1)
-    config = prequential.Config(gpt=gpt, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8))
-    (folder / "gpt.json").write_text(json.dumps(config.to_dict()))
+    (folder / "gpt.json").write_text(json.dumps(BOTH.to_dict()))
     return "gpt.json"
 
 
