@@ -48,6 +48,8 @@ LONG_S = 300.0  # the user is told when the first segment is decoded
 _BYTE_S, _LAYER_STEP_S = 5e-6, 2e-3
 _MIXER_OPERATIONS_PER_S, _GPT_OPERATIONS_PER_S, _DIGEST_BYTES_PER_S = 1e10, 5e11, 4e9
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DecompressionResult:
@@ -134,7 +136,7 @@ def decompress(
     memory, runtime = io.BytesIO(), runtime or Runtime()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
-        _check_cost(reader.header, runtime, max_output_bytes, max_decoding_s)
+        expected_s = _check_cost(reader.header, runtime, max_output_bytes, max_decoding_s)
         learner = _learner(reader.header, given, runtime)  # before anything is written
         with _original(
             reader.header,
@@ -147,8 +149,8 @@ def decompress(
             try:
                 checkpoints = checkpoints_of(output, resume=resume)
                 for i, done in enumerate(coding.decompress(reader, sink, learner, checkpoints)):
-                    if i == 0:  # most damaged archives do not come so far
-                        _warn_if_long(reader.header, runtime)
+                    if i == 0 and expected_s >= LONG_S:  # most damaged archives do not come so far
+                        _log.warning("decoding takes about %s on a processor of 2026", _duration(expected_s))
                     on_progress(done, reader.header.n_bytes)
                 if sink.blake2b != reader.header.blake2b:
                     raise CorruptArchiveError("the original's digest differs from the header's")
@@ -176,34 +178,25 @@ def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner
     return learner_of(header, given, runtime)
 
 
-def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: float | None) -> None:
-    """Raises OutputError for an original of more than `most` bytes, ConfigError if it takes more than `most_s` to decode.
+def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: float | None) -> float:
+    """The expected seconds on a processor; 0 on a device, for which they are not known.
 
-    No block goes beyond the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
+    Raises OutputError for an original of more than `most` bytes, ConfigError if it takes more than `most_s`. No block goes beyond
+    the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
     """
     if most is not None and header.n_bytes > most:
         raise OutputError(
             f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
             "raise max_output_bytes= if you trust the source"
         )
-    if most_s is not None and (seconds := _expected_s(header, runtime)) > most_s:
+    on_device = runtime.device == "cuda"
+    seconds = 0.0 if on_device else decoding_s(coding.config_of(header, knows_given=True), header.n_bytes)
+    if most_s is not None and seconds > most_s:
         raise ConfigError(
             f"decoding takes about {_duration(seconds)}, more than the limit of {_duration(most_s)}; "
             "raise max_decoding_s= if you trust the source"
         )
-
-
-def _warn_if_long(header: Header, runtime: Runtime) -> None:
-    seconds = _expected_s(header, runtime)
-    if seconds >= LONG_S:
-        logging.getLogger(__name__).warning("decoding takes about %s on a processor of 2026", _duration(seconds))
-
-
-def _expected_s(header: Header, runtime: Runtime) -> float:
-    """`decoding_s` on a processor; 0 on a device, for which it is not known."""
-    if runtime.device == "cuda":
-        return 0.0
-    return decoding_s(coding.config_of(header, knows_given=True), header.n_bytes)
+    return seconds
 
 
 def decoding_s(config: Config, n_bytes: int) -> float:

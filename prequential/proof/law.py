@@ -146,8 +146,12 @@ class Witness:
     def _check_code(self, symbols: np.ndarray, bits: np.ndarray, position: int) -> None:
         """Checks DISTRIBUTION in the segment, and CODE with all 256 bytes at one position, from the twin's state there."""
         twin, where = self._twin, f"at byte {self._start + position}"
-        rows = self._check_distributions(symbols)
-        coder = BitCoder(FOLLOW)
+        rows, coder = None, BitCoder(FOLLOW)
+        if twin.gpt:
+            twin.gpt.begin(len(symbols))
+            rows = self._frequencies(symbols)
+            complete = bool((rows.sum(1, dtype=np.int64) == 1 << 24).all() and rows.min() >= 1)
+            self.note(DISTRIBUTION, complete, f"in the segment from byte {self._start}", len(rows))
         code_symbols(None if rows is None else rows[:position], twin.mixer, symbols[:position].copy(), coder)
         row = None if rows is None else rows[position : position + 1]
         mixers = _mixer_copies(twin.mixer)
@@ -157,16 +161,6 @@ class Witness:
         own = ideal_bits(coded[int(symbols[position])][None])[0]
         paid = bits[position]
         self.note(CODE, own == paid, f"{where} the byte cost {paid:.6f} bits, not {own:.6f}", 0)
-
-    def _check_distributions(self, symbols: np.ndarray) -> np.ndarray | None:
-        """The twin's frequencies (n, 256) of the open segment, after the check DISTRIBUTION; None without a GPT."""
-        if not self._twin.gpt:
-            return None
-        self._twin.gpt.begin(len(symbols))
-        rows = self._frequencies(symbols)
-        complete = bool((rows.sum(1, dtype=np.int64) == 1 << 24).all() and rows.min() >= 1)
-        self.note(DISTRIBUTION, complete, f"in the segment from byte {self._start}", len(rows))
-        return rows
 
     def _frequencies(self, symbols: np.ndarray) -> np.ndarray:
         """The frequencies (n, 256) of the twin's GPT if the open segment has these symbols."""
