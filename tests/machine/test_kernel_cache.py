@@ -16,7 +16,6 @@ from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import PACKAGES, package_folder
 
 PROJECT = Path(prequential.__file__).parents[1]
-TRIPLE = "from prequential.machine.compiled import kernel\n\n@kernel\ndef triple(x):\n    return 3 * x\n"
 pytestmark = pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="kernels are interpreted")
 
 
