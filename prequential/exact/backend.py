@@ -1,7 +1,7 @@
 """What an exact computation runs on: elementwise primitives, integer matrix products and threads; and Muon's orthogonalisation.
 
 The three choices are independent and change only the speed: each gives the same bits. Two modules implement the primitives on a
-processor: `plain` (torch, the definition, on any device) and `fused` (compiled loops). device/primitives.py does on CUDA.
+processor: `plain` (torch, the definition, on any device) and `fused` (compiled loops); device/primitives.py has them for CUDA.
 
 Muon (Jordan et al. 2024) replaces the gradient of a matrix by an approximation of the nearest orthogonal matrix. Five
 Newton-Schulz steps compute it, with products of int8 matrices.
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from prequential.exact.matmul import Matmul
     from prequential.exact.pool import Pool
 
-Primitives = (
-    ModuleType  # with the functions of exact/plain.py, and COMPILED: whether the GPT may use its own compiled kernels
-)
+# A module with the functions of exact/plain.py, and COMPILED: whether the GPT may also use its own compiled kernels.
+Primitives = ModuleType
 NEWTON_SCHULZ_STEPS = 5
 # Quintic coefficients of Jordan et al.: x -> a x + b x^3 + c x^5 drives singular values towards 1.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
