@@ -37,9 +37,9 @@ from torch.utils._pytree import tree_leaves
 from prequential.errors import PrequentialError
 from prequential.evaluation.evaluation import warm_up
 from prequential.exact import matmul, plain
+from prequential.exact.arrays import random_words
 from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool
-from prequential.exact.random import random_words
 from prequential.exact.tables import HOST
 from prequential.model.config import COLUMNS_AT_ONCE, Config
 from prequential.model.gpt.device import Accelerator, DeviceGPT

@@ -40,13 +40,10 @@ def write_run(folder: Path, units, *, seed=0, model="a", ends=None, blake2b="00"
     ends = SEGMENT * np.arange(1, len(units) + 1) if ends is None else np.array(ends, np.int64)
     curve = Curve(n_bytes=ends, bits=np.cumsum(units) * UNIT_BITS)
     record = {
-        "kind": "evaluation",
-        "schema": 1,
+        "kind": "evaluation", "schema": 1, "config": {"seed": seed, "model": model},
         "corpus": {"name": "synthetic", "n_bytes": int(ends[-1]), "blake2b": blake2b},
-        "config": {"seed": seed, "model": model},
-        "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)),
-        **fields,
-    }
+        "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)), **fields,
+    }  # fmt: skip
     append_record(folder / RECORD, record)
     write_curves(folder / CURVE, {"model": curve})
     return read_run(folder)

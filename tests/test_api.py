@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small import BOTH as SMALL
 
 import prequential
 from prequential import adapters
@@ -17,11 +18,6 @@ from prequential.sweeps.plans import Plan, Variant
 
 PROJECT = Path(__file__).parents[1]
 FUSED = prequential.Runtime(kernels="fused")
-SMALL = prequential.Config(
-    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
-    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
-)
 
 
 def test_a_path_and_its_bytes_cost_the_same_bits(tmp_path: Path) -> None:

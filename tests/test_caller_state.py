@@ -11,17 +11,11 @@ from threading import Event
 import numpy as np
 import pytest
 import torch
+from small import BOTH as CONFIG
+from small import CONFIGS
 
 import prequential
 
-CONFIG = prequential.Config(
-    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
-    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(
-        history_bits=14, block_symbols=1024, first_segment_symbols=64, segment_symbols=64, row_symbols=32, n_rows=2
-    ),
-)
-MIXER = prequential.Config(gpt=None, mixer=CONFIG.mixer, schedule=CONFIG.schedule)
 TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 4
 
 
@@ -119,7 +113,9 @@ def test_a_learner_of_ones_own_keeps_what_its_user_has_set():
 
 @pytest.fixture(scope="module")
 def evaluation():
-    return prequential.evaluate(TEXT, config=MIXER, runtime=prequential.Runtime(threads=1), baselines=("gzip",))
+    return prequential.evaluate(
+        TEXT, config=CONFIGS["mixer"], runtime=prequential.Runtime(threads=1), baselines=("gzip",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +135,11 @@ def test_many_evaluations_can_be_kept_with_few_open_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:
         for _ in range(70):
-            kept.append(prequential.evaluate(TEXT, config=MIXER, runtime=prequential.Runtime(threads=1), baselines=()))
+            kept.append(
+                prequential.evaluate(
+                    TEXT, config=CONFIGS["mixer"], runtime=prequential.Runtime(threads=1), baselines=()
+                )
+            )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len({found.trace.total_bits("model") for found in kept}) == 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
     from prequential.proof.law import Verdict
 
+VERDICTS = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
 OF_BOTH = {"law", "json", "quiet", "verbose"}  # the other options are of the check of the law
 
 
@@ -56,19 +57,19 @@ def _check_machine(*, as_json: bool) -> int:
     """Prints each check when it is done; returns the exit code."""
     from prequential.machine.facts import machine, versions
     from prequential.machine.kernel_cache import kernel_folder
-    from prequential.proof.selftest import checks, format_check, format_fact
+    from prequential.proof.selftest import checks
     from prequential.version import VERSION
 
     kernels = str(kernel_folder() or "compiled in each run")
     facts = {**machine(), "prequential": VERSION, **versions(), "kernels": kernels}
     if not as_json:
         for name, value in facts.items():
-            print(format_fact(name, value))
+            print(f"{name:<26}{value}")
     done = []
     for check in checks():
         done.append(check)
         if not as_json:
-            print(format_check(check), flush=True)
+            print(f"{check.name:<26}{VERDICTS[check.passed]}: {check.text}", flush=True)
     if as_json:
         print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))
     # A matmul backend that is not exact is not a failure, because it is not used.

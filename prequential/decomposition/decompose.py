@@ -40,7 +40,7 @@ from scipy.linalg import toeplitz
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
 from prequential.exact import plain
-from prequential.exact.host import to_array, to_tensor
+from prequential.exact.arrays import to_array, to_tensor
 from prequential.learners.following import follow
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner

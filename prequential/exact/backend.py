@@ -1,13 +1,19 @@
-"""How an exact computation runs: its elementwise primitives, its integer matrix products and its threads.
+"""What an exact computation runs on: elementwise primitives, integer matrix products and threads; and Muon's orthogonalisation.
 
-The three choices are independent. None of them changes a bit of any result; they change only the speed. Two modules implement
-the primitives: `plain` (torch, the definition, on any device) and `fused` (compiled loops on a processor, the same bits).
+The three choices are independent and change only the speed: each gives the same bits. Two modules implement the primitives on a
+processor: `plain` (torch, the definition, on any device) and `fused` (compiled loops); device/primitives.py has them for CUDA.
+
+Muon (Jordan et al. 2024) replaces the gradient of a matrix by an approximation of the nearest orthogonal matrix. Five
+Newton-Schulz steps compute it, with products of int8 matrices.
+
+Letters: R rows, C columns, "..." a stack of matrices of one shape, or nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,63 +21,11 @@ if TYPE_CHECKING:
     from prequential.exact.matmul import Matmul
     from prequential.exact.pool import Pool
 
-NEWTON_SCHULZ_STEPS = 5  # of exact/optim.py; it stands here because operations are counted without torch
-
-
-class Primitives(Protocol):
-    """The functions that exact/plain.py defines and describes. exact/fused.py has the same signatures. Letters as in plain.py."""
-
-    COMPILED: bool  # whether the GPT may also use its own compiled kernels
-
-    def __hash__(self) -> int: ...
-    def sqrt(self, x: Tensor) -> Tensor: ...
-    def quantise_rows(self, x: Tensor, column_factor: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
-    def quantise_rows_finely(self, x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
-    def quantise_columns(self, x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
-    def column_peaks(self, x: Tensor, row_factor: Tensor | None = None) -> Tensor: ...
-    def round_columns(self, x: Tensor, peaks: Tensor, row_factor: Tensor | None = None) -> Tensor: ...
-    def normalise_rows(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
-    def normalise_rows_backward(self, g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Tensor) -> Tensor: ...
-    def dequantise(
-        self, acc: Tensor, row: Tensor | None, column: Tensor | None,
-        base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
-    ) -> Tensor: ...  # fmt: skip
-    def requantise(
-        self, acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
-        alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]: ...  # fmt: skip
-    def squared_relu(self, acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
-    def squared_relu_backward(self, acc: Tensor, row: Tensor, a: Tensor) -> Tensor: ...
-    def attention_inputs(
-        self, qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, int, int]
-    ) -> tuple[Tensor, ...]: ...
-    def attention_weights(
-        self, scores: Tensor, q_r: Tensor, k_r: Tensor, v_scale: Tensor, mask: tuple[int, int, int]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
-    def attention_output(self, acc: Tensor, factor: Tensor) -> Tensor: ...
-    def attention_backward_values(self, grad: Tensor, inverse_sum: Tensor, n_heads: int) -> tuple[Tensor, ...]: ...
-    def attention_backward_scores(
-        self, products: Tensor, g_scale: Tensor, v_scale: Tensor, e: Tensor,
-        inverse_sum: Tensor, q_r: Tensor, k_r: Tensor,
-    ) -> tuple[Tensor, ...]: ...  # fmt: skip
-    def attention_inputs_backward(
-        self, sums: tuple[Tensor, Tensor, Tensor], scales: tuple[Tensor, Tensor, Tensor],
-        saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor,
-    ) -> Tensor: ...  # fmt: skip
-    def frequencies(self, logits: Tensor) -> Tensor: ...
-    def loss_gradient(self, frequency: Tensor, symbols: Tensor) -> Tensor: ...
-    def embedding_gradient(self, g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor: ...
-    def embedding_sums(self, g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor: ...
-    def peak_of(self, x: Tensor) -> Tensor: ...
-    def adam_(
-        self, parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor,
-        step_size: float | Tensor, beta1: float, beta2: float,
-    ) -> None: ...  # fmt: skip
-    def nesterov_(self, momentum: Tensor, gradient: Tensor, mu: float) -> Tensor: ...
-    def row_squares(self, q: Tensor) -> Tensor: ...
-    def adagrad_change(
-        self, sums: Tensor, unit: Tensor, squares: Tensor, step_size: float, units: float, limit: float
-    ) -> tuple[Tensor, Tensor]: ...
+# A module with the functions of exact/plain.py, and COMPILED: whether the GPT may also use its own compiled kernels.
+Primitives = ModuleType
+NEWTON_SCHULZ_STEPS = 5
+# Quintic coefficients of Jordan et al.: x -> a x + b x^3 + c x^5 drives singular values towards 1.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 @dataclass(frozen=True)
@@ -81,3 +35,39 @@ class Backend:
     primitives: Primitives
     matmul: Matmul
     pool: Pool
+
+
+def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
+    """An approximately orthogonal matrix with the row and column spaces of g, for each matrix of the stack.
+
+    g: (..., R, C) float32; a stack needs the plain primitives. Returns (..., R, C) float32. A matrix gives the same bits alone
+    and in a stack.
+    """
+    if g.shape[-2] > g.shape[-1]:
+        return orthogonalise(g.mT.contiguous(), backend).mT.contiguous()
+    ops, matmul = backend.primitives, backend.matmul
+    a, b, c = NEWTON_SCHULZ
+    q, s = ops.quantise_rows(g)
+    # The Frobenius norm comes from two integer sums: of the squares of each row, and of the rows, rounded to one scale.
+    x, q, s = ops.requantise(q, s * _inverse_norm(ops.row_squares(q), s), None)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        # X X^T, (R, R), is symmetric, so the scales of its rows are also those of its columns.
+        gram, p, t = ops.requantise(matmul(q, q.mT), s, s)
+        _, w, u = ops.requantise(matmul(p, p.mT), t, t, base=gram, alpha=b, beta=c, column_factor=s)
+        x, q, s = ops.requantise(matmul(w, q), u, None, base=x, alpha=a)
+    return x
+
+
+def _inverse_norm(squares: Tensor, s: Tensor) -> Tensor:
+    """1 / Frobenius norm of matrices with rows q * s: (..., 1) float32. squares: sum(q * q) of each row; s: its scale, (..., R).
+
+    All sums are of integers. The energies s * s * squares of the rows are rounded to 2**24 levels of the largest one and summed
+    in int64. The relative error is below R * 2**-25.
+    """
+    largest_scale = s.amax(-1, keepdim=True).clamp_min(1e-18)  # its square must stay far above denormals
+    ratio = s / largest_scale
+    energy = squares * (ratio * ratio)  # <= 127**2 * C
+    peak = energy.amax(-1, keepdim=True).clamp_min(1e-12)
+    levels = (energy * (peak.reciprocal() * 16777216.0)).round_().long().sum(-1, keepdim=True).clamp_min(1)
+    total = levels.float() * (peak * 2.0**-24)
+    return 1.0 / (total.double().sqrt().float() * largest_scale)

@@ -22,6 +22,7 @@ from prequential.exact.fused_attention import (
     attention_weights,
 )
 from prequential.exact.fused_loops import (
+    INVERSE_GRADIENT_LIMIT,
     INVERSE_INT8_LIMIT,
     ONE,
     SMALLEST_SCALE,
@@ -42,9 +43,8 @@ from prequential.exact.plain import (
     INT8_LIMIT,
     TINY,
     TOTAL,
+    loss_gradient,
     peak_of,
-    rotate,
-    sqrt,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 from prequential.machine.compiled import Array, inlined, kernel
@@ -53,14 +53,13 @@ Tensor = torch.Tensor
 
 __all__ = [
     "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
-    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_gradient",
-    "embedding_sums", "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "rotate", "round_columns", "row_squares",
-    "sqrt", "squared_relu", "squared_relu_backward",
+    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
+    "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
+    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "round_columns", "row_squares",
+    "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
 
 COMPILED = True
-INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
 COLUMNS_PER_TASK = 64  # of a matrix that is processed in groups of columns: 256 bytes of each row
 
 
@@ -199,48 +198,41 @@ def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, base: Array
 
 
 def dequantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-) -> Tensor:
+    acc: Tensor, row: Tensor | None, column: Tensor | None,
+    base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
+) -> Tensor:  # fmt: skip
     y = torch.empty(acc.shape)
     row_factor = ones(acc.shape[0]) if row is None else array(row)
     column_factor = ones(acc.shape[1]) if column is None else array(column)
-    if base is None:
-        _dequantise(array(acc), row_factor, column_factor, beta, y.numpy())
-    else:
-        _dequantise_onto(array(acc), row_factor, column_factor, beta, array(base), alpha, y.numpy())
+    onto = y.numpy() if base is None else array(base)
+    _dequantise(array(acc), row_factor, column_factor, beta, onto, base is not None, alpha, y.numpy())
     return y
 
 
 @kernel
-def _dequantise(acc: Array, row: Array, column: Array, beta: float, y: Array) -> None:
-    factor = np.float32(beta)
+def _dequantise(
+    acc: Array, row: Array, column: Array, beta: float, base: Array, has_base: bool, alpha: float, y: Array
+) -> None:
     for i in range(acc.shape[0]):
-        for j in range(acc.shape[1]):
-            y[i, j] = ((np.float32(acc[i, j]) * row[i]) * column[j]) * factor
+        dequantise_row(acc[i], row[i], column, beta, base[i], has_base, alpha, y[i])
 
 
-@kernel
-def _dequantise_onto(acc: Array, row: Array, column: Array, beta: float, base: Array, alpha: float, y: Array) -> None:
+@inlined
+def dequantise_row(
+    acc: Array, row: np.float32, column: Array, beta: float, base: Array, has_base: bool, alpha: float, y: Array
+) -> None:
     factor, base_factor = np.float32(beta), np.float32(alpha)
-    for i in range(acc.shape[0]):
-        for j in range(acc.shape[1]):
-            y[i, j] = base[i, j] * base_factor + ((np.float32(acc[i, j]) * row[i]) * column[j]) * factor
+    for j in range(acc.size):
+        y[j] = ((np.float32(acc[j]) * row) * column[j]) * factor
+    if has_base:
+        for j in range(acc.size):
+            y[j] = base[j] * base_factor + y[j]
 
 
 def requantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
+    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     n_rows, n_columns = acc.shape
     y, q, scale = torch.empty(acc.shape), torch.empty(acc.shape, dtype=torch.int8), torch.empty(n_rows)
     _requantise(
@@ -256,13 +248,8 @@ def _requantise(
     acc: Array, row: Array, column: Array, beta: float, base: Array, has_base: bool, alpha: float, column_factor: Array,
     y: Array, q: Array, scale: Array,
 ) -> None:  # fmt: skip
-    factor, base_factor = np.float32(beta), np.float32(alpha)
     for i in range(acc.shape[0]):
-        for j in range(acc.shape[1]):
-            y[i, j] = ((np.float32(acc[i, j]) * row[i]) * column[j]) * factor
-        if has_base:
-            for j in range(acc.shape[1]):
-                y[i, j] = base[i, j] * base_factor + y[i, j]
+        dequantise_row(acc[i], row[i], column, beta, base[i], has_base, alpha, y[i])
         scale[i] = quantise_row(y[i], column_factor, q[i])
 
 
@@ -341,26 +328,7 @@ def fill_frequencies(logits: Array, table: Array, f: Array) -> None:
         e[best] += rest
 
 
-# ---- gradients at the logits and at the embedding, optimiser
-
-
-def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
-    g = torch.empty(frequency.shape)
-    _loss_gradient(array(frequency), array(symbols), g.numpy())
-    return g
-
-
-@kernel
-def _loss_gradient(frequency: Array, symbols: Array, g: Array) -> None:
-    for i in range(frequency.shape[0]):
-        for v in range(frequency.shape[1]):
-            g[i, v] = np.float32(frequency[i, v]) * np.float32(2.0**-24)
-        g[i, symbols[i]] -= ONE
-
-
-def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
-    peak = peak_of(g)
-    return embedding_sums(g, symbols, n_symbols, peak).float() * (peak * (1.0 / EMBEDDING_LIMIT))
+# ---- gradient at the embedding, optimiser
 
 
 def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor:
@@ -390,14 +358,9 @@ def _embedding_sums(g: Array, symbols: Array, peak: Array, total: Array) -> None
 
 
 def adam_(
-    parameter: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    step_size: float | Tensor,
-    beta1: float,
-    beta2: float,
-) -> None:
+    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor,
+    step_size: float | Tensor, beta1: float, beta2: float,
+) -> None:  # fmt: skip
     n = parameter.numel()
     p, g, m, v = (x.view(n).numpy() for x in (parameter, gradient.contiguous(), mean, square))
     _adam(p, g, m, v, float(step_size), beta1, 1.0 - beta1, beta2, 1.0 - beta2)
@@ -405,16 +368,9 @@ def adam_(
 
 @kernel
 def _adam(
-    parameter: Array,
-    gradient: Array,
-    mean: Array,
-    square: Array,
-    step_size: float,
-    beta1: float,
-    rest1: float,
-    beta2: float,
-    rest2: float,
-) -> None:
+    parameter: Array, gradient: Array, mean: Array, square: Array,
+    step_size: float, beta1: float, rest1: float, beta2: float, rest2: float,
+) -> None:  # fmt: skip
     keep1, new1 = np.float32(beta1), np.float32(rest1)
     keep2, new2 = np.float32(beta2), np.float32(rest2)
     step, tiny = np.float32(step_size), np.float32(TINY)

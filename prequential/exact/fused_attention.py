@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from prequential.exact.fused_loops import (
+    INVERSE_GRADIENT_LIMIT,
     INVERSE_INT8_LIMIT,
     ONE,
     array,
@@ -28,7 +29,6 @@ from prequential.machine.compiled import Array, inlined, kernel
 
 Tensor = torch.Tensor
 
-INVERSE_GRADIENT_LIMIT = np.float32(1.0 / GRADIENT_LIMIT)
 WEIGHT_LIMIT = 255  # levels of attention weights times value scales, and of gradients at the scores by rows
 SOFTMAX_LIMIT = 2047  # levels of gradients at the attention weights, in the sum of the softmax gradient
 
@@ -255,11 +255,7 @@ def _softmax_gradient(
 
 
 def attention_inputs_backward(
-    sums: tuple[Tensor, Tensor, Tensor],
-    scales: tuple[Tensor, Tensor, Tensor],
-    saved: tuple[Tensor, ...],
-    cos: Tensor,
-    sin: Tensor,
+    sums: tuple[Tensor, ...], scales: tuple[Tensor, ...], saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor
 ) -> Tensor:
     n_rows, n_heads, n_time, width = sums[0].shape
     y = torch.empty(n_rows * n_time, 3 * n_heads * width)
@@ -297,16 +293,8 @@ def _attention_inputs_backward(
 
 @inlined
 def _normalised_gradient(
-    acc: Array,
-    scale: np.float32,
-    levels: Array,
-    r: np.float32,
-    s: np.float32,
-    cos: Array,
-    sin: Array,
-    g: Array,
-    out: Array,
-) -> None:
+    acc: Array, scale: np.float32, levels: Array, r: np.float32, s: np.float32, cos: Array, sin: Array, g: Array, out: Array
+) -> None:  # fmt: skip
     """out = the gradient acc * scale, taken backward through the RMS norm and the rotation. g: scratch memory for one row."""
     width, half = g.size, cos.size
     for i in range(width):

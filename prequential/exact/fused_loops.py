@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.exact.plain import INT8_LIMIT, TINY
+from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT, TINY
 from prequential.machine.compiled import Array, inlined
 
 Tensor = torch.Tensor
@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 MAGNITUDE = np.int32(0x7FFFFFFF)  # the bits of a float32 without its sign
 SMALLEST_SCALE = np.float32(TINY)
 ONE = np.float32(1.0)
-INVERSE_INT8_LIMIT = np.float32(1.0 / INT8_LIMIT)
+INVERSE_INT8_LIMIT, INVERSE_GRADIENT_LIMIT = np.float32(1.0 / INT8_LIMIT), np.float32(1.0 / GRADIENT_LIMIT)
 
 
 def array(x: Tensor) -> Array:
@@ -95,12 +95,7 @@ def round_row_to_int8(x: Array, zero: int, levels: Array) -> tuple[np.float32, n
 
 
 @inlined
-def inverse_root(x: np.float32) -> np.float32:
-    """1 / sqrt(x) of a float32 x >= 0. Root and quotient are each correctly rounded."""
-    return ONE / np.float32(math.sqrt(np.float64(x)))
-
-
-@inlined
 def inverse_rms(squares: np.int32, n: int) -> np.float32:
-    """1 / rms of n integers, from the sum of their squares: float32."""
-    return inverse_root(np.float32(max(squares, np.int32(1))) * np.float32(1.0 / n))
+    """1 / rms of n integers, from the sum of their squares: float32. Root and quotient are each correctly rounded."""
+    mean = np.float32(max(squares, np.int32(1))) * np.float32(1.0 / n)
+    return ONE / np.float32(math.sqrt(np.float64(mean)))

@@ -26,14 +26,8 @@ Tensor = torch.Tensor
 FLOAT32_MAX_SUM = 1040
 BACKEND_NAMES = ("int8", "float32", "float64")
 SELF_TEST_SHAPES = (
-    (1, 64, 64),
-    (64, 1, 64),
-    (16, 256, 768),
-    (64, 1024, 256),
-    (256, 1024, 64),
-    (33, 65, 257),
-    (3, 2080, 40),
-)
+    (1, 64, 64), (64, 1, 64), (16, 256, 768), (64, 1024, 256), (256, 1024, 64), (33, 65, 257), (3, 2080, 40)
+)  # fmt: skip
 # M, K, N of the products that are timed: so large that their launch does not dominate.
 TIMED_SHAPES = {"cuda": (4096, 1024, 4096), "cpu": (1024, 256, 1024)}
 
@@ -158,8 +152,9 @@ def pin_precision() -> None:
     torch.set_float32_matmul_precision("highest")
 
 
+@cache
 def trials(device: torch.device | str = "cpu") -> list[Trial]:
-    """Tests every implementation on `device` and measures its rate, in the order of BACKEND_NAMES."""
+    """Tests every implementation on `device` and measures its rate, in the order of BACKEND_NAMES; once per process."""
     device = torch.device(device)
     pin_precision()
     results = []
@@ -170,13 +165,13 @@ def trials(device: torch.device | str = "cpu") -> list[Trial]:
 
 
 def choose(device: torch.device | str = "cpu", name: str | None = None) -> Matmul:
-    """The fastest implementation that passes its self-test, or the named one. The tests run once per process.
+    """The fastest implementation that passes its self-test, or the named one.
 
     int8 leaves the batched products of attention to float32, so int8 needs float32 to pass as well. Raises InexactMachineError
     if none passes, or if the named one is unknown or does not pass.
     """
     pin_precision()
-    results = {trial.name: trial for trial in _trials_once(device)}
+    results = {trial.name: trial for trial in trials(device)}
     passed = [t for t in results.values() if t.exact and (t.name != "int8" or results["float32"].exact)]
     if name is not None:
         if name not in results:
@@ -192,8 +187,3 @@ def choose(device: torch.device | str = "cpu", name: str | None = None) -> Matmu
             + "; ".join(f"{t.name}: {t.reason}" for t in results.values())
         )
     return Matmul(max(passed, key=lambda t: t.ops_per_s).name)
-
-
-@cache
-def _trials_once(device: torch.device | str) -> tuple[Trial, ...]:
-    return tuple(trials(device))

@@ -49,13 +49,18 @@ def _largest_magnitude(x: Tensor, dim: int) -> Tensor:
     return x.abs().amax(dim).clamp_min(TINY)
 
 
+def _rounded(x: Tensor, limit: int, dim: int = -1) -> tuple[Tensor, Tensor]:
+    """x ~ integers * scale, in `limit` levels of the largest magnitude along `dim`: carried integers; the scale lacks `dim`."""
+    top = _largest_magnitude(x, dim)
+    return (x * _levels_per_unit(top, limit).unsqueeze(dim)).round_(), top * (1.0 / limit)
+
+
 def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """y = x * column_factor in 127 levels per row: int8 q (..., R, C) and float32 scale (..., R), y ~ q * scale[..., None]."""
     if column_factor is not None:
         x = x * column_factor[..., None, :]
-    scale = _largest_magnitude(x, -1)
-    q = (x * _levels_per_unit(scale, INT8_LIMIT)[..., None]).round_().to(torch.int8)
-    return q, scale * (1.0 / INT8_LIMIT)
+    levels, scale = _rounded(x, INT8_LIMIT)
+    return levels.to(torch.int8), scale
 
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,15 +100,16 @@ def normalise_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x / rms(x) ~ q * r[:, None] and 1 / rms(x) ~ s. The sum of squares is an integer, at most 127**2 * C, taken in int64 and then
     rounded to float32; it is exact there for C <= 1040.
     """
-    q, scale = quantise_rows(x)
-    r = _inverse_rms(q)
-    return q, r, r / scale
+    levels, r, s = _normalised_levels(x)
+    return levels.to(torch.int8), r, s
 
 
-def _inverse_rms(q: Tensor) -> Tensor:
-    """1 / rms of the integers along the last axis: float32."""
-    squares = q.to(torch.int32).square().sum(-1, dtype=torch.int64).clamp_min(1)
-    return 1.0 / sqrt(squares.float() * (1.0 / q.shape[-1]))
+def _normalised_levels(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`normalise_rows` along the last axis of any shape, with carried integers."""
+    levels, scale = _rounded(x, INT8_LIMIT)
+    squares = levels.to(torch.int32).square().sum(-1, dtype=torch.int64).clamp_min(1)
+    r = 1.0 / sqrt(squares.float() * (1.0 / x.shape[-1]))
+    return levels, r, r / scale
 
 
 def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Tensor) -> Tensor:
@@ -119,20 +125,15 @@ def normalise_rows_backward(g: Tensor, q: Tensor, r: Tensor, s: Tensor, base: Te
 
 def _row_dot(g: Tensor, q: Tensor) -> Tensor:
     """The sum of g * q along the last axis, where g is rounded to 1023 levels per row: float32."""
-    scale = _largest_magnitude(g, -1)
-    levels = (g * _levels_per_unit(scale, GRADIENT_LIMIT)[..., None]).round_().to(torch.int32)
-    total = (levels * q.to(torch.int32)).sum(-1, dtype=torch.int64)
-    return total.float() * (scale * (1.0 / GRADIENT_LIMIT))
+    levels, scale = _rounded(g, GRADIENT_LIMIT)
+    total = (levels.to(torch.int32) * q.to(torch.int32)).sum(-1, dtype=torch.int64)
+    return total.float() * scale
 
 
 def dequantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-) -> Tensor:
+    acc: Tensor, row: Tensor | None, column: Tensor | None,
+    base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
+) -> Tensor:  # fmt: skip
     """base * alpha + acc * row[:, None] * column * beta: (..., R, C) float32, computed from left to right.
 
     Each product and the sum are rounded once. acc: integers (..., R, C); row (..., R), column (..., C).
@@ -150,14 +151,9 @@ def dequantise(
 
 
 def requantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
+    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`dequantise`, and `quantise_rows` of its result: y (..., R, C) float32, q (..., R, C) int8, scale (..., R) float32.
 
     column_factor (..., C): of what is rounded, not of y.
@@ -180,18 +176,10 @@ def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
     return dequantise(acc, row, None) * (a + a)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates the pairs (i, i + K/2) of the last axis by the angles of cos and sin, which broadcast over (..., K/2)."""
     first, second = x.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
-
-
-def _normalised_levels(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`normalise_rows` along the last axis of any shape, with carried integers: levels float32, r, s."""
-    scale = _largest_magnitude(x, -1)
-    levels = (x * _levels_per_unit(scale, INT8_LIMIT)[..., None]).round_()
-    r = _inverse_rms(levels)
-    return levels, r, r / (scale * (1.0 / INT8_LIMIT))
 
 
 def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, ...]:
@@ -203,14 +191,8 @@ def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, in
     """
     n_rows, n_time, n_heads = shape
     q, k, v = qkv.view(n_rows, n_time, 3, n_heads, -1).permute(2, 0, 3, 1, 4)  # each (B, H, T, K)
-    v_scale = _largest_magnitude(v, -1)
-    v_levels = (v * _levels_per_unit(v_scale, INT8_LIMIT)[..., None]).round_()
-    return (
-        *_normalised_levels(rotate(q, cos, sin)),
-        *_normalised_levels(rotate(k, cos, sin)),
-        v_levels,
-        v_scale * (1.0 / INT8_LIMIT),
-    )
+    q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+    return *_normalised_levels(q), *_normalised_levels(k), *_rounded(v, INT8_LIMIT)
 
 
 def attention_weights(
@@ -235,10 +217,7 @@ def attention_weights(
     e = attention_table(scores.device)[steps.round_().clamp_max_(ATTENTION_TABLE_SIZE - 1.0).to(torch.int64)]
     e = e.masked_fill(hidden, 0.0)
     inverse_sum = 1.0 / e.sum(-1, dtype=torch.float64).float()
-    weighted = e * v_scale[:, :, None, :]
-    scale = weighted.amax(-1).clamp_min(TINY)
-    levels = (weighted * _levels_per_unit(scale, 255)[..., None]).round_()
-    return e, inverse_sum, levels, scale * (1.0 / 255)
+    return e, inverse_sum, *_rounded(e * v_scale[:, :, None, :], 255)
 
 
 def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
@@ -256,12 +235,8 @@ def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -
     """
     n_rows, _, n_time = inverse_sum.shape
     g = grad.view(n_rows, n_time, n_heads, -1).transpose(1, 2)  # (B, H, T, K)
-    scale = _largest_magnitude(g, -1)
-    by_query = (g * _levels_per_unit(scale, GRADIENT_LIMIT)[..., None]).round_()
-    g = g * inverse_sum[..., None]
-    column = g.abs().amax(-2, keepdim=True).clamp_min(TINY)
-    by_column = (g * _levels_per_unit(column, INT8_LIMIT)).round_()
-    return by_query, scale * (1.0 / GRADIENT_LIMIT), by_column, column * (1.0 / INT8_LIMIT)
+    by_column, column_scale = _rounded(g * inverse_sum[..., None], INT8_LIMIT, -2)
+    return *_rounded(g, GRADIENT_LIMIT), by_column, column_scale[:, :, None]
 
 
 def attention_backward_scores(
@@ -278,25 +253,14 @@ def attention_backward_scores(
     """
     dp = products * g_scale[..., None] * v_scale[:, :, None, :]
     dp = dp.masked_fill(e == 0.0, 0.0)
-    scale = _largest_magnitude(dp, -1)
-    levels = (dp * _levels_per_unit(scale, 2047)[..., None]).round_()
-    mean = (levels.double() * e).sum(-1).float() * (scale * (1.0 / 2047)) * inverse_sum
+    levels, scale = _rounded(dp, 2047)
+    mean = (levels.double() * e).sum(-1).float() * scale * inverse_sum
     ds = (e * inverse_sum[..., None]) * (dp - mean[..., None])
-    rows = ds * k_r[:, :, None, :]
-    row_scale = _largest_magnitude(rows, -1)
-    by_query = (rows * _levels_per_unit(row_scale, 255)[..., None]).round_()
-    columns = ds * q_r[..., None]
-    column_scale = _largest_magnitude(columns, -2)
-    by_key = (columns * _levels_per_unit(column_scale, INT8_LIMIT)[..., None, :]).round_()
-    return by_query, row_scale * (1.0 / 255), by_key, column_scale * (1.0 / INT8_LIMIT)
+    return *_rounded(ds * k_r[:, :, None, :], 255), *_rounded(ds * q_r[..., None], INT8_LIMIT, -2)
 
 
 def attention_inputs_backward(
-    sums: tuple[Tensor, Tensor, Tensor],
-    scales: tuple[Tensor, Tensor, Tensor],
-    saved: tuple[Tensor, ...],
-    cos: Tensor,
-    sin: Tensor,
+    sums: tuple[Tensor, ...], scales: tuple[Tensor, ...], saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor
 ) -> Tensor:
     """The gradient at the input of `attention_inputs`: (N, 3D) float32.
 
@@ -310,7 +274,7 @@ def attention_inputs_backward(
         g = acc * scale[..., None]
         mean = _row_dot(g, levels) * (r * (1.0 / levels.shape[-1]))
         g = (g - (levels * r[..., None]) * mean[..., None]) * s[..., None]
-        gradients.append(rotate(g, cos, -sin))
+        gradients.append(_rotate(g, cos, -sin))
     gradients.append(dv * dv_scale)
     n_rows, n_heads, n_time, width = dq.shape
     return torch.stack(gradients, 0).permute(1, 3, 0, 2, 4).reshape(n_rows * n_time, 3 * n_heads * width)
@@ -342,22 +306,16 @@ def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
     return g
 
 
-def embedding_gradient(g: Tensor, symbols: Tensor, n_symbols: int) -> Tensor:
-    """Gradient rows (N, D) float32 summed by their symbols (N, E) into (E, V, D) float32.
-
-    The rows are rounded to 18 bits and summed in int32, which is exact for N <= 8192.
-    """
-    peak = peak_of(g)
-    return embedding_sums(g, symbols, n_symbols, peak).float() * (peak * (1.0 / EMBEDDING_LIMIT))
-
-
 def peak_of(x: Tensor) -> Tensor:
     """The largest magnitude of all entries, at least TINY: (1,) float32."""
     return x.abs().amax().clamp_min(TINY)[None]
 
 
 def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> Tensor:
-    """The sums (E, V, D) int32 of `embedding_gradient` for a given peak (1,), which may be that of a matrix with further rows."""
+    """Gradient rows (N, D) float32 summed by their symbols (N, E) into (E, V, D) int32, in 18 bits of the peak (1,).
+
+    The peak may be that of a matrix with further rows. The sums are exact for N <= 8192.
+    """
     levels = (g * _levels_per_unit(peak, EMBEDDING_LIMIT)).round_().to(torch.int32)
     total = torch.zeros(symbols.shape[1], n_symbols, g.shape[1], dtype=torch.int32, device=g.device)
     for table, column in zip(total, symbols.t(), strict=True):
@@ -366,14 +324,9 @@ def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> 
 
 
 def adam_(
-    parameter: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    step_size: float | Tensor,
-    beta1: float,
-    beta2: float,
-) -> None:
+    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor,
+    step_size: float | Tensor, beta1: float, beta2: float,
+) -> None:  # fmt: skip
     """One Adam step in place, without bias correction: p -= step_size * m / (sqrt(v) + 1e-8)."""
     mean.mul_(beta1).add_(gradient * (1.0 - beta1))
     square.mul_(beta2).add_(gradient * gradient * (1.0 - beta2))

@@ -4,7 +4,7 @@ The last bit of `exp` in a maths library differs between machines. A table of in
 correctly rounded by its specification, so each table is the same list of integers everywhere.
 """
 
-from decimal import Decimal, getcontext, localcontext
+from decimal import Decimal, localcontext
 from functools import cache
 
 import torch
@@ -19,6 +19,7 @@ ATTENTION_TABLE_SIZE = 256
 ATTENTION_PEAK = 255
 # Rotary phases are integer multiples of one turn / ROTARY_PERIOD. Positions count modulo the period, so they need no bound.
 ROTARY_PERIOD = 4096
+PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 
 
 def _exp_table(peak: int, steps_per_nat: int, size: int, floor: int) -> list[int]:
@@ -50,7 +51,7 @@ def _quarter_sine() -> list[int]:
     """round(2**20 * sin(2*pi*j / ROTARY_PERIOD)) for j = 0 .. ROTARY_PERIOD / 4, by Taylor series in 40 digits."""
     with localcontext() as context:
         context.prec = 40
-        step = 2 * _pi() / ROTARY_PERIOD
+        step = 2 * PI / ROTARY_PERIOD
         sines = []
         for j in range(ROTARY_PERIOD // 4 + 1):
             x = step * j
@@ -61,21 +62,6 @@ def _quarter_sine() -> list[int]:
                 k += 1
             sines.append(int((total * (1 << 20)).to_integral_value()))
         return sines
-
-
-def _pi() -> Decimal:
-    """pi to the current decimal precision, by Machin's formula 16 atan(1/5) - 4 atan(1/239)."""
-
-    def arctan_of_inverse(n: int) -> Decimal:
-        power = Decimal(1) / n
-        total, k = power, 1
-        while abs(power) > Decimal(10) ** -(getcontext().prec + 2):
-            power /= -n * n
-            total += power / (2 * k + 1)
-            k += 1
-        return total
-
-    return 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
 
 
 @cache

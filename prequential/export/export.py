@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact import plain
-from prequential.exact.host import to_array
+from prequential.exact.arrays import to_array
 from prequential.export import plain_gpt
 from prequential.files import PathLike, new_folder, write_text
 from prequential.learners.following import follow

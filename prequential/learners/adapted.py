@@ -21,9 +21,7 @@ import numpy as np
 from prequential_codecs.bit_coder import UNIT_BITS, BitCoder, ideal_bits
 
 from prequential.errors import ConfigError, InvalidDistributionError, LawError, PrequentialError
-from prequential.exact.digest import digest
-from prequential.exact.host import to_array
-from prequential.exact.random import random_words
+from prequential.exact.arrays import digest, random_words, to_array
 from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel
 from prequential.model.config import N_SYMBOLS, ScheduleConfig
 from prequential.model.mixer.mixing import code_plain

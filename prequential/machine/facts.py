@@ -23,7 +23,7 @@ PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "p
 def machine() -> dict[str, str | int]:
     """Processor, cores, memory, how much of it this process may use, and system, as JSON values."""
     return {
-        "cpu": cpu_model(),
+        "cpu": _cpu_model(),
         "cpu_capability": _vector_level(),
         "n_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -41,13 +41,13 @@ def _vector_level() -> str:
     return next((name for name, feature in levels if features.get(feature)), "DEFAULT")
 
 
-def cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+def _cpu_model() -> str:
+    with suppress(OSError):
+        if found := re.search(
+            r"^model name.*?: *(.*)", Path("/proc/cpuinfo").read_text("utf-8", "replace"), re.MULTILINE
+        ):
+            return found[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def peak_memory_bytes() -> int:
@@ -64,10 +64,8 @@ def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that may influence speed."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 

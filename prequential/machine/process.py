@@ -1,15 +1,19 @@
-"""What a call changes in its process while it runs, and leaves as it was: warning filters, and settings of torch.
+"""What a call changes in its process while it runs, and leaves as it was: warning filters, settings of torch, and signals.
 
 Some of these belong to the whole process, and calls of several threads may overlap: the first changes them, the last restores.
 """
 
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
-from threading import Lock
+from threading import Lock, current_thread, main_thread
+from types import FrameType
 from typing import Any
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU")
 
 
 class _Overlapping:
@@ -118,3 +122,62 @@ def _precision() -> Callable[[], None]:
                 backend.fp32_precision = precision
 
         return restore
+
+
+# ---- Ctrl-C and termination
+
+
+class HeldSignals:
+    """The signal that came while signals were held, if any.
+
+    A second signal acts at once; but SIGXCPU comes again with each second of CPU time, so only its first counts.
+    """
+
+    def __init__(self) -> None:
+        self.over = False
+        self._pending: tuple[Callable[[int, FrameType | None], Any], int] | None = None
+
+    @property
+    def pending(self) -> bool:
+        return self._pending is not None
+
+    def deliver(self) -> None:
+        """Does now what the pending signal asks for, which raises its exception; nothing without one."""
+        if self._pending:
+            (handler, number), self._pending = self._pending, None
+            handler(number, None)
+
+    def handler(self, original: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
+        def hold(number: int, frame: FrameType | None) -> None:
+            if self._pending and number == signal.SIGXCPU:
+                return
+            if self.over or self._pending:
+                original(number, frame)
+            self._pending = None if self.over else (original, number)
+
+        return hold
+
+
+@contextmanager
+def held() -> Iterator[HeldSignals]:
+    """While the body runs, signals wait for `deliver`, which it calls where the run can be saved.
+
+    One that still waits at its end is delivered then, unless the body failed. Only those are held that would raise an exception,
+    and only in the main thread, to which Python delivers them.
+    """
+    signals, before = HeldSignals(), {}
+    if current_thread() is main_thread():
+        for name in SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None and callable(original := signal.getsignal(number)):
+                before[number] = original
+                signal.signal(number, signals.handler(original))
+    try:
+        yield signals
+    finally:
+        # A run that was left unfinished may be collected in another thread, which can set no handlers.
+        signals.over = True
+        if current_thread() is main_thread():
+            for number, original in before.items():
+                signal.signal(number, original)
+    signals.deliver()

@@ -18,9 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from prequential_codecs.bit_coder import BitCoder, ideal_bits, symbol_bits
 
-from prequential.exact.digest import digest
-from prequential.exact.host import to_array, to_tensor
-from prequential.exact.random import random_words
+from prequential.exact.arrays import digest, random_words, to_array, to_tensor
 from prequential.model.config import Config, ScheduleConfig
 from prequential.model.history import History
 from prequential.model.mixer.mixer import Mixer

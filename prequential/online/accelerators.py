@@ -12,11 +12,10 @@ import torch
 
 from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import matmul, plain
+from prequential.exact.arrays import digest, random_words
 from prequential.exact.backend import Backend, Primitives
-from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
-from prequential.exact.random import random_words
 from prequential.model.config import LEAST_MEMORY_BITS, Config, GPTConfig
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT

@@ -22,10 +22,8 @@ import torch
 from prequential_codecs.bit_coder import ENCODE, FOLLOW, MODE, BitCoder, ideal_bits
 
 from prequential.errors import FaultError
+from prequential.exact.arrays import digest, random_words, to_array, to_tensor
 from prequential.exact.backend import Backend
-from prequential.exact.digest import digest
-from prequential.exact.host import to_array, to_tensor
-from prequential.exact.random import random_words
 from prequential.model.config import Config, GPTConfig
 from prequential.model.gpt.context_table import TENSORS, ContextGradient, ContextTable
 from prequential.model.gpt.gpt import GPT, NOT_LEARNED

@@ -23,10 +23,10 @@ from prequential_codecs.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 from safetensors.numpy import save_file
 
 from prequential.errors import CheckpointError
-from prequential.exact.digest import digest
+from prequential.exact.arrays import digest
 from prequential.files import delete_new_checkpoint, open_own_file, sync_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
-from prequential.machine.interruption import HeldSignals, held
+from prequential.machine.process import HeldSignals, held
 from prequential.online.loop import Learner
 from prequential.online.tensor_file import TensorFile, open_tensors, write_packed
 from prequential.online.workers.environment import workers

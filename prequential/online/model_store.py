@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
-from prequential.exact.digest import digest
+from prequential.exact.arrays import digest
 from prequential.files import PathLike, new_folder, open_regular, read_regular, write_text
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner

@@ -7,8 +7,8 @@ the blocks of the archive: coded bits, and the learner's state after each block.
 import hashlib
 import io
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -36,8 +36,6 @@ FIXED_CONFIG = Config(
     ),
 )
 
-VERDICTS = {True: "ok", False: "FAILED", None: "skipped"}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
@@ -52,12 +50,12 @@ def checks() -> Iterator[Check]:
     """Makes all checks in turn. They take some seconds, and longer if kernels must be compiled first."""
     trials = matmul.trials("cpu")
     yield from (_of_trial(trial) for trial in trials)
-    yield _choice()
+    yield _check("chosen matmul", lambda: (True, f"{matmul.choose('cpu').name}: the fastest exact one"))
     random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
-    yield _compared("kernels on drawn inputs", {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS})
-    text = np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES)
-    exact = [trial.name for trial in trials if trial.exact]
-    yield _compared("matmuls on a text", {name: partial(_digest, text, Runtime(backend=name)) for name in exact})
+    kernels = {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS}
+    yield _check("kernels on drawn inputs", partial(_compared, kernels), if_impossible=None)
+    matmuls = {t.name: partial(_digest, _text(), Runtime(backend=t.name)) for t in trials if t.exact}
+    yield _check("matmuls on a text", partial(_compared, matmuls), if_impossible=None)
     yield fixed_run(Runtime())
     yield from _on_gpu()
 
@@ -75,20 +73,23 @@ def _on_gpu() -> Iterator[Check]:
         yield Check(name=name, passed=None, text=str(error))
         return
     yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
-    yield replace(fixed_run(runtime), name=name)
+    yield fixed_run(runtime, name)
 
 
-def fixed_run(runtime: Runtime) -> Check:
+def fixed_run(runtime: Runtime, name: str = "fixed run") -> Check:
     """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
+    return _check(name, partial(_run_fixed, runtime))
+
+
+def _run_fixed(runtime: Runtime) -> tuple[bool, str]:
     start_s = time.perf_counter()
-    try:
-        digest = _digest(np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES), runtime)
-    except (ImportError, PrequentialError) as error:
-        return Check(name="fixed run", passed=False, text=str(error))
+    digest = _digest(_text(), runtime)
     rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
-    return Check(
-        name="fixed run", passed=digest == EXPECTED_DIGEST, text=f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
-    )
+    return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
+
+
+def _text() -> NDArray[np.uint8]:
+    return np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES)
 
 
 def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
@@ -103,27 +104,14 @@ def _digest(source: NDArray[np.uint8], runtime: Runtime) -> str:
     return digest.hexdigest()
 
 
-def _choice() -> Check:
-    try:
-        return Check(name="chosen matmul", passed=True, text=f"{matmul.choose('cpu').name}: the fastest exact one")
-    except PrequentialError as error:
-        return Check(name="chosen matmul", passed=False, text=str(error))
+def _compared(runs: Mapping[str, Callable[[], str]]) -> tuple[bool, str]:
+    digests = {key: run() for key, run in runs.items()}
+    return len(set(digests.values())) <= 1, ", ".join(f"{key} {digest}" for key, digest in digests.items())
 
 
-def _compared(name: str, runs: dict[str, Callable[[], str]]) -> Check:
+def _check(name: str, run: Callable[[], tuple[bool, str]], *, if_impossible: bool | None = False) -> Check:
     try:
-        digests = {key: run() for key, run in runs.items()}
+        passed: tuple[bool | None, str] = run()
     except (ImportError, PrequentialError) as error:
-        return Check(name=name, passed=None, text=f"not compared: {error}")
-    equal = len(set(digests.values())) <= 1
-    return Check(name=name, passed=equal, text=", ".join(f"{key} {digest}" for key, digest in digests.items()))
-
-
-def format_fact(name: str, value: object) -> str:
-    """One line about the machine."""
-    return f"{name:<26}{value}"
-
-
-def format_check(check: Check) -> str:
-    """One line about a check."""
-    return format_fact(check.name, f"{VERDICTS[check.passed]}: {check.text}")
+        passed = if_impossible, str(error)
+    return Check(name=name, passed=passed[0], text=passed[1])

@@ -84,6 +84,6 @@ def test_an_archive_that_takes_long_can_be_refused(run, archive, tmp_path, comma
 def test_a_long_decoding_is_announced_when_it_has_begun(archive, monkeypatch, caplog):
     prequential.decompress(archive)
     assert not caplog.records
-    monkeypatch.setattr("prequential.decoding_time.LONG_S", 0.0)
+    monkeypatch.setattr("prequential.decompression.LONG_S", 0.0)
     prequential.decompress(archive)
     assert [each.message for each in caplog.records] == ["decoding takes about 0 s on a processor of 2026"]

@@ -6,7 +6,7 @@ import pytest
 
 from prequential.cli import main
 from prequential.proof import law
-from prequential.proof.witness import CODE, FUTURE, ROUND_TRIP, Verdict
+from prequential.proof.law import CODE, FUTURE, ROUND_TRIP, Verdict
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from prequential.decomposition.decompose import (
 )
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.evaluation.curves import Curve
-from prequential.exact.host import to_array
+from prequential.exact.arrays import to_array
 from prequential.heldout_loss.heldout import code_frozen
 from prequential.learners.following import follow
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig

@@ -17,9 +17,7 @@ from prequential.evaluation.ledger import code_of, decoder_modules, decoder_zip,
 INTERPRETED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 MAX_ZIP_BYTES = 115_000
 # They refuse arguments and long or large work, or keep compiled kernels; the zip decodes without them, as a test shows.
-LEFT_OUT = {
-    f"prequential.{name}" for name in ("arguments", "decoding_time", "machine.kernel_cache", "machine.usable_memory")
-}
+LEFT_OUT = {f"prequential.{name}" for name in ("arguments", "machine.kernel_cache", "machine.usable_memory")}
 TEXT = b"It was the best of times, it was the worst of times. " * 8
 REPLICAS = replace(
     GPT_AND_MIXER,

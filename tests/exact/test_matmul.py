@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prequential.errors import InexactMachineError
 from prequential.exact import matmul
-from prequential.exact.matmul import BACKEND_NAMES, Matmul, _trials_once, choose, trials
+from prequential.exact.matmul import BACKEND_NAMES, Matmul, choose, trials
 
 Tensor = torch.Tensor
 
@@ -25,9 +25,9 @@ def exact_backends() -> list[str]:
 @pytest.fixture(autouse=True)
 def small_fresh_self_test(monkeypatch):
     monkeypatch.setattr(matmul, "SELF_TEST_SHAPES", [(1, 64, 64), (33, 65, 57), (3, 2080, 40)])
-    _trials_once.cache_clear()
+    trials.cache_clear()
     yield
-    _trials_once.cache_clear()
+    trials.cache_clear()
 
 
 SIZES = st.integers(2, 50)
@@ -112,20 +112,13 @@ def test_self_test_rejects_wrong_batched_products(monkeypatch):
         choose()
 
 
-def test_choose_refuses_an_unknown_name():
+def test_choose_takes_an_exact_backend_or_the_named_one_and_pins_the_float32_precision():
+    torch.set_float32_matmul_precision("medium")
+    assert choose().name in exact_backends()
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert choose(name="float64") == Matmul("float64")
     with pytest.raises(InexactMachineError, match="no matmul backend 'fp8'"):
         choose(name="fp8")
-
-
-def test_choose_takes_the_fastest_exact_backend_or_the_named_one():
-    assert choose().name in exact_backends()
-    assert choose(name="float64") == Matmul("float64")
-
-
-def test_choosing_pins_the_float32_precision():
-    torch.set_float32_matmul_precision("medium")
-    choose()
-    assert torch.get_float32_matmul_precision() == "highest"
 
 
 CHILD = """

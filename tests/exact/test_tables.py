@@ -1,28 +1,34 @@
-"""Tables against mpmath, whose exp and sin share no code with `decimal`."""
+"""Tables against mpmath, whose exp and sin share no code with `decimal`, and frequencies against integer division."""
 
 import math
 
 import mpmath
+import numpy as np
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from prequential.exact.tables import attention_table, frequency_table, rotary_table, rotary_wave_numbers
+
+TOTAL = 1 << 24
+LOGITS = st.floats(-1e4, 1e4, width=32) | st.floats(-8, 8, width=32) | st.sampled_from([0.0, -0.0, 1e30, -1e30])
+ROWS = st.integers(2, 300).flatmap(lambda n: arrays(np.float32, (2, n), elements=LOGITS))
 
 
 def nearest(x: mpmath.mpf) -> int:
     return int(mpmath.nint(x))
 
 
-def test_frequency_table_is_the_rounded_exponential():
-    with mpmath.workdps(50):
-        expected = [max(1, nearest(2**24 * mpmath.exp(mpmath.mpf(-i) / 64))) for i in range(1280)]
-    assert frequency_table().dtype == torch.float64 and frequency_table().tolist() == expected
+with mpmath.workdps(50):
+    FREQUENCIES = [max(1, nearest(TOTAL * mpmath.exp(mpmath.mpf(-i) / 64))) for i in range(1280)]
+    NUMERATORS = [nearest(255 * mpmath.exp(mpmath.mpf(-i) / 32)) for i in range(256)]
 
 
-def test_attention_table_is_the_rounded_exponential_and_ends_in_0():
-    with mpmath.workdps(50):
-        expected = [nearest(255 * mpmath.exp(mpmath.mpf(-i) / 32)) for i in range(256)]
-    assert attention_table().dtype == torch.float32 and attention_table().tolist() == expected
-    assert expected[-1] == 0
+def test_tables_are_the_rounded_exponentials():
+    assert frequency_table().dtype == torch.float64 and frequency_table().tolist() == FREQUENCIES
+    assert attention_table().dtype == torch.float32 and attention_table().tolist() == NUMERATORS
+    assert NUMERATORS[-1] == 0
 
 
 def test_rotary_table_is_the_rounded_cosine_and_sine():
@@ -43,3 +49,19 @@ def test_wave_numbers_fall_geometrically_from_652_to_1():
                 # 10**-300, because an exact integer may be computed as just below it
                 assert wave == math.floor(exact + mpmath.mpf(10) ** -300)
     assert rotary_wave_numbers(1).tolist() == [652]
+
+
+def reference(logits: np.ndarray) -> list[int]:
+    """One row: table entries by rounded distance from the maximum, shares floored, the rest to the first maximum."""
+    steps = np.minimum(np.rint((logits.max() - logits) * np.float32(64)), np.float32(1279))
+    weights = [FREQUENCIES[int(step)] for step in steps]
+    shares = [1 + w * (TOTAL - len(logits)) // sum(weights) for w in weights]
+    shares[int(np.argmax(logits))] += TOTAL - sum(shares)
+    return shares
+
+
+@given(ROWS)
+def test_frequencies_equal_integer_arithmetic(ops, logits):
+    got = ops.frequencies(torch.from_numpy(logits))
+    assert got.dtype == torch.int32
+    assert got.tolist() == [reference(row) for row in logits]

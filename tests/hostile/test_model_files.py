@@ -17,7 +17,7 @@ from seeds import MAX_MEMORY_BYTES, PURE, SCHEDULE
 from watch import confined
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError, UnsupportedVersionError
-from prequential.exact.digest import digest
+from prequential.exact.arrays import digest
 from prequential.model.config import Config, MixerConfig
 from prequential.online import model_store
 from prequential.online.model_store import DESCRIPTION, TENSORS, load_model, save_model

@@ -10,9 +10,11 @@ import pytest
 from prequential.machine import facts as machine
 
 
-def test_the_machine_is_described_in_json_values() -> None:
-    assert json.loads(json.dumps(machine.machine())) == machine.machine()
-    assert machine.machine()["cpu"]
+def test_machine_and_libraries_are_described_in_json_values() -> None:
+    found = machine.machine()
+    assert json.loads(json.dumps(found)) == found
+    assert found["cpu"] and 0 < int(found["usable_memory_bytes"]) <= int(found["memory_bytes"])
+    assert {"python", "torch", "numpy"} <= machine.versions().keys()
 
 
 def test_peak_memory_is_that_of_the_process_and_grows_with_an_allocation() -> None:
@@ -28,10 +30,6 @@ print(before, peak_memory_bytes() - before)
     before, grown = map(int, done.stdout.split())
     assert grown >= 32 << 20
     assert before < 256 << 20 or not sys.platform.startswith("linux")  # elsewhere a parent may count
-
-
-def test_versions_include_the_libraries_that_compute() -> None:
-    assert {"python", "torch", "numpy"} <= machine.versions().keys()
 
 
 def test_a_checkout_is_dirty_only_if_the_package_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

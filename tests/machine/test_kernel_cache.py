@@ -16,7 +16,6 @@ from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import PACKAGES, package_folder
 
 PROJECT = Path(prequential.__file__).parents[1]
-TRIPLE = "from prequential.machine.compiled import kernel\n\n@kernel\ndef triple(x):\n    return 3 * x\n"
 pytestmark = pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="kernels are interpreted")
 
 
@@ -24,12 +23,13 @@ pytestmark = pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reaso
 def cache(tmp_path, monkeypatch):
     """An empty cache folder of this process."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    for cached in (kernel_cache.version, kernel_cache.kernel_folder, kernel_cache._warn_unsaved):
-        cached.cache_clear()
+    remembered = kernel_cache.version, kernel_cache.kernel_folder, kernel_cache._warn_unsaved
+    for function in remembered:
+        function.cache_clear()
     yield tmp_path / "cache"
     monkeypatch.undo()
-    for cached in (kernel_cache.version, kernel_cache.kernel_folder, kernel_cache._warn_unsaved):
-        cached.cache_clear()
+    for function in remembered:
+        function.cache_clear()
 
 
 def fresh():
@@ -53,19 +53,14 @@ def test_a_kernel_is_compiled_once_and_loaded_later(cache):
     assert hits_and_misses(second) == (2, 0)
 
 
-def test_the_folder_is_private_and_below_the_named_one(cache):
-    fresh()(1)
-    folder = kernel_cache.kernel_folder()
-    assert folder.parent == cache / "prequential" and folder.stat().st_mode & 0o777 == 0o700
-    assert {path.suffix for path in folder.iterdir()} == {".kernel"}
-
-
-def test_two_processes_cannot_take_the_same_file(cache):
+def test_the_folder_is_private_and_no_two_processes_take_the_same_file_there(cache):
     for _ in range(3):  # as if each had compiled it
         compiled = fresh()
         compiled._cache.files = lambda: iter(())
         compiled(1)
-    assert len(list(kernel_cache.kernel_folder().iterdir())) == 3
+    folder = kernel_cache.kernel_folder()
+    assert folder.parent == cache / "prequential" and folder.stat().st_mode & 0o777 == 0o700
+    assert [path.suffix for path in folder.iterdir()] == 3 * [".kernel"]
 
 
 def test_a_kernel_is_not_taken_for_another_one_whose_name_begins_alike(cache):

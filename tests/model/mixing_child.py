@@ -8,7 +8,7 @@ import numpy as np
 from prequential_codecs.bit_coder import ENCODE, BitCoder
 from prequential_corpora.bundled import sample_path
 
-from prequential.exact.digest import digest
+from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import mixing, past
 from prequential.model.mixer.mixer import Mixer

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
+from prequential.exact.arrays import digest
 from prequential.exact.backend import Backend
-from prequential.exact.digest import digest
 from prequential.exact.matmul import Matmul, trials
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig

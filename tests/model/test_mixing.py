@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder, ideal_bits
 from prequential_corpora.bundled import sample_path
 
-from prequential.exact.digest import digest
+from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import codewords, contexts, evidence, lookup, mixing, nodes, past, sets, weights
 from prequential.model.mixer.mixer import Mixer

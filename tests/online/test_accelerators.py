@@ -56,7 +56,7 @@ def empty_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cached = (
         accelerators.verify_device,
         accelerators._warn,
-        matmul._trials_once,
+        matmul.trials,
         tables.attention_table,
         tables.frequency_table,
         weights.phases_of_rows,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from prequential.compression import compress
-from prequential.decoding_time import decoding_s
+from prequential.decompression import decoding_s
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.matmul import Matmul
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig

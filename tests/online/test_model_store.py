@@ -11,7 +11,7 @@ from small import BOTH as CONFIG
 from small import CONFIGS
 
 from prequential.errors import ConfigError, CorpusError, OutputError
-from prequential.exact.host import to_tensor
+from prequential.exact.arrays import to_tensor
 from prequential.files import check_new_folder
 from prequential.model.learner import training_rows
 from prequential.online import model_store

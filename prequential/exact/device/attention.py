@@ -186,20 +186,8 @@ def attention_backward_scores(
 
 @triton.jit
 def _scores_by_query(
-    products,
-    e,
-    g_scale,
-    inverse_sum,
-    q_r,
-    v_scale,
-    k_r,
-    by_query,
-    row_scale,
-    columns,
-    n_queries,
-    n,
-    BLOCK: tl.constexpr,
-):
+    products, e, g_scale, inverse_sum, q_r, v_scale, k_r, by_query, row_scale, columns, n_queries, n, BLOCK: tl.constexpr
+):  # fmt: skip
     """The gradient of one query, rounded; and the same times q_r, for the keys."""
     row, j = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     inside, at, keys = j < n, row * n + j, row // n_queries * n + j
@@ -237,11 +225,7 @@ def _scores_by_key(
 
 
 def attention_inputs_backward(
-    sums: tuple[Tensor, Tensor, Tensor],
-    scales: tuple[Tensor, Tensor, Tensor],
-    saved: tuple[Tensor, ...],
-    cos: Tensor,
-    sin: Tensor,
+    sums: tuple[Tensor, ...], scales: tuple[Tensor, ...], saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor
 ) -> Tensor:
     n_rows, n_heads, n_time, width = sums[0].shape
     out = sums[0].new_empty(n_rows * n_time, 3 * n_heads * width)

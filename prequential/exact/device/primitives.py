@@ -28,11 +28,9 @@ from prequential.exact.plain import (
     GRADIENT_LIMIT,
     INT8_LIMIT,
     TOTAL,
-    embedding_gradient,
     embedding_sums,
+    loss_gradient,
     peak_of,
-    rotate,
-    sqrt,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
@@ -40,10 +38,10 @@ Tensor = torch.Tensor
 
 __all__ = [
     "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
-    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_gradient",
-    "embedding_sums", "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "rotate", "round_columns", "row_squares",
-    "sqrt", "squared_relu", "squared_relu_backward",
+    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
+    "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
+    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "round_columns", "row_squares",
+    "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
 
 COMPILED = False  # these kernels are not those of a processor's decoder
@@ -82,12 +80,8 @@ def _quantise_rows(
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x = x.contiguous()
-    high, low, scale = (
-        torch.empty_like(x, dtype=torch.int8),
-        torch.empty_like(x, dtype=torch.int8),
-        x.new_empty(len(x)),
-    )
-    n = x.shape[1]
+    high, low = (torch.empty_like(x, dtype=torch.int8) for _ in range(2))
+    scale, n = x.new_empty(len(x)), x.shape[1]
     rounding.launch(
         _quantise_rows_finely, (len(x),), x, column_factor.contiguous(), high, low, scale, n,
         LIMIT=INT8_LIMIT, SHARE=1.0 / (INT8_LIMIT * FINE), BLOCK=block_of(n), width=n,
@@ -209,13 +203,9 @@ def _normalise_rows_backward(g, q, r, s, base, out, n, LIMIT: tl.constexpr, SHAR
 
 
 def dequantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-) -> Tensor:
+    acc: Tensor, row: Tensor | None, column: Tensor | None,
+    base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
+) -> Tensor:  # fmt: skip
     acc = acc.contiguous()
     out = torch.empty_like(acc, dtype=torch.float32)
     factors = [acc if x is None else x.contiguous() for x in (row, column, base)]
@@ -250,14 +240,9 @@ def _dequantise(
 
 
 def requantise(
-    acc: Tensor,
-    row: Tensor | None,
-    column: Tensor | None,
-    base: Tensor | None = None,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
+    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     acc = acc.contiguous()
     y, q = torch.empty_like(acc, dtype=torch.float32), torch.empty_like(acc, dtype=torch.int8)
     scale, n = y.new_empty(acc.shape[:-1]), acc.shape[-1]
@@ -385,36 +370,13 @@ def _frequencies(
     tl.store(out + at, tl.where(j == first, frequency + rest, frequency), inside)
 
 
-def loss_gradient(frequency: Tensor, symbols: Tensor) -> Tensor:
-    frequency = frequency.contiguous()
-    out = torch.empty_like(frequency, dtype=torch.float32)
-    rounding.launch(
-        _loss_gradient, (_flat(frequency),), frequency, symbols.contiguous(), out, frequency.numel(), frequency.shape[1],
-        UNIT=2.0**-24, BLOCK=FLAT_BLOCK, width=FLAT_BLOCK,
-    )  # fmt: skip
-    return out
-
-
-@triton.jit
-def _loss_gradient(frequency, symbols, out, size, n, UNIT: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < size
-    p = tl.load(frequency + i, inside, 0).to(tl.float32) * UNIT
-    tl.store(out + i, tl.where(tl.load(symbols + i // n, inside, -1) == i % n, p - 1.0, p), inside)
-
-
 # ---- steps
 
 
 def adam_(
-    parameter: Tensor,
-    gradient: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    step_size: float | Tensor,
-    beta1: float,
-    beta2: float,
-) -> None:
+    parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor,
+    step_size: float | Tensor, beta1: float, beta2: float,
+) -> None:  # fmt: skip
     assert parameter.is_contiguous() and mean.is_contiguous() and square.is_contiguous()
     step = torch.as_tensor(step_size, dtype=torch.float64).to(parameter.device)
     rounding.launch(

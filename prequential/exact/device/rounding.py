@@ -20,6 +20,8 @@ FINE = tl.constexpr(float(plain.FINE))
 SIGN = tl.constexpr(-(1 << 31))
 ROUNDING = tl.constexpr(8388608.0)  # 2**23
 
+block_of = triton.next_power_of_2  # the smallest that holds n entries
+
 
 @triton.jit
 def rounded(x):
@@ -60,11 +62,6 @@ def row_dot(g, q, LIMIT: tl.constexpr):
     scale = largest(g)
     total = tl.sum(levels(g, scale, LIMIT).to(tl.int32) * q, 0)
     return total.to(tl.float32) * (scale * (1.0 / LIMIT))
-
-
-def block_of(n: int) -> int:
-    """The smallest power of two that holds n entries."""
-    return triton.next_power_of_2(n)
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, width: int, **constants: Any) -> None:

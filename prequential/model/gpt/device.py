@@ -19,9 +19,8 @@ from functools import partial
 import torch
 
 from prequential.exact import plain
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Backend, Primitives, orthogonalise
 from prequential.exact.matmul import Matmul
-from prequential.exact.optim import orthogonalise
 from prequential.exact.pool import Pool
 from prequential.exact.tables import ROTARY_PERIOD
 from prequential.model.config import GPTConfig

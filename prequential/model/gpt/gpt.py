@@ -16,8 +16,7 @@ from functools import partial
 import torch
 
 from prequential.errors import ConfigError
-from prequential.exact.backend import Backend, Primitives
-from prequential.exact.optim import orthogonalise
+from prequential.exact.backend import Backend, Primitives, orthogonalise
 from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
 from prequential.model.gpt.column import ColumnDecoder

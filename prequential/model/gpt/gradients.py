@@ -56,7 +56,8 @@ class EmbeddingGradient:
     n_symbols: int
 
     def __call__(self) -> Tensor:
-        return self.ops.embedding_gradient(self.g, self.symbols, self.n_symbols)
+        peaks = self.peaks()
+        return self.from_sums(self.ops, self.sums(peaks), peaks)
 
     def peaks(self) -> Tensor:
         return self.ops.peak_of(self.g)  # (1,)

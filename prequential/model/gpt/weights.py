@@ -22,9 +22,9 @@ from typing import Self
 
 import torch
 
+from prequential.exact.arrays import uniform
 from prequential.exact.backend import Backend
 from prequential.exact.plain import FINE
-from prequential.exact.random import uniform
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
 from prequential.model.gpt.context_table import ContextTable

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 from prequential.errors import ConfigError, FaultError, InexactMachineError
+from prequential.exact.arrays import digest
 from prequential.exact.backend import Backend
-from prequential.exact.digest import digest
 from prequential.exact.plain import TINY
 from prequential.exact.tables import HOST
 from prequential.model.config import Config

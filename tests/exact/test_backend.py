@@ -2,16 +2,12 @@
 
 from functools import cache
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Backend, Primitives, orthogonalise
 from prequential.exact.matmul import Matmul, trials
-from prequential.exact.optim import orthogonalise
 from prequential.exact.pool import Pool
 
 SHAPES = [(64, 64), (64, 256), (256, 64), (96, 40)]
@@ -56,23 +52,3 @@ def test_a_stack_of_matrices_gives_the_bits_of_each(shape):
 
 def test_a_zero_gradient_stays_zero(ops):
     assert torch.equal(orthogonalise(torch.zeros(32, 48), backend(ops)), torch.zeros(32, 48))
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_nesterov_equals_numpy_and_sets_tiny_values_to_zero(ops, seed):
-    r = np.random.default_rng(seed)
-    m, g = r.normal(size=(5, 7)).astype(np.float32), r.normal(size=(5, 7)).astype(np.float32)
-    m[0], g[0] = np.float32(1e-31), np.float32(0)
-    momentum = torch.from_numpy(m.copy())
-    direction = ops.nesterov_(momentum, torch.from_numpy(g), 0.8)
-    mu, rest = np.float32(0.8), np.float32(1.0 - 0.8)
-    expected = m * mu + g * rest
-    expected[np.abs(expected) < np.float32(1e-30)] = 0
-    assert np.array_equal(momentum.numpy(), expected)
-    assert np.array_equal(direction.numpy(), g * rest + expected * mu)
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_row_squares_equal_int64_sums(ops, seed):
-    q = np.random.default_rng(seed).integers(-127, 128, (4, 33), dtype=np.int8)
-    assert np.array_equal(ops.row_squares(torch.from_numpy(q)).numpy(), (q.astype(np.int64) ** 2).sum(1))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from prequential.machine.interruption import held
+from prequential.machine.process import held
 
 
 def test_a_run_that_another_thread_collects_holds_no_signal_any_more() -> None:
