@@ -22,9 +22,8 @@ from prequential.adapters.hub import LoadedModel, load_model, quiet
 from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError
 from prequential.learners.adapted import AdaptedLearner, schedule_of
-from prequential.learners.following import byte_costs
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
-from prequential.learners.subject import Subject
+from prequential.learners.subject import Subject, byte_costs
 from prequential.printable import printable
 
 PREFIX = "hf:"

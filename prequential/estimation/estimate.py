@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ from prequential_corpora.corpus import Symbols
 
 from prequential.errors import CorpusError
 from prequential.estimation.probe import PROBE_BYTES, PROBE_S, Probe, ProbePass, probe_in_new_process
-from prequential.evaluation.evaluation import Evaluation
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
 from prequential.model.presets import preset
@@ -203,7 +201,7 @@ def _reference_bits(data: NDArray[np.uint8]) -> float:
     return 8.0 * len(BASELINES[REFERENCE].compress(data.tobytes()))
 
 
-# ---- as text, and against the actual cost
+# ---- as text
 
 
 def format_estimate(found: Estimate) -> str:
@@ -229,15 +227,6 @@ def format_estimate(found: Estimate) -> str:
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
 
 
-def format_summary(found: Estimate) -> str:
-    """The main figures in one line."""
-    return (
-        f"estimate: compress {_time(found.compress_s)}, decompress {_time(found.decompress_s)}, "
-        f"{_mib(found.peak_memory_bytes)}, archive {found.archive_bytes:,} bytes "
-        f"({found.archive_low:,} to {found.archive_high:,})"
-    )
-
-
 def _time(wall_s: float) -> str:
     if wall_s < 120:
         return f"{wall_s:.1f} s"
@@ -247,18 +236,3 @@ def _time(wall_s: float) -> str:
 
 def _mib(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB"
-
-
-def compare_with_evaluation(found: Estimate, evaluation: Evaluation) -> dict[str, Any]:
-    """The estimate and what the evaluation measured, as JSON values. relative_error is (estimated - actual) / actual."""
-    pairs = {
-        "compress_s": (found.compress_s, evaluation.wall_s),
-        "decompress_s": (found.decompress_s, evaluation.verify_wall_s),
-        "peak_memory_bytes": (found.peak_memory_bytes, evaluation.peak_memory_bytes),
-        "archive_bytes": (found.archive_bytes, evaluation.ledger.archive_bytes),
-    }
-    compared: dict[str, Any] = {name: getattr(found, name) for name in ("probe_bytes", "archive_low", "archive_high")}
-    for name, (estimated, actual) in pairs.items():
-        error = None if actual is None else (estimated - actual) / actual
-        compared[name] = {"estimated": estimated, "actual": actual, "relative_error": error}
-    return compared

@@ -17,6 +17,7 @@ from prequential_corpora.corpus import Document
 from prequential.evaluation.novelty import N_DECILES, Copies, Trigrams, Words
 from prequential.evaluation.trace import Trace
 from prequential.printable import printable
+from prequential.records.table import format_table
 
 Row = dict[str, Any]
 Table = dict[str, Any]
@@ -29,7 +30,6 @@ CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 COHORT = 256  # the table of learning follows trigrams with at least so many occurrences, up to this occurrence
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
@@ -51,7 +51,7 @@ BYTE_CLASSES = {
 def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
     """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order; there may be none.
 
-    A table is {"rows": [...]}, some with "quantiles". A row is {"name", "n_bytes", "bits": {part: bits}} with further
+    A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further
     fields. Takes about 0.4 s per MB and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)}
@@ -156,9 +156,7 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
     for i, document in enumerate(documents):
         extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
     kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
-    tables: dict[str, Table] = {
-        DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n, "quantiles": _quantiles(inside)}
-    }
+    tables: dict[str, Table] = {DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n}}
     if len(kinds) > 1:
         tables[EXTENSIONS] = {"rows": _with_bytes(_costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps)}
     return tables
@@ -171,14 +169,6 @@ def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> 
         rows.append(sums.row(name, members, n_documents=len(members)))
         rest[members] = False
     return [*rows, sums.row("all others", rest, n_documents=int(rest.sum()))] if rest.any() else rows
-
-
-def _quantiles(sums: _Sums) -> dict[str, Any]:
-    """Of bits per byte over the documents that are not empty, with equal weights."""
-    used = sums.n_bytes > 0
-    rates = sums.bits[used] / sums.n_bytes[used, None]
-    values = np.quantile(rates, QUANTILES, axis=0) if len(rates) else np.zeros((0, len(sums.parts)))
-    return {"of": list(QUANTILES), "bits_per_byte": dict(zip(sums.parts, values.T.tolist(), strict=True))}
 
 
 def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
@@ -256,3 +246,57 @@ def _with_bytes(rows: Iterable[Row]) -> list[Row]:
 
 def _span(first: int, last: int) -> str:
     return f"{first:,}" if first == last else f"{first:,}-{last:,}"
+
+
+# ---- as text, from a record: a recorded run prints the same as a new one
+
+EXPLANATIONS = {
+    POSITIONS: "By position in the corpus: each stretch is as long as all stretches before it.",
+    DOCUMENTS: "By document, the costliest first.",
+    EXTENSIONS: "By the extension of the document's name, the costliest first.",
+    CLASSES: "By the value of the byte.",
+    OCCURRENCES: "By occurrence: the byte ends the k-th occurrence of its trigram.",
+    LEARNING: f"The same for trigrams with {COHORT} occurrences or more: every row has the same trigrams.",
+    WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
+    COPIES: "Copied: in a match of 32 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
+}
+COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
+
+
+def format_tables(tables: dict[str, Table]) -> str:
+    """Each table below a line that explains it, without a final newline.
+
+    Columns: bytes, their share, the share of the first part's bits, and bits/byte of each part.
+    """
+    return "\n\n".join(
+        "\n".join([text, _table(tables[name]), *_notes(tables[name])])
+        for name, text in EXPLANATIONS.items()
+        if tables.get(name, {}).get("rows")
+    )
+
+
+def _table(table: Table) -> str:
+    rows: list[Row] = table["rows"]
+    parts = list(rows[0]["bits"])
+    n_bytes, n_bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][parts[0]] for row in rows)
+    counts = {key: title for key, title in COUNTS.items() if any(key in row for row in rows)}
+    lines = [
+        [
+            row["name"],
+            *(f"{row[key]:,}" if key in row else "" for key in counts),
+            f"{row['n_bytes']:,}",
+            f"{row['n_bytes'] / n_bytes:.1%}",
+            f"{row['bits'][parts[0]] / max(n_bits, 1e-9):.1%}",
+            *(f"{row['bits'][part] / row['n_bytes']:.4f}" for part in parts),
+        ]
+        for row in rows
+    ]
+    return format_table(["", *counts.values(), "bytes", "of bytes", "of bits", *parts], lines)
+
+
+def _notes(table: Table) -> list[str]:
+    notes = {
+        "n_forgotten": "{:,} windows of 32 bytes were forgotten to save memory: some bytes that count as novel are copied",
+        "n_untracked": "{:,} occurrences of words were not tracked to save memory: they count as words that occur once",
+    }
+    return [text.format(table[key]) for key, text in notes.items() if table.get(key)]

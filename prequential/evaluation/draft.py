@@ -10,7 +10,9 @@ An interrupted evaluation leaves in its folder what it needs to resume:
 import hashlib
 import json
 import math
+import os
 import time
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_corpora.chunks import read_chunks
 
-from prequential.errors import CheckpointError, CorpusError
+from prequential.errors import CheckpointError, CorpusError, CorruptArchiveError, wrong_argument
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
@@ -33,11 +36,38 @@ from prequential.model.schedule import blocks, segments
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, check_identity, identity, mismatch
 from prequential.online.coding import OnProgress, Progress
+from prequential.online.loop import Learner
 from prequential.online.source import HashedSymbols
 from prequential.records.schema import MAX_TIME_S, WallSeconds, check_record, read_object
 
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 WRONG_COSTS = "the recorded costs do not belong to this archive: start again without resume=True"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftFolder:
+    """The folder that an evaluation works in, for its archive and for what it needs to resume.
+
+    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs to resume. resume: continue with that.
+
+    Examples:
+        >>> import pathlib, tempfile, prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
+        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
+        ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
+        True
+    """
+
+    path: Path
+    keep: bool = False
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise wrong_argument("path", self.path, "a folder's path")
 
 
 class Encoded(Struct):
@@ -161,3 +191,34 @@ class Draft:
             return check_record(read_object(path), Encoded, repr(str(path)))
         except CorpusError as error:
             raise CheckpointError(f"{error}: start again without resume=True") from error
+
+
+def verified(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:
+    """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
+    comparison = _Comparison(source)
+    start_s = time.perf_counter()
+    with reading(archive), archive.open("rb") as file:
+        for done in coding.decompress(ArchiveReader(file), comparison, learner):
+            on_progress(done, len(source))
+    if comparison.n_bytes != len(source):
+        raise CorruptArchiveError(
+            f"verification: the archive decodes to {comparison.n_bytes} bytes instead of {len(source)}"
+        )
+    return time.perf_counter() - start_s
+
+
+class _Comparison:
+    """A sink that compares the bytes written to it with the original."""
+
+    def __init__(self, source: NDArray[np.uint8]) -> None:
+        self._source = source
+        self.n_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        expected = self._source[self.n_bytes : self.n_bytes + len(data)].tobytes()
+        if data != expected:
+            raise CorruptArchiveError(
+                f"verification: bytes {self.n_bytes}-{self.n_bytes + len(data)} differ from the original"
+            )
+        self.n_bytes += len(data)
+        return len(data)

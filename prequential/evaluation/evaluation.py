@@ -4,46 +4,45 @@ The archive is really written, to a file (evaluation/draft.py), and all figures 
 decoded again, and every byte is compared.
 """
 
-import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive import ArchiveReader
-from prequential_codecs.archive_header import Header
+from prequential_codecs.archive_header import OTHER, Header
 from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
 
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, wrong_argument
-from prequential.evaluation.baselines import Baseline, checked_baselines, label, measure_baselines
+from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.baselines import Baseline, checked_baselines, label, measure_baselines, to_record
 from prequential.evaluation.breakdown import breakdown, passages
-from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
-from prequential.evaluation.draft import Draft
-from prequential.evaluation.frames import cost_frame, curve_frame
+from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
+from prequential.evaluation.draft import Draft, DraftFolder, verified
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
 from prequential.evaluation.summary import learner_name, model_summary, size_rows, sizes_html
 from prequential.evaluation.trace import Trace
-from prequential.files import reading, temporary_folder, writing
-from prequential.learners.following import byte_costs, follow, reported
+from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.subject import Subject, other_subject, own_subject
+from prequential.learners.subject import Subject, byte_costs, follow, other_subject, own_subject, reported
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import Config
 from prequential.model.presets import name_of, preset
-from prequential.online import coding
-from prequential.online.coding import OnProgress, ignore
+from prequential.online.coding import OnProgress, config_of, ignore
 from prequential.online.first_run import run_once, small_config
-from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, mode_of, open_source
+from prequential.records.forms import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord
+from prequential.records.record import environment
+from prequential.records.schema import record_of
+from prequential.watch.health import Finding
 from prequential.watch.progress import SilentProgress
 
 if TYPE_CHECKING:
@@ -138,32 +137,6 @@ class Evaluation:
         return sizes_html(repr(self), size_rows(sizes, self.header.n_bytes))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DraftFolder:
-    """The folder that an evaluation works in, for its archive and for what it needs to resume.
-
-    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs to resume. resume: continue with that.
-
-    Examples:
-        >>> import pathlib, tempfile, prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> with tempfile.TemporaryDirectory() as name:
-        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
-        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
-        ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
-        True
-    """
-
-    path: Path
-    keep: bool = False
-    resume: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike):
-            raise wrong_argument("path", self.path, "a folder's path")
-
-
 @process_kept()
 def evaluate(
     source: Data | PathLike,
@@ -255,7 +228,7 @@ def _coded(
         peak_bytes = peak_memory_bytes()
         if verify:
             _begin(on_progress, "decoding")
-        verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if verify else None
+        verify_wall_s = verified(symbols, draft.archive, subject.make(), on_progress) if verify else None
     if MIXER in draft.trace.parts and subject.config:
         _begin(on_progress, "mixer alone")
         mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
@@ -349,32 +322,30 @@ def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
     run_once(small_config(has_gpt=has_gpt, has_mixer=True), runtime.learner)
 
 
-def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:
-    """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
-    comparison = _Comparison(source)
-    start_s = time.perf_counter()
-    with reading(archive), archive.open("rb") as file:
-        for done in coding.decompress(ArchiveReader(file), comparison, learner):
-            on_progress(done, len(source))
-    if comparison.n_bytes != len(source):
-        raise CorruptArchiveError(
-            f"verification: the archive decodes to {comparison.n_bytes} bytes instead of {len(source)}"
-        )
-    return time.perf_counter() - start_s
+# ---- its record, as records/forms.py describes it
 
 
-class _Comparison:
-    """A sink that compares the bytes written to it with the original."""
-
-    def __init__(self, source: NDArray[np.uint8]) -> None:
-        self._source = source
-        self.n_bytes = 0
-
-    def write(self, data: bytes) -> int:
-        expected = self._source[self.n_bytes : self.n_bytes + len(data)].tobytes()
-        if data != expected:
-            raise CorruptArchiveError(
-                f"verification: bytes {self.n_bytes}-{self.n_bytes + len(data)} differ from the original"
-            )
-        self.n_bytes += len(data)
-        return len(data)
+def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterable[Finding] = ()) -> dict[str, Any]:
+    """The evaluation without its curves, the environment, and the findings about its health, as JSON values."""
+    header, ledger, verify_wall_s = evaluation.header, evaluation.ledger, evaluation.verify_wall_s
+    is_own = OTHER not in header.config
+    coding = (DECODES_ANYWHERE if is_own else CODED_HERE) if evaluation.is_coded else NOT_CODED
+    return record_of(
+        EvaluationRecord,
+        ledger,
+        evaluation,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        coding=coding,
+        corpus={**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
+        config=header.config,
+        ledger=[{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
+        parts={part: evaluation.trace.total_bits(part) for part in evaluation.trace.parts},
+        crossings=evaluation.crossings(),
+        bytes_per_s=ledger.n_bytes / evaluation.wall_s,
+        verified=verify_wall_s is not None,
+        verify_bytes_per_s=ledger.n_bytes / verify_wall_s if verify_wall_s else None,
+        baselines=[to_record(result) for result in evaluation.baselines],
+        notes=list(evaluation.notes),
+        findings=[asdict(finding) for finding in findings],
+        environment=environment(runtime, config_of(header, knows_given=True) if is_own else None),
+    )

@@ -29,8 +29,15 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError
-from prequential.evaluation.curves import MAX_CURVE_FILE_BYTES, MODEL, Curves, parse_curves, write_curves
-from prequential.evaluation.frames import cost_frame, curve_frame
+from prequential.evaluation.curves import (
+    MAX_CURVE_FILE_BYTES,
+    MODEL,
+    Curves,
+    cost_frame,
+    curve_frame,
+    parse_curves,
+    write_curves,
+)
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.files import (
     RESUMABLE,

@@ -80,6 +80,14 @@ def test_a_file_has_its_presets_xz_and_the_best_other_program_smallest_first(res
     ]
 
 
+def test_an_estimate_stands_beside_what_was_measured(results):
+    estimate = dict(probe_bytes=9, archive_low=1, archive_high=9, compress_s=3.0, decompress_s=1.0)
+    found = evaluation(archive_bytes=200, verify_wall_s=None)
+    record = results.compared({**estimate, "peak_memory_bytes": 1 << 20, "archive_bytes": 300}, found)
+    assert record["compress_s"] == {"estimated": 3.0, "actual": 2.0, "relative_error": 0.5}
+    assert record["archive_bytes"]["relative_error"] == 0.5 and record["decompress_s"]["relative_error"] is None
+
+
 def test_every_row_has_all_figures_of_all_programs(results):
     text = results.every_row([evaluation(archive_bytes=300)], [peer("zpaq", 350), peer("7z", 360)])
     assert text.splitlines()[2:] == [

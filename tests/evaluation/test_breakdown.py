@@ -14,8 +14,7 @@ from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
 
 from prequential.evaluation import breakdown as tables_of
-from prequential.evaluation.breakdown import BYTE_CLASSES, breakdown
-from prequential.evaluation.breakdown_text import EXPLANATIONS, format_tables
+from prequential.evaluation.breakdown import BYTE_CLASSES, EXPLANATIONS, breakdown, format_tables
 from prequential.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Trigrams, Words
 from prequential.evaluation.trace import Trace
 
@@ -203,8 +202,6 @@ def test_documents_are_sorted_by_cost_with_the_rest_in_one_row(monkeypatch):
         ("none", 2, 10.0),
         ("between documents", 0, 9.75),
     ]
-    quantiles = tables["documents"]["quantiles"]
-    assert dict(zip(quantiles["of"], quantiles["bits_per_byte"]["model"], strict=True))[0.5] == 2.0
 
 
 def test_a_single_document_has_no_table_and_an_odd_name_can_be_recorded_and_printed():
@@ -240,7 +237,7 @@ def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotte
     half = len(CAROL) // 2
     monkeypatch.setattr(tables_of, "Copies", lambda source: Copies(source, 64))
     text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
-    for part in (*EXPLANATIONS.values(), "novel", "bits/byte, of 2 documents", "were forgotten to save memory"):
+    for part in (*EXPLANATIONS.values(), "novel", "were forgotten to save memory"):
         assert part in text
 
 

@@ -13,7 +13,7 @@ from small import BOTH
 import prequential
 from prequential.errors import CheckpointError, CorpusError, OutputError, PrequentialError
 from prequential.evaluation import evaluation, runs
-from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import DRAFT, interrupted_run_folder, new_run_folder
 
 pytestmark = pytest.mark.usefixtures("always_due")

@@ -10,7 +10,7 @@ from prequential_corpora.bundled import sample_path
 import prequential
 from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.curves import crossing_byte
-from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
 from prequential.files import output_file
 

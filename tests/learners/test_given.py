@@ -12,9 +12,9 @@ from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorruptArchiveError
-from prequential.evaluation.record import evaluation_record
-from prequential.learners.following import follow
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.given import remembering
+from prequential.learners.subject import follow
 from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset

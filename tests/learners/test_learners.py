@@ -11,11 +11,12 @@ from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
-from prequential.evaluation.record import CODED_HERE, NOT_CODED, evaluation_record
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, integer_frequencies
 from prequential.learners.loading import load_subject, parse_arguments
 from prequential.learners.subject import spread, tokenise
 from prequential.online.runtime import Runtime
+from prequential.records.forms import CODED_HERE, NOT_CODED
 
 TEXT = sample_path("christmas_carol").read_bytes()[:4000]
 evaluate = partial(prequential.evaluate, baselines=())
