@@ -1,8 +1,7 @@
 """Where the bits went: tables of costs by position, document, kind of byte, novelty, and how often a context was seen.
 
-Each byte of the corpus is in exactly one row of each table. So the bits of the rows add up exactly to the ideal code length in
-the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables. evaluation/novelty.py defines copied
-bytes, trigrams and words.
+Each byte of the corpus is in exactly one row of each table, so the bits of the rows add up exactly to the ideal code length in
+the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables.
 """
 
 import base64
@@ -22,9 +21,8 @@ from prequential.records.table import format_table
 Row = dict[str, Any]
 Table = dict[str, Any]
 
-POSITIONS, DOCUMENTS, EXTENSIONS = "positions", "documents", "extensions"
-CLASSES, OCCURRENCES, LEARNING = "byte_classes", "trigram_occurrences", "trigram_learning"
-WORDS, COPIES = "words", "copies"
+POSITIONS, DOCUMENTS, EXTENSIONS, CLASSES = "positions", "documents", "extensions", "byte_classes"
+OCCURRENCES, LEARNING, WORDS, COPIES = "trigram_occurrences", "trigram_learning", "words", "copies"
 
 CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
@@ -49,10 +47,10 @@ BYTE_CLASSES = {
 
 
 def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
-    """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order; there may be none.
+    """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order.
 
-    A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further
-    fields. Takes about 0.4 s per MB and 5 us per document, and at most about 350 MiB and 100 bytes per document.
+    A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further fields. Takes about 0.4 s per MB
+    and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)}
     if len(documents) > 1:
@@ -151,12 +149,12 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
     inside, between = _Sums(sums.parts, sums.n_bytes[1::2], sums.bits[1::2]), slice(0, None, 2)
     gaps = [sums.row("between documents", between, n_documents=0)]
     first = np.argsort(-inside.bits[:, 0], kind="stable")[:MAX_DOCUMENTS].tolist()
-    rows = _costliest(inside, ((printable(documents[i].name), [i]) for i in first), n)
+    rows = _costliest(inside, ((printable(documents[i].name), [i]) for i in first), n) + gaps
     extensions: dict[str, list[int]] = {}
     for i, document in enumerate(documents):
         extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
     kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
-    tables: dict[str, Table] = {DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n}}
+    tables: dict[str, Table] = {DOCUMENTS: {"rows": _with_bytes(rows), "n_documents": n}}
     if len(kinds) > 1:
         tables[EXTENSIONS] = {"rows": _with_bytes(_costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps)}
     return tables

@@ -39,8 +39,6 @@ class Curve:
     Examples:
         >>> import numpy as np, prequential
         >>> curve = prequential.Curve(n_bytes=np.array([100, 200]), bits=np.array([500.0, 800.0]))
-        >>> float(curve.at(150))
-        650.0
         >>> curve.windows(2).bits.tolist()
         [5.0, 3.0]
     """
@@ -111,10 +109,7 @@ def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> N
 
 
 def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
-    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`.
-
-    pandas.read_parquet(path) reads the same table.
-    """
+    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`."""
     import pyarrow.parquet
 
     try:
@@ -181,19 +176,16 @@ def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
 
 
 def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
-    """One table of where the bits went: a row for each kind of byte, with its bytes, bits, shares in %, and bits/byte by part.
+    """One table: a row for each kind of byte, with its bytes, bits, shares in % (of the first part), and bits/byte by part.
 
-    tables: of an Evaluation or a record. The shares are of the first part. Raises ConfigError if there is no such table,
-    MissingDependencyError without pandas.
+    tables: of an Evaluation or a record. Raises ConfigError if there is no such table, MissingDependencyError without pandas.
     """
     pandas = import_pandas()
     if name not in tables:
         raise ConfigError(f"no table is called {name!r}: there are {', '.join(tables)}")
     rows = [row for row in tables[name]["rows"] if row["n_bytes"]]
     first = next(iter(rows[0]["bits"]), "") if rows else ""
-    n_bytes, bits = (
-        sum(values) for values in zip(*((row["n_bytes"], row["bits"][first]) for row in rows), strict=True)
-    )
+    n_bytes, bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][first] for row in rows)
     return pandas.DataFrame(
         {
             **{text: row[key] for key, text in MEANT.items() if key in row},

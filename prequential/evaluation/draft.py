@@ -48,7 +48,7 @@ WRONG_COSTS = "the recorded costs do not belong to this archive: start again wit
 class DraftFolder:
     """The folder that an evaluation works in, for its archive and for what it needs to resume.
 
-    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs to resume. resume: continue with that.
+    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs. resume: continue with that.
 
     Examples:
         >>> import pathlib, tempfile, prequential
@@ -82,8 +82,8 @@ class Encoded(Struct):
 class Draft:
     """An archive that an evaluation makes, and the trace of its costs.
 
-    ends (n,) int64: the positions at which segments end. trace: costs under the learner and, if it has both, under GPT and mixer.
-    `encode` does not fill in the mixer's costs.
+    ends (n,) int64: where segments end. trace: costs under the learner and, if it has both, under GPT and mixer; `encode` does
+    not fill in the mixer's.
     """
 
     def __init__(self, folder: Path, header: Header, subject: Subject, *, resume: bool) -> None:
@@ -177,9 +177,8 @@ class Draft:
             for chunk in read_chunks(file, self.archive):
                 digest.update(chunk)
         if about["archive"] != digest.hexdigest():
-            raise CheckpointError(
-                f"{str(self.archive)!r} is damaged, or of another run: start again without resume=True"
-            )
+            message = f"{str(self.archive)!r} is damaged, or of another run: start again without resume=True"
+            raise CheckpointError(message)
         if about["costs"] != self._costs_digests():
             raise CheckpointError(WRONG_COSTS)
         return Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL)), about["wall_s"]
@@ -201,9 +200,8 @@ def verified(source: NDArray[np.uint8], archive: Path, learner: Learner, on_prog
         for done in coding.decompress(ArchiveReader(file), comparison, learner):
             on_progress(done, len(source))
     if comparison.n_bytes != len(source):
-        raise CorruptArchiveError(
-            f"verification: the archive decodes to {comparison.n_bytes} bytes instead of {len(source)}"
-        )
+        found = f"{comparison.n_bytes} bytes instead of {len(source)}"
+        raise CorruptArchiveError(f"verification: the archive decodes to {found}")
     return time.perf_counter() - start_s
 
 
@@ -217,8 +215,7 @@ class _Comparison:
     def write(self, data: bytes) -> int:
         expected = self._source[self.n_bytes : self.n_bytes + len(data)].tobytes()
         if data != expected:
-            raise CorruptArchiveError(
-                f"verification: bytes {self.n_bytes}-{self.n_bytes + len(data)} differ from the original"
-            )
+            where = f"{self.n_bytes}-{self.n_bytes + len(data)}"
+            raise CorruptArchiveError(f"verification: bytes {where} differ from the original")
         self.n_bytes += len(data)
         return len(data)

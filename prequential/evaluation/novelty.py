@@ -1,6 +1,6 @@
 """How novel a byte is: whether it is copied, how often its trigram occurred before, how common its word is in the corpus.
 
-Each class labels the bytes of a corpus in one pass, in consecutive stretches. Memory is limited. Words and trigrams are counted
+Each class labels the bytes of a corpus in one pass, in consecutive stretches, with limited memory. Words and trigrams are counted
 exactly (words up to MAX_WORD_SLOTS). Every copy and every word is compared byte by byte.
 
 The hash of a window or word is a polynomial modulo the prime 2**61 - 1, at a point that depends on all bytes of the corpus. So

@@ -27,8 +27,8 @@ class Subject:
     """A learner that can be made afresh, equal each time.
 
     description: JSON values that name it, the `config` of header and record. config: of a learner of this program. tokenizer: of
-    a learner of ids. given: what it has read before. is_coded: whether an archive is written; else only the code length is
-    computed. scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
+    a learner of ids. given: what it has read before. is_coded: whether an archive is written, not only the code length computed.
+    scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
     """
 
     description: dict[str, Any]
@@ -113,12 +113,9 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
     """A function that makes the learner. Of an object it makes copies of the object as it is now."""
     if isinstance(learner, type) or not hasattr(learner, "predict"):
         if not callable(learner):
-            raise ConfigError(
-                f"a {type(learner).__name__} is not a learner: it has no method 'predict' (docs/LEARNERS.md)"
-            )
-        make = cast("Callable[[], OnlineModel]", learner)
-
-        return named_failures("the learner cannot be made")(make)
+            name = type(learner).__name__
+            raise ConfigError(f"a {name} is not a learner: it has no method 'predict' (docs/LEARNERS.md)")
+        return named_failures("the learner cannot be made")(cast("Callable[[], OnlineModel]", learner))
 
     def copied() -> OnlineModel:
         try:
@@ -144,9 +141,8 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndar
         restored = tokenizer.decode(ids.tolist())
         pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
     if restored != data:
-        same = next(
-            (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b), min(len(restored), len(data))
-        )
+        differing = (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b)
+        same = next(differing, min(len(restored), len(data)))
         raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
     widths = np.array([len(pieces[int(i)]) for i in ids], np.int64)
     if b"".join(pieces[int(i)] for i in ids) != data:
@@ -175,7 +171,7 @@ def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:
 def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = None) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
 
-    The cost of an id is divided among the bytes that it stands for. Raises what the learner and its tokenizer raise.
+    An id's cost is divided among its bytes. Raises what the learner and its tokenizer raise.
     """
     ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
     if subject.tokenizer:
@@ -206,11 +202,7 @@ def reported(costs: Iterable[np.ndarray], symbols: np.ndarray, on_progress: OnPr
     done = Progress()
     for bits in costs:
         stop = done.n_bytes + len(bits)
-        done = Progress(
-            n_bytes=stop,
-            code_bits=done.code_bits + float(bits.sum()),
-            segment=symbols[done.n_bytes : stop],
-            segment_bits=bits,
-        )
+        code_bits, segment = done.code_bits + float(bits.sum()), symbols[done.n_bytes : stop]
+        done = Progress(n_bytes=stop, code_bits=code_bits, segment=segment, segment_bits=bits)
         on_progress(done, len(symbols))
         yield bits
