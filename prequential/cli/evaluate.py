@@ -127,7 +127,7 @@ def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[
 
     if args.resume is not None:
         return interrupted_run_folder(args.resume, hint=hint)
-    return nullcontext() if args.no_run else new_run_folder(args.runs, keep=True, hint=hint)
+    return nullcontext() if args.no_run else new_run_folder(args.runs, hint=hint)
 
 
 def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: Path | None) -> None:

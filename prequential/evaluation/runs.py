@@ -328,21 +328,20 @@ class RunFolder:
         return path
 
 
-def _hint(draft: Path) -> str:
-    return f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
-
-
 @contextmanager
-def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) -> Iterator[RunFolder]:
+def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunFolder]:
     """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError.
 
-    keep: it stays if its run can be resumed. hint: what an error then says about it.
+    hint: it stays if its run can be resumed, and this is what the error then says about it; None: it never stays.
     """
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
     try:
-        with hold_work_folder(draft), _deleting(draft, hint, unless=lambda: keep and _can_be_resumed(draft)):
+        with (
+            hold_work_folder(draft),
+            _deleting(draft, hint or str, unless=lambda: bool(hint) and _can_be_resumed(draft)),
+        ):
             yield RunFolder(draft)
     finally:
         with suppress(OSError):
@@ -350,7 +349,7 @@ def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) ->
 
 
 @contextmanager
-def interrupted_run_folder(draft: PathLike, *, hint: Hint = _hint) -> Iterator[RunFolder]:
+def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[RunFolder]:
     """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
     Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.

@@ -62,10 +62,3 @@ def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp
     monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
     assert gpu_script.main() == 1
     assert capsys.readouterr().err.splitlines()[-1] == "gpu: sample:christmas_carol -1: the archives differ"
-
-
-def test_without_a_device_it_fails_with_one_line(gpu_script, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--record", str(tmp_path / "gpu.jsonl")])
-    monkeypatch.setattr(gpu_script.torch.cuda, "is_available", lambda: False)
-    assert gpu_script.main() == 1
-    assert capsys.readouterr().err == "gpu: torch sees no CUDA device\n"

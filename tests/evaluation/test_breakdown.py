@@ -227,12 +227,6 @@ def test_a_learner_that_does_not_learn_is_flat_in_the_table_of_the_same_trigrams
     assert len(set(rates[1])) == 1
 
 
-def test_each_trigram_of_the_cohort_occurs_once_at_each_k():
-    rows = breakdown(CAROL, traced(CAROL), ())["trigram_learning"]["rows"]
-    assert len(rows) == 10
-    assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[:-1]} == {rows[0]["n_bytes"]}
-
-
 def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotten(monkeypatch):
     half = len(CAROL) // 2
     monkeypatch.setattr(tables_of, "Copies", lambda source: Copies(source, 64))

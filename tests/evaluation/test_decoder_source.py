@@ -12,7 +12,7 @@ import pytest
 from small import BOTH as GPT_AND_MIXER
 
 import prequential
-from prequential.evaluation.ledger import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
+from prequential.evaluation.ledger import decoder_modules, decoder_zip, decoder_zip_bytes
 
 INTERPRETED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
 MAX_ZIP_BYTES = 115_000
@@ -108,12 +108,6 @@ def test_the_zip_is_the_same_each_time_and_has_no_comments() -> None:
         }
         assert set(file.namelist()) == names
         assert not [name for name in names if "# " in file.read(name).decode()]
-
-
-def test_code_without_comments_and_docstrings_is_the_same_program() -> None:
-    f = 'def f(x):  # comment\n    """Text."""\n    return {"a": "# no comment"}[x]\n'
-    source = f'"""Text."""\n\n\n{f}\n\nclass A:\n    """Text."""\n'
-    assert code_of(source) == "def f(x):\n    return {'a': '# no comment'}[x]\n\nclass A:\n    pass\n"
 
 
 def test_the_zip_stays_small_and_has_no_modules_that_only_measure() -> None:

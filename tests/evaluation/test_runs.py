@@ -98,7 +98,7 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path):
 def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputError) as failed,
-        new_run_folder(tmp_path, keep=True) as folder,
+        new_run_folder(tmp_path, hint=str) as folder,
         output_file(folder.draft / "archive.pq") as sink,
     ):
         sink.write(b"a finished block")
