@@ -66,8 +66,8 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
 def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
     """The beginning, the middle, the end and the dearest other stretch of the corpus, with the bits of each byte.
 
-    Stretches of PASSAGE_BYTES, counted from the beginning; the bytes after the last one are left out. A passage has its name,
-    its position, its text in base64, and the bits (n,) of the first part, rounded to 0.01. All take less than 30 kB as JSON.
+    Of stretches of PASSAGE_BYTES from the beginning on. A passage has its name, position, text in base64, and the bits (n,) of the
+    first part, rounded to 0.01. All take less than 30 kB as JSON.
     """
     length = min(PASSAGE_BYTES, trace.n_bytes)
     n_stretches = trace.n_bytes // length
@@ -99,13 +99,9 @@ class _Sums(NamedTuple):
 
     def row(self, name: str, of: Any, **more: Any) -> Row:
         """The row of the label or labels in `of`, which is any index into R labels. more: further fields."""
-        bits = self.bits[of].reshape(-1, len(self.parts)).sum(0)
-        return {
-            "name": name,
-            "n_bytes": int(self.n_bytes[of].sum()),
-            "bits": dict(zip(self.parts, bits.tolist(), strict=True)),
-            **more,
-        }
+        bits = self.bits[of].reshape(-1, len(self.parts)).sum(0).tolist()
+        n_bytes = int(self.n_bytes[of].sum())
+        return {"name": name, "n_bytes": n_bytes, "bits": dict(zip(self.parts, bits, strict=True)), **more}
 
 
 def _sums(trace: Trace, n_labels: int, labels_of: Callable[[int, int], NDArray[Any]]) -> _Sums:
@@ -262,10 +258,7 @@ COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinc
 
 
 def format_tables(tables: dict[str, Table]) -> str:
-    """Each table below a line that explains it, without a final newline.
-
-    Columns: bytes, their share, the share of the first part's bits, and bits/byte of each part.
-    """
+    """Each table below a line that explains it: bytes, shares of bytes and of the first part's bits, bits/byte of each part."""
     return "\n\n".join(
         "\n".join([text, _table(tables[name]), *_notes(tables[name])])
         for name, text in EXPLANATIONS.items()

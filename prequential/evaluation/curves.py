@@ -1,7 +1,7 @@
 """Learning curves: cumulative bits against bytes, of the learner, its parts and the baselines; and their crossings.
 
-A curve is known at some positions: the learner's at the end of every segment, a baseline's at log-spaced prefixes, because each
-prefix costs a run of the baseline. Between these positions, curves are straight lines.
+A curve is known at some positions: the learner's at the end of every segment, a baseline's at log-spaced prefixes. Between them
+it is a straight line.
 """
 
 import io
@@ -74,10 +74,7 @@ def mean_curve(curves: Sequence[Curve], at: NDArray[np.int64] | None = None) -> 
 
 
 def crossing_byte(curve: Curve, other: Curve) -> int | None:
-    """The byte from which on `curve` stays below `other` up to the end; 0: everywhere; None: it is not below at the end.
-
-    It is searched at the positions of `other`, up to the end of `curve`, and between them by straight lines.
-    """
+    """The byte from which on `curve` stays below `other` up to its end; 0: everywhere; None: it is not below at the end."""
     at = other.n_bytes[other.n_bytes <= curve.n_bytes[-1]]
     lead = other.at(at) - curve.at(at)  # bits by which `curve` is below `other`
     if not len(at) or lead[-1] <= 0:

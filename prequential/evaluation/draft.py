@@ -106,9 +106,9 @@ class Draft:
             raise CheckpointError(f"{str(self.archive)!r} belongs to another run: {reason}")
 
     def encode(self, symbols: NDArray[np.uint8], on_progress: OnProgress, *, keep: bool) -> tuple[Ledger, float]:
-        """Writes the archive; returns its ledger and the wall time of coding in seconds.
+        """Writes the archive; returns its ledger and the wall time of coding in seconds. keep: save checkpoints.
 
-        The time includes that of interrupted runs, but not the time spent on checkpoints. keep: save checkpoints.
+        The time includes that of interrupted runs, but not the time spent on checkpoints.
         """
         if self._resume and self.archive.exists():
             return self._finished()
@@ -141,10 +141,7 @@ class Draft:
         return ledger, wall_s
 
     def _resume_costs(self, first: Progress, seconds: ArrayFile) -> float:
-        """Continues the trace of earlier runs; returns the seconds that their coding took.
-
-        first: the first report of this run. Raises CheckpointError if the trace does not belong to the checkpoint.
-        """
+        """Continues the trace before this run's first report; returns the seconds of earlier runs. Raises CheckpointError."""
         n_coded_before = first.n_bytes - len(first.segment)
         if not n_coded_before:
             return 0.0

@@ -173,10 +173,7 @@ def read_run(path: PathLike) -> Run:
 
 
 def find_run(name: str, folder: PathLike) -> str:
-    """The path of a run: `name` itself, if it is one; `latest` of the folder; or the only run there whose name begins so.
-
-    Raises CorpusError if there is none, or several.
-    """
+    """The path of a run: `name` itself, `latest` of the folder, or the only run there whose name begins so. Else CorpusError."""
     path, place = Path(name), repr(os.fspath(folder))
     if (path / RECORD).exists() or path.parent.is_file():
         return name
@@ -195,10 +192,7 @@ def find_run(name: str, folder: PathLike) -> str:
 
 
 def find_runs(name: str, folder: PathLike) -> list[Run]:
-    """The run that `find_run` finds; or all runs, if `name` is a folder that holds run folders, or a file of packed runs.
-
-    Raises CorpusError if there is none, or one cannot be read.
-    """
+    """The run that `find_run` finds; or all runs of a folder of run folders, or of a file of packed runs. Raises CorpusError."""
     path = Path(name)
     if path.is_file() or (path.is_dir() and not (path / RECORD).exists()):
         if runs := read_runs(name):

@@ -1,5 +1,9 @@
 """estimates.py: its table has the newest run of each file and preset, and medians of the known errors."""
 
+from scripts import load
+
+estimates = load("estimates")
+
 
 def record(name, compress_error, decompress_error, size=100):
     def figure(error):
@@ -21,7 +25,7 @@ def record(name, compress_error, decompress_error, size=100):
     }
 
 
-def test_the_table_has_medians_of_the_absolute_errors_of_the_newest_runs_by_preset(estimates):
+def test_the_table_has_medians_of_the_absolute_errors_of_the_newest_runs_by_preset():
     """Of five records the first is not the newest, and the fourth has no estimate."""
     other = [{**record("c", 1, 1), "estimate": None}, {**record("a", 0.5, 0.5), "options": ["-2"]}]
     records = [record("a", 9.0, 9.0), record("a", 0.1, None), record("b", -0.3, -0.2, 120), *other]
@@ -35,6 +39,6 @@ def test_the_table_has_medians_of_the_absolute_errors_of_the_newest_runs_by_pres
     assert "| -1 | 1 | 10.0% | - |" in estimates.table([record("a", 0.1, None)])
 
 
-def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records(estimates):
+def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records():
     committed = estimates.PAGE.read_text("utf-8").partition(estimates.BEGIN)[2].partition(estimates.END)[0]
     assert committed.strip() == estimates.table(estimates.estimated(estimates.read(estimates.RECORDS)))

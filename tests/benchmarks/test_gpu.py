@@ -5,8 +5,14 @@ import sys
 from dataclasses import replace
 
 import pytest
+from scripts import load
 
 from prequential.model.presets import preset
+
+
+@pytest.fixture(scope="module")
+def gpu_script():
+    return load("gpu")
 
 
 def small(level):

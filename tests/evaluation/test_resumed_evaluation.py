@@ -30,14 +30,14 @@ def no_warm_up(monkeypatch):
     monkeypatch.setattr(evaluation, "warm_up", lambda *_: None)
 
 
-def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA):
+def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA, keep=True):
     return prequential.evaluate(
         data,
         config=CONFIG,
         runtime=FUSED,
         baselines=("gzip",),
         verify=True,
-        draft=prequential.DraftFolder(path=folder, keep=True, resume=resume),
+        draft=prequential.DraftFolder(path=folder, keep=keep, resume=resume),
         on_progress=on_progress,
     )
 
@@ -189,14 +189,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
 
 def test_without_keep_no_checkpoint_is_left(tmp_path):
     with pytest.raises(InterruptionError):
-        prequential.evaluate(
-            DATA,
-            config=CONFIG,
-            runtime=FUSED,
-            baselines=(),
-            draft=prequential.DraftFolder(path=tmp_path),
-            on_progress=stopping_at(20),
-        )
+        measured(tmp_path, on_progress=stopping_at(20), keep=False)
     assert not list(tmp_path.rglob("run.checkpoint"))
 
 
@@ -219,9 +212,8 @@ def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(draft):
 
 def test_a_draft_belongs_to_one_process_and_to_one_user(draft, monkeypatch):
     with interrupted_run_folder(draft) as folder:
-        assert measured(folder.draft, resume=True).ledger.n_bytes == len(
-            DATA
-        )  # its archive is complete, its run is not
+        found = measured(folder.draft, resume=True)  # its archive is complete, its run is not
+        assert found.ledger.n_bytes == len(DATA)
         with pytest.raises(OutputError, match="another run"), interrupted_run_folder(draft):
             pass
         monkeypatch.setattr(os, "geteuid", lambda: 12345)

@@ -59,11 +59,11 @@ def test_every_bit_is_accounted_for(run):
 def test_the_parts_are_the_costs_of_a_learner_with_the_mixer_or_the_gpt_alone(run):
     """Alone a GPT codes a byte with eight decisions of 16 bits, which round its frequencies."""
     result = run[1]
+    options = {"limit_bytes": 3000, "runtime": FUSED, "baselines": ()}
     for part, config, tolerance in (
         ("mixer", replace(CONFIG, gpt=None), 0),
         ("gpt", replace(CONFIG, mixer=None), 1e-3),
     ):
-        options = {"limit_bytes": 3000, "runtime": FUSED, "baselines": ()}
         alone = prequential.evaluate("sample:christmas_carol", config=config, **options)
         assert alone.ledger.code_bits == pytest.approx(result.trace.total_bits(part), rel=tolerance, abs=0)
 
@@ -176,9 +176,7 @@ def test_packed_runs_overwrite_nothing_and_what_is_none_is_refused(run, tmp_path
         pack_runs(tmp_path / "empty", tmp_path / "none.jsonl")
     for line in ("", "[]", "{}", "\xff", '{"kind": "other"}', '{"kind": "packed run", "name": "a"}'):
         packed.write_bytes(line.encode("latin-1") + b"\n")
-        with pytest.raises(
-            CorpusError, match="is neither a folder of runs nor a file that `prequential runs pack` wrote"
-        ):
+        with pytest.raises(CorpusError, match="is neither a folder of runs nor a file that `prequential runs pack`"):
             read_runs(packed)
 
 
