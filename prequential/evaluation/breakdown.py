@@ -66,8 +66,8 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
 def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
     """The beginning, the middle, the end and the dearest other stretch of the corpus, with the bits of each byte.
 
-    Of stretches of PASSAGE_BYTES from the beginning on. A passage has its name, position, text in base64, and the bits (n,) of the
-    first part, rounded to 0.01. All take less than 30 kB as JSON.
+    Of stretches of PASSAGE_BYTES from the beginning on. A passage has its name, position, text in base64, and the bits (n,) of
+    the first part, rounded to 0.01. All take less than 30 kB as JSON.
     """
     length = min(PASSAGE_BYTES, trace.n_bytes)
     n_stretches = trace.n_bytes // length

@@ -90,7 +90,7 @@ class Trigrams:
         self._source, self._counts = read_only(source), np.zeros(N_TRIGRAMS, np.uint32)
 
     def next_counts(self, start: int, end: int) -> NDArray[np.uint32]:
-        """(end - start,): k for a byte that ends its trigram's k-th occurrence, 1 for the first two; for consecutive stretches."""
+        """(end - start,): k of a byte that ends its trigram's k-th occurrence, 1 for the first two, in consecutive stretches."""
         counts = np.empty(end - start, np.uint32)
         _count_trigrams(self._source, start, self._counts, counts)
         return counts
