@@ -42,13 +42,8 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
     assert alone["level"] == "5-pure" and step["column_cpu_s"] > 0  # -1 has no GPT
-    out, err = capsys.readouterr()
-    assert list(map(json.loads, err.splitlines())) == [
-        step, alone, {name: value for name, value in run.items() if name != "config"}
-    ]  # fmt: skip
-    _, line, line_alone = out.splitlines()
+    _, line, line_alone = capsys.readouterr().out.splitlines()
     assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
-    assert line.split().count("-") == 4  # a processor captures nothing and runs no Triton kernels
     assert line_alone.split()[:2] == ["-", "5-pure"] and line_alone.split()[-1] == "-"
 
 
