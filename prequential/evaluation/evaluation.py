@@ -52,14 +52,12 @@ if TYPE_CHECKING:
 class Evaluation:
     """What an evaluation measured.
 
-    header: the corpus with its length and digest, and the complete configuration.
-    curves: cumulative bits against bytes. "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths; each
-        baseline has real sizes, under its name.
-    tables: where the bits went (evaluation/breakdown.py). passages: short stretches with the cost of each byte.
-    wall_s, verify_wall_s: wall time of coding and of decoding; None: not decoded. notes: baselines that were skipped, and why.
-    peak_memory_bytes: largest resident memory up to the end of coding. trace: the cost of each byte.
-    mode: the permissions that all files of the corpus and of the given text have; the archive and the record get no others.
-    is_coded: whether an archive was written. If not, its size is the ideal code length in whole bytes.
+    header: the corpus with its length and digest, and the complete configuration. curves: cumulative bits against bytes; "model"
+    and, if it has both, its parts "gpt" and "mixer" have ideal code lengths, each baseline has real sizes. tables: where the bits
+    went (evaluation/breakdown.py). passages: short stretches with the cost of each byte. wall_s, verify_wall_s: of coding and of
+    decoding; None: not decoded. peak_memory_bytes: up to the end of coding. notes: baselines that were skipped, and why. trace:
+    the cost of each byte. mode: the permissions that all files of the corpus and of the given text have; the archive and the
+    record get no others. is_coded: whether an archive was written; if not, its size is the ideal code length in whole bytes.
 
     Examples:
         >>> import prequential
