@@ -29,7 +29,8 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from prequential.evaluation.curves import Curve
-    from prequential.evaluation.evaluation import DraftFolder, Evaluation, evaluate
+    from prequential.evaluation.draft import DraftFolder
+    from prequential.evaluation.evaluation import Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger
     from prequential.evaluation.runs import Run, read_run, read_runs
     from prequential.learners.protocol import OnlineModel
@@ -62,7 +63,8 @@ _MODULES = {
     "prequential_corpora.bundled": ("sample_path",),
     "prequential.decompression": ("DecompressionResult", "decompress"),
     "prequential.evaluation.curves": ("Curve",),
-    "prequential.evaluation.evaluation": ("DraftFolder", "Evaluation", "evaluate"),
+    "prequential.evaluation.draft": ("DraftFolder",),
+    "prequential.evaluation.evaluation": ("Evaluation", "evaluate"),
     "prequential.evaluation.ledger": ("Ledger",),
     "prequential.evaluation.runs": ("Run", "read_run", "read_runs"),
     "prequential.monorepo_loss.series": ("read_series",),

@@ -50,14 +50,13 @@ def load_model(name: str, revision: str | None = None) -> LoadedModel:
         import transformers  # noqa: F401
         from huggingface_hub import constants
     except ImportError as error:
-        raise MissingDependencyError(
-            "models of transformers need the package transformers: pip install 'prequential[transformers]'"
-        ) from error
+        needed = "models of transformers need the package transformers: pip install 'prequential[transformers]'"
+        raise MissingDependencyError(needed) from error
+    folder = Path(name)
 
     def fetch(wanted: Sequence[str]) -> Path:
         return folder if folder.is_dir() else _snapshot(name, revision, wanted)
 
-    folder = Path(name)
     with quiet():
         try:
             files = read_model_files(fetch, Path(constants.HF_HUB_CACHE))

@@ -15,23 +15,22 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
 from torch.nn.functional import log_softmax
 
-from prequential.adapters.hub import LoadedModel, load_model, quiet
-from prequential.adapters.text_tokenizer import TextTokenizer
+from prequential.adapters.hub import load_model, quiet
 from prequential.errors import ConfigError
 from prequential.learners.adapted import AdaptedLearner, schedule_of
-from prequential.learners.following import byte_costs
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
-from prequential.learners.subject import Subject
+from prequential.learners.subject import Subject, byte_costs
 from prequential.printable import printable
 
 PREFIX = "hf:"
 
 
 class StaticModel:
-    """A frozen model. name: for tables. weights_bytes: what its weights take."""
+    """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: what its weights take."""
 
     def __init__(
         self,
@@ -49,55 +48,44 @@ class StaticModel:
         source = name.removeprefix(PREFIX)
         path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
         loaded = load_model(path, revision or None)
-        longest = max_length or _max_length(loaded.model)
-        stride = stride or min(longest, MAX_RUN_SYMBOLS)
-        if not 1 <= stride <= min(longest, MAX_RUN_SYMBOLS):
-            raise ConfigError(f"stride {stride} lies outside [1, {min(longest, MAX_RUN_SYMBOLS)}], the model's window")
+        self._longest = max_length or _max_length(loaded.model)
+        most = min(self._longest, MAX_RUN_SYMBOLS)
+        self.run_symbols = stride or most
+        if not 1 <= self.run_symbols <= most:
+            raise ConfigError(f"stride {stride} lies outside [1, {most}], the model's window")
+        if loaded.first_id is None:
+            raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
+        self._model, self.tokenizer, self._first = loaded.model.to(device), loaded.tokenizer, loaded.first_id
+        self.n_symbols = int(self._model.get_input_embeddings().num_embeddings)
         self.name = printable(PREFIX + (Path(path).name if Path(path).exists() else source))
-        self._scorer = _Scorer(loaded, longest, stride, device)
-        self.tokenizer = loaded.tokenizer
-        self.isolates = context == "document"
-        self.policy = f"window {longest}, stride {stride}, " + ("documents apart" if self.isolates else "carried")
+        self._isolates = context == "document"
+        policy = "documents apart" if self._isolates else "carried"
+        self.policy = f"window {self._longest}, stride {self.run_symbols}, {policy}"
         self.weights_bytes = loaded.n_bytes
 
     def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
         """The ideal code length of each byte, (n,) in bits, and the wall time in seconds. documents: for context="document"."""
         start_s, parts = time.perf_counter(), [slice(0, len(symbols))]
-        if self.isolates and documents:
+        if self._isolates and documents:
             ends = [document.offset + document.n_bytes for document in documents]
             cuts = sorted({0, len(symbols), *(min(end, len(symbols)) for end in ends)})
             parts = [slice(a, b) for a, b in pairwise(cuts)]
-        subject = self._subject(self.tokenizer.prepared([symbols[part].tobytes() for part in parts]))
+        subject = Subject(
+            description={OTHER: {"n_symbols": self.n_symbols}},
+            schedule=schedule_of(self),
+            make=lambda: AdaptedLearner(self, self.n_symbols),
+            tokenizer=self.tokenizer.prepared([symbols[part].tobytes() for part in parts]),
+            is_coded=False,
+        )
         found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
         return np.concatenate(found), time.perf_counter() - start_s
 
-    def _subject(self, tokenizer: TextTokenizer) -> Subject:
-        scorer = self._scorer
-        return Subject(
-            description={"learner": {"n_symbols": scorer.n_symbols}},
-            schedule=schedule_of(scorer),
-            make=lambda: AdaptedLearner(scorer, scorer.n_symbols),
-            tokenizer=tokenizer,
-            is_coded=False,
-        )
-
-
-class _Scorer:
-    """The frozen model as an OnlineModel."""
-
-    def __init__(self, loaded: LoadedModel, longest: int, stride: int, device: str) -> None:
-        self.model, self.longest, self.run_symbols = loaded.model.to(device), longest, stride
-        self.n_symbols = int(self.model.get_input_embeddings().num_embeddings)
-        if loaded.first_id is None:
-            raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
-        self._first = loaded.first_id
-
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
-        known = np.concatenate(([self._first], context[-self.longest :], symbols[:-1]))[-self.longest :]
-        if len(context) + len(symbols) > self.longest:  # the first id is out of sight
-            known = np.concatenate((context[-self.longest :], symbols[:-1]))[-self.longest :]
+        """Log-probabilities (n, V). The first id is seen as long as it is within the window."""
+        first = [] if len(context) + len(symbols) > self._longest else [self._first]
+        known = np.concatenate((first, context[-self._longest :], symbols[:-1]))[-self._longest :]
         with torch.no_grad(), quiet():
-            logits = self.model(torch.from_numpy(known[None].astype(np.int64)).to(self.model.device)).logits
+            logits = self._model(torch.from_numpy(known[None].astype(np.int64)).to(self._model.device)).logits
         return log_softmax(logits[0, -len(symbols) :].double(), -1).cpu()
 
     def update(self, symbols: np.ndarray) -> None:

@@ -61,11 +61,8 @@ def _ask(source: bytes, texts: Sequence[bytes] | None) -> tuple[dict[str, Any], 
     """The answer of a process, and all ids. texts: None asks for the vocabulary. Raises ConfigError."""
     n_bytes = sum(map(len, texts or ()))
     memory_bytes, seconds = MEMORY_BYTES + MEMORY_BYTES_PER_BYTE * n_bytes, SECONDS + n_bytes // BYTES_PER_SECOND
-    request = {
-        "memory_bytes": memory_bytes,
-        "sizes": [len(source), *map(len, texts or ())],
-        "describe": texts is None,
-    }
+    sizes = [len(source), *map(len, texts or ())]
+    request = {"memory_bytes": memory_bytes, "sizes": sizes, "describe": texts is None}
     try:
         done = subprocess.run(
             [sys.executable, "-P", str(Path(tokenizer_process.__file__))],

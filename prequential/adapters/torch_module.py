@@ -9,6 +9,7 @@ Column t predicts the next id. It must be causal; the evaluator checks that. nan
 given targets: forward=lambda model, ids: model(ids, ids)[0].
 """
 
+import copy
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -91,8 +92,6 @@ class TorchLearner:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TorchLearner":
         """A copy whose optimiser works on the weights of its own module."""
-        import copy
-
         made = copy.copy(self)
         module = copy.deepcopy(self.module, memo)
         made.module, made.optimiser = module, _optimiser_for(self.optimiser, self.module, module)
@@ -111,9 +110,8 @@ class TorchLearner:
     def _logits(self, ids: Tensor) -> Tensor:
         logits = self._forward(self.module, ids)
         if logits.dim() != 3 or logits.shape[1] != ids.shape[1]:
-            raise ConfigError(
-                f"the module gives {tuple(logits.shape)} for ids {tuple(ids.shape)}; give (rows, columns, V)"
-            )
+            found = f"{tuple(logits.shape)} for ids {tuple(ids.shape)}"
+            raise ConfigError(f"the module gives {found}; give (rows, columns, V)")
         return logits
 
     def _append(self, symbols: np.ndarray) -> None:
@@ -137,13 +135,11 @@ def _optimiser_for(
     copies = {id(a): b for a, b in zip(old.parameters(), new.parameters(), strict=True)}
     groups = optimiser.param_groups
     if any(id(p) not in copies for group in groups for p in group["params"]):
-        raise ConfigError(
-            "the optimiser has parameters that the module does not have: give a function that makes the learner"
-        )
+        foreign = "the optimiser has parameters that the module does not have"
+        raise ConfigError(f"{foreign}: give a function that makes the learner")
     kind: Any = type(optimiser)
-    made: torch.optim.Optimizer = kind(
-        [{**group, "params": [copies[id(p)] for p in group["params"]]} for group in groups]
-    )
+    copied = [{**group, "params": [copies[id(p)] for p in group["params"]]} for group in groups]
+    made: torch.optim.Optimizer = kind(copied)
     made.load_state_dict(optimiser.state_dict())
     return made
 
@@ -155,36 +151,18 @@ class TransformersLearner(TorchLearner):
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        lr: float = 1e-4,
-        lora: int = 0,
-        window: int = 256,
-        rows: int = 1,
-        steps: int = 1,
-        seed: int = 0,
+        self, name: str, *, lr: float = 1e-4, lora: int = 0, rows: int = 1, seed: int = 0, **settings: Any
     ) -> None:
         """name: a folder of `save_pretrained` with its tokenizer, or a name on the hub. lr: of AdamW. lora: the rank of the
-        adapters; 0: all weights learn. The rest as of TorchLearner.
+        adapters; 0: all weights learn. rows, seed, settings (window, steps): as of TorchLearner.
         """
         torch.manual_seed(seed)
         loaded = load_model(name)
-        model = loaded.model
-        n_symbols = int(model.get_input_embeddings().num_embeddings)
-        if lora:
-            model = _with_lora(model, lora)
+        n_symbols = int(loaded.model.get_input_embeddings().num_embeddings)
+        model = _with_lora(loaded.model, lora) if lora else loaded.model
         optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr)
-        super().__init__(
-            model,
-            optimiser,
-            window=window,
-            rows=rows,
-            steps=steps,
-            n_symbols=n_symbols,
-            seed=seed,
-            forward=_logits_of_lm,
-        )
+        more = settings | {"forward": _logits_of_lm}
+        super().__init__(model, optimiser, rows=rows, n_symbols=n_symbols, seed=seed, **more)
         self.tokenizer = loaded.tokenizer
 
 

@@ -5,7 +5,6 @@ The report shows it next to the sizes that other compressors reach (docs/MEASURE
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -19,7 +18,6 @@ from prequential.cli.streams import foreign_code
 from prequential.printable import printable
 
 if TYPE_CHECKING:
-    from prequential.estimation.estimate import Estimate
     from prequential.evaluation.baselines import Baseline
     from prequential.evaluation.runs import RunFolder
     from prequential.learners.subject import Subject
@@ -39,7 +37,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "hub; repeatable",
             "--static-stride N": "with --static: tokens that the model scores at a time (default: its window)",
             "--static-apart": "with --static: the model begins each document with an empty context",
-            "--estimate": "first estimate the cost; the record holds it next to the actual cost",
             "--tables": "also print tables of where the bits go",
             "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
             "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
@@ -61,8 +58,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
-    if args.estimate and "-" in args.names:
-        args.parser.error("standard input cannot be read twice: give a file, or leave out --estimate")
     names = _baseline_names(args)
     learner, runtime = _learner(args), options.runtime(args)
     baselines = [*names, *_statics(args)]
@@ -72,10 +67,8 @@ def run(args: argparse.Namespace) -> int:
 def _learner(args: argparse.Namespace) -> "Config | Subject | None":
     """The learner of the options; None: that of the model which --given names. A contradiction is a usage error."""
     other = options.other_learner(args)
-    if other and args.estimate:
-        args.parser.error("--estimate is for learners of this program: leave it out with --learner")
-    if args.given is not None and (other or args.estimate):
-        args.parser.error("--given does not go together with --learner or --estimate")
+    if args.given is not None and other:
+        args.parser.error("--given does not go together with --learner")
     if args.given is None:
         return other or options.learner_config(args)
     from prequential.learners.given import is_model
@@ -93,9 +86,8 @@ def _evaluate(
     baselines: "Sequence[Baseline]",
     name: str,
 ) -> None:
-    from prequential.estimation.estimate import compare_with_evaluation
-    from prequential.evaluation.evaluation import DraftFolder, evaluate
-    from prequential.evaluation.record import evaluation_record
+    from prequential.evaluation.draft import DraftFolder
+    from prequential.evaluation.evaluation import evaluate, evaluation_record
     from prequential.files.append import check_appendable
     from prequential.learners.subject import Subject
     from prequential.model.config import Config
@@ -104,13 +96,11 @@ def _evaluate(
 
     if args.output is not None:
         check_appendable(args.output, mode_of(name, args.given))  # before the work, not after it
-    config = learner if isinstance(learner, Config) else None
-    estimate = _estimate(args, config, runtime, name) if args.estimate and config else None
     with _run_folder(args, name) as folder:
         with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
                 name,
-                config=config,
+                config=learner if isinstance(learner, Config) else None,
                 given=args.given,
                 learner=learner if isinstance(learner, Subject) else None,
                 limit_bytes=args.limit,
@@ -120,8 +110,7 @@ def _evaluate(
                 runtime=runtime,
                 on_progress=show,
             ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
-        accuracy = compare_with_evaluation(estimate, evaluation) if estimate else None
-        record = evaluation_record(evaluation, runtime, show.health.findings, accuracy)
+        record = evaluation_record(evaluation, runtime, show.health.findings)
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
     _print_record(args, record, path)
@@ -138,24 +127,11 @@ def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[
 
     if args.resume is not None:
         return interrupted_run_folder(args.resume, hint=hint)
-    return nullcontext() if args.no_run else new_run_folder(args.runs, keep=True, hint=hint)
-
-
-def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "Estimate":
-    """The estimated cost of the evaluation, which is printed on stderr unless --quiet."""
-    from prequential.estimation.estimate import estimate, format_summary
-    from prequential.online.source import open_source
-
-    runtime.check(config)
-    with open_source(name, args.limit, in_order=True) as source:
-        found = estimate(source, config, runtime)
-    if not args.quiet:
-        print(f"{printable(name)}: {format_summary(found)}", file=sys.stderr)
-    return found
+    return nullcontext() if args.no_run else new_run_folder(args.runs, hint=hint)
 
 
 def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: Path | None) -> None:
-    from prequential.evaluation.breakdown_text import format_tables
+    from prequential.evaluation.breakdown import format_tables
     from prequential.evaluation.summary import format_report
 
     if args.json:

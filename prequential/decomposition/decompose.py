@@ -41,7 +41,7 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
 from prequential.exact import plain
 from prequential.exact.arrays import to_array, to_tensor
-from prequential.learners.following import follow
+from prequential.learners.subject import follow
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner

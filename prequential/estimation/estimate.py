@@ -26,7 +26,7 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential_corpora.corpus import Symbols
 
 from prequential.errors import CorpusError, CorruptArchiveError, PrequentialError
-from prequential.evaluation.evaluation import Evaluation, warm_up
+from prequential.evaluation.evaluation import warm_up
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
@@ -368,7 +368,7 @@ def _reference_bits(data: NDArray[np.uint8]) -> float:
     return 8.0 * len(BASELINES[REFERENCE].compress(data.tobytes()))
 
 
-# ---- as text, and against the actual cost
+# ---- as text
 
 
 def format_estimate(found: Estimate) -> str:
@@ -394,14 +394,6 @@ def format_estimate(found: Estimate) -> str:
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
 
 
-def format_summary(found: Estimate) -> str:
-    return (
-        f"estimate: compress {_time(found.compress_s)}, decompress {_time(found.decompress_s)}, "
-        f"{_mib(found.peak_memory_bytes)}, archive {found.archive_bytes:,} bytes "
-        f"({found.archive_low:,} to {found.archive_high:,})"
-    )
-
-
 def _time(wall_s: float) -> str:
     if wall_s < 120:
         return f"{wall_s:.1f} s"
@@ -411,18 +403,3 @@ def _time(wall_s: float) -> str:
 
 def _mib(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB"
-
-
-def compare_with_evaluation(found: Estimate, evaluation: Evaluation) -> dict[str, Any]:
-    """The estimate and what the evaluation measured, as JSON values. relative_error is (estimated - actual) / actual."""
-    pairs = {
-        "compress_s": (found.compress_s, evaluation.wall_s),
-        "decompress_s": (found.decompress_s, evaluation.verify_wall_s),
-        "peak_memory_bytes": (found.peak_memory_bytes, evaluation.peak_memory_bytes),
-        "archive_bytes": (found.archive_bytes, evaluation.ledger.archive_bytes),
-    }
-    compared: dict[str, Any] = {name: getattr(found, name) for name in ("probe_bytes", "archive_low", "archive_high")}
-    for name, (estimated, actual) in pairs.items():
-        error = None if actual is None else (estimated - actual) / actual
-        compared[name] = {"estimated": estimated, "actual": actual, "relative_error": error}
-    return compared

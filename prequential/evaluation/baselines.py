@@ -4,7 +4,7 @@ import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +17,10 @@ from prequential.evaluation.ledger import bits_per_byte
 from prequential.records.forms import BaselineFields
 from prequential.records.schema import record_of
 
+if TYPE_CHECKING:
+    from prequential.adapters.static_model import StaticModel
 
-class Static(Protocol):
-    """A trained model that learns nothing (adapters/static_model.py)."""
-
-    name: str
-    policy: str
-    weights_bytes: int
-
-    def costs(self, symbols: NDArray[np.uint8], documents: Sequence[Document]) -> tuple[NDArray[np.float64], float]:
-        """The ideal code length of each byte in bits, and the wall time in seconds."""
-
-
-Baseline = str | Static
+Baseline: TypeAlias = "str | StaticModel"
 
 
 def checked_baselines(baselines: Any) -> tuple[Baseline, ...]:
@@ -53,7 +44,7 @@ def measure_baselines(
     """Results on the corpus (n,) uint8; curves of sizes at prefixes; a note for each skipped baseline.
 
     given: what was known before; the size of a compressor is then what the corpus adds to it. Outputs are decoded again. Of a
-    trained model there are two results: without and with the size of its weights. Prefixes cost about 1.4 times as much again.
+    trained model there are two results: without and with the size of its weights.
     """
     results, curves, notes = _compressors(source, [each for each in baselines if isinstance(each, str)], given)
     for static in baselines:
@@ -64,7 +55,7 @@ def measure_baselines(
 
 
 def _of_static(
-    source: NDArray[np.uint8], static: Static, documents: Sequence[Document]
+    source: NDArray[np.uint8], static: "StaticModel", documents: Sequence[Document]
 ) -> tuple[list[BaselineResult], Curves]:
     costs, wall_s = static.costs(source, documents)
     at, sums = prefixes(len(source)), np.concatenate(([0.0], np.cumsum(costs)))
@@ -84,26 +75,15 @@ def _compressors(
         return [], {}, []
     data = source.tobytes()
     found, notes = measure_installed(given + data, names)
-    known = {result.name: _size(result.name, given) if given else 0 for result in found}
-    results = [
-        replace(
-            result,
-            n_bytes=len(data),
-            compressed_bytes=max(1, result.compressed_bytes - known[result.name]),
-            label=f"{label(result)}, after what was given" if given else "",
-        )
-        for result in found
-    ]
-    at = prefixes(len(data))
-    curves = {}
-    for result in results:
-        sizes = [max(1, _size(result.name, given + data[:n]) - known[result.name]) for n in at[:-1].tolist()]
-        curves[result.name] = Curve(n_bytes=at, bits=8.0 * np.array([*sizes, result.compressed_bytes]))
+    at, results, curves = prefixes(len(data)), [], {}
+    for result in found:
+        compress = BASELINES[result.name].compress
+        known = len(compress(given)) if given else 0
+        size, text = max(1, result.compressed_bytes - known), f"{label(result)}, after what was given" if given else ""
+        results.append(replace(result, n_bytes=len(data), compressed_bytes=size, label=text))
+        sizes = [max(1, len(compress(given + data[:n])) - known) for n in at[:-1].tolist()]
+        curves[result.name] = Curve(n_bytes=at, bits=8.0 * np.array([*sizes, size]))
     return results, curves, notes
-
-
-def _size(name: str, data: bytes) -> int:
-    return len(BASELINES[name].compress(data))
 
 
 def label(result: BaselineResult) -> str:

@@ -1,8 +1,7 @@
 """Where the bits went: tables of costs by position, document, kind of byte, novelty, and how often a context was seen.
 
-Each byte of the corpus is in exactly one row of each table. So the bits of the rows add up exactly to the ideal code length in
-the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables. evaluation/novelty.py defines copied
-bytes, trigrams and words.
+Each byte of the corpus is in exactly one row of each table, so the bits of the rows add up exactly to the ideal code length in
+the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables.
 """
 
 import base64
@@ -16,20 +15,18 @@ from prequential_corpora.corpus import Document
 
 from prequential.evaluation.novelty import N_DECILES, Copies, Trigrams, Words
 from prequential.evaluation.trace import Trace
-from prequential.printable import printable
+from prequential.printable import format_table, printable
 
 Row = dict[str, Any]
 Table = dict[str, Any]
 
-POSITIONS, DOCUMENTS, EXTENSIONS = "positions", "documents", "extensions"
-CLASSES, OCCURRENCES, LEARNING = "byte_classes", "trigram_occurrences", "trigram_learning"
-WORDS, COPIES = "words", "copies"
+POSITIONS, DOCUMENTS, EXTENSIONS, CLASSES = "positions", "documents", "extensions", "byte_classes"
+OCCURRENCES, LEARNING, WORDS, COPIES = "trigram_occurrences", "trigram_learning", "words", "copies"
 
 CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 COHORT = 256  # the table of learning follows trigrams with at least so many occurrences, up to this occurrence
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
@@ -49,10 +46,10 @@ BYTE_CLASSES = {
 
 
 def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
-    """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order; there may be none.
+    """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order.
 
-    A table is {"rows": [...]}, some with "quantiles". A row is {"name", "n_bytes", "bits": {part: bits}} with further
-    fields. Takes about 0.4 s per MB and 5 us per document, and at most about 350 MiB and 100 bytes per document.
+    A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further fields. Takes about 0.4 s per MB
+    and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)}
     if len(documents) > 1:
@@ -68,8 +65,8 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
 def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
     """The beginning, the middle, the end and the dearest other stretch of the corpus, with the bits of each byte.
 
-    Stretches of PASSAGE_BYTES, counted from the beginning; the bytes after the last one are left out. A passage has its name,
-    its position, its text in base64, and the bits (n,) of the first part, rounded to 0.01. All take less than 30 kB as JSON.
+    Of stretches of PASSAGE_BYTES from the beginning on. A passage has its name, position, text in base64, and the bits (n,) of
+    the first part, rounded to 0.01. All take less than 30 kB as JSON.
     """
     length = min(PASSAGE_BYTES, trace.n_bytes)
     n_stretches = trace.n_bytes // length
@@ -101,13 +98,9 @@ class _Sums(NamedTuple):
 
     def row(self, name: str, of: Any, **more: Any) -> Row:
         """The row of the label or labels in `of`, which is any index into R labels. more: further fields."""
-        bits = self.bits[of].reshape(-1, len(self.parts)).sum(0)
-        return {
-            "name": name,
-            "n_bytes": int(self.n_bytes[of].sum()),
-            "bits": dict(zip(self.parts, bits.tolist(), strict=True)),
-            **more,
-        }
+        bits = self.bits[of].reshape(-1, len(self.parts)).sum(0).tolist()
+        n_bytes = int(self.n_bytes[of].sum())
+        return {"name": name, "n_bytes": n_bytes, "bits": dict(zip(self.parts, bits, strict=True)), **more}
 
 
 def _sums(trace: Trace, n_labels: int, labels_of: Callable[[int, int], NDArray[Any]]) -> _Sums:
@@ -151,14 +144,12 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
     inside, between = _Sums(sums.parts, sums.n_bytes[1::2], sums.bits[1::2]), slice(0, None, 2)
     gaps = [sums.row("between documents", between, n_documents=0)]
     first = np.argsort(-inside.bits[:, 0], kind="stable")[:MAX_DOCUMENTS].tolist()
-    rows = _costliest(inside, ((printable(documents[i].name), [i]) for i in first), n)
+    rows = _costliest(inside, ((printable(documents[i].name), [i]) for i in first), n) + gaps
     extensions: dict[str, list[int]] = {}
     for i, document in enumerate(documents):
         extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
     kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
-    tables: dict[str, Table] = {
-        DOCUMENTS: {"rows": _with_bytes(rows + gaps), "n_documents": n, "quantiles": _quantiles(inside)}
-    }
+    tables: dict[str, Table] = {DOCUMENTS: {"rows": _with_bytes(rows), "n_documents": n}}
     if len(kinds) > 1:
         tables[EXTENSIONS] = {"rows": _with_bytes(_costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps)}
     return tables
@@ -171,14 +162,6 @@ def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> 
         rows.append(sums.row(name, members, n_documents=len(members)))
         rest[members] = False
     return [*rows, sums.row("all others", rest, n_documents=int(rest.sum()))] if rest.any() else rows
-
-
-def _quantiles(sums: _Sums) -> dict[str, Any]:
-    """Of bits per byte over the documents that are not empty, with equal weights."""
-    used = sums.n_bytes > 0
-    rates = sums.bits[used] / sums.n_bytes[used, None]
-    values = np.quantile(rates, QUANTILES, axis=0) if len(rates) else np.zeros((0, len(sums.parts)))
-    return {"of": list(QUANTILES), "bits_per_byte": dict(zip(sums.parts, values.T.tolist(), strict=True))}
 
 
 def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
@@ -256,3 +239,54 @@ def _with_bytes(rows: Iterable[Row]) -> list[Row]:
 
 def _span(first: int, last: int) -> str:
     return f"{first:,}" if first == last else f"{first:,}-{last:,}"
+
+
+# ---- as text, from a record: a recorded run prints the same as a new one
+
+EXPLANATIONS = {
+    POSITIONS: "By position in the corpus: each stretch is as long as all stretches before it.",
+    DOCUMENTS: "By document, the costliest first.",
+    EXTENSIONS: "By the extension of the document's name, the costliest first.",
+    CLASSES: "By the value of the byte.",
+    OCCURRENCES: "By occurrence: the byte ends the k-th occurrence of its trigram.",
+    LEARNING: f"The same for trigrams with {COHORT} occurrences or more: every row has the same trigrams.",
+    WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
+    COPIES: "Copied: in a match of 32 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
+}
+COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
+
+
+def format_tables(tables: dict[str, Table]) -> str:
+    """Each table below a line that explains it: bytes, shares of bytes and of the first part's bits, bits/byte of each part."""
+    return "\n\n".join(
+        "\n".join([text, _table(tables[name]), *_notes(tables[name])])
+        for name, text in EXPLANATIONS.items()
+        if tables.get(name, {}).get("rows")
+    )
+
+
+def _table(table: Table) -> str:
+    rows: list[Row] = table["rows"]
+    parts = list(rows[0]["bits"])
+    n_bytes, n_bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][parts[0]] for row in rows)
+    counts = {key: title for key, title in COUNTS.items() if any(key in row for row in rows)}
+    lines = [
+        [
+            row["name"],
+            *(f"{row[key]:,}" if key in row else "" for key in counts),
+            f"{row['n_bytes']:,}",
+            f"{row['n_bytes'] / n_bytes:.1%}",
+            f"{row['bits'][parts[0]] / max(n_bits, 1e-9):.1%}",
+            *(f"{row['bits'][part] / row['n_bytes']:.4f}" for part in parts),
+        ]
+        for row in rows
+    ]
+    return format_table(["", *counts.values(), "bytes", "of bytes", "of bits", *parts], lines)
+
+
+def _notes(table: Table) -> list[str]:
+    notes = {
+        "n_forgotten": "{:,} windows of 32 bytes were forgotten to save memory: some bytes that count as novel are copied",
+        "n_untracked": "{:,} occurrences of words were not tracked to save memory: they count as words that occur once",
+    }
+    return [text.format(table[key]) for key, text in notes.items() if table.get(key)]

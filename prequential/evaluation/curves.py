@@ -1,7 +1,7 @@
 """Learning curves: cumulative bits against bytes, of the learner, its parts and the baselines; and their crossings.
 
-A curve is known at some positions: the learner's at the end of every segment, a baseline's at log-spaced prefixes, because each
-prefix costs a run of the baseline. Between these positions, curves are straight lines.
+A curve is known at some positions: the learner's at the end of every segment, a baseline's at log-spaced prefixes. Between them
+it is a straight line.
 """
 
 import io
@@ -9,14 +9,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.errors import CorpusError
+from prequential.errors import ConfigError, CorpusError, MissingDependencyError
 from prequential.files import write_bytes, writing
 from prequential.records.schema import MAX_COUNT, MAX_NUMBER
+
+if TYPE_CHECKING:
+    import pandas
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
 FIRST_PREFIX = 1 << 10  # bytes
@@ -36,8 +39,6 @@ class Curve:
     Examples:
         >>> import numpy as np, prequential
         >>> curve = prequential.Curve(n_bytes=np.array([100, 200]), bits=np.array([500.0, 800.0]))
-        >>> float(curve.at(150))
-        650.0
         >>> curve.windows(2).bits.tolist()
         [5.0, 3.0]
     """
@@ -73,10 +74,7 @@ def mean_curve(curves: Sequence[Curve], at: NDArray[np.int64] | None = None) -> 
 
 
 def crossing_byte(curve: Curve, other: Curve) -> int | None:
-    """The byte from which on `curve` stays below `other` up to the end; 0: everywhere; None: it is not below at the end.
-
-    It is searched at the positions of `other`, up to the end of `curve`, and between them by straight lines.
-    """
+    """The byte from which on `curve` stays below `other` up to its end; 0: everywhere; None: it is not below at the end."""
     at = other.n_bytes[other.n_bytes <= curve.n_bytes[-1]]
     lead = other.at(at) - curve.at(at)  # bits by which `curve` is below `other`
     if not len(at) or lead[-1] <= 0:
@@ -108,10 +106,7 @@ def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> N
 
 
 def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
-    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`.
-
-    pandas.read_parquet(path) reads the same table.
-    """
+    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`."""
     import pyarrow.parquet
 
     try:
@@ -158,3 +153,53 @@ def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float6
     ascend = n_bytes[0] > after and np.all(n_bytes[1:] > n_bytes[:-1]) and n_bytes[-1] <= MAX_COUNT
     if not ascend or not np.all((bits >= 0) & (bits <= MAX_NUMBER)):  # also for NaN
         raise ValueError(f"the curve {name!r} does not ascend, or is not finite")
+
+
+# ---- curves, and tables of where the bits went, as data frames
+
+MEANT = {
+    "n_bytes": "bytes", "n_documents": "documents", "n_words": "words", "n_distinct": "distinct", "mean_k": "mean k"
+}  # fmt: skip
+
+
+def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
+    """A table of all curves with the columns series, n_bytes, bits and bits_per_byte. Raises MissingDependencyError."""
+    pandas = import_pandas()
+    frames = [
+        pandas.DataFrame({"series": name, "n_bytes": c.n_bytes, "bits": c.bits, "bits_per_byte": c.bits / c.n_bytes})
+        for name, c in curves.items()
+    ]
+    return pandas.concat(frames, ignore_index=True)
+
+
+def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
+    """One table: a row for each kind of byte, with its bytes, bits, shares in % (of the first part), and bits/byte by part.
+
+    tables: of an Evaluation or a record. Raises ConfigError if there is no such table, MissingDependencyError without pandas.
+    """
+    pandas = import_pandas()
+    if name not in tables:
+        raise ConfigError(f"no table is called {name!r}: there are {', '.join(tables)}")
+    rows = [row for row in tables[name]["rows"] if row["n_bytes"]]
+    first = next(iter(rows[0]["bits"]), "") if rows else ""
+    n_bytes, bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][first] for row in rows)
+    return pandas.DataFrame(
+        {
+            **{text: row[key] for key, text in MEANT.items() if key in row},
+            "bits": row["bits"][first],
+            "of bytes, %": 100 * row["n_bytes"] / n_bytes,
+            "of bits, %": 100 * row["bits"][first] / (bits or 1.0),
+            **{f"bits/byte, {part}": total / row["n_bytes"] for part, total in row["bits"].items()},
+        }
+        | {"": row["name"]}
+        for row in rows
+    ).set_index("")
+
+
+def import_pandas() -> Any:
+    """The library, which is an extra. Raises MissingDependencyError."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingDependencyError("tables need pandas: pip install 'prequential[notebooks]'") from error
+    return pandas

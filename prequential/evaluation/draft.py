@@ -10,7 +10,9 @@ An interrupted evaluation leaves in its folder what it needs to resume:
 import hashlib
 import json
 import math
+import os
 import time
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_corpora.chunks import read_chunks
 
-from prequential.errors import CheckpointError, CorpusError
+from prequential.errors import CheckpointError, CorpusError, CorruptArchiveError, wrong_argument
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
@@ -33,11 +36,38 @@ from prequential.model.schedule import blocks, segments
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, check_identity, identity, mismatch
 from prequential.online.coding import OnProgress, Progress
+from prequential.online.loop import Learner
 from prequential.online.source import HashedSymbols
 from prequential.records.schema import MAX_TIME_S, WallSeconds, check_record, read_object
 
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 WRONG_COSTS = "the recorded costs do not belong to this archive: start again without resume=True"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftFolder:
+    """The folder that an evaluation works in, for its archive and for what it needs to resume.
+
+    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs. resume: continue with that.
+
+    Examples:
+        >>> import pathlib, tempfile, prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
+        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
+        ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
+        True
+    """
+
+    path: Path
+    keep: bool = False
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise wrong_argument("path", self.path, "a folder's path")
 
 
 class Encoded(Struct):
@@ -52,8 +82,8 @@ class Encoded(Struct):
 class Draft:
     """An archive that an evaluation makes, and the trace of its costs.
 
-    ends (n,) int64: the positions at which segments end. trace: costs under the learner and, if it has both, under GPT and mixer.
-    `encode` does not fill in the mixer's costs.
+    ends (n,) int64: where segments end. trace: costs under the learner and, if it has both, under GPT and mixer; `encode` does
+    not fill in the mixer's.
     """
 
     def __init__(self, folder: Path, header: Header, subject: Subject, *, resume: bool) -> None:
@@ -76,9 +106,9 @@ class Draft:
             raise CheckpointError(f"{str(self.archive)!r} belongs to another run: {reason}")
 
     def encode(self, symbols: NDArray[np.uint8], on_progress: OnProgress, *, keep: bool) -> tuple[Ledger, float]:
-        """Writes the archive; returns its ledger and the wall time of coding in seconds.
+        """Writes the archive; returns its ledger and the wall time of coding in seconds. keep: save checkpoints.
 
-        The time includes that of interrupted runs, but not the time spent on checkpoints. keep: save checkpoints.
+        The time includes that of interrupted runs, but not the time spent on checkpoints.
         """
         if self._resume and self.archive.exists():
             return self._finished()
@@ -111,10 +141,7 @@ class Draft:
         return ledger, wall_s
 
     def _resume_costs(self, first: Progress, seconds: ArrayFile) -> float:
-        """Continues the trace of earlier runs; returns the seconds that their coding took.
-
-        first: the first report of this run. Raises CheckpointError if the trace does not belong to the checkpoint.
-        """
+        """Continues the trace before this run's first report; returns the seconds of earlier runs. Raises CheckpointError."""
         n_coded_before = first.n_bytes - len(first.segment)
         if not n_coded_before:
             return 0.0
@@ -147,9 +174,8 @@ class Draft:
             for chunk in read_chunks(file, self.archive):
                 digest.update(chunk)
         if about["archive"] != digest.hexdigest():
-            raise CheckpointError(
-                f"{str(self.archive)!r} is damaged, or of another run: start again without resume=True"
-            )
+            message = f"{str(self.archive)!r} is damaged, or of another run: start again without resume=True"
+            raise CheckpointError(message)
         if about["costs"] != self._costs_digests():
             raise CheckpointError(WRONG_COSTS)
         return Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL)), about["wall_s"]
@@ -161,3 +187,32 @@ class Draft:
             return check_record(read_object(path), Encoded, repr(str(path)))
         except CorpusError as error:
             raise CheckpointError(f"{error}: start again without resume=True") from error
+
+
+def verified(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:
+    """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
+    comparison = _Comparison(source)
+    start_s = time.perf_counter()
+    with reading(archive), archive.open("rb") as file:
+        for done in coding.decompress(ArchiveReader(file), comparison, learner):
+            on_progress(done, len(source))
+    if comparison.n_bytes != len(source):
+        found = f"{comparison.n_bytes} bytes instead of {len(source)}"
+        raise CorruptArchiveError(f"verification: the archive decodes to {found}")
+    return time.perf_counter() - start_s
+
+
+class _Comparison:
+    """A sink that compares the bytes written to it with the original."""
+
+    def __init__(self, source: NDArray[np.uint8]) -> None:
+        self._source = source
+        self.n_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        expected = self._source[self.n_bytes : self.n_bytes + len(data)].tobytes()
+        if data != expected:
+            where = f"{self.n_bytes}-{self.n_bytes + len(data)}"
+            raise CorruptArchiveError(f"verification: bytes {where} differ from the original")
+        self.n_bytes += len(data)
+        return len(data)

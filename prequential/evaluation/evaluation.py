@@ -1,49 +1,46 @@
 """Evaluation of a learner on a corpus: description length, learning curve, where the bits went, and the sizes of baselines.
 
-The archive is really written, to a file (evaluation/draft.py), and all figures are of that file. With `verify` it is
-decoded again, and every byte is compared.
+The archive is really written, to a file (evaluation/draft.py), and all figures are of that file.
 """
 
-import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive import ArchiveReader
-from prequential_codecs.archive_header import Header
+from prequential_codecs.archive_header import OTHER, Header
 from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
 
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, CorpusError, CorruptArchiveError, wrong_argument
-from prequential.evaluation.baselines import Baseline, checked_baselines, label, measure_baselines
+from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines, to_record
 from prequential.evaluation.breakdown import breakdown, passages
-from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
-from prequential.evaluation.draft import Draft
-from prequential.evaluation.frames import cost_frame, curve_frame
+from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
+from prequential.evaluation.draft import Draft, DraftFolder, verified
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
-from prequential.evaluation.summary import learner_name, model_summary, size_rows, sizes_html
+from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
-from prequential.files import reading, temporary_folder, writing
-from prequential.learners.following import byte_costs, follow, reported
+from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.subject import Subject, other_subject, own_subject
+from prequential.learners.subject import Subject, byte_costs, follow, other_subject, own_subject, reported
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import Config
 from prequential.model.presets import name_of, preset
-from prequential.online import coding
-from prequential.online.coding import OnProgress, ignore
+from prequential.online.coding import OnProgress, config_of, ignore
 from prequential.online.first_run import run_once, small_config
-from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, PathLike, Source, mode_of, open_source
+from prequential.records.forms import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord
+from prequential.records.schema import environment, record_of
+from prequential.watch.health import Finding
 from prequential.watch.progress import SilentProgress
 
 if TYPE_CHECKING:
@@ -54,24 +51,18 @@ if TYPE_CHECKING:
 class Evaluation:
     """What an evaluation measured.
 
-    header: the corpus with its length and digest, and the complete configuration.
-    curves: cumulative bits against bytes. "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths; each
-        baseline has real sizes, under its name.
-    tables: where the bits went (evaluation/breakdown.py). passages: short stretches with the cost of each byte.
-    wall_s, verify_wall_s: wall time of coding and of decoding; None: not decoded. notes: baselines that were skipped, and why.
-    peak_memory_bytes: largest resident memory up to the end of coding. trace: the cost of each byte.
-    mode: the permissions that all files of the corpus and of the given text have; the archive and the record get no others.
-    is_coded: whether an archive was written. If not, its size is the ideal code length in whole bytes.
+    header: the corpus with its length and digest, and the complete configuration. curves: cumulative bits against bytes; "model"
+    and, if it has both, its parts "gpt" and "mixer" have ideal code lengths, each baseline has real sizes. tables: where the bits
+    went (evaluation/breakdown.py). passages: short stretches with the cost of each byte. wall_s, verify_wall_s: of coding and of
+    decoding; None: not decoded. peak_memory_bytes: up to the end of coding. notes: baselines that were skipped, and why. trace:
+    the cost of each byte. mode: the permissions that all files of the corpus and of the given text have; the archive and the
+    record get no others. is_coded: whether an archive was written; if not, its size is the ideal code length in whole bytes.
 
     Examples:
         >>> import prequential
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> plain = prequential.Runtime(kernels="plain")
         >>> result = prequential.evaluate(b"abcdefgh" * 500, config=small, runtime=plain, baselines=("gzip",))
-        >>> sorted(result.curves)
-        ['gzip', 'model']
-        >>> float(result.curve.bits[-1]) == result.ledger.code_bits
-        True
         >>> result.declaring(n_configs=8).ledger.choice_bits
         3.0
     """
@@ -116,12 +107,8 @@ class Evaluation:
         """
         beyond = max(0.0, self.ledger.archive_bits - self.ledger.code_bits)
         archive = Curve(n_bytes=self.curve.n_bytes, bits=self.curve.bits + beyond)
-        return {
-            baseline.name: crossing_byte(
-                archive if baseline.name in BASELINES else self.curve, self.curves[baseline.name]
-            )
-            for baseline in self.baselines
-        }
+        names = [baseline.name for baseline in self.baselines]
+        return {n: crossing_byte(archive if n in BASELINES else self.curve, self.curves[n]) for n in names}
 
     def __repr__(self) -> str:
         config, ledger = self.header.config, self.ledger
@@ -133,35 +120,9 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """The line above, and a table of all compressors, the smallest first."""
-        sizes = [(learner_name(self.header.config), self.ledger.archive_bytes, self.wall_s)]
-        sizes += [(label(result), result.compressed_bytes, result.wall_s) for result in self.baselines]
-        return sizes_html(repr(self), size_rows(sizes, self.header.n_bytes))
-
-
-@dataclass(frozen=True, kw_only=True)
-class DraftFolder:
-    """The folder that an evaluation works in, for its archive and for what it needs to resume.
-
-    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs to resume. resume: continue with that.
-
-    Examples:
-        >>> import pathlib, tempfile, prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> with tempfile.TemporaryDirectory() as name:
-        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
-        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
-        ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
-        True
-    """
-
-    path: Path
-    keep: bool = False
-    resume: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike):
-            raise wrong_argument("path", self.path, "a folder's path")
+        record = {"config": self.header.config, "corpus": {"n_bytes": self.header.n_bytes}, "wall_s": self.wall_s}
+        sizes = {"archive_bytes": self.ledger.archive_bytes, "baselines": list(map(to_record, self.baselines))}
+        return sizes_html(repr(self), comparison_rows(record | sizes))
 
 
 @process_kept()
@@ -183,19 +144,17 @@ def evaluate(
     source, config, given, runtime, on_progress: as for `prequential.compress`. learner: one of your own instead of a config, or a
     function that makes it. limit_bytes: only the beginning of the corpus. baselines: names of
     prequential_codecs.baselines.registry, or an adapters.StaticModel. verify: decode the archive and compare every byte. draft: a
-    folder for the archive (archive.pq); by default it is a temporary one.
+    folder for the archive (archive.pq); by default it is a temporary one. Baselines hold the corpus in memory.
 
-    Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Baselines hold the
-    corpus in memory. Raises what `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails,
-    and CheckpointError if the draft folder belongs to another run.
+    Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Raises what
+    `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails, and CheckpointError if the
+    draft folder belongs to another run.
 
     Examples:
         >>> import prequential
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
         >>> plain = prequential.Runtime(kernels="plain")
         >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
-        >>> result.ledger.archive_bits == 8 * result.ledger.archive_bytes
-        True
         >>> int(result.curve.n_bytes[-1])
         4096
     """
@@ -208,9 +167,8 @@ def evaluate(
         raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
     subject = _subject(config, learner, given, runtime)
     if verify and not subject.is_coded:
-        raise ConfigError(
-            "this learner has no archive to verify: only one of bytes that says `deterministic = True` is coded"
-        )
+        only = "only one of bytes that says `deterministic = True` is coded"
+        raise ConfigError(f"this learner has no archive to verify: {only}")
     with plain_torch() if subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
@@ -255,7 +213,7 @@ def _coded(
         peak_bytes = peak_memory_bytes()
         if verify:
             _begin(on_progress, "decoding")
-        verify_wall_s = _verify(symbols, draft.archive, subject.make(), on_progress) if verify else None
+        verify_wall_s = verified(symbols, draft.archive, subject.make(), on_progress) if verify else None
     if MIXER in draft.trace.parts and subject.config:
         _begin(on_progress, "mixer alone")
         mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
@@ -303,9 +261,8 @@ def _evaluation(
 
 
 def _temporary_draft() -> "tempfile.TemporaryDirectory[str]":
-    folder = temporary_folder()
-    with writing(folder):
-        return tempfile.TemporaryDirectory(dir=folder, prefix="prequential-")
+    with writing(temporary_folder()):
+        return tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
 
 
 def _begin(on_progress: OnProgress, phase: str) -> None:
@@ -337,44 +294,39 @@ def _subject(
     return learner if isinstance(learner, Subject) else other_subject(learner)
 
 
-def warm_up(runtime: Runtime, planned: Config | None = None) -> None:
-    """Runs self-tests and compiles kernels, which happens once in a process, so that it does not count in later wall times.
+def warm_up(runtime: Runtime, planned: Config) -> None:
+    """Runs self-tests, also of the device, and compiles kernels: once in a process, so that no later wall time includes it.
 
-    planned: the configuration that will run next, whose device is verified. One without a GPT needs no torch.
+    planned: the configuration that will run next. One without a GPT needs no torch.
     """
-    if planned:
-        runtime.accelerator(planned)
-    runtime = replace(runtime, device="cpu")
-    has_gpt = planned is None or planned.gpt is not None
-    run_once(small_config(has_gpt=has_gpt, has_mixer=True), runtime.learner)
+    runtime.accelerator(planned)
+    run_once(small_config(has_gpt=planned.gpt is not None, has_mixer=True), replace(runtime, device="cpu").learner)
 
 
-def _verify(source: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:
-    """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
-    comparison = _Comparison(source)
-    start_s = time.perf_counter()
-    with reading(archive), archive.open("rb") as file:
-        for done in coding.decompress(ArchiveReader(file), comparison, learner):
-            on_progress(done, len(source))
-    if comparison.n_bytes != len(source):
-        raise CorruptArchiveError(
-            f"verification: the archive decodes to {comparison.n_bytes} bytes instead of {len(source)}"
-        )
-    return time.perf_counter() - start_s
+# ---- its record, as records/forms.py describes it
 
 
-class _Comparison:
-    """A sink that compares the bytes written to it with the original."""
-
-    def __init__(self, source: NDArray[np.uint8]) -> None:
-        self._source = source
-        self.n_bytes = 0
-
-    def write(self, data: bytes) -> int:
-        expected = self._source[self.n_bytes : self.n_bytes + len(data)].tobytes()
-        if data != expected:
-            raise CorruptArchiveError(
-                f"verification: bytes {self.n_bytes}-{self.n_bytes + len(data)} differ from the original"
-            )
-        self.n_bytes += len(data)
-        return len(data)
+def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterable[Finding] = ()) -> dict[str, Any]:
+    """The evaluation without its curves, the environment, and the findings about its health, as JSON values."""
+    header, ledger, verify_wall_s = evaluation.header, evaluation.ledger, evaluation.verify_wall_s
+    is_own = OTHER not in header.config
+    coding = (DECODES_ANYWHERE if is_own else CODED_HERE) if evaluation.is_coded else NOT_CODED
+    return record_of(
+        EvaluationRecord,
+        ledger,
+        evaluation,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        coding=coding,
+        corpus={**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
+        config=header.config,
+        ledger=[{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
+        parts={part: evaluation.trace.total_bits(part) for part in evaluation.trace.parts},
+        crossings=evaluation.crossings(),
+        bytes_per_s=ledger.n_bytes / evaluation.wall_s,
+        verified=verify_wall_s is not None,
+        verify_bytes_per_s=ledger.n_bytes / verify_wall_s if verify_wall_s else None,
+        baselines=list(map(to_record, evaluation.baselines)),
+        notes=list(evaluation.notes),
+        findings=[asdict(finding) for finding in findings],
+        environment=environment(runtime, config_of(header, knows_given=True) if is_own else None),
+    )

@@ -1,8 +1,8 @@
 """The ledger of an archive: what each of its bits is spent on. Bits per byte, coder overhead and nats are computed here only.
 
 The prequential description length of a corpus is the length of its complete archive: header, payload and container. The ideal
-code length, the sum of -log2 p over the coded symbols, is the part that the learner determines. The total cost is the archive,
-the decoder, which a receiver needs in addition, and the bits that name the chosen configuration and seed.
+code length, the sum of -log2 p over the coded symbols, is what the learner determines. The total cost is the archive, the
+decoder, and the bits that name the chosen configuration and seed.
 """
 
 import ast
@@ -30,11 +30,9 @@ NATS_PER_BIT = math.log(2.0)
 class Ledger:
     """Totals of a finished archive, in bytes unless the name says bits.
 
-    n_bytes: length of the original.
-    code_bits: ideal code length under the learner's frequencies, raw blocks included. It is exact: a whole number of units of
-        2**-22 bits.
-    decoder_bytes: the zipped source of the decoder; 0: not counted.
-    n_configs, n_seeds: the user declares that this archive is the best of so many configurations and seeds.
+    n_bytes: length of the original. code_bits: ideal code length under the learner's frequencies, raw blocks included; exact, in
+    units of 2**-22 bits. decoder_bytes: the zipped source of the decoder; 0: not counted. n_configs, n_seeds: the user declares
+    that this archive is the best of so many configurations and seeds.
 
     Examples:
         >>> import prequential
@@ -155,8 +153,8 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
 # ---- the decoder: the zipped source of the modules that plain decoding imports, which a receiver needs
 #
 # The Hutter prize and the Large Text Compression Benchmark add such a decoder to the archive. Python and the libraries are not
-# counted, like the operating system there. The zip is a complete program, as a test shows. An import inside a function belongs to
-# a feature that a plain decoder does not use, such as audits or CUDA. The exceptions are in ROOTS.
+# counted, like the operating system there. An import inside a function belongs to a feature that a plain decoder does not use,
+# such as audits or CUDA. The exceptions are in ROOTS.
 
 ROOTS = (
     "prequential.decompression",

@@ -1,6 +1,6 @@
 """How novel a byte is: whether it is copied, how often its trigram occurred before, how common its word is in the corpus.
 
-Each class labels the bytes of a corpus in one pass, in consecutive stretches. Memory is limited. Words and trigrams are counted
+Each class labels the bytes of a corpus in one pass, in consecutive stretches, with limited memory. Words and trigrams are counted
 exactly (words up to MAX_WORD_SLOTS). Every copy and every word is compared byte by byte.
 
 The hash of a window or word is a polynomial modulo the prime 2**61 - 1, at a point that depends on all bytes of the corpus. So
@@ -53,8 +53,8 @@ def hash_point(source: NDArray[np.uint8]) -> np.uint64:
 class Copies:
     """Which bytes of `source` (n,) uint8 are copied (see above).
 
-    max_slots: a power of 2 that limits the memory, 4 bytes for each slot (8 from 4 GiB on). With more than 3/4 as many different
-    windows, some are forgotten, and some copied bytes count as novel. A novel byte never counts as copied.
+    max_slots: a power of 2 that limits the memory, 4 bytes for each slot (8 from 4 GiB on). With more windows than 3/4 of it,
+    some are forgotten, and some copied bytes count as novel. A novel byte never counts as copied.
     """
 
     def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_MATCH_SLOTS) -> None:
@@ -90,10 +90,7 @@ class Trigrams:
         self._source, self._counts = read_only(source), np.zeros(N_TRIGRAMS, np.uint32)
 
     def next_counts(self, start: int, end: int) -> NDArray[np.uint32]:
-        """(end - start,): k for a byte that ends the k-th occurrence of its trigram; 1 for the corpus's first two bytes.
-
-        Call it for consecutive stretches.
-        """
+        """(end - start,): k of a byte that ends its trigram's k-th occurrence, 1 for the first two, in consecutive stretches."""
         counts = np.empty(end - start, np.uint32)
         _count_trigrams(self._source, start, self._counts, counts)
         return counts

@@ -29,8 +29,15 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError
-from prequential.evaluation.curves import MAX_CURVE_FILE_BYTES, MODEL, Curves, parse_curves, write_curves
-from prequential.evaluation.frames import cost_frame, curve_frame
+from prequential.evaluation.curves import (
+    MAX_CURVE_FILE_BYTES,
+    MODEL,
+    Curves,
+    cost_frame,
+    curve_frame,
+    parse_curves,
+    write_curves,
+)
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.files import (
     RESUMABLE,
@@ -116,7 +123,7 @@ class Run:
 
     @cached_property
     def curves(self) -> Curves:
-        """Cumulative bits against bytes of "model" (to the corpus's end), its parts and each baseline. Raises CorpusError."""
+        """Cumulative bits against bytes of "model", its parts and each baseline. Raises CorpusError."""
         curves, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
         if MODEL not in curves or curves[MODEL].n_bytes[-1] != n_bytes:
             raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
@@ -147,9 +154,7 @@ class Run:
 
 
 def read_run(path: PathLike) -> Run:
-    """The run in the folder `path`, or the packed run FILE/NAME.
-
-    Raises CorpusError if there is no such run, or if it has another schema.
+    """The run in the folder `path`, or the packed run FILE/NAME. Raises CorpusError for none, and for another schema.
 
     Examples:
         >>> import prequential
@@ -160,43 +165,34 @@ def read_run(path: PathLike) -> Run:
     check_arguments(path=path)
     folder = Path(path)
     if folder.parent.is_file():
-        for run in read_runs(folder.parent):
-            if run.name == folder.name:
-                return run
+        if found := [run for run in read_runs(folder.parent) if run.name == folder.name]:
+            return found[0]
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
     return Run(folder, check_record(read_object(record), EvaluationRecord, repr(record)))
 
 
 def find_run(name: str, folder: PathLike) -> str:
-    """The path of a run: `name` itself, if it is one; `latest` of the folder; or the only run there whose name begins so.
-
-    Raises CorpusError if there is none, or several.
-    """
-    path = Path(name)
+    """The path of a run: `name` itself, `latest` of the folder, or the only run there whose name begins so. Else CorpusError."""
+    path, place = Path(name), repr(os.fspath(folder))
     if (path / RECORD).exists() or path.parent.is_file():
         return name
     if name == "latest":
         if runs := runs_so_far(folder, on_bad=lambda error: None):
             return str(runs[-1].path)
-        raise CorpusError(f"{os.fspath(folder)!r} has no run")
+        raise CorpusError(f"{place} has no run")
     with reading(folder):
-        names = [child.name for child in Path(folder).iterdir()] if path.name == name and Path(folder).is_dir() else []
-    found = sorted(child for child in names if child.startswith(name))
+        children = list(Path(folder).iterdir()) if path.name == name and Path(folder).is_dir() else []
+    found = [child for child in children if child.name.startswith(name)]
     if len(found) == 1:
-        return str(Path(folder) / found[0])
-    place = repr(os.fspath(folder))
-    reason = (
-        f"{len(found)} runs in {place} begin so" if found else f"this run does not exist, neither here nor in {place}"
-    )
+        return str(found[0])
+    missing = f"this run does not exist, neither here nor in {place}"
+    reason = f"{len(found)} runs in {place} begin so" if found else missing
     raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
 
 
 def find_runs(name: str, folder: PathLike) -> list[Run]:
-    """The run that `find_run` finds; or all runs, if `name` is a folder that holds run folders, or a file of packed runs.
-
-    Raises CorpusError if there is none, or one cannot be read.
-    """
+    """The run that `find_run` finds; or all runs of a folder of run folders, or of a file of packed runs. Raises CorpusError."""
     path = Path(name)
     if path.is_file() or (path.is_dir() and not (path / RECORD).exists()):
         if runs := read_runs(name):
@@ -220,9 +216,6 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
         >>> import prequential
         >>> len(prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl"))
         11
-        >>> prequential.read_runs("none")
-        Traceback (most recent call last):
-        prequential.errors.CorpusError: 'none' does not exist: name a folder of runs, or a file of packed runs
     """
     check_arguments(path=path, on_bad=on_bad)
     if not os.path.lexists(path):
@@ -269,9 +262,8 @@ def _unpacked(line: bytes, path: Path) -> Run:
             raise ValueError
         curves = base64.b64decode(values["curves"], validate=True)
     except (ValueError, CorpusError) as error:
-        raise CorpusError(
-            f"{str(path)!r} is neither a folder of runs nor a file that `prequential runs pack` wrote"
-        ) from error
+        what = "neither a folder of runs nor a file that `prequential runs pack` wrote"
+        raise CorpusError(f"{str(path)!r} is {what}") from error
     name = path / values["name"]
     return Run(name, check_record(values["record"], EvaluationRecord, repr(str(name))), curves)
 
@@ -279,8 +271,7 @@ def _unpacked(line: bytes, path: Path) -> Run:
 def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> list[Run]:
     """Writes the records and curves of all runs in `folder` into one file, without their archives. Returns these runs.
 
-    Raises CorpusError if there are no runs or they cannot be read. Raises OutputError if the file cannot be written, or if it
-    exists and `overwrite` is False.
+    Raises CorpusError if there are no runs or they cannot be read, OutputError if the file cannot be written or exists.
     """
     runs = read_runs(folder)
     if not runs:
@@ -290,10 +281,8 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
             curves = base64.b64encode(run.curve_table()).decode()
             line = record_line(record_of(PackedRun, run, curves=curves)).encode()
             if len(line) > MAX_RECORD_BYTES or sink.n_bytes + len(line) > MAX_RECORDS_BYTES:
-                raise CorpusError(
-                    f"{os.fspath(folder)!r} is too large to be packed: a run may take {MAX_RECORD_BYTES:,} bytes, all runs "
-                    f"{MAX_RECORDS_BYTES:,}"
-                )
+                limits = f"a run may take {MAX_RECORD_BYTES:,} bytes, all runs {MAX_RECORDS_BYTES:,}"
+                raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: {limits}")
             sink.write(line)
     return runs
 
@@ -317,10 +306,7 @@ class RunFolder:
     draft: Path
 
     def finish(self, root: Path, record: dict[str, Any], curves: Curves, *, mode: int = 0o777) -> Path:
-        """Writes the remaining files and renames the draft; returns the new path. Raises OutputError.
-
-        mode: permissions that the folder has at most.
-        """
+        """Writes the remaining files and renames the draft; returns the new path. mode: its permissions. Raises OutputError."""
         draft = self.draft
         write_curves(draft / CURVE, curves)
         with writing(root):
@@ -336,21 +322,20 @@ class RunFolder:
         return path
 
 
-def _hint(draft: Path) -> str:
-    return f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
-
-
 @contextmanager
-def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) -> Iterator[RunFolder]:
+def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunFolder]:
     """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError.
 
-    keep: it stays if its run can be resumed. hint: what an error then says about the draft.
+    hint: it stays if its run can be resumed, and this is what the error then says about it; None: it never stays.
     """
     with writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
     try:
-        with hold_work_folder(draft), _deleting(draft, hint, unless=lambda: keep and _can_be_resumed(draft)):
+        with (
+            hold_work_folder(draft),
+            _deleting(draft, hint or str, unless=lambda: bool(hint) and _can_be_resumed(draft)),
+        ):
             yield RunFolder(draft)
     finally:
         with suppress(OSError):
@@ -358,7 +343,7 @@ def new_run_folder(root: PathLike, *, keep: bool = False, hint: Hint = _hint) ->
 
 
 @contextmanager
-def interrupted_run_folder(draft: PathLike, *, hint: Hint = _hint) -> Iterator[RunFolder]:
+def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[RunFolder]:
     """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
     Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
@@ -374,10 +359,7 @@ def interrupted_run_folder(draft: PathLike, *, hint: Hint = _hint) -> Iterator[R
 
 @contextmanager
 def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[None]:
-    """Deletes the draft after the body, and notes of an error about files in it.
-
-    If the body fails and `unless()` is true, the draft stays, and a note says so.
-    """
+    """Deletes the draft after the body, and notes of an error about files in it. unless: if the body fails, it may stay."""
     try:
         yield
     except BaseException as error:

@@ -36,15 +36,12 @@ def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
     """One row under COLUMNS for each compressor, the smallest size first. Our learner is called prequential."""
+    config, n_bytes = record["config"], record["corpus"]["n_bytes"]
+    name = config["learner"]["name"] if "learner" in config else "prequential"
     results = [
-        (learner_name(record["config"]), record["archive_bytes"], record["wall_s"]),
+        (name, record["archive_bytes"], record["wall_s"]),
         *((b["label"], b["compressed_bytes"], b["wall_s"]) for b in record["baselines"]),
     ]
-    return size_rows(results, record["corpus"]["n_bytes"])
-
-
-def size_rows(results: Sequence[tuple[str, int, float]], n_bytes: int) -> list[list[str]]:
-    """Rows under COLUMNS from (label, compressed bytes, seconds), the smallest size first."""
     return [
         [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
         for label, size, wall_s in sorted(results, key=lambda result: result[1])
@@ -66,13 +63,8 @@ def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
 def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
     """A line, and rows under COLUMNS as a table, for a notebook."""
     cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    titles = "".join(f"<th>{escape(title)}</th>" for title in COLUMNS)
+    titles = "".join(f"<th>{title}</th>" for title in COLUMNS)
     return f"<p>{escape(line)}</p><table><tr>{titles}</tr>{cells}</table>"
-
-
-def learner_name(config: dict[str, Any]) -> str:
-    """What the learner is called in tables: prequential, or its own name."""
-    return config["learner"]["name"] if "learner" in config else "prequential"
 
 
 def learner_label(config: Mapping[str, Any]) -> str:
@@ -109,17 +101,13 @@ def model_summary(config: dict[str, Any]) -> str:
 
 def _figures(record: dict[str, Any]) -> list[str]:
     corpus, environment = record["corpus"], record["environment"]
-    n_threads, backend = environment["threads"], environment["backend"]
+    cpu, n_threads, backend = environment["machine"]["cpu"], environment["threads"], environment["backend"]
     matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
     preset, summary = name_of(record["config"]), model_summary(record["config"])
     rows = [
         ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
         ("model", f"{preset}: {summary}" if preset else summary),
-        (
-            "machine",
-            f"{environment['machine']['cpu']}, {n_threads} thread{'s' * (n_threads != 1)}, {matmul}"
-            f"{environment['kernels']} kernels",
-        ),
+        ("machine", f"{cpu}, {n_threads} thread{'s' * (n_threads != 1)}, {matmul}{environment['kernels']} kernels"),
         ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
         ("archive", _archive(record)),
         (
@@ -144,11 +132,10 @@ def _figures(record: dict[str, Any]) -> list[str]:
 def _archive(record: dict[str, Any]) -> str:
     if not is_coded(record):
         return f"none: {NOT_CODED}"
-    parts = (
-        f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload {record['payload_bytes']:,} + "
-        f"container {record['container_bytes']:,}"
+    parts = " + ".join(f"{part} {record[f'{part}_bytes']:,}" for part in ("header", "payload", "container"))
+    return f"{record['archive_bytes']:,} bytes = {parts}" + (
+        "; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else ""
     )
-    return parts + ("; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else "")
 
 
 def _total_cost(record: dict[str, Any]) -> str:
@@ -188,17 +175,11 @@ def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
 
 def format_runs(records: list[dict[str, Any]]) -> str:
     """A table with one row for each of these `run_figures`, at most MAX_COLUMNS wide unless the names of runs are very long."""
-    rows = [
-        [
-            Path(record["run"]).name,
-            f"{record['n_bytes']:,}",
-            record["model"],
-            f"{record['bits_per_byte']:.4f}",
-            f"{record['bytes_per_s'] / 1e3:,.2f}",
-            "yes" if record["verified"] else "no",
-        ]
-        for record in records
-    ]
+    rows = []
+    for record in records:
+        name, speed = Path(record["run"]).name, f"{record['bytes_per_s'] / 1e3:,.2f}"
+        size, rate = f"{record['n_bytes']:,}", f"{record['bits_per_byte']:.4f}"
+        rows.append([name, size, record["model"], rate, speed, "yes" if record["verified"] else "no"])
     widths = [max(map(len, column)) for column in zip(LIST_TITLES, *rows, strict=True)]
     n_model = max(12, MAX_COLUMNS - (sum(widths) + 2 * (len(widths) - 1) - widths[2]))
     for row in rows:

@@ -1,7 +1,6 @@
 """The trace of a run: the cost of each byte under the learner, and under each of its parts.
 
-Costs are whole units of 2**-22 bits, 4 bytes each, in a file. So memory does not grow with the corpus, and an interrupted run can
-be resumed. Sums are exact: every table and curve adds up to the ideal code length in the ledger.
+Costs are whole units of 2**-22 bits, 4 bytes each, in a file, so that memory does not grow with the corpus. Sums are exact.
 """
 
 import errno
@@ -33,10 +32,9 @@ class ArrayFile:
     """
 
     def __init__(self, dtype: DTypeLike, n: int, path: Path | None = None) -> None:
-        """path: a file that may exist already; None: a temporary file.
+        """path: a file that may exist already; None: a temporary file. Reserves its space, if the file system can.
 
-        Reserves the space on the disk, if the file system can. Raises OutputError if the disk is full. Raises CheckpointError,
-        and does not change the file, if it has another size.
+        Raises OutputError if the disk is full, and CheckpointError, without changing the file, if it has another size.
         """
         self._dtype, self._name = np.dtype(dtype), str(path or temporary_folder())
         with (
@@ -56,10 +54,7 @@ class ArrayFile:
                 data = data[self._file.write(data) :]
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """The values (stop - start,) from position `start` on.
-
-        Raises CheckpointError if another process has cut the file, CorpusError if it cannot be read.
-        """
+        """The values (stop - start,) from `start` on. Raises CheckpointError if the file was cut, CorpusError if unreadable."""
         values = np.empty(stop - start, self._dtype)
         data = values.view(np.uint8).data
         with reading(self._name):
@@ -77,17 +72,13 @@ class ArrayFile:
     def settle(self) -> None:
         """Nothing more is written: an array of at most MEMORY_BYTES moves to memory, so that results hold no open files."""
         if os.fstat(self._file.fileno()).st_size <= MEMORY_BYTES:
-            data = self._contents()
+            state = self.__getstate__()
             self._close()
-            self._file = BytesIO(data)
-
-    def _contents(self) -> bytes:
-        self._file.seek(0)
-        data: bytes = self._file.read()
-        return data
+            self.__setstate__(state)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_dtype": self._dtype, "_name": self._name, "_file": self._contents()}
+        self._file.seek(0)
+        return {"_dtype": self._dtype, "_name": self._name, "_file": self._file.read()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
@@ -96,9 +87,8 @@ class ArrayFile:
 def _reserve(file: BinaryIO, n_bytes: int) -> None:
     """Gives a new file its length, and reserves space for it, so that a full disk is an error before the work. Raises OSError."""
     if (found := os.fstat(file.fileno()).st_size) not in (0, n_bytes):
-        raise CheckpointError(
-            f"another run left a file of {found:,} bytes, but this run needs {n_bytes:,}: start again without resume=True"
-        )
+        what = f"another run left a file of {found:,} bytes, but this run needs {n_bytes:,}"
+        raise CheckpointError(f"{what}: start again without resume=True")
     file.truncate(n_bytes)
     if n_bytes and hasattr(os, "posix_fallocate"):
         try:
@@ -109,10 +99,7 @@ def _reserve(file: BinaryIO, n_bytes: int) -> None:
 
 
 class Trace:
-    """The ideal code length of each of n bytes under each of P parts. It is filled from the first byte to the last.
-
-    Raises what ArrayFile raises, when it is made or later.
-    """
+    """The ideal code length of each of n bytes under each part, filled from the first byte on. Raises what ArrayFile raises."""
 
     def __init__(self, parts: Sequence[str], n_bytes: int, path: Path | None = None) -> None:
         self.parts, self.n_bytes = tuple(parts), n_bytes

@@ -23,7 +23,7 @@ from prequential.exact import plain
 from prequential.exact.arrays import to_array
 from prequential.export import plain_gpt
 from prequential.files import PathLike, new_folder, write_text
-from prequential.learners.following import follow
+from prequential.learners.subject import follow
 from prequential.model.config import Config, GPTConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_table import UNITS

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from prequential.errors import CorpusError
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
-from prequential.learners.following import follow, reported
+from prequential.learners.subject import follow, reported
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.online.coding import OnProgress, ignore

@@ -118,10 +118,8 @@ class AdaptedLearner:
         same = (rows == again) | (~self._deterministic & (np.abs(np.exp(rows) - np.exp(again)) <= MAX_MOVE))
         if not same.all():
             t = int(np.argmin(same.all(axis=1)))
-            raise LawError(
-                f"the prediction of symbol {self.n_symbols + t} moves when symbols from {self.n_symbols + place} on change: the "
-                "learner looks ahead, or equal calls do not give equal results"
-            )
+            what = f"the prediction of symbol {self.n_symbols + t} moves when symbols from {self.n_symbols + place} on change"
+            raise LawError(f"{what}: the learner looks ahead, or equal calls do not give equal results")
 
     def _append(self, symbols: np.ndarray) -> None:
         needed = self.n_symbols + len(symbols)
@@ -194,15 +192,16 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder) -> np.ndarray:
 
 
 def checked_rows(found: Any, n: int, n_symbols: int, first: int, row: int | None = None) -> np.ndarray:
-    """Log-probabilities as (n, V) float64, or (1, V) of one row. first: the position of the first row, for messages.
+    """Log-probabilities as (n, V) float64, or (1, V) of one row, each of which sums to one. first: its position, for messages.
 
-    Raises InvalidDistributionError for anything else, and for a row whose probabilities do not sum to one.
+    Raises InvalidDistributionError for anything else.
     """
     try:
         rows = to_array(found.detach().double() if hasattr(found, "detach") else found)
     except (AttributeError, TypeError, RuntimeError) as error:
+        kind = type(found).__name__
         raise InvalidDistributionError(
-            f"predict returned {type(found).__name__}; give log-probabilities as a numpy array or a torch tensor"
+            f"predict returned {kind}; give log-probabilities as an array or a tensor"
         ) from error
     if rows.shape != (n, n_symbols):
         raise InvalidDistributionError(f"predict returned shape {rows.shape} for {n} symbols; give ({n}, {n_symbols})")
@@ -223,11 +222,8 @@ def checked_rows(found: Any, n: int, n_symbols: int, first: int, row: int | None
 
 def integer_frequencies(rows: np.ndarray, total: int = TOTAL) -> np.ndarray:
     """(n, V) int64 from normalised log-probabilities (n, V) float64: each at least 1, the sum of each row `total`."""
-    n_symbols = rows.shape[1]
-    frequencies = 1 + np.floor(np.exp(rows) * (total - n_symbols)).astype(np.int64)
-    missing = total - frequencies.sum(axis=1)
-    best = frequencies.argmax(axis=1)
-    frequencies[np.arange(len(rows)), best] += missing
+    frequencies = 1 + np.floor(np.exp(rows) * (total - rows.shape[1])).astype(np.int64)
+    frequencies[np.arange(len(rows)), frequencies.argmax(axis=1)] += total - frequencies.sum(axis=1)
     return frequencies
 
 
@@ -240,23 +236,20 @@ def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
         raise ConfigError(f"n_symbols of {type(model).__name__} is {own!r}; give a number from 2 to {MAX_SYMBOLS}")
     if own < n_symbols:
         raise ConfigError(
-            f"{type(model).__name__} predicts {own} symbols, but the corpus has symbols up to {n_symbols - 1}"
+            f"{type(model).__name__} predicts {own} symbols; the corpus has symbols up to {n_symbols - 1}"
         )
     return own
 
 
 @contextmanager
 def named_failures(what: str) -> Iterator[None]:
-    """What somebody else's code in the body raises becomes a ConfigError of one line: WHAT: TYPE: TEXT.
-
-    Errors of this program pass, and so does Ctrl-C. A panic of a library in Rust does not inherit from Exception.
-    """
+    """What somebody else's code in the body raises becomes a ConfigError of one line: WHAT: TYPE: TEXT. Ctrl-C passes."""
     try:
         yield
     except PrequentialError:
         raise
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of a library in Rust
             raise
         text = " ".join(str(error).split())[:300]
         raise ConfigError(": ".join(filter(None, [what, type(error).__name__, text]))) from error

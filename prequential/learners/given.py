@@ -32,7 +32,7 @@ def is_model(given: Given) -> bool:
 
 
 def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str, Any]:
-    """The `config` of archives of a learner that has read `given`. Nothing learns yet. Arguments and errors as below."""
+    """The `config` of archives of a learner that has read `given`, as `informed_learner` gives it. Nothing learns yet."""
     if is_model(given):
         return informed_learner(config, given, runtime)[1]
     if config is None:
@@ -51,10 +51,10 @@ def remembering(config: Config, n_given: int) -> Config:
     An archive's header holds `config`: a decoder derives this one.
     """
     n_bits = (2 * n_given - 1).bit_length() if n_given else 0
-    schedule = replace(config.schedule, history_bits=max(config.schedule.history_bits, min(n_bits, MAX_HISTORY_BITS)))
-    if config.mixer is None:
-        return replace(config, schedule=schedule)
-    mixer = replace(config.mixer, match_bits=max(config.mixer.match_bits, min(n_bits, MAX_MATCH_BITS)))
+    schedule, mixer = config.schedule, config.mixer
+    schedule = replace(schedule, history_bits=max(schedule.history_bits, min(n_bits, MAX_HISTORY_BITS)))
+    if mixer:
+        mixer = replace(mixer, match_bits=max(mixer.match_bits, min(n_bits, MAX_MATCH_BITS)))
     return replace(config, schedule=schedule, mixer=mixer)
 
 
@@ -63,8 +63,8 @@ def informed_learner(
 ) -> tuple[Learner, dict[str, Any]]:
     """A learner that has read `given`, a corpus or a stored model, and the `config` of its archives.
 
-    config: None for that of a stored model. needed: the entry `given` of an archive; another text or model is refused before it
-    is read. Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
+    config: None for that of a stored model. needed: the entry `given` of an archive; another one is refused before it is read.
+    Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
     """
     if is_model(given):
         assert isinstance(given, str | os.PathLike)

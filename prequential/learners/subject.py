@@ -1,21 +1,24 @@
-"""What an evaluation measures: a learner of this program, or one of somebody else."""
+"""What an evaluation measures: a learner of this program, or one of somebody else; and costs of which nothing is written."""
 
 import copy
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from prequential_codecs.archive_header import GIVEN, OTHER
+from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, check_sequence, named_failures, schedule_of
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
-from prequential.online.loop import Learner
+from prequential.model.schedule import blocks
+from prequential.online.coding import OnProgress, Progress
+from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
 
 
@@ -24,8 +27,8 @@ class Subject:
     """A learner that can be made afresh, equal each time.
 
     description: JSON values that name it, the `config` of header and record. config: of a learner of this program. tokenizer: of
-    a learner of ids. given: what it has read before. is_coded: whether an archive is written; else only the code length is
-    computed. scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
+    a learner of ids. given: what it has read before. is_coded: whether an archive is written, not only the code length computed.
+    scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
     """
 
     description: dict[str, Any]
@@ -110,12 +113,9 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
     """A function that makes the learner. Of an object it makes copies of the object as it is now."""
     if isinstance(learner, type) or not hasattr(learner, "predict"):
         if not callable(learner):
-            raise ConfigError(
-                f"a {type(learner).__name__} is not a learner: it has no method 'predict' (docs/LEARNERS.md)"
-            )
-        make = cast("Callable[[], OnlineModel]", learner)
-
-        return named_failures("the learner cannot be made")(make)
+            name = type(learner).__name__
+            raise ConfigError(f"a {name} is not a learner: it has no method 'predict' (docs/LEARNERS.md)")
+        return named_failures("the learner cannot be made")(cast("Callable[[], OnlineModel]", learner))
 
     def copied() -> OnlineModel:
         try:
@@ -141,9 +141,8 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndar
         restored = tokenizer.decode(ids.tolist())
         pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
     if restored != data:
-        same = next(
-            (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b), min(len(restored), len(data))
-        )
+        differing = (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b)
+        same = next(differing, min(len(restored), len(data)))
         raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
     widths = np.array([len(pieces[int(i)]) for i in ids], np.int64)
     if b"".join(pieces[int(i)] for i in ids) != data:
@@ -164,3 +163,46 @@ def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:
     costs += np.repeat(np.where(widths > 0, share, 0), widths)
     np.add.at(costs, np.minimum(starts, costs.size - 1), np.where(widths > 0, rest, units))
     return costs
+
+
+# ---- the loop with a coder that only follows
+
+
+def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = None) -> Iterator[np.ndarray]:
+    """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
+
+    An id's cost is divided among its bytes. Raises what the learner and its tokenizer raise.
+    """
+    ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
+    if subject.tokenizer:
+        ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description[OTHER]["n_symbols"])
+    learner, before = learner or subject.make(), np.zeros(0, np.int64)
+    n_bytes, n_paid = np.cumsum(widths), 0
+    for block in blocks(len(ids), subject.schedule):
+        for done, bits in run(learner, BitCoder(FOLLOW), block, ids[block]):
+            stop = block.start + done
+            units = np.concatenate((before, np.rint(bits / UNIT_BITS).astype(np.int64)))
+            # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
+            if stop < len(ids) and n_bytes[stop - 1] in (n_paid, len(symbols)):
+                before = units
+                continue
+            before, n_paid = units[:0], n_bytes[stop - 1]
+            yield spread(units, widths[stop - len(units) : stop]) * UNIT_BITS
+
+
+def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
+    """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`."""
+    for block in blocks(len(symbols), learner.schedule):
+        for _, bits in run(learner, BitCoder(FOLLOW), block, np.array(symbols[block])):
+            yield bits
+
+
+def reported(costs: Iterable[np.ndarray], symbols: np.ndarray, on_progress: OnProgress) -> Iterator[np.ndarray]:
+    """The same costs, of the next bytes of `symbols` each, after on_progress was called with the totals so far."""
+    done = Progress()
+    for bits in costs:
+        stop = done.n_bytes + len(bits)
+        code_bits, segment = done.code_bits + float(bits.sum()), symbols[done.n_bytes : stop]
+        done = Progress(n_bytes=stop, code_bits=code_bits, segment=segment, segment_bits=bits)
+        on_progress(done, len(symbols))
+        yield bits

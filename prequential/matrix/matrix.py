@@ -17,8 +17,8 @@ from prequential_codecs.archive_header import GIVEN
 
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
-from prequential.learners.following import follow
 from prequential.learners.given import Given, informed_learner, remembering
+from prequential.learners.subject import follow
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.online.loop import Learner

@@ -180,7 +180,6 @@ class EvaluationRecord(Struct, kw_only=True):
     baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] | Absent = UNSET
     notes: Annotated[list[str], says("baselines that were left out, and why")] | Absent = UNSET
     findings: Annotated[list[FindingFields], says("what was unusual")] | Absent = UNSET
-    estimate: Annotated[Any, says("with `--estimate`: estimated and measured cost; else null")] | Absent = UNSET
     environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
 
 

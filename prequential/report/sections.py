@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from prequential.evaluation import breakdown
-from prequential.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
-from prequential.evaluation.breakdown_text import COUNTS, EXPLANATIONS
+from prequential.evaluation.breakdown import COUNTS, EXPLANATIONS, MAX_PASSAGES, PASSAGE_BYTES
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
@@ -34,7 +33,6 @@ ROW_NAMES = {
 OTHER_NAMES = {
     "n_forgotten": "windows of 32 bytes that were forgotten to save memory",
     "n_untracked": "occurrences of words that were not tracked to save memory",
-    "of": "quantiles",
 }
 
 Record = Mapping[str, Any]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from prequential_codecs.archive import summarise
 
 from prequential.errors import CorpusError, PrequentialError
-from prequential.evaluation.record import NOT_CODED
 from prequential.evaluation.runs import ARCHIVE, CURVE, RECORD, PathLike, Run, runs_so_far
 from prequential.files import is_foreign, reading
 from prequential.online.source import open_source
+from prequential.records.forms import NOT_CODED
 from prequential.version import VERSION
 
 REMEDY = "move it away, choose another folder, or trust_runs=True uses it as it is"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from prequential.errors import CorpusError
-from prequential.evaluation.evaluation import DraftFolder, evaluate
-from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.draft import DraftFolder
+from prequential.evaluation.evaluation import evaluate, evaluation_record
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime

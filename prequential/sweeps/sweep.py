@@ -12,8 +12,7 @@ from scipy.optimize import isotonic_regression
 
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, Curve, mean_curve
-from prequential.evaluation.frames import result_frame
+from prequential.evaluation.curves import MODEL, Curve, import_pandas, mean_curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
@@ -80,7 +79,8 @@ class Summary:
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each result, the cheapest in operations first. Raises MissingDependencyError without pandas."""
-        return result_frame([asdict(result) for result in sorted(self.results, key=lambda result: result.cost)])
+        ordered = sorted(self.results, key=lambda result: result.cost)
+        return import_pandas().DataFrame([asdict(result) for result in ordered])
 
     @property
     def choice_bits(self) -> float:

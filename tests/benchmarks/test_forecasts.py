@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import forecasts  # conftest.py adds the folder
 import pytest
-from markdown_table import format_markdown
+from scripts import load
 
+forecasts = load("forecasts")
 PROJECT = Path(__file__).parents[2]
 STUDIES = (PROJECT / "docs" / "STUDIES.md").read_text(encoding="utf-8")
 TABLES = (PROJECT / "dev" / "STUDIES-2026.md").read_text(encoding="utf-8")
@@ -15,7 +15,7 @@ TABLES = (PROJECT / "dev" / "STUDIES-2026.md").read_text(encoding="utf-8")
 def test_every_score_as_frozen_is_in_the_document_with_the_skill_against_what_knows_the_proxy() -> None:
     rows = [forecasts.score_row(each.label, forecasts.with_naive(each), each.target) for each in forecasts.published()]
     assert len(rows) == 8
-    for line in format_markdown(rows[0], rows[1:]).splitlines():
+    for line in forecasts.format_markdown(rows[0], rows[1:]).splitlines():
         assert line.startswith("| ---") or line in TABLES
 
 

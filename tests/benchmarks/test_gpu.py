@@ -5,8 +5,14 @@ import sys
 from dataclasses import replace
 
 import pytest
+from scripts import load
 
 from prequential.model.presets import preset
+
+
+@pytest.fixture(scope="module")
+def gpu_script():
+    return load("gpu")
 
 
 def small(level):
@@ -36,13 +42,8 @@ def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path
     assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
     assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
     assert alone["level"] == "5-pure" and step["column_cpu_s"] > 0  # -1 has no GPT
-    out, err = capsys.readouterr()
-    assert list(map(json.loads, err.splitlines())) == [
-        step, alone, {name: value for name, value in run.items() if name != "config"}
-    ]  # fmt: skip
-    _, line, line_alone = out.splitlines()
+    _, line, line_alone = capsys.readouterr().out.splitlines()
     assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
-    assert line.split().count("-") == 4  # a processor captures nothing and runs no Triton kernels
     assert line_alone.split()[:2] == ["-", "5-pure"] and line_alone.split()[-1] == "-"
 
 
@@ -62,10 +63,3 @@ def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp
     monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
     assert gpu_script.main() == 1
     assert capsys.readouterr().err.splitlines()[-1] == "gpu: sample:christmas_carol -1: the archives differ"
-
-
-def test_without_a_device_it_fails_with_one_line(gpu_script, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--record", str(tmp_path / "gpu.jsonl")])
-    monkeypatch.setattr(gpu_script.torch.cuda, "is_available", lambda: False)
-    assert gpu_script.main() == 1
-    assert capsys.readouterr().err == "gpu: torch sees no CUDA device\n"

@@ -2,7 +2,11 @@
 
 import json
 
+from scripts import load
+
 from prequential import preset
+
+results = load("results")
 
 
 def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40, **extra):
@@ -55,12 +59,12 @@ def ours(table):
     return [line for line in table.splitlines() if "| prequential" in line]
 
 
-def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records(results):
+def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records():
     committed = results.RESULTS.read_text("utf-8").partition(results.BEGIN)[2].partition(results.END)[0]
     assert committed.strip() == results.summary(results.read(results.RECORDS), results.read(results.PEERS))
 
 
-def test_no_other_program_of_the_records_makes_a_smaller_archive_than_prequential_2(results):
+def test_no_other_program_of_the_records_makes_a_smaller_archive_than_prequential_2():
     """docs/RESULTS.md says so."""
     files = results.rows_by_file(results.read(results.RECORDS), results.read(results.PEERS))
     measured = [rows for _, rows in files if any(row.name == "prequential -2" for row in rows)]
@@ -70,7 +74,7 @@ def test_no_other_program_of_the_records_makes_a_smaller_archive_than_prequentia
         assert level_2 < min(row.compressed_bytes for row in rows if not row.is_ours)
 
 
-def test_a_file_has_its_presets_xz_and_the_best_other_program_smallest_first(results):
+def test_a_file_has_its_presets_xz_and_the_best_other_program_smallest_first():
     records = [evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)]
     assert results.summary(records, [peer("zpaq", 350), peer("7z", 360)]).splitlines()[2:] == [
         "| a | prequential -5 | 2.4000 | 0.50 | Intel Chip, 2 threads | 1111111 |",
@@ -80,7 +84,15 @@ def test_a_file_has_its_presets_xz_and_the_best_other_program_smallest_first(res
     ]
 
 
-def test_every_row_has_all_figures_of_all_programs(results):
+def test_an_estimate_stands_beside_what_was_measured():
+    estimate = dict(probe_bytes=9, archive_low=1, archive_high=9, compress_s=3.0, decompress_s=1.0)
+    found = evaluation(archive_bytes=200, verify_wall_s=None)
+    record = results.compared({**estimate, "peak_memory_bytes": 1 << 20, "archive_bytes": 300}, found)
+    assert record["compress_s"] == {"estimated": 3.0, "actual": 2.0, "relative_error": 0.5}
+    assert record["archive_bytes"]["relative_error"] == 0.5 and record["decompress_s"]["relative_error"] is None
+
+
+def test_every_row_has_all_figures_of_all_programs():
     text = results.every_row([evaluation(archive_bytes=300)], [peer("zpaq", 350), peer("7z", 360)])
     assert text.splitlines()[2:] == [
         "| a | 1,000 | prequential -5 | 1111111 | 2026-01-02 | 300 | 2.4000 | 1,302 | yes | 2.00 | 3.00 | 0.50 | 1 |"
@@ -91,13 +103,13 @@ def test_every_row_has_all_figures_of_all_programs(results):
     ]
 
 
-def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_changed(results):
+def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_changed():
     changed = evaluation(archive_bytes=200, level=1, options=["-5"])
     table = results.summary([evaluation(archive_bytes=300), evaluation(archive_bytes=250), changed], [])
     assert [line.split("|")[3].strip() for line in ours(table)] == ["2.0000"]
 
 
-def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_with_its_machine(results, monkeypatch):
+def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_with_its_machine(monkeypatch):
     monkeypatch.setattr(results, "SLOWED", {"2222222"})
     slowed = evaluation(archive_bytes=200, commit="2" * 40, wall_s=50.0)
     slowed["environment"] = {**slowed["environment"], "machine": {"cpu": "a slow chip"}}
@@ -107,7 +119,7 @@ def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_w
     assert "| 0.02 | a slow chip, 2 threads | 2222222 |" in results.summary([slowed], [])
 
 
-def test_presets_for_devices_have_rows_of_their_own(results):
+def test_presets_for_devices_have_rows_of_their_own():
     options = results.options_of("gpu-small")
     records = [
         evaluation(archive_bytes=300, level="gpu-small", options=options),
@@ -120,25 +132,14 @@ def test_presets_for_devices_have_rows_of_their_own(results):
     assert line.split("|")[3].strip() == "2.4000"
 
 
-def test_a_configuration_that_is_no_preset_is_named_by_its_model(results):
-    other = evaluation(archive_bytes=300)
-    other["config"]["gpt"]["n_layers"] = 7
-    assert "| prequential, GPT 7 x " in results.summary([other], [])
+def test_a_peer_is_shown_for_the_same_bytes_if_it_is_no_baseline_and_without_a_size_if_it_lost_bytes():
+    peers = [peer("xz", 501), peer("zpaq", 350, digest="bb"), peer("7z", 10, restored=False)]
+    text = results.every_row([evaluation(archive_bytes=300)], peers)
+    assert "xz program" not in text and "zpaq program" not in text and lines_of(text, 3, "7z program") == []
+    assert text.endswith("\nDid not restore a: 7z program (9.9).")
 
 
-def test_a_peer_is_shown_only_for_the_same_bytes_and_if_it_is_not_a_baseline(results):
-    text = results.every_row([evaluation(archive_bytes=300)], [peer("xz", 501), peer("zpaq", 350, digest="bb")])
-    assert "xz program" not in text
-    assert "zpaq program" not in text
-
-
-def test_a_peer_that_lost_bytes_has_no_size_and_is_named(results):
-    text = results.every_row([evaluation(archive_bytes=300)], [peer("zpaq", 10, restored=False)])
-    assert lines_of(text, 3, "zpaq program") == []
-    assert text.endswith("\nDid not restore a: zpaq program (9.9).")
-
-
-def test_a_file_that_no_preset_of_today_has_read_is_not_in_the_summary(results):
+def test_a_file_that_no_preset_of_today_has_read_is_not_in_the_summary():
     records = [
         evaluation(archive_bytes=300),
         evaluation(archive_bytes=9, name="b", digest="bb", commit="2" * 40 + "-dirty"),
@@ -148,7 +149,7 @@ def test_a_file_that_no_preset_of_today_has_read_is_not_in_the_summary(results):
     assert lines_of(results.every_row(records, []), 1, "b") != []
 
 
-def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(results, tmp_path):
+def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(tmp_path):
     path = tmp_path / "RESULTS.md"
     path.write_text(f"# Before\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
     results.write_between(path, results.BEGIN, "| new |", results.END)
@@ -158,15 +159,10 @@ def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(result
     assert path.read_text() == once
 
 
-def test_a_row_says_whether_its_archive_was_decoded(results):
+def test_a_row_says_whether_its_archive_was_decoded():
     records = [
         evaluation(archive_bytes=300, verified=False, verify_wall_s=None),
         evaluation(archive_bytes=400, level=1),
     ]
     assert "| 300 | 2.4000 | 1,302 | no | 2.00 | - |" in results.every_row(records, [])
     assert [line.split("|")[3].strip() for line in ours(results.summary(records, []))] == ["2.4000 †", "3.2000"]
-
-
-def test_a_run_of_a_tree_with_changes_is_left_out(results):
-    records = [evaluation(archive_bytes=300), evaluation(archive_bytes=200, level=1, commit="2" * 40 + "-dirty")]
-    assert len(ours(results.summary(records, []))) == 1

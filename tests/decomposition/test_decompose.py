@@ -22,7 +22,7 @@ from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.evaluation.curves import Curve
 from prequential.exact.arrays import to_array
 from prequential.heldout_loss.heldout import code_frozen
-from prequential.learners.following import follow
+from prequential.learners.subject import follow
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner

@@ -14,8 +14,7 @@ from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
 
 from prequential.evaluation import breakdown as tables_of
-from prequential.evaluation.breakdown import BYTE_CLASSES, breakdown
-from prequential.evaluation.breakdown_text import EXPLANATIONS, format_tables
+from prequential.evaluation.breakdown import BYTE_CLASSES, EXPLANATIONS, breakdown, format_tables
 from prequential.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Trigrams, Words
 from prequential.evaluation.trace import Trace
 
@@ -164,9 +163,8 @@ def test_the_tables_depend_neither_on_the_chunks_nor_on_a_memory_mapped_file(mon
     monkeypatch.setattr(tables_of, "CHUNK_BYTES", 777)
     small = breakdown(CAROL, trace, ())
     for name, table in expected.items():
-        assert [(r["name"], r["n_bytes"], r["bits"]) for r in table["rows"]] == [
-            (r["name"], r["n_bytes"], r["bits"]) for r in small[name]["rows"]
-        ]
+        in_row_of = zip(table["rows"], small[name]["rows"], strict=True)
+        assert all(a[key] == b[key] for a, b in in_row_of for key in ("name", "n_bytes", "bits"))
 
 
 def test_the_bits_of_a_byte_are_in_the_row_of_its_class():
@@ -175,9 +173,8 @@ def test_the_bits_of_a_byte_are_in_the_row_of_its_class():
     trace.append("model", 2.0 ** np.arange(-1, len(source) - 1))
     rows = breakdown(source, trace, ())["byte_classes"]["rows"]
     assert sorted(value for members in BYTE_CLASSES.values() for value in members) == list(range(256))
-    assert [(row["name"], row["bits"]["model"]) for row in rows] == [
-        (name, 2.0**i) for i, name in enumerate(BYTE_CLASSES, -1)
-    ]
+    expected = {name: 2.0**i for i, name in enumerate(BYTE_CLASSES, -1)}
+    assert {row["name"]: row["bits"]["model"] for row in rows} == expected
 
 
 def test_stretches_end_at_doubled_positions():
@@ -203,8 +200,6 @@ def test_documents_are_sorted_by_cost_with_the_rest_in_one_row(monkeypatch):
         ("none", 2, 10.0),
         ("between documents", 0, 9.75),
     ]
-    quantiles = tables["documents"]["quantiles"]
-    assert dict(zip(quantiles["of"], quantiles["bits_per_byte"]["model"], strict=True))[0.5] == 2.0
 
 
 def test_a_single_document_has_no_table_and_an_odd_name_can_be_recorded_and_printed():
@@ -222,25 +217,19 @@ def test_a_learner_that_does_not_learn_is_flat_in_the_table_of_the_same_trigrams
     trace = Trace(("model",), len(CAROL))
     trace.append("model", costs[CAROL])
     tables = breakdown(CAROL, trace, ())
-    rates = [
-        [row["bits"]["model"] / row["n_bytes"] for row in tables[name]["rows"] if "mean_k" in row]
-        for name in ("trigram_occurrences", "trigram_learning")
+    rows = [
+        [row for row in tables[f"trigram_{name}"]["rows"] if "mean_k" in row] for name in ("occurrences", "learning")
     ]
-    assert rates[0][-1] < rates[0][0]
-    assert len(set(rates[1])) == 1
-
-
-def test_each_trigram_of_the_cohort_occurs_once_at_each_k():
-    rows = breakdown(CAROL, traced(CAROL), ())["trigram_learning"]["rows"]
-    assert len(rows) == 10
-    assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[:-1]} == {rows[0]["n_bytes"]}
+    rates = [[row["bits"]["model"] / row["n_bytes"] for row in each] for each in rows]
+    assert rates[0][-1] < rates[0][0] and len(set(rates[1])) == 1
+    assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[1]} == {rows[1][0]["n_bytes"]}
 
 
 def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotten(monkeypatch):
     half = len(CAROL) // 2
     monkeypatch.setattr(tables_of, "Copies", lambda source: Copies(source, 64))
     text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
-    for part in (*EXPLANATIONS.values(), "novel", "bits/byte, of 2 documents", "were forgotten to save memory"):
+    for part in (*EXPLANATIONS.values(), "novel", "were forgotten to save memory"):
         assert part in text
 
 

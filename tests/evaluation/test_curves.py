@@ -29,14 +29,11 @@ def test_a_curve_is_straight_between_its_positions_and_its_windows_are_rates():
     assert rates.n_bytes.tolist() == [50, 100, 150, 200] and rates.bits.tolist() == [3, 3, 1, 1]
 
 
-def test_the_crossing_is_the_last_time_that_the_model_falls_below():
+def test_the_crossing_is_the_last_time_that_the_model_falls_below_or_zero_or_never():
     other = curve((100, 100), (200, 200), (300, 300), (400, 400))
     model = curve((100, 90), (200, 220), (300, 290), (400, 350))
     assert crossing_byte(model, other) == 267  # 20 above at 200, 10 below at 300
     assert crossing_byte(other, model) is None
-
-
-def test_a_model_that_is_always_below_crosses_at_zero_and_one_above_at_the_end_never():
     below, above = curve((100, 50), (200, 100)), curve((100, 60), (200, 120))
     assert crossing_byte(below, above) == 0
     assert crossing_byte(above, below) is None

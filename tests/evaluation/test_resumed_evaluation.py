@@ -13,7 +13,7 @@ from small import BOTH
 import prequential
 from prequential.errors import CheckpointError, CorpusError, OutputError, PrequentialError
 from prequential.evaluation import evaluation, runs
-from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import DRAFT, interrupted_run_folder, new_run_folder
 
 pytestmark = pytest.mark.usefixtures("always_due")
@@ -30,14 +30,14 @@ def no_warm_up(monkeypatch):
     monkeypatch.setattr(evaluation, "warm_up", lambda *_: None)
 
 
-def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA):
+def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA, keep=True):
     return prequential.evaluate(
         data,
         config=CONFIG,
         runtime=FUSED,
         baselines=("gzip",),
         verify=True,
-        draft=prequential.DraftFolder(path=folder, keep=True, resume=resume),
+        draft=prequential.DraftFolder(path=folder, keep=keep, resume=resume),
         on_progress=on_progress,
     )
 
@@ -174,7 +174,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
 
     with monkeypatch.context() as patch:
         patch.setattr(runs, step, done_and_stopped)
-        with pytest.raises(InterruptionError), new_run_folder(tmp_path, keep=True) as folder:
+        with pytest.raises(InterruptionError), new_run_folder(tmp_path, hint=str) as folder:
             finished(folder, resume=False)
     (draft,) = tmp_path.iterdir()
     assert runs.read_runs(tmp_path) == []
@@ -189,27 +189,17 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
 
 def test_without_keep_no_checkpoint_is_left(tmp_path):
     with pytest.raises(InterruptionError):
-        prequential.evaluate(
-            DATA,
-            config=CONFIG,
-            runtime=FUSED,
-            baselines=(),
-            draft=prequential.DraftFolder(path=tmp_path),
-            on_progress=stopping_at(20),
-        )
+        measured(tmp_path, on_progress=stopping_at(20), keep=False)
     assert not list(tmp_path.rglob("run.checkpoint"))
 
 
 @pytest.fixture
 def draft(tmp_path):
     """The draft of an interrupted run, and the note of the interruption."""
-    with pytest.raises(InterruptionError) as caught, new_run_folder(tmp_path / "runs", keep=True) as folder:
+    with pytest.raises(InterruptionError) as caught, new_run_folder(tmp_path / "runs", hint=str) as folder:
         measured(folder.draft, on_progress=stopping_at(20))
     (draft,) = (tmp_path / "runs").iterdir()
-    assert draft.name.startswith(DRAFT)
-    assert caught.value.__notes__[-1] == (
-        f"evaluate with draft = DraftFolder(path={str(draft)!r}, keep=True, resume=True) continues this run"
-    )
+    assert draft.name.startswith(DRAFT) and caught.value.__notes__[-1] == str(draft)
     return draft
 
 
@@ -222,9 +212,8 @@ def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(draft):
 
 def test_a_draft_belongs_to_one_process_and_to_one_user(draft, monkeypatch):
     with interrupted_run_folder(draft) as folder:
-        assert measured(folder.draft, resume=True).ledger.n_bytes == len(
-            DATA
-        )  # its archive is complete, its run is not
+        found = measured(folder.draft, resume=True)  # its archive is complete, its run is not
+        assert found.ledger.n_bytes == len(DATA)
         with pytest.raises(OutputError, match="another run"), interrupted_run_folder(draft):
             pass
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
@@ -263,7 +252,7 @@ def test_a_folder_that_no_evaluation_left_is_refused(tmp_path, name):
 
 def test_what_ends_before_it_begins_leaves_nothing(tmp_path):
     for error, data in ((InterruptionError, None), (CorpusError, b"")):
-        with pytest.raises(error), new_run_folder(tmp_path, keep=True) as folder:
+        with pytest.raises(error), new_run_folder(tmp_path, hint=str) as folder:
             if data is None:
                 raise InterruptionError
             measured(folder.draft, data=data)

@@ -10,7 +10,7 @@ from prequential_corpora.bundled import sample_path
 import prequential
 from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.curves import crossing_byte
-from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
 from prequential.files import output_file
 
@@ -59,11 +59,11 @@ def test_every_bit_is_accounted_for(run):
 def test_the_parts_are_the_costs_of_a_learner_with_the_mixer_or_the_gpt_alone(run):
     """Alone a GPT codes a byte with eight decisions of 16 bits, which round its frequencies."""
     result = run[1]
+    options = {"limit_bytes": 3000, "runtime": FUSED, "baselines": ()}
     for part, config, tolerance in (
         ("mixer", replace(CONFIG, gpt=None), 0),
         ("gpt", replace(CONFIG, mixer=None), 1e-3),
     ):
-        options = {"limit_bytes": 3000, "runtime": FUSED, "baselines": ()}
         alone = prequential.evaluate("sample:christmas_carol", config=config, **options)
         assert alone.ledger.code_bits == pytest.approx(result.trace.total_bits(part), rel=tolerance, abs=0)
 
@@ -98,7 +98,7 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path):
 def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputError) as failed,
-        new_run_folder(tmp_path, keep=True) as folder,
+        new_run_folder(tmp_path, hint=str) as folder,
         output_file(folder.draft / "archive.pq") as sink,
     ):
         sink.write(b"a finished block")
@@ -176,9 +176,7 @@ def test_packed_runs_overwrite_nothing_and_what_is_none_is_refused(run, tmp_path
         pack_runs(tmp_path / "empty", tmp_path / "none.jsonl")
     for line in ("", "[]", "{}", "\xff", '{"kind": "other"}', '{"kind": "packed run", "name": "a"}'):
         packed.write_bytes(line.encode("latin-1") + b"\n")
-        with pytest.raises(
-            CorpusError, match="is neither a folder of runs nor a file that `prequential runs pack` wrote"
-        ):
+        with pytest.raises(CorpusError, match="is neither a folder of runs nor a file that `prequential runs pack`"):
             read_runs(packed)
 
 

@@ -160,7 +160,7 @@ def _make_drafts() -> None:
 
 
 def _interrupt(name: str, learner: str, on_progress: Callable[..., None]) -> None:
-    with suppress(InterruptionError), new_run_folder("drafts", keep=True) as folder:
+    with suppress(InterruptionError), new_run_folder("drafts", hint=str) as folder:
         prequential.evaluate(
             "text.txt",
             config=LEARNERS[learner],

@@ -54,7 +54,6 @@ COMMANDS = [
     "evaluate --config small.cfg --verify text",
     "evaluate -1 --baselines gzip,ppmd text",
     "evaluate --config small.cfg --no-run --output records.jsonl --baselines gzip text",
-    "evaluate --estimate --config small.cfg text",
     "evaluate --learner prequential.adapters:TransformersLearner --baselines none --no-run text",
     "evaluate --static hf:missing --config small.cfg --baselines none --no-run text",
     "evaluate --config small.cfg --baselines none --no-run hf:missing/data",

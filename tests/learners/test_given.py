@@ -3,6 +3,7 @@
 import io
 import zlib
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorruptArchiveError
-from prequential.evaluation.record import evaluation_record
-from prequential.learners.following import follow
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.given import remembering
+from prequential.learners.subject import follow
 from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
@@ -89,25 +90,17 @@ def test_a_stored_model_serves_as_the_given_text(tmp_path):
 
 @pytest.mark.thorough
 def test_an_interrupted_run_resumes_after_the_given_text(tmp_path, always_due):
-    complete, archive = tmp_path / "a.pq", tmp_path / "b.pq"
-    prequential.compress(B, complete, config=BOTH, given=A, runtime=ONE)
+    complete, archive, seen = tmp_path / "a.pq", tmp_path / "b.pq", []
+    compress = partial(prequential.compress, B, config=BOTH, given=A, runtime=ONE)
+    compress(complete)
 
     def stop(done, n_bytes):
         if done.n_bytes > 700:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prequential.compress(B, archive, config=BOTH, given=A, runtime=ONE, on_progress=stop)
-    seen = []
-    prequential.compress(
-        B,
-        archive,
-        config=BOTH,
-        given=A,
-        runtime=ONE,
-        resume=True,
-        on_progress=lambda done, n: seen.append(done.n_bytes),
-    )
+        compress(archive, on_progress=stop)
+    compress(archive, resume=True, on_progress=lambda done, n: seen.append(done.n_bytes))
     assert seen[0] > 600 and archive.read_bytes() == complete.read_bytes()
 
 

@@ -11,11 +11,12 @@ from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
-from prequential.evaluation.record import CODED_HERE, NOT_CODED, evaluation_record
+from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, integer_frequencies
 from prequential.learners.loading import load_subject, parse_arguments
-from prequential.learners.subject import spread, tokenise
+from prequential.learners.subject import tokenise
 from prequential.online.runtime import Runtime
+from prequential.records.forms import CODED_HERE, NOT_CODED
 
 TEXT = sample_path("christmas_carol").read_bytes()[:4000]
 evaluate = partial(prequential.evaluate, baselines=())
@@ -58,17 +59,12 @@ def test_an_object_is_copied_so_that_it_can_be_measured_again():
         (models.LearnsInSecret, LawError, "prediction of symbol 0 moves"),
         (models.SumsTo277, InvalidDistributionError, "symbol 0 sum to 277"),
         (models.Rare, LawError, "moves when"),
+        (type("Sly", (models.PeeksThroughAttention,), {"deterministic": False}), LawError, "moves when"),
+        (type("Sly", (models.LearnsInSecret,), {"deterministic": False}), LawError, "moves when"),
     ],
 )
 def test_a_learner_that_cheats_is_refused_with_the_place(cheat, error, text):
     with pytest.raises(error, match=text):
-        evaluate(TEXT, learner=cheat)
-
-
-@pytest.mark.parametrize("cheat", [models.PeeksThroughAttention, models.LearnsInSecret])
-def test_a_cheat_that_says_it_is_not_deterministic_is_refused_too(cheat, monkeypatch):
-    monkeypatch.setattr(cheat, "deterministic", False)
-    with pytest.raises(LawError, match="moves when"):
         evaluate(TEXT, learner=cheat)
 
 
@@ -143,12 +139,6 @@ def test_the_name_of_a_file_that_is_not_utf_8_can_be_recorded(tmp_path):
     path = tmp_path / os.fsdecode(b"m\xff.py")
     path.write_text("from own_learners import Counts")
     json.dumps(load_subject(f"{path}:Counts").description, ensure_ascii=False).encode()
-
-
-def test_the_cost_of_an_id_is_divided_exactly():
-    assert spread(np.array([7, 5, 3]), np.array([3, 0, 2])).tolist() == [3, 2, 2, 7, 1]
-    assert spread(np.array([4, 9]), np.array([2, 0])).tolist() == [2, 11]
-    assert spread(np.array([5]), np.array([0])).size == 0
 
 
 def test_a_tokenizer_that_loses_bytes_is_refused_with_the_place():
@@ -228,15 +218,12 @@ def test_a_learner_that_cannot_be_used_is_one_line(learner, text):
     assert "\n" not in str(raised.value)
 
 
-def test_a_factory_that_makes_different_learners_is_refused():
+def test_a_factory_that_makes_different_learners_or_stands_beside_a_config_is_refused():
+    with pytest.raises(ConfigError, match="not both"):
+        evaluate(TEXT, learner=models.Counts, config=prequential.preset(1))
     starts = iter(range(1, 10))
     with pytest.raises(ConfigError, match="equal learners"):
         evaluate(TEXT, learner=lambda: models.Counts(next(starts)))
-
-
-def test_a_config_and_a_learner_are_refused_together():
-    with pytest.raises(ConfigError, match="not both"):
-        evaluate(TEXT, learner=models.Counts, config=prequential.preset(1))
 
 
 @pytest.mark.parametrize(

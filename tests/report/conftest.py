@@ -8,8 +8,7 @@ import pytest
 
 import prequential
 from prequential.evaluation.curves import Curve
-from prequential.evaluation.evaluation import DraftFolder
-from prequential.evaluation.record import evaluation_record
+from prequential.evaluation.evaluation import DraftFolder, evaluation_record
 from prequential.evaluation.runs import Run, new_run_folder, read_run
 
 

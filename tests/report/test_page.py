@@ -19,7 +19,7 @@ import prequential
 from prequential.comparison.compare import Comparison, Difference, RunGroup
 from prequential.comparison.prediction import LongMemory
 from prequential.errors import CorpusError
-from prequential.evaluation.breakdown_text import EXPLANATIONS
+from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.report.markup import html_table
 from prequential.report.page import difference_table, html_report
