@@ -79,7 +79,7 @@ class OnlineLearner:
             self.gpt_bits = symbol_bits(frequencies, symbols)
             coded = code_symbols(frequencies, self.mixer, symbols, coder)
         elif column := self.gpt.column_decoder():
-            from prequential.model.decoding import decode_segment
+            from prequential.model.gpt.column import decode_segment
 
             mixer = self.mixer.arrays if self.mixer else None
             recall = self.history.recall_arrays

@@ -20,7 +20,7 @@ from prequential_corpora.bundled import sample_path
 
 from prequential.exact.digest import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import codewords, contexts, evidence, lookup, mixing, nodes, past, sets, weights
+from prequential.model.mixer import contexts, evidence, lookup, mixing, nodes, past, sets, weights
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
 
@@ -262,7 +262,7 @@ def hashes_after(text, names=CONTEXTS):
     return dict(zip(names, hashes_of(past_after(text), names).tolist(), strict=True))
 
 
-def hashes_of(known, names=CONTEXTS, code=codewords.AS_TEXT):
+def hashes_of(known, names=CONTEXTS, code=sets.AS_TEXT):
     """(C,): the hashes of these contexts. known: what `past_after` returns."""
     hashes, every = np.zeros(len(names), np.int64), np.zeros(contexts.N_HASHES, np.int64)
     contexts.context_hashes(*known, contexts.kinds_by_input(names), code, every, hashes)
@@ -615,10 +615,10 @@ NOISE = np.random.default_rng(11).integers(0, 256, 600)
 
 
 def test_each_byte_has_one_code_word():
-    for code in (codewords.AS_TEXT, codewords.AS_NUMBERS):
-        assert sorted(codewords.BYTE[code]) == list(range(256))
-        assert (codewords.CODE_WORD[code, codewords.BYTE[code]] == np.arange(256)).all()
-    assert (codewords.BYTE[codewords.AS_NUMBERS] == np.arange(256)).all()
+    for code in (sets.AS_TEXT, sets.AS_NUMBERS):
+        assert sorted(sets.BYTE[code]) == list(range(256))
+        assert (sets.CODE_WORD[code, sets.BYTE[code]] == np.arange(256)).all()
+    assert (sets.BYTE[sets.AS_NUMBERS] == np.arange(256)).all()
 
 
 def test_the_code_is_chosen_by_what_came_before():
@@ -627,7 +627,7 @@ def test_the_code_is_chosen_by_what_came_before():
     zeros, controls, stays = np.zeros(600, np.int64), np.ones(past.FEW_CONTROLS, np.int64), past.STAYS_BINARY
     for part in (TEXT[:300], zeros, TEXT[:16], controls[1:], controls[:1], TEXT[: stays - 1], TEXT[:1]):
         followed(mixer, part)
-        chosen.append(int(codewords.code_of(mixer.arrays.past)))
+        chosen.append(int(sets.code_of(mixer.arrays.past)))
     assert chosen == [0, 0, 0, 0, 1, 1, 0]  # zeros fill up texts
 
 

@@ -30,9 +30,8 @@ from prequential.exact.pool import Pool
 from prequential.model.config import Config, GPTConfig, ReplicaConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import weights
-from prequential.model.gpt.context_table import ContextTable
+from prequential.model.gpt.context_table import ContextTable, DeviceContextTable
 from prequential.model.gpt.device import Accelerator, DeviceGPT
-from prequential.model.gpt.device_contexts import DeviceContextTable
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.presets import PRESETS

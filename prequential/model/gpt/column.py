@@ -1,4 +1,4 @@
-"""The forward pass of the GPT for one position of the stream, a column, in one compiled kernel. Decoders use it.
+"""The forward pass of the GPT for one position of the stream, a column, as a kernel, and the loop of decoders around it.
 
 The bits are those of `Weights.logits`. Products with matrices and with the keys of attention are those of products.py. Letters as
 in weights.py and reader.py.
@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from prequential_codecs.bit_coder import BitCoder
 
+from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
@@ -17,7 +19,9 @@ from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, interleaved_rows, multiply_add, offsets
+from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
+from prequential.model.mixer.mixing import MixerArrays, code_mixed, code_plain
 
 Tensor = torch.Tensor
 
@@ -235,3 +239,53 @@ def _weighted_sum(weights: Array, values: Array, sums: Array) -> None:
             first = a * np.float32(values[j, i]) + b * np.float32(values[j + 1, i])
             second = c * np.float32(values[j + 2, i]) + d * np.float32(values[j + 3, i])
             sums[i] += first + second
+
+
+# ---- decoding a segment
+
+
+def decode_segment(
+    recent: Array, symbols: Array, recall: RecallArrays, column: ColumnDecoder, mixer: MixerArrays | None, coder: BitCoder
+) -> Array:  # fmt: skip
+    """Decodes the symbols (n,) int64 of the open segment, in place, in one compiled loop: a call for each step would take longer.
+
+    recent: the GPT's inputs for the first symbol, (C,) int64; they are overwritten. recall: has read the symbols before it; reads
+    those of the segment. mixer: None to decode with the frequencies of the GPT alone. Returns the frequency of each coded bit,
+    (n, 8) uint16 of a total of 2**16.
+    """
+    coded = np.empty((len(symbols), 8), np.uint16)
+    table = integer_frequency_table()
+    _decode(recent, symbols, coded, table, recall, column.arrays, mixer, coder.state, coder.words)
+    return coded
+
+
+@kernel
+def _decode(
+    recent: Array, symbols: Array, coded: Array, table: Array, recall: RecallArrays, column: ColumnArrays,
+    mixer: MixerArrays | None, state: Array, words: Array,
+) -> None:  # fmt: skip
+    logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
+    for t in range(symbols.size):
+        symbol = symbols[t : t + 1]
+        fill_logits(recent, t, column, logits[0])
+        fill_frequencies(logits, table, frequencies)
+        if mixer is None:
+            code_plain(symbol, frequencies, coded[t : t + 1], state, words)
+        else:
+            code_mixed(symbol, frequencies, coded[t : t + 1], mixer, state, words)
+        _advance(recent, symbol, recall)
+
+
+@kernel
+def _advance(recent: Array, symbol: Array, recall: RecallArrays) -> None:
+    """recent = the inputs for the symbol after this one, (1,): the last symbols, and what is recalled."""
+    n_values = recall.values.shape[1]
+    n_last = recent.size - n_values
+    for e in range(n_last - 1, 0, -1):
+        recent[e] = recent[e - 1]
+    recent[0] = symbol[0]
+    if n_values:
+        read_symbols(symbol, recall)
+        values = recall.values[recall.n_read[0] & (recall.values.shape[0] - 1)]
+        for x in range(n_values):
+            recent[n_last + x] = values[x]

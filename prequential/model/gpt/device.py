@@ -26,8 +26,7 @@ from prequential.exact.pool import Pool
 from prequential.exact.tables import ROTARY_PERIOD
 from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
-from prequential.model.gpt.context_table import ContextGradient, ContextTable
-from prequential.model.gpt.device_contexts import DeviceContextTable
+from prequential.model.gpt.context_table import ContextGradient, ContextTable, DeviceContextTable
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import Weights, phases_of_rows, rotary_phases

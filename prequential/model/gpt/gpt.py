@@ -22,9 +22,16 @@ from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
 from prequential.model.gpt.context_table import MOST_SHIFTS, ContextGradient
-from prequential.model.gpt.gradients import EmbeddingGradient, Gradient, MatrixGradient
 from prequential.model.gpt.reader import Reader
-from prequential.model.gpt.weights import Linear, SavedActivations, Weights, phases_of_rows
+from prequential.model.gpt.weights import (
+    EmbeddingGradient,
+    Gradient,
+    Linear,
+    MatrixGradient,
+    SavedActivations,
+    Weights,
+    phases_of_rows,
+)
 
 Tensor = torch.Tensor
 

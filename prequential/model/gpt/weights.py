@@ -22,12 +22,12 @@ from typing import Self
 
 import torch
 
-from prequential.exact.backend import Backend
-from prequential.exact.plain import FINE
+from prequential.exact.backend import Backend, Primitives
+from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.random import uniform
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
-from prequential.model.gpt.context_table import ContextTable
+from prequential.model.gpt.context_table import ContextGradient, ContextTable
 
 Tensor = torch.Tensor
 SavedActivations = dict[str, tuple[Tensor, ...]]  # by the name of the matrix that uses them
@@ -213,3 +213,63 @@ def rotary_phases(config: GPTConfig, first: int, n_columns: int, device: torch.d
 def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The rotary phases of rows, which begin at column 0. Cached, because every step needs them."""
     return rotary_phases(config, 0, n_columns, device)
+
+
+# ---- gradients
+#
+# Objects that compute a gradient when they are called, so in parallel with the backward pass. Where processes share the rows of a
+# step, they take the maximum of their `peaks`, add their `sums` for these peaks, and make the gradient by `from_sums`. It has the
+# bits of the gradient that one process computes from all rows.
+
+
+@dataclass(frozen=True)
+class MatrixGradient:
+    """The gradient of a matrix, (C_in, C_out) float32."""
+
+    linear: Linear
+    x: Tensor  # (N, C_in) int8, the input
+    x_scale: Tensor  # (N,) float32, its row scale
+    g: Tensor  # (N, C_out) float32, the gradient at the output
+
+    def __call__(self) -> Tensor:
+        return self.linear.weight_gradient(self.x, self.x_scale, self.g)
+
+    def peaks(self) -> Tensor:
+        """The largest magnitude of each column of g * x_scale, at least TINY: (C_out,) float32."""
+        return self.linear.backend.primitives.column_peaks(self.g, self.x_scale)
+
+    def sums(self, peaks: Tensor) -> Tensor:
+        """(C_in, C_out) int32. 127 * 127 * N < 2**31 if all processes together have N <= 8192 rows."""
+        levels = self.linear.backend.primitives.round_columns(self.g, peaks, self.x_scale)
+        return self.linear.backend.matmul(self.x.t(), levels)
+
+    @staticmethod
+    def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
+        """The gradient (C_in, C_out) float32 from the sums and peaks of all processes."""
+        return ops.dequantise(sums, None, peaks * (1.0 / INT8_LIMIT))
+
+
+@dataclass(frozen=True)
+class EmbeddingGradient:
+    """The gradient of the embedding, (E, V, D) float32, with the methods of a MatrixGradient. All columns share one peak."""
+
+    ops: Primitives
+    g: Tensor  # (N, D)
+    symbols: Tensor  # (N, E) int64
+    n_symbols: int
+
+    def __call__(self) -> Tensor:
+        return self.ops.embedding_gradient(self.g, self.symbols, self.n_symbols)
+
+    def peaks(self) -> Tensor:
+        return self.ops.peak_of(self.g)  # (1,)
+
+    def sums(self, peaks: Tensor) -> Tensor:
+        return self.ops.embedding_sums(self.g, self.symbols, self.n_symbols, peaks)  # (E, V, D) int32
+
+    @staticmethod
+    def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
+        return sums.float() * (peaks * (1.0 / EMBEDDING_LIMIT))
+
+
+Gradient = MatrixGradient | EmbeddingGradient | ContextGradient

@@ -4,12 +4,11 @@ The method is that of Mahoney's PAQ (2005), lpaq (2007) and paq8: adaptive predi
 contexts choose the sets of weights, last weights combine the sets, and adaptive curves refine the result. For each byte:
 
     past.py       what is known of the bytes before
-    codewords.py  the eight bits of a byte
     contexts.py   a hash for each context, made of the past
     lookup.py     where each context's nodes and run are
     nodes.py      nodes with their histories of bits, and runs, as numbers
     evidence.py   the inputs that they give
-    sets.py       which weights mix the inputs
+    sets.py       the eight bits of a byte, and which weights mix the inputs
     weights.py    mixing, and learning the weights
     refine.py     curves at the end
 
@@ -26,7 +25,6 @@ import numpy as np
 from prequential_codecs.bit_coder import code_bit
 
 from prequential.machine.compiled import Array, inlined, kernel, merged
-from prequential.model.mixer.codewords import AS_NUMBERS, BYTE, CODE_WORD, code_of
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.evidence import INPUTS_PER_CONTEXT, learn_contexts, read_contexts
 from prequential.model.mixer.lookup import find_contexts, find_second_halves, remember
@@ -43,7 +41,10 @@ from prequential.model.mixer.past import (
 )
 from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, refine_gpt, select_curves
 from prequential.model.mixer.sets import (
+    AS_NUMBERS,
+    BYTE,
     CODE,
+    CODE_WORD,
     EXPECTED_BYTE,
     GPT_BYTE,
     LAST_SETS,
@@ -53,6 +54,7 @@ from prequential.model.mixer.sets import (
     N_FACTS,
     N_LAST,
     N_SETS,
+    code_of,
     describe_byte,
     describe_gpt,
     likeliest_left,
