@@ -2,11 +2,9 @@
 
     FOLDER/gpt.py             the module: export/plain_gpt.py, copied
     FOLDER/config.json        the shape of the module, and the origin of its weights
-    FOLDER/model.safetensors  the weights, float32
+    FOLDER/model.safetensors  the weights, float32: int8 levels of the exact GPT times their scales
 
-The exported weights are those that the exact GPT predicts with: the int8 levels of each matrix times their scales. The losses
-still differ slightly, because the exact GPT also rounds activations, keys, values and attention weights to 8 bits, and
-probabilities to steps of 1/64 nat (docs/DATA.md has figures).
+The losses differ slightly, because the exact GPT also rounds activations and probabilities (docs/DATA.md has figures).
 """
 
 import json

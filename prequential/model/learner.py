@@ -1,10 +1,8 @@
 """The learner: GPT and context mixer as one predictor of the next byte.
 
-For each segment of n symbols, the caller calls `begin(n)`, `code(symbols, coder)` and `end(n)`. During a segment the GPT predicts
-with constant weights. At the same time, optionally in a separate thread, it takes one optimiser step on symbols that were coded
-before the segment, and `end` waits for that step. The mixer learns from each bit as soon as the bit is coded.
-
-With and without the thread the bits are the same: a segment never uses the result of the step that runs during it.
+During a segment the GPT predicts with constant weights. At the same time, optionally in a separate thread, it takes one optimiser
+step on symbols that were coded before the segment, so the thread changes no bit. The mixer learns from each bit as soon as it is
+coded.
 
 Letters: n symbols, t of them at a time, R rows, T columns, C inputs of a prediction of the GPT, V = 256.
 """
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class OnlineLearner:
-    """GPT and mixer, or one of them. It learns from every symbol that it codes. Symbols are bytes."""
+    """GPT and mixer, or one of them. For each segment of n symbols: `begin(n)`, `code(symbols, coder)` and `end(n)`."""
 
     def __init__(self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False) -> None:
         """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread."""
@@ -41,7 +39,7 @@ class OnlineLearner:
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._last_segment_size = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = None
-        self._step_thread = _step_thread() if gpt and step_thread else None
+        self._step_thread = _one_thread() if gpt and step_thread else None
         self._step: Future[None] | None = None
 
     @property
@@ -153,7 +151,7 @@ def _part(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _step_thread() -> ThreadPoolExecutor:
+def _one_thread() -> ThreadPoolExecutor:
     import torch
 
     return ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))

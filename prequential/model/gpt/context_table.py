@@ -1,19 +1,13 @@
 """Embeddings of contexts: additional inputs of the GPT, each for several of the last symbols together.
 
-Contexts by name: `2` .. `6` are the last 2 .. 6 symbols, `word` is the current word so far, and `word2` is the current word and
-the word before it. The others say what followed a context before (recall.py). A context is hashed to a row of one table, which
-all contexts share.
-
-Rows hold integers of 16 bits, in units of 2**-12: half the memory of float32, and their sum at a position is exact.
-
-A step changes only the rows of its own contexts, so its cost does not depend on the size of the table. The optimiser is Adagrad
-(Duchi et al. 2011) with one step size per row: the gradient is divided by the root of the sum of the row's mean squares so far.
-So rows of rare contexts take large steps.
+A context is hashed to a row of one table, which all contexts share. Rows hold integers of 16 bits, in units of 2**-12, so their
+sum at a position is exact. A step changes only the rows of its own contexts. The optimiser is Adagrad (Duchi et al. 2011) with
+one step size per row: the gradient is divided by the root of the sum of the row's mean squares so far, so rare contexts take
+large steps.
 
 A row that has learned what follows its context answers too well when that place is replayed, and the other weights would learn
 to rely on it. So a memory, if the configuration has one, keeps the sum of rows at each of the last symbols as it was when the
-symbol was new. Replayed places get that sum, and their gradient does not change the table. A sum is kept as int8 levels times a
-power of two.
+symbol was new, as int8 levels times a power of two. Replayed places get that sum, and their gradient does not change the table.
 
 Letters as in weights.py; K contexts, U distinct rows that a step touches.
 """

@@ -1,11 +1,8 @@
 """The GPT in exact arithmetic: it reads the stream segment by segment (reader.py) and learns from rows of earlier symbols.
 
-The rows of a step are independent: they share no keys and values with each other or with the stream. A step is a forward and a
-backward pass over the rows. It updates the hidden matrices with Muon, embedding and head with Adam, and the context table with
-Adagrad. Weights are rounded to int8 once per step.
-
-Reading and learning may run in two threads, because neither reads what the other writes: a segment is read with a snapshot of
-the weights. Letters as in weights.py.
+The rows of a step share no keys and values with each other or with the stream. A step updates the hidden matrices with Muon,
+embedding and head with Adam, and the context table with Adagrad, and rounds weights to int8 once. Reading and learning may run in
+two threads, because a segment is read with a snapshot of the weights. Letters as in weights.py.
 """
 
 import math

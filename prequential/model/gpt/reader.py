@@ -1,11 +1,8 @@
 """Reads the stream segment by segment, with weights that do not change within a segment.
 
-A `Reader` uses the weights as they were when the segment was opened, and it carries the keys and values of the last W - 1
-columns from one segment to the next. It does not read what an optimiser step writes.
-
-The columns of a segment can be read all at once, one by one, or in any other division. The bits are the same, because each
-result depends only on its own column and the keys before it, and all sums are sums of integers. So an encoder reads many columns
-at once, and a decoder one at a time.
+The keys and values of the last W - 1 columns are carried from one segment to the next. The columns of a segment can be read in
+any division, with the same bits: each result depends only on its own column and the keys before it, and all sums are of
+integers.
 
 Letters as in weights.py; S = W - 1 + T slots of the cache of keys and values; t columns in one call, J keys in their products.
 """

@@ -1,13 +1,9 @@
 """The weights of the GPT and its forward pass, which is the same for reading a stream and for learning from rows.
 
-The input h is the sum of the embeddings of the last E symbols, with one table for each position. Embeddings of hashed contexts
-are added if the configuration has them (context_table.py). Only the table of the newest symbol is initialised with random
-values, the others with zeros. Each layer has pre-norm residual blocks: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)). Then
-logits = head(rmsnorm(h)).
-
-Design decisions: no gains and no biases, rotary positions, normalised queries and keys, squared ReLU, output projections
-initialised with zeros, and a head that shares no weights with the embedding. Each matrix has a float32 master copy for the
-optimiser and int8 levels for all products.
+The input h is the sum of the embeddings of the last E symbols, with one table for each position, and of those of contexts
+(context_table.py). Each layer has pre-norm residual blocks: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)). Then logits =
+head(rmsnorm(h)). No gains and no biases, rotary positions, normalised queries and keys, squared ReLU, and a head that shares no
+weights with the embedding. Each matrix has a float32 master copy for the optimiser and int8 levels for all products.
 
 Letters in this package: R rows, T columns (positions in a row or segment), D width, H heads, K = D/H, V symbols of the alphabet,
 E embedding tables, C last symbols that a prediction depends on, W window, L layers, N = R*T positions.

@@ -1,9 +1,6 @@
 """The context mixer: small networks mix the predictions of many contexts, of the matches and of the GPT for every bit.
 
-It learns from every bit as soon as the bit is coded. This file owns the arrays. mixing.py has the kernel that works on them, and
-says where its parts are.
-
-Letters as in mixing.py.
+It learns from every bit as soon as the bit is coded. This file owns the arrays; mixing.py has the kernel, and the letters.
 """
 
 from collections.abc import Mapping

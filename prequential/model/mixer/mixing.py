@@ -13,10 +13,8 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
     refine.py     curves at the end
 
 Everything is an integer of at most 64 bits and all sums are exact. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give
-the same bits, and the kernels have no second definition in plain torch.
-
-Letters: C contexts of this mixer, S sets of weights, M maps of curves, I inputs, n bytes in one call. k is the number of known
-bits of the current byte, and `prefix` is a one followed by these bits.
+the same bits. Letters: C contexts of this mixer, S sets of weights, M maps of curves, I inputs, n bytes in one call. k is the
+number of known bits of the current byte, and `prefix` is a one followed by these bits.
 """
 
 from typing import Any, NamedTuple
