@@ -87,11 +87,8 @@ def losses(learner: OnlineLearner, module: plain_gpt.GPT, symbols: NDArray[np.ui
     if not len(symbols):
         raise CorpusError("nothing to check: the corpus is empty")
     costs = follow(FrozenLearner(_gpt_alone(learner, runtime)), symbols)
-    return Losses(
-        n_bytes=len(symbols),
-        exact_bits=float(sum(bits.sum() for bits in costs)),
-        float_bits=module.code_bits(symbols.tobytes()),
-    )
+    exact_bits, float_bits = float(sum(bits.sum() for bits in costs)), module.code_bits(symbols.tobytes())
+    return Losses(n_bytes=len(symbols), exact_bits=exact_bits, float_bits=float_bits)
 
 
 def _shape(config: GPTConfig) -> plain_gpt.Shape:

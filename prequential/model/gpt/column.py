@@ -65,31 +65,18 @@ class ColumnDecoder:
     """Computes the columns of one open segment, during which the weights do not change."""
 
     def __init__(
-        self,
-        weights: Weights,
-        cache: Mapping[str, Tensor],
-        phases: tuple[Tensor, Tensor],
-        first_valid: int,
-        window: int,
-    ) -> None:
+        self, weights: Weights, cache: Mapping[str, Tensor], phases: tuple[Tensor, Tensor], first_valid: int, window: int
+    ) -> None:  # fmt: skip
         """Arguments as in `ColumnArrays`. Nothing else may add to the cache as long as this decoder is used. phases: cos, sin."""
-        qkv, out, up, down = (
-            stack_matrices([layer[name] for layer in weights.layers]) for name in ("qkv", "out", "up", "down")
-        )
+        hidden = {name: stack_matrices([layer[name] for layer in weights.layers]) for name in weights.layers[0]}
         keys = [interleaved_rows(k) for k in cache["k"]]
         self.arrays = ColumnArrays(
             embedding=weights.embedding.numpy(),
             context_kinds=weights.contexts.kinds,
             contexts=weights.contexts.rows.numpy(),
-            qkv=qkv,
-            out=out,
-            up=up,
-            down=down,
+            **hidden,
             head=stack_matrices([weights.head]),
-            k=cache["k"].numpy(),
-            k_r=cache["k_r"].numpy(),
-            v=cache["v"].numpy(),
-            v_scale=cache["v_scale"].numpy(),
+            **{name: tensor.numpy() for name, tensor in cache.items()},
             keys=np.stack(keys),
             key_offset=np.stack([offsets(k) for k in keys]),
             cos=phases[0].numpy(),

@@ -77,7 +77,7 @@ class ContextTable:
         sums = self.sums(rows[:, :k])
         if rows.shape[1] > k and self.n_places:
             sums = self._with_memory(sums, rows[:, k])
-        return h + self.scaled(sums.to(h.device))
+        return h + sums.to(h.device).float() * (1.0 / UNITS)  # below 2**15 * 2**8, so exact
 
     def sums(self, rows: Tensor) -> Tensor:
         """The sum (N, D) int32 of the rows (N, K) at each position."""
@@ -92,10 +92,6 @@ class ContextTable:
         found = places[replayed]
         sums[replayed] = self.levels[found].to(torch.int32) << self.shifts[found, None].to(torch.int32)
         return sums
-
-    def scaled(self, sums: Tensor) -> Tensor:
-        """Sums (N, D) int32 of rows as float32. They lie below 2**15 * 2**8, so they are exact."""
-        return sums.float() * (1.0 / UNITS)
 
     def gradient(self, g: Tensor, rows: Tensor) -> "ContextGradient":
         """The gradient from g (N, D) float32 at the input h. rows (N, K + 1): as for `add_to`. Replayed positions have none."""

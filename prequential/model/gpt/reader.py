@@ -132,12 +132,9 @@ class Reader:
             layer_cache[name][:, :, n_carried + first : n_carried + first + n] = value
         seen = {name: t[:, :, first : n_carried + first + n] for name, t in layer_cache.items()}  # J = W - 1 + t slots
         scores = matmul.batched(q, seen["k"].float().transpose(-1, -2))  # (1, H, t, J)
+        mask = n_carried, self._first_valid - first, self.config.window
         _, inverse_sum, levels, scale = ops.attention_weights(
-            scores,
-            q_r * self._weights.score_scale,
-            seen["k_r"],
-            seen["v_scale"],
-            mask=(n_carried, self._first_valid - first, self.config.window),
+            scores, q_r * self._weights.score_scale, seen["k_r"], seen["v_scale"], mask=mask
         )
         acc = matmul.batched(levels, seen["v"].float())  # (1, H, t, K)
         return ops.attention_output(acc, scale * inverse_sum)
@@ -145,8 +142,6 @@ class Reader:
     def column_decoder(self) -> ColumnDecoder:
         """The open segment for a decoder, which reads it symbol by symbol. Needs compiled kernels."""
         if self._column_decoder is None:
-            phases = self._cos, self._sin
-            self._column_decoder = ColumnDecoder(
-                self._weights, self._cache, phases, self._first_valid, self.config.window
-            )
+            phases, window = (self._cos, self._sin), self.config.window
+            self._column_decoder = ColumnDecoder(self._weights, self._cache, phases, self._first_valid, window)
         return self._column_decoder

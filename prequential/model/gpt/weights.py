@@ -105,15 +105,8 @@ class Weights:
             start = torch.from_numpy(uniform(seed, name, (n_in, n_out), half_width))
             return Linear(start.to(device), backend)
 
-        layers = [
-            {
-                "qkv": linear(f"{i}.qkv", d, 3 * d, half_width),
-                "out": linear(f"{i}.out", d, d, 0.0),
-                "up": linear(f"{i}.up", d, m, half_width),
-                "down": linear(f"{i}.down", m, d, 0.0),
-            }
-            for i in range(config.n_layers)
-        ]
+        shapes = {"qkv": (d, 3 * d, half_width), "out": (d, d, 0.0), "up": (d, m, half_width), "down": (m, d, 0.0)}
+        layers = [{name: linear(f"{i}.{name}", *s) for name, s in shapes.items()} for i in range(config.n_layers)]
         embedding = torch.zeros(config.n_embeddings, N_SYMBOLS, d, device=device)
         embedding[0] = torch.from_numpy(uniform(seed, "embedding", (N_SYMBOLS, d), 1.0)).to(device)
         contexts, head = ContextTable(config, backend.primitives), linear("head", d, N_SYMBOLS, 0.0)
@@ -149,13 +142,9 @@ class Weights:
         """The tensors that predictions depend on, by name: embedding, context table, and the levels and scales of each matrix."""
         matrices = {f"{i}.{name}": linear for i, layer in enumerate(self.layers) for name, linear in layer.items()}
         matrices["head"] = self.head
-        tensors = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
-        return {
-            "embedding": self.embedding,
-            "contexts": self.contexts.rows,
-            **tensors,
-            **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
-        }
+        levels = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
+        scales = {f"{name}.scale": linear.scale for name, linear in matrices.items()}
+        return {"embedding": self.embedding, "contexts": self.contexts.rows, **levels, **scales}
 
     def rows_of_tables(self, recent: Tensor, places: Tensor | None = None) -> Tensor:
         """The rows that the input of each position is the sum of: (N, E + K) int64 on the host.

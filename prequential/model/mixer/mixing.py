@@ -181,12 +181,8 @@ def code_mixed(
     frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
     coded bit, of a total of 2**16. state, words: the arrays of a BitCoder.
     """
-    n_contexts, n_sets, n_curves, n_inputs = (
-        mixer.groups.size,
-        mixer.sets.size,
-        mixer.curve_kinds.size,
-        mixer.weights.shape[1],
-    )
+    n_contexts, n_sets, n_curves = mixer.groups.size, mixer.sets.size, mixer.curve_kinds.size
+    n_inputs = mixer.weights.shape[1]
     scratch = Scratch(
         np.zeros(N_HASHES, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
         np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
@@ -215,14 +211,8 @@ def code_bytes(
         for k in range(8):
             if k == 4:
                 find_second_halves(
-                    mixer.table,
-                    mixer.deterministic,
-                    scratch.hashes,
-                    scratch.heads,
-                    scratch.buckets,
-                    scratch.only,
-                    prefix,
-                )
+                    mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.only, prefix
+                )  # fmt: skip
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
             mixed, expected = predict_bit(prefix, k, node, has_gpt, mixer, scratch)
             frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)

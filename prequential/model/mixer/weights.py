@@ -67,15 +67,8 @@ def dot(first: Any, weights: Array, row: int, inputs: Array) -> Any:
 
 @merged
 def mix(
-    n_contexts: int,
-    inputs: Array,
-    weights: Array,
-    rows: Array,
-    outputs: Array,
-    last: Array,
-    last_rows: Array,
-    finals: Array,
-) -> Any:
+    n_contexts: int, inputs: Array, weights: Array, rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array
+) -> Any:  # fmt: skip
     """The log-odds of the mixer. outputs (S,), finals (N_LAST,) receive those of each set and each last set."""
     sum_of_inputs = np.int32(0)
     for j in range(inputs.size):
@@ -129,21 +122,9 @@ def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
 
 @merged
 def learn_weights(
-    bit: int,
-    mixed: Any,
-    n_contexts: int,
-    n_bits: int,
-    inputs: Array,
-    weights: Array,
-    ages: Array,
-    mean_errors: Array,
-    rows: Array,
-    outputs: Array,
-    last: Array,
-    last_rows: Array,
-    finals: Array,
-    centred: Array,
-) -> None:
+    bit: int, mixed: Any, n_contexts: int, n_bits: int, inputs: Array, weights: Array, ages: Array, mean_errors: Array,
+    rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array, centred: Array,
+) -> None:  # fmt: skip
     """One gradient step of each set. mixed: the log-odds that `mix` returned; outputs (S,), finals (N_LAST,): as it left them.
 
     n_bits: learned from before. centred (I,) int16: a scratch array.
