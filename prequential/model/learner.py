@@ -106,7 +106,7 @@ class OnlineLearner:
         """Closes the segment and waits for the step. Raises the step's error, if there was one."""
         if self.gpt:
             if self._step:
-                self.gpt.wait_for_update(self._step)
+                self.gpt.backend.pool.wait_for(self._step)  # whose helper works meanwhile
                 self._step = None
             self.gpt.end()
         self._last_segment_size = n_symbols

@@ -7,7 +7,6 @@ two threads, because a segment is read with a snapshot of the weights. Letters a
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 
 import torch
@@ -109,10 +108,6 @@ class GPT:
         """
         self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
         self._check_finite()
-
-    def wait_for_update(self, update: "Future[None]") -> None:
-        """Waits for an `update` in another thread. The pool's helper works meanwhile. Raises the error of the update."""
-        self.backend.pool.wait_for(update)
 
     def table_rows(self, inputs: Tensor, places: Tensor) -> Tensor:
         """`Weights.rows_of_tables` of inputs (R, T, C) and places (R, T): (R, T, E + K + 1) int64, (R, T, E) without contexts."""
