@@ -14,8 +14,7 @@ N_SYMBOLS = 256  # size of the alphabet: symbols are bytes
 # sees at most W. No bit depends on it.
 COLUMNS_AT_ONCE = 128
 
-# What a mixer is made of. Each name has one line in model/mixer/: contexts in contexts.py, sets of weights in sets.py, curves in
-# refine.py. The order is theirs, and the files explain how to add one.
+# What a mixer is made of. Each name has one line in model/mixer/contexts.py, sets.py or refine.py, which explain how to add one.
 CONTEXTS = (
     "0", "1", "2", "3", "4", "5", "6", "8", "word", "word,1", "word2", "word,word3", "word3", "word,2", "skip2-3", "skip1,3",
     "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks", "11", "word,gap", "word,gap2,1",
@@ -43,9 +42,7 @@ FAST_CONTEXTS = (
 FAST_SETS = ("bits,class", "classes3", "words,known", "2,match")
 FAST_CURVES = ("1", "2")
 
-# The contexts whose embeddings can be inputs of the GPT, in the order of model/gpt/context_kernels.py.
-# model/gpt/context_table.py describes them.
-# Those of RECALL_CONTEXTS are values of tables: model/gpt/recall.py.
+# The contexts whose embeddings can be inputs of the GPT: hashes (model/gpt/context_kernels.py), and values of tables (recall.py).
 HASHED_CONTEXTS = ("2", "3", "4", "5", "6", "word", "word2")
 RECALL_CONTEXTS = (
     "after2", "after3", "after4", "after6", "after8", "after12", "after16", "afterword", "afterword2", "other4", "other6",
@@ -275,20 +272,15 @@ class Config:
             self.gpt is not None or self.mixer is not None, "gpt and mixer are both None: a learner needs at least one"
         )
         if self.gpt:
-            _check(
-                self.schedule.n_rows * self.schedule.row_symbols * len(self.gpt.contexts) <= MOST_CONTEXT_TERMS,
-                "n_rows * row_symbols * the number of the GPT's contexts must be at most 65536, so that sums stay exact",
-            )
+            n_terms = self.schedule.n_rows * self.schedule.row_symbols * len(self.gpt.contexts)
+            limit = f"must be at most {MOST_CONTEXT_TERMS}, so that sums stay exact"
+            _check(n_terms <= MOST_CONTEXT_TERMS, f"n_rows * row_symbols * the number of the GPT's contexts {limit}")
         if self.replicas:
             _check(self.gpt is not None, "replicas are copies of the GPT, but gpt is None")
-            _check(
-                self.replicas.n_replicas <= self.schedule.n_rows,
-                "n_replicas must be at most n_rows: each replica needs a row",
-            )
-            _check(
-                not (self.gpt and self.gpt.contexts),
-                "replicas do not support contexts of the GPT: leave gpt.contexts empty",
-            )
+            enough = self.replicas.n_replicas <= self.schedule.n_rows
+            _check(enough, "n_replicas must be at most n_rows: each replica needs a row")
+            with_contexts = self.gpt is not None and self.gpt.contexts
+            _check(not with_contexts, "replicas do not support contexts of the GPT: leave gpt.contexts empty")
 
     def to_dict(self) -> dict[str, Any]:
         """Values for JSON, the inverse of `from_dict`. The name `replicas` is absent if there are none."""

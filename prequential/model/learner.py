@@ -78,9 +78,10 @@ class OnlineLearner:
             coded = code_symbols(frequencies, self.mixer, symbols, coder)
         elif column := self.gpt.column_decoder():
             from prequential.model.gpt.column import decode_segment
+            from prequential.model.gpt.recall import NOTHING
 
             mixer = self.mixer.arrays if self.mixer else None
-            recall = self.history.recall_arrays
+            recall = self.history.recall.arrays if self.history.recall else NOTHING
             coded = decode_segment(self.inputs(symbols[:1])[0], symbols, recall, column, mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)

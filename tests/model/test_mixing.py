@@ -170,20 +170,14 @@ def test_the_ring_may_wrap():
     assert_decoded(symbols, config, 14, cuts=((), range(700, 50_000, 700)))
 
 
-def tables():
-    return np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(256, np.uint32)
-
-
-def follow(table, deterministic, h, bytes_seen):
-    """What is found of one context before each byte: rows of both halves, entries of both halves, run."""
+def last_found(table, deterministic, bytes_seen):
+    """What is found of one context before the last of these bytes: the rows of both halves, and the run."""
     hashes, heads, buckets, only, runs = (np.zeros(1, np.int64) for _ in range(5))
-    found = []
     for byte in bytes_seen:
-        hashes[0] = h
+        hashes[0] = 0x12345678
         lookup.find_contexts(table, deterministic, hashes, heads, only, runs)
-        first = int(only[0])
         lookup.find_second_halves(table, deterministic, hashes, heads, buckets, only, 16 | byte >> 4)
-        found.append((int(heads[0]), int(buckets[0]), first, int(only[0]), int(runs[0])))
+        found = int(heads[0]), int(buckets[0]), int(runs[0])
         lookup.remember(byte, table, deterministic, hashes, heads, buckets, runs)
     return found
 
@@ -204,15 +198,11 @@ def nodes_of(table, row):
     return {n: int(v) for n, v in enumerate(table[row]) if n and v != nodes.NEW_NODE}
 
 
-H = 0x12345678
-
-
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 255])
 def test_another_byte_makes_the_buckets_that_all_bytes_would_have_made(n):
     """The nodes of first and second half, if the first halves of the bytes are equal."""
-    table, deterministic = tables()
-    *_, last = follow(table, deterministic, H, [0xA7] * n + [0xA1, 0xA1])
-    head, second, *_, run = last
+    table, deterministic = np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(256, np.uint32)
+    head, second, run = last_found(table, deterministic, [0xA7] * n + [0xA1, 0xA1])
     assert lookup.NONE not in (head, second) and not deterministic.any()
     assert run == 0xA7 << 12 | 0xA1 << 4 | 1
     assert nodes_of(table, head) == nodes_after([0xA] * (n + 1))
@@ -251,14 +241,9 @@ def past_after(text):
 
 def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
-    return dict(zip(names, hashes_of(past_after(text), names).tolist(), strict=True))
-
-
-def hashes_of(known, names=CONTEXTS, code=sets.AS_TEXT):
-    """(C,): the hashes of these contexts. known: what `past_after` returns."""
     hashes, every = np.zeros(len(names), np.int64), np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(*known, contexts.kinds_by_input(names), code, every, hashes)
-    return hashes
+    contexts.context_hashes(*past_after(text), contexts.kinds_by_input(names), sets.AS_TEXT, every, hashes)
+    return dict(zip(names, hashes.tolist(), strict=True))
 
 
 # for each context: a text, a text with the same context, and a text with another one
@@ -429,29 +414,20 @@ def test_every_set_and_curve_uses_rows_that_it_has(gpt):
     assert (mixer.arrays.last_weights != fresh.arrays.last_weights).any()
 
 
-def usual_errors(n):
-    """(n,): mean errors of rows whose steps have a factor of 1."""
-    return np.full(n, 511 << 12, np.uint32)
-
-
-def centred(inputs):
-    found = np.full(len(inputs), 99, np.int16)
-    weights.centre(np.array(inputs, np.int16), found)
-    return found.tolist()
-
-
 def test_a_centred_input_is_below_the_bound_of_a_step():
     largest = int(np.abs(nodes.STRETCH).max())
-    extreme = centred([largest, *[-largest] * 1000])[0]
-    assert largest == 2307 and 3700 < extreme <= largest + -(-largest * 5 // 8) < 1 << 12
+    centred = np.full(1001, 99, np.int16)
+    weights.centre(np.array([largest, *[-largest] * 1000], np.int16), centred)
+    assert largest == 2307 and 3700 < centred[0] <= largest + -(-largest * 5 // 8) < 1 << 12
 
 
 def test_the_largest_error_is_clamped_before_it_has_32_bits():
     """One context, the first bit, a set and a mixture that are certain of the other bit, and the largest share."""
     inputs = np.array([2307, *[-2307] * 15], np.int16)
     changed, scratch = np.zeros((1, 16), np.int16), np.zeros(16, np.int16)
+    usual = np.full(1, 511 << 12, np.uint32)  # the mean error of a row whose steps have a factor of 1
     weights.learn_weights(
-        1, -LOG_ODDS_LIMIT, 1, 0, inputs, changed, np.zeros(1, np.uint16), usual_errors(1), np.zeros(1, np.int64),
+        1, -LOG_ODDS_LIMIT, 1, 0, inputs, changed, np.zeros(1, np.uint16), usual, np.zeros(1, np.int64),
         np.array([-LOG_ODDS_LIMIT], np.int32), np.full((sets.N_LAST, 1), weights.MAX_SHARE, np.int32),
         np.arange(sets.N_LAST), np.full(sets.N_LAST, -LOG_ODDS_LIMIT), scratch,
     )  # fmt: skip
