@@ -254,14 +254,9 @@ class GPT:
     def _muon_blocks(
         self, name: str, direction: Tensor, factor: float | Tensor
     ) -> Iterator[tuple[Tensor, Tensor, float | Tensor]]:
-        """The blocks of a matrix that are orthogonalised separately: weights, direction and step size of each.
-
-        The matrix qkv has three blocks: query, key and value. The other matrices are one block.
-        """
-        n_blocks = 3 if name.endswith("qkv") else 1
-        for w, g in zip(
-            self._hidden_matrices[name].weight.chunk(n_blocks, 1), direction.chunk(n_blocks, 1), strict=True
-        ):
+        """The blocks of a matrix that are orthogonalised separately: weights, direction and step size of each."""
+        n_blocks, weight = 3 if name.endswith("qkv") else 1, self._hidden_matrices[name].weight  # query, key and value
+        for w, g in zip(weight.chunk(n_blocks, 1), direction.chunk(n_blocks, 1), strict=True):
             shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
             yield w, g, self.config.matrix_step * shape_factor * factor
 
