@@ -144,7 +144,8 @@ def _names() -> dict[str, str]:
     """The options of each preset by its configuration as JSON, without the seed."""
     found: dict[str, str] = {}
     usual = (DEFAULT_PRESET, SMALL_PRESET, max(PRESETS))  # of equal ones, those that texts speak of
-    for level in (*usual, *PRESETS, *DEVICE_PRESETS):
+    levels: list[int | str] = [*usual, *PRESETS, *DEVICE_PRESETS]
+    for level in levels:
         options = f"--preset {level}" if level in DEVICE_PRESETS else f"-{level}"
         for pure in (False, True) if level in (*PURE, *DEVICE_PRESETS) else (False,):
             values = preset(level, pure=pure).to_dict()

@@ -5,7 +5,7 @@ in weights.py and reader.py.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -68,15 +68,14 @@ class ColumnDecoder:
         self, weights: Weights, cache: Mapping[str, Tensor], phases: tuple[Tensor, Tensor], first_valid: int, window: int
     ) -> None:  # fmt: skip
         """Arguments as in `ColumnArrays`. Nothing else may add to the cache as long as this decoder is used. phases: cos, sin."""
-        hidden = {name: stack_matrices([layer[name] for layer in weights.layers]) for name in weights.layers[0]}
+        arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in cache.items()}
+        arrays |= {name: stack_matrices([layer[name] for layer in weights.layers]) for name in weights.layers[0]}
         keys = [interleaved_rows(k) for k in cache["k"]]
         self.arrays = ColumnArrays(
             embedding=weights.embedding.numpy(),
             context_kinds=weights.contexts.kinds,
             contexts=weights.contexts.rows.numpy(),
-            **hidden,
             head=stack_matrices([weights.head]),
-            **{name: tensor.numpy() for name, tensor in cache.items()},
             keys=np.stack(keys),
             key_offset=np.stack([offsets(k) for k in keys]),
             cos=phases[0].numpy(),
@@ -85,6 +84,7 @@ class ColumnDecoder:
             first_valid=first_valid,
             window=window,
             score_scale=np.float32(weights.score_scale),
+            **arrays,
         )
 
     def logits(self, recent: Tensor, column: int) -> Tensor:
