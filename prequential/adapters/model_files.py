@@ -13,19 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from prequential.errors import ConfigError
 from prequential.files import open_regular, read_regular
 from prequential.files.strict_json import parse_json
+from prequential.online.tensor_file import StoredTensor, read_header, read_values
 
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 MAX_BYTES = {CONFIG: 4 << 20, TOKENIZER: 128 << 20, TOKENIZER_CONFIG: 16 << 20, INDEX: 16 << 20}
 MAX_HEADER_BYTES = 16 << 20
 MAX_FILES = 1024
-MAX_DIMENSIONS, MAX_SIZE = 8, 1 << 48
 SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}\.safetensors")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 DTYPES = {
@@ -34,16 +33,6 @@ DTYPES = {
 }  # fmt: skip
 
 Fetch = Callable[[Sequence[str]], Path]  # downloads the files that exist, if necessary, and returns their folder
-
-
-@dataclass(frozen=True)
-class StoredTensor:
-    """Where a tensor lies in its file: n_bytes bytes from `start` on."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    start: int
-    n_bytes: int
 
 
 @dataclass(frozen=True)
@@ -59,11 +48,7 @@ class WeightFile:
         found = {}
         with open_regular(self.path, follow_links=False) as file:
             for name, stored in self.tensors.items():
-                data = np.empty(stored.n_bytes, np.uint8)
-                file.seek(stored.start)
-                if stored.n_bytes and file.readinto(data.data) != stored.n_bytes:
-                    raise ValueError(f"it ends within {name!r}")
-                values = torch.from_numpy(data)
+                values = torch.from_numpy(read_values(file, name, stored))
                 is_bool = stored.dtype == torch.bool  # any byte but 0 is true
                 found[name] = (values.ne(0) if is_bool else values.view(stored.dtype)).reshape(stored.shape)
         return found
@@ -178,37 +163,5 @@ def _without_weights(folder: Path) -> str:
 def _weight_file(path: Path) -> WeightFile:
     """Checks the header. Raises OSError, and ValueError if the file is not complete, or holds anything but tensors."""
     with open_regular(path, follow_links=False) as file:
-        n_file, n_header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
-        if n_header > MAX_HEADER_BYTES:
-            raise ValueError(f"it declares a header of {n_header:,} bytes")
-        header = parse_json(file.read(n_header))
-    if not isinstance(header, dict):
-        raise ValueError("its header is not a JSON object")
-    header.pop("__metadata__", None)
-    tensors = {name: _stored(name, entry, 8 + n_header) for name, entry in header.items()}
-    end = 8 + n_header
-    for stored in sorted(tensors.values(), key=lambda stored: (stored.start, stored.n_bytes)):
-        if stored.start != end:
-            raise ValueError("its tensors leave gaps or overlap")
-        end += stored.n_bytes
-    if end != n_file:
-        raise ValueError(f"it has {n_file:,} bytes, but its header says {end:,}")
-    return WeightFile(path, n_file, tensors)
-
-
-def _stored(name: str, entry: Any, first: int) -> StoredTensor:
-    """One entry of a header. first: where the values begin."""
-    try:
-        dtype, shape, (start, end) = DTYPES[entry["dtype"]], tuple(map(_size, entry["shape"])), entry["data_offsets"]
-        stored = StoredTensor(dtype, shape, first + _size(start), _size(end) - _size(start))
-    except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"its entry for {name!r} is damaged, or of a type that is not read") from error
-    if len(shape) > MAX_DIMENSIONS or stored.n_bytes != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{name!r} has another size than its values")
-    return stored
-
-
-def _size(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < MAX_SIZE:
-        raise ValueError("not a size")
-    return value
+        _, tensors = read_header(file, DTYPES, MAX_HEADER_BYTES)
+        return WeightFile(path, os.fstat(file.fileno()).st_size, tensors)

@@ -158,8 +158,7 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
 
 ROOTS = (
     "prequential.decompression",
-    "prequential.model.decoding",  # imported inside functions, for archives of learners with a GPT
-    "prequential.model.gpt.gpt",
+    "prequential.model.gpt.gpt",  # imported inside functions, for archives of learners with a GPT
     "prequential.exact.matmul",
     "prequential.exact.fused",  # Runtime imports the primitives that it is asked for, inside a function
     "prequential.exact.plain",

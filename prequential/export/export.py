@@ -2,11 +2,9 @@
 
     FOLDER/gpt.py             the module: export/plain_gpt.py, copied
     FOLDER/config.json        the shape of the module, and the origin of its weights
-    FOLDER/model.safetensors  the weights, float32
+    FOLDER/model.safetensors  the weights, float32: int8 levels of the exact GPT times their scales
 
-The exported weights are those that the exact GPT predicts with: the int8 levels of each matrix times their scales. The losses
-still differ slightly, because the exact GPT also rounds activations, keys, values and attention weights to 8 bits, and
-probabilities to steps of 1/64 nat (docs/DATA.md has figures).
+The losses differ slightly, because the exact GPT also rounds activations and probabilities (docs/DATA.md has figures).
 """
 
 import json
@@ -89,11 +87,8 @@ def losses(learner: OnlineLearner, module: plain_gpt.GPT, symbols: NDArray[np.ui
     if not len(symbols):
         raise CorpusError("nothing to check: the corpus is empty")
     costs = follow(FrozenLearner(_gpt_alone(learner, runtime)), symbols)
-    return Losses(
-        n_bytes=len(symbols),
-        exact_bits=float(sum(bits.sum() for bits in costs)),
-        float_bits=module.code_bits(symbols.tobytes()),
-    )
+    exact_bits, float_bits = float(sum(bits.sum() for bits in costs)), module.code_bits(symbols.tobytes())
+    return Losses(n_bytes=len(symbols), exact_bits=exact_bits, float_bits=float_bits)
 
 
 def _shape(config: GPTConfig) -> plain_gpt.Shape:

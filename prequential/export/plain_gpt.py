@@ -161,9 +161,9 @@ class GPT(nn.Module):
         self.embedding = nn.Parameter(torch.zeros(shape.n_embeddings, N_SYMBOLS, width))
         self.kinds = list(shape.contexts)
         self.contexts = nn.Parameter(torch.zeros(1 << shape.context_bits, width)) if shape.contexts else None
-        if recalls := any(kind not in HASHED for kind in self.kinds):
+        self.recalls = any(kind not in HASHED for kind in self.kinds)
+        if self.recalls:
             self.register_buffer("recall", torch.zeros(len(RECALLED), 2 << shape.context_bits, dtype=torch.int32))
-        self.recalls = recalls
         self.layers = nn.ModuleList(Layer(width, shape.n_heads, shape.mlp_factor) for _ in range(shape.n_layers))
         self.head = nn.Linear(width, N_SYMBOLS, bias=False)
         self.n_pairs = width // shape.n_heads // 2

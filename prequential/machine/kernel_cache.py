@@ -40,7 +40,6 @@ KERNEL_SOURCES = (
     "prequential/exact/*.py",
     "prequential/model/gpt/*.py",
     "prequential/model/mixer/*.py",
-    "prequential/model/decoding.py",
     "prequential/model/config.py",
     "prequential/model/hashing.py",
     "prequential/evaluation/novelty.py",

@@ -1,8 +1,7 @@
 """A learner that does not learn: it codes with the weights and tables of another learner, for held-out measurements.
 
-Its position in the stream advances: the keys and values of the GPT, the contexts and the longest match of the mixer, and the
-history. Weights, tables, maps and the index of matches do not change, nor does what the GPT recalls. So new text that repeats is
-not recognised. The arithmetic is that of an OnlineLearner, so a decoder with the same weights and tables can decode the bits.
+Weights, tables, maps, the index of matches and what the GPT recalls do not change, so new text that repeats is not recognised.
+The arithmetic is that of an OnlineLearner, so a decoder with the same weights and tables can decode the bits.
 """
 
 from copy import copy

@@ -9,7 +9,7 @@ from prequential.model.config import Config
 
 # A mixer alone needs no torch, which the modules of the GPT import.
 if TYPE_CHECKING:
-    from prequential.model.gpt.recall import Recall, RecallArrays
+    from prequential.model.gpt.recall import Recall
 
 
 class History:
@@ -32,13 +32,6 @@ class History:
         from prequential.model.gpt.recall import Recall
 
         return cls(config.schedule.history_bits, Recall(config.gpt.recall_bits))
-
-    @property
-    def recall_arrays(self) -> "RecallArrays":
-        """The arrays for a decoder's kernel, which reads symbols before they are appended."""
-        from prequential.model.gpt.recall import NOTHING
-
-        return self.recall.arrays if self.recall else NOTHING
 
     def append(self, symbols: np.ndarray) -> None:
         """Appends symbols (n,) of any integer type; n is at most the size of the ring."""

@@ -1,10 +1,8 @@
 """The learner: GPT and context mixer as one predictor of the next byte.
 
-For each segment of n symbols, the caller calls `begin(n)`, `code(symbols, coder)` and `end(n)`. During a segment the GPT predicts
-with constant weights. At the same time, optionally in a separate thread, it takes one optimiser step on symbols that were coded
-before the segment, and `end` waits for that step. The mixer learns from each bit as soon as the bit is coded.
-
-With and without the thread the bits are the same: a segment never uses the result of the step that runs during it.
+During a segment the GPT predicts with constant weights. At the same time, optionally in a separate thread, it takes one optimiser
+step on symbols that were coded before the segment, so the thread changes no bit. The mixer learns from each bit as soon as it is
+coded.
 
 Letters: n symbols, t of them at a time, R rows, T columns, C inputs of a prediction of the GPT, V = 256.
 """
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class OnlineLearner:
-    """GPT and mixer, or one of them. It learns from every symbol that it codes. Symbols are bytes."""
+    """GPT and mixer, or one of them. For each segment of n symbols: `begin(n)`, `code(symbols, coder)` and `end(n)`."""
 
     def __init__(self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False) -> None:
         """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread."""
@@ -39,7 +37,7 @@ class OnlineLearner:
         self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._last_segment_size = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = None
-        self._step_thread = _step_thread() if gpt and step_thread else None
+        self._step_thread = _one_thread() if gpt and step_thread else None
         self._step: Future[None] | None = None
 
     @property
@@ -77,10 +75,11 @@ class OnlineLearner:
             self.gpt_bits = symbol_bits(frequencies, symbols)
             coded = code_symbols(frequencies, self.mixer, symbols, coder)
         elif column := self.gpt.column_decoder():
-            from prequential.model.decoding import decode_segment
+            from prequential.model.gpt.column import decode_segment
+            from prequential.model.gpt.recall import NOTHING
 
             mixer = self.mixer.arrays if self.mixer else None
-            recall = self.history.recall_arrays
+            recall = self.history.recall.arrays if self.history.recall else NOTHING
             coded = decode_segment(self.inputs(symbols[:1])[0], symbols, recall, column, mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)
@@ -106,7 +105,7 @@ class OnlineLearner:
         """Closes the segment and waits for the step. Raises the step's error, if there was one."""
         if self.gpt:
             if self._step:
-                self.gpt.wait_for_update(self._step)
+                self.gpt.backend.pool.wait_for(self._step)  # whose helper works meanwhile
                 self._step = None
             self.gpt.end()
         self._last_segment_size = n_symbols
@@ -151,7 +150,7 @@ def _part(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _step_thread() -> ThreadPoolExecutor:
+def _one_thread() -> ThreadPoolExecutor:
     import torch
 
     return ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))

@@ -56,33 +56,20 @@ _THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=FULL_SETS, curves=CURVES_ALON
 _FULL = MixerConfig(contexts=CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE, table_bits=23)
 
 
-def _with_gpt(
-    n_layers: int,
-    width: int,
-    context_bits: int,
-    mixer: MixerConfig | None,
-    block_symbols: int = ScheduleConfig.block_symbols,
-) -> Config:
+def _with_gpt(n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None) -> Config:
     """A GPT that learns once from each symbol. Without a memory of contexts, replay costs bits (dev/LOG.md)."""
     gpt = GPTConfig(
-        n_layers=n_layers,
-        width=width,
-        n_heads=width // 64,
-        contexts=GPT_CONTEXTS,
-        context_bits=context_bits,
+        n_layers=n_layers, width=width, n_heads=width // 64, contexts=GPT_CONTEXTS, context_bits=context_bits,
         context_step=0.16,
-    )
-    schedule = ScheduleConfig(
-        segment_symbols=512, n_rows=512 // ScheduleConfig.row_symbols, block_symbols=block_symbols
-    )
-    return Config(gpt=gpt, mixer=mixer, schedule=schedule)
+    )  # fmt: skip
+    return Config(gpt=gpt, mixer=mixer, schedule=ScheduleConfig(segment_symbols=512, n_rows=4))
 
 
-def _with_memory(config: Config) -> Config:
+def _with_memory(config: Config, block_symbols: int = ScheduleConfig.block_symbols) -> Config:
     """The same with a memory of contexts and smaller steps. A step replays a position for each new one."""
     assert config.gpt
     gpt = dataclasses.replace(config.gpt, memory_bits=20, matrix_step=0.02, momentum=0.8)
-    schedule = dataclasses.replace(config.schedule, n_rows=2 * config.schedule.n_rows)
+    schedule = dataclasses.replace(config.schedule, n_rows=2 * config.schedule.n_rows, block_symbols=block_symbols)
     return dataclasses.replace(config, gpt=gpt, schedule=schedule)
 
 
@@ -104,7 +91,7 @@ PRESETS: dict[int, Config] = {
 # For a device, which steps while the processor mixes: 7 million weights. The mixer is the one of -2, with a larger table: a
 # larger mixer would take most of the time. Blocks are larger, because each ends with a digest of 1 GB.
 DEVICE_PRESETS: dict[str, Config] = {
-    "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24), block_symbols=1 << 20))
+    "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24)), block_symbols=1 << 20)
 }
 
 
@@ -156,14 +143,12 @@ def name_of(config: Mapping[str, Any]) -> str | None:
 def _names() -> dict[str, str]:
     """The options of each preset by its configuration as JSON, without the seed."""
     found: dict[str, str] = {}
-    for level in (DEFAULT_PRESET, SMALL_PRESET, max(PRESETS), *PRESETS):  # of equal ones, the one that texts speak of
-        for pure in (False, True) if level in PURE else (False,):
+    usual = (DEFAULT_PRESET, SMALL_PRESET, max(PRESETS))  # of equal ones, those that texts speak of
+    levels: list[int | str] = [*usual, *PRESETS, *DEVICE_PRESETS]
+    for level in levels:
+        options = f"--preset {level}" if level in DEVICE_PRESETS else f"-{level}"
+        for pure in (False, True) if level in (*PURE, *DEVICE_PRESETS) else (False,):
             values = preset(level, pure=pure).to_dict()
             del values["seed"]
-            found.setdefault(json.dumps(values, sort_keys=True), f"-{level} --pure" if pure else f"-{level}")
-    for name in DEVICE_PRESETS:
-        for pure in (False, True):
-            values = preset(name, pure=pure).to_dict()
-            del values["seed"]
-            found[json.dumps(values, sort_keys=True)] = f"--preset {name}{' --pure' * pure}"
+            found.setdefault(json.dumps(values, sort_keys=True), options + " --pure" * pure)
     return found

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from prequential.errors import CheckpointError
 from prequential.files import open_regular, sync
+from prequential.files.strict_json import parse_json
 
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
+MAX_DIMENSIONS, MAX_SIZE = 8, 1 << 48
 METADATA, PACKED = "__metadata__", "packed"
 PACKED_FROM_BYTES, PACK_LEVEL, THREADS_FROM_BYTES = 1 << 16, 1, 1 << 24
 LARGEST_PLACE = 10**15, 2 * 10**15  # no place in a file needs more digits
@@ -29,50 +31,97 @@ DTYPES = {
 }
 
 
+class StoredTensor(NamedTuple):
+    """Where a tensor lies in its file: n_bytes bytes from `start` on."""
+
+    dtype: Any  # one of the dtypes that the reader knows: of numpy or torch
+    shape: tuple[int, ...]
+    start: int
+    n_bytes: int
+
+
+def read_header(
+    file: BufferedReader, dtypes: Mapping[str, Any], max_bytes: int
+) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+    """Metadata, and the tensors by name, of a safetensors file with a header of at most max_bytes.
+
+    Raises ValueError if the file is not complete, or holds anything but tensors of these dtypes.
+    """
+    n_file, n_header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
+    if n_header > max_bytes:
+        raise ValueError(f"it declares a header of {n_header:,} bytes")
+    end = 8 + n_header
+    with _refusing_damage():
+        header = parse_json(file.read(n_header))
+        metadata = dict(header.pop(METADATA, {}))
+        tensors = {name: _stored(entry, end, dtypes) for name, entry in header.items()}
+    for name, stored in sorted(tensors.items(), key=lambda item: item[1][2:]):
+        if stored.start != end:
+            raise ValueError("its tensors leave gaps or overlap")
+        end += stored.n_bytes
+        if end > n_file:
+            raise ValueError(f"it ends within {name!r}")
+    if end != n_file:
+        raise ValueError(f"it has {n_file:,} bytes, but its header says {end:,}")
+    return metadata, tensors
+
+
+def read_values(file: BufferedReader, name: str, stored: StoredTensor) -> np.ndarray:
+    """The bytes of a tensor, (n_bytes,) uint8, in memory of their own. Raises ValueError if the file has become shorter."""
+    if stored.start + stored.n_bytes > os.fstat(file.fileno()).st_size:  # before memory is taken for it
+        raise ValueError(f"it ends within {name!r}")
+    values = np.empty(stored.n_bytes, np.uint8)
+    file.seek(stored.start)
+    if stored.n_bytes and file.readinto(values.data) != stored.n_bytes:
+        raise ValueError(f"it ends within {name!r}")
+    return values
+
+
+@contextmanager
+def _refusing_damage() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise ValueError(f"its header is damaged: {type(error).__name__}") from error
+
+
+def _stored(entry: Any, first: int, dtypes: Mapping[str, Any]) -> StoredTensor:
+    """One entry of a header. first: where the values begin."""
+    dtype, shape, (start, end) = dtypes[entry["dtype"]], tuple(map(_size, entry["shape"])), entry["data_offsets"]
+    stored = StoredTensor(dtype, shape, first + _size(start), _size(end) - _size(start))
+    if len(shape) > MAX_DIMENSIONS or stored.n_bytes != math.prod(shape) * dtype.itemsize:
+        raise ValueError("another size than its values")
+    return stored
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < MAX_SIZE:
+        raise ValueError("not a size")
+    return value
+
+
 class TensorFile:
     """An open safetensors file. metadata: strings by name. types: dtype and shape of each tensor by name."""
 
     def __init__(self, file: BufferedReader) -> None:
         """Reads the header. Raises ValueError if it is not that of a safetensors file of these dtypes."""
-        n_bytes = int.from_bytes(file.read(8), "little")
-        if n_bytes > MAX_HEADER_BYTES:
-            raise ValueError(f"it declares a header of {n_bytes:,} bytes")
-        try:
-            header = json.loads(file.read(n_bytes))
-            self.metadata: dict[str, Any] = dict(header.pop(METADATA, {}))
-            self.types = {
-                name: (DTYPES[entry["dtype"]], tuple(map(_size, entry["shape"]))) for name, entry in header.items()
-            }
-            self._places = {name: tuple(map(_size, entry["data_offsets"])) for name, entry in header.items()}
-            for name, (start, end) in self._places.items():
-                if end - start != self._n_bytes(name):
-                    raise ValueError(f"{name} has another size than its values")
-            packed = json.loads(self.metadata.get(PACKED, "{}"))
-            self._packed = {name: self._n_bytes(name) for name in packed}
-            for name, (dtype, shape) in packed.items():
+        self._file = file
+        self.metadata, self._stored = read_header(file, DTYPES, MAX_HEADER_BYTES)
+        self.types = {name: (stored.dtype, stored.shape) for name, stored in self._stored.items()}
+        with _refusing_damage():
+            self._packed = parse_json(self.metadata.get(PACKED, "{}").encode())
+            for name, (dtype, shape) in self._packed.items():
+                if name not in self._stored:
+                    raise KeyError(name)
                 self.types[name] = DTYPES[dtype], tuple(map(_size, shape))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-            raise ValueError(f"its header is damaged: {type(error).__name__}") from error
-        self._file, self._first = file, 8 + n_bytes
 
     def read(self, name: str) -> np.ndarray:
         """A tensor as an array, in memory that it does not share. Raises ValueError if the file ends before its last byte."""
         dtype, shape = self.types[name]
-        n_bytes = self._packed.get(name, self._n_bytes(name))
-        start = self._first + self._places[name][0]
-        if start + n_bytes > os.fstat(self._file.fileno()).st_size:  # before memory is taken for it
-            raise ValueError(f"it ends within {name}")
-        array = np.empty(n_bytes, np.uint8) if name in self._packed else np.empty(shape, dtype)
-        self._file.seek(start)
-        if n_bytes and self._file.readinto(array.reshape(-1).view(np.uint8).data) != n_bytes:
-            raise ValueError(f"it ends within {name}")
-        if name in self._packed:
-            array = np.frombuffer(_unpacked(name, array, self._n_bytes(name)), dtype).reshape(shape)
-        return array
-
-    def _n_bytes(self, name: str) -> int:
-        dtype, shape = self.types[name]
-        return math.prod(shape) * dtype.itemsize
+        values = read_values(self._file, name, self._stored[name])
+        if name not in self._packed:
+            return values.view(dtype).reshape(shape)
+        return np.frombuffer(_unpacked(name, values, math.prod(shape) * dtype.itemsize), dtype).reshape(shape)
 
 
 def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
@@ -128,14 +177,8 @@ def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> bytearray:
     except zstandard.ZstdError as error:
         raise ValueError(f"{name} is damaged: {error}") from error
     if place < n_bytes:
-        raise ValueError(f"it ends within {name}")
+        raise ValueError(f"it ends within {name!r}")
     return found
-
-
-def _size(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 48:
-        raise ValueError("not a size")
-    return value
 
 
 @contextmanager

@@ -22,19 +22,14 @@ from prequential.online.training import train
 TOLERANCE = 2e-4  # relative, on text like the training text; docs/DATA.md states 0.1 % and has measurements
 CONFIG = Config(
     gpt=GPTConfig(
-        n_layers=2,
-        width=32,
-        n_heads=2,
-        contexts=("2", "6", "word", "word2", "after2", "after16", "afterword", "other4"),
-        context_bits=10,
-        memory_bits=13,
-        window=16,
+        n_layers=2, width=32, n_heads=2, contexts=("2", "6", "word", "word2", "after2", "after16", "afterword", "other4"),
+        context_bits=10, memory_bits=13, window=16,
     ),
     mixer=None,
     schedule=ScheduleConfig(
         first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14, block_symbols=4000
     ),
-)
+)  # fmt: skip
 MIXED = replace(CONFIG, mixer=MixerConfig(contexts=("1",), table_bits=4, match_bits=4))
 RUNTIME = Runtime(kernels="fused", threads=1)
 TEXT = np.frombuffer(sample_path("christmas_carol").read_bytes(), np.uint8)

@@ -5,7 +5,7 @@ of the coder's window, which must wrap.
 """
 
 import numpy as np
-from prequential_codecs.bit_coder import ENCODE, BitCoder
+from prequential_codecs.bit_coder import ENCODE, FOLLOW, BitCoder
 from prequential_corpora.bundled import sample_path
 
 from prequential.exact.arrays import digest
@@ -24,9 +24,9 @@ def drawn_frequencies(n: int, seed: int) -> np.ndarray:
 
 
 def fingerprint() -> str:
-    """Payload and mixer state after a text, noise, and a part of the text: with all contexts, with all sets, and with few.
+    """Payload and mixer state after a text, noise, and a part of the text, and costs under the frozen mixer.
 
-    The last of them begins in records of binary data.
+    With all contexts, with all sets, and with few. The last of them begins in records of binary data.
     """
     text = np.fromfile(sample_path("christmas_carol"), np.uint8, 600)
     noise = np.random.default_rng(1).integers(0, 256, 60, dtype=np.uint8)
@@ -47,7 +47,10 @@ def fingerprint() -> str:
             data = data % 32
         coder.reserve(len(data))
         mixer.code(data, drawn_frequencies(len(data), 2) if gpt else None, coder)
-        found += [digest(mixer.state()).hex(), coder.payload().hex()]
+        frozen = mixer.frozen(mixer.arrays.ring.copy())
+        frozen.restart(len(data) + 32)
+        costs = frozen.code(data[::-1].copy(), None, BitCoder(FOLLOW)).tobytes()
+        found += [digest(mixer.state()).hex(), coder.payload().hex(), costs.hex()]
     return " ".join(found)
 
 

@@ -1,10 +1,6 @@
 """A frozen learner: it predicts like the learner, changes nothing that was learned, and its codes can be decoded."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,31 +124,3 @@ def test_after_a_restart_costs_do_not_depend_on_earlier_symbols(config):
     assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
     carried = code(FrozenLearner(trained(config)), NEW[:100])[1]
     assert not np.array_equal(carried[:8], results[0][:8])
-
-
-CHILD = """
-import numpy as np
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
-from prequential.model.config import MixerConfig
-from prequential.model.mixer.mixer import Mixer
-text = np.frombuffer(b"one two three, one two four. " * 4, np.uint8).astype(np.int64)
-ring = np.zeros(1 << 10, np.uint8)
-mixer = Mixer(MixerConfig(contexts=("1", "3", "word", "match"), table_bits=6, match_bits=6), ring)
-mixer.code(text.copy(), None, BitCoder(FOLLOW))
-frozen = mixer.frozen(ring.copy())
-frozen.restart(len(text) + 32)
-print(frozen.code(text[::-1].copy(), None, BitCoder(FOLLOW)).tolist(), mixer.arrays.past.tolist())
-"""
-
-
-@pytest.mark.thorough
-def test_interpreted_and_compiled_kernels_agree_when_frozen():
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", CHILD], env={**os.environ, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": off},
-            capture_output=True, text=True, timeout=300, check=True,
-        ).stdout
-        for off in ("0", "1")
-    ]  # fmt: skip
-    assert outputs[0] == outputs[1] and len(outputs[0]) > 1000

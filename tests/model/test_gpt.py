@@ -1,6 +1,5 @@
 """The GPT: any split of a segment gives the same bits, predictions depend only on the past, and gradients are right."""
 
-import threading
 from itertools import pairwise
 
 import pytest
@@ -169,22 +168,6 @@ def test_an_update_in_the_middle_of_a_segment_does_not_change_how_it_is_read(ops
     assert_same_state(still, learning)
     assert torch.equal(read(still, symbols), read(learning, symbols))  # both now with the weights after the step
     assert not torch.equal(expected, read(learning, symbols))
-
-
-@KERNELS
-def test_reading_and_an_update_in_another_thread_do_not_influence_each_other(ops):
-    in_turn, parallel = make_gpt(ops, n_threads=2), make_gpt(ops, n_threads=2)
-    for i in range(6):
-        symbols = drawn_symbols(i)
-        expected = read(in_turn, symbols)
-        in_turn.update(*drawn_rows(i))
-        parallel.begin(len(symbols))
-        learner = threading.Thread(target=parallel.update, args=drawn_rows(i))
-        learner.start()
-        got = torch.cat([parallel.forward(symbols[a : a + 1], a) for a in range(N_COLUMNS)])
-        learner.join()
-        assert torch.equal(expected, got)
-        assert_same_state(in_turn, parallel)
 
 
 def test_kernels_backends_and_threads_do_not_change_a_bit():

@@ -9,6 +9,8 @@ from prequential_corpora.bundled import sample_path
 from small import DEEPER
 
 from prequential.model.config import ReplicaConfig
+from prequential.model.history import History
+from prequential.model.learner import training_rows
 from prequential.online.runtime import Runtime
 
 BOTH = replace(DEEPER, gpt=replace(DEEPER.gpt, contexts=()))
@@ -52,18 +54,13 @@ def test_the_bits_of_the_gpt_are_those_of_the_last_segment_and_only_an_encoder_h
 # ---- rows
 
 
-@pytest.fixture
-def rows():
-    """The rows of a step after n symbols, of which the last n_new are new; and all symbols."""
-
-    def rows(n, n_new, **schedule):
-        learner = make_learner(replace(PURE, schedule=replace(PURE.schedule, **schedule)))
-        for start in range(0, n, 4000):
-            learner.history.append(TEXT[start : min(n, start + 4000)])
-        learner._last_segment_size = n_new
-        return learner._training_rows()
-
-    return rows
+def rows(n, n_new, seed=0, **schedule):
+    """The rows of a step after n symbols, of which the last n_new are new."""
+    config = replace(PURE, seed=seed, schedule=replace(PURE.schedule, **schedule))
+    history = History.of(config)
+    for start in range(0, n, 4000):
+        history.append(TEXT[start : min(n, start + 4000)])
+    return training_rows(config, history, n_new)
 
 
 def starts(inputs, targets, n):
@@ -77,7 +74,7 @@ def starts(inputs, targets, n):
 
 
 @pytest.mark.parametrize(("n", "n_new"), [(200, 48), (200, 1), (200, 16), (200, 17), (80, 48), (48, 48), (300, 33)])
-def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_segment(rows, n, n_new):
+def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_segment(n, n_new):
     inputs, targets, _ = rows(n, n_new)
     assert targets.shape == (min(5, n // 16), 16) and inputs.shape == (*targets.shape, 3)
     found = starts(inputs, targets, n)
@@ -88,7 +85,7 @@ def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_se
     assert newest[0] <= n - n_new
 
 
-def test_rows_are_drawn_from_the_symbols_that_the_ring_still_holds(rows):
+def test_rows_are_drawn_from_the_symbols_that_the_ring_still_holds():
     n = 20_000
     inputs, targets, _ = rows(n, 16, n_rows=200)
     windows = np.lib.stride_tricks.sliding_window_view(TEXT[:n], 17)  # input and targets
@@ -98,14 +95,11 @@ def test_rows_are_drawn_from_the_symbols_that_the_ring_still_holds(rows):
     assert len(set(drawn)) > 150  # from all parts of the ring
 
 
-def test_rows_depend_only_on_the_past_the_seed_and_the_position(rows):
+def test_rows_depend_only_on_the_past_the_seed_and_the_position():
     first, again, later = rows(400, 16), rows(400, 16), rows(401, 16)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not np.array_equal(first[1][1:], later[1][1:])
-    learner = make_learner(replace(PURE, seed=1))
-    learner.history.append(TEXT[:400])
-    learner._last_segment_size = 16
-    assert not np.array_equal(first[1], learner._training_rows()[1])
+    assert not np.array_equal(first[1], rows(400, 16, seed=1)[1])
 
 
 # ---- the same bits in every way
@@ -128,22 +122,16 @@ def test_threads_and_kernels_change_neither_payload_nor_state(config):
 @CONFIGS
 @pytest.mark.parametrize("kernels", ["fused", "plain"])
 @pytest.mark.first_quick
-def test_a_decoder_finds_the_symbols_at_the_same_cost_and_ends_in_the_same_state(config, kernels):
+def test_decoder_and_follower_have_the_same_cost_and_end_in_the_same_state(config, kernels):
     encoder, coder, decoder = make_learner(config), BitCoder(ENCODE), make_learner(config, 2, kernels)
     symbols, code_bits = learn(encoder, TEXT, coder)
+    follower, nothing = make_learner(config), BitCoder(FOLLOW)
+    assert learn(follower, TEXT, nothing)[1] == code_bits
+    assert nothing.payload() == b""
     found, decoded_bits = learn(decoder, np.zeros_like(TEXT), BitCoder(DECODE, coder.payload()))
     assert np.array_equal(found, symbols)
     assert decoded_bits == pytest.approx(code_bits, rel=1e-12)
-    assert decoder.digest() == encoder.digest()
-
-
-@CONFIGS
-def test_a_follower_learns_the_same_and_codes_nothing(config):
-    encoder, coder, follower, nothing = make_learner(config), BitCoder(ENCODE), make_learner(config), BitCoder(FOLLOW)
-    _, code_bits = learn(encoder, TEXT, coder)
-    assert learn(follower, TEXT, nothing)[1] == code_bits
-    assert follower.digest() == encoder.digest()
-    assert nothing.payload() == b""
+    assert decoder.digest() == follower.digest() == encoder.digest()
 
 
 def test_a_step_has_no_effect_on_its_segment_and_is_finished_at_the_segments_end():

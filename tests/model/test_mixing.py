@@ -20,7 +20,7 @@ from prequential_corpora.bundled import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import codewords, contexts, evidence, lookup, mixing, nodes, past, sets, weights
+from prequential.model.mixer import contexts, evidence, lookup, mixing, nodes, past, sets, weights
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
 
@@ -49,6 +49,15 @@ def code(mixer, coder, symbols, frequencies=None, cuts=()):
 
 def followed(mixer, symbols, frequencies=None):
     return code(mixer, BitCoder(FOLLOW), symbols, frequencies)[1]
+
+
+def assert_decoded(data, config=SMALL, ring_bits=10, frequencies=None, cuts=((), ())):
+    """A decoder finds the bytes and ends in the encoder's state. cuts: of the encoder's and the decoder's calls."""
+    encoder, decoder, coder = make_mixer(config, ring_bits), make_mixer(config, ring_bits), BitCoder(ENCODE)
+    code(encoder, coder, data, frequencies, cuts[0])
+    found, _ = code(decoder, BitCoder(DECODE, coder.payload()), np.full(len(data), 511), frequencies, cuts[1])
+    assert np.array_equal(found, data)
+    assert_same_state(encoder, decoder)
 
 
 def assert_same_state(a, b):
@@ -125,21 +134,12 @@ def test_the_probabilities_of_all_256_bytes_sum_to_one(gpt):
 # ---- it learns
 
 
-def test_text_costs_less_and_less():
-    mixer = make_mixer(MixerConfig(table_bits=16, match_bits=12), ring_bits=16)
-    costs = [followed(mixer, TEXT[a : a + 10_000]) / 10_000 for a in range(0, 40_000, 10_000)]
-    assert costs[3] < costs[0] < 5
-    assert costs[3] < 3.2
-
-
 @pytest.mark.parametrize("contexts", [("0",), ("1", "2"), CONTEXTS], ids=["no context", "few", "all"])
 def test_a_long_repeat_of_noise_costs_next_to_nothing(contexts):
     """Without contexts, only the match can predict the repeat."""
     noise = np.random.default_rng(2).integers(0, 256, 2000)
     mixer = make_mixer(MixerConfig(contexts=contexts, table_bits=18, match_bits=12), ring_bits=14)
-    followed(
-        mixer, np.ones(past.FEW_CONTROLS, np.int64)
-    )  # binary data: the code of the noise does not change in its middle
+    followed(mixer, np.ones(past.FEW_CONTROLS, np.int64))  # binary data: the code of the noise does not change
     assert followed(mixer, noise) > 8 * 2000
     assert followed(mixer, noise) < 0.3 * 2000
 
@@ -167,27 +167,17 @@ def test_the_ring_may_wrap():
     period = np.concatenate((TEXT[:9000], np.random.default_rng(4).integers(0, 256, (1 << 14) - 9003)))
     symbols = np.resize(period, 50_000)
     config = MixerConfig(contexts=("2", "4", "word", "above", "match"), table_bits=12, match_bits=16)
-    encoder, decoder, coder = make_mixer(config, 14), make_mixer(config, 14), BitCoder(ENCODE)
-    code(encoder, coder, symbols)
-    found, _ = code(decoder, BitCoder(DECODE, coder.payload()), np.zeros(50_000), cuts=range(700, 50_000, 700))
-    assert np.array_equal(found, symbols)
-    assert_same_state(encoder, decoder)
+    assert_decoded(symbols, config, 14, cuts=((), range(700, 50_000, 700)))
 
 
-def tables():
-    return np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(256, np.uint32)
-
-
-def follow(table, deterministic, h, bytes_seen):
-    """What is found of one context before each byte: rows of both halves, entries of both halves, run."""
+def last_found(table, deterministic, bytes_seen):
+    """What is found of one context before the last of these bytes: the rows of both halves, and the run."""
     hashes, heads, buckets, only, runs = (np.zeros(1, np.int64) for _ in range(5))
-    found = []
     for byte in bytes_seen:
-        hashes[0] = h
+        hashes[0] = 0x12345678
         lookup.find_contexts(table, deterministic, hashes, heads, only, runs)
-        first = int(only[0])
         lookup.find_second_halves(table, deterministic, hashes, heads, buckets, only, 16 | byte >> 4)
-        found.append((int(heads[0]), int(buckets[0]), first, int(only[0]), int(runs[0])))
+        found = int(heads[0]), int(buckets[0]), int(runs[0])
         lookup.remember(byte, table, deterministic, hashes, heads, buckets, runs)
     return found
 
@@ -208,15 +198,11 @@ def nodes_of(table, row):
     return {n: int(v) for n, v in enumerate(table[row]) if n and v != nodes.NEW_NODE}
 
 
-H = 0x12345678
-
-
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 255])
 def test_another_byte_makes_the_buckets_that_all_bytes_would_have_made(n):
     """The nodes of first and second half, if the first halves of the bytes are equal."""
-    table, deterministic = tables()
-    *_, last = follow(table, deterministic, H, [0xA7] * n + [0xA1, 0xA1])
-    head, second, *_, run = last
+    table, deterministic = np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(256, np.uint32)
+    head, second, run = last_found(table, deterministic, [0xA7] * n + [0xA1, 0xA1])
     assert lookup.NONE not in (head, second) and not deterministic.any()
     assert run == 0xA7 << 12 | 0xA1 << 4 | 1
     assert nodes_of(table, head) == nodes_after([0xA] * (n + 1))
@@ -237,11 +223,7 @@ def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_s
 
 
 def test_a_table_of_few_buckets_forgets_but_still_decodes():
-    config = MixerConfig(**ALL, table_bits=4, match_bits=4)
-    encoder, decoder, coder = make_mixer(config), make_mixer(config), BitCoder(ENCODE)
-    code(encoder, coder, TEXT[:3000])
-    found, _ = code(decoder, BitCoder(DECODE, coder.payload()), np.zeros(3000))
-    assert np.array_equal(found, TEXT[:3000])
+    assert_decoded(TEXT[:3000], MixerConfig(**ALL, table_bits=4, match_bits=4))
 
 
 # ---- contexts
@@ -259,14 +241,9 @@ def past_after(text):
 
 def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
-    return dict(zip(names, hashes_of(past_after(text), names).tolist(), strict=True))
-
-
-def hashes_of(known, names=CONTEXTS, code=codewords.AS_TEXT):
-    """(C,): the hashes of these contexts. known: what `past_after` returns."""
     hashes, every = np.zeros(len(names), np.int64), np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(*known, contexts.kinds_by_input(names), code, every, hashes)
-    return hashes
+    contexts.context_hashes(*past_after(text), contexts.kinds_by_input(names), sets.AS_TEXT, every, hashes)
+    return dict(zip(names, hashes.tolist(), strict=True))
 
 
 # for each context: a text, a text with the same context, and a text with another one
@@ -400,17 +377,14 @@ def test_records_of_binary_data_count_as_lines():
 
 
 def test_in_binary_data_other_contexts_take_the_places_of_those_of_words():
+    assert set(contexts.OF_WORDS) | set(contexts.OF_BINARY) <= set(CONTEXTS)
+    assert not set(contexts.OF_WORDS) & set(contexts.OF_BINARY)
     noise = np.random.default_rng(1).integers(0, 256, 9000, dtype=np.uint8).tobytes()
     first, names = contexts.OF_BINARY[0], ("2", "word", "word2")
     assert hashes_after(noise, names)["word"] == hashes_after(noise, (first,))[first]
     assert hashes_after(b"a text of words", names) == {n: hashes_after(b"a text of words")[n] for n in names}
     with_both = (first, "2", "word")
     assert contexts.kinds_by_input(with_both)[past.BINARY, 2] == CONTEXTS.index(contexts.OF_BINARY[1])
-
-
-def test_every_name_of_a_replaced_context_exists():
-    assert set(contexts.OF_WORDS) | set(contexts.OF_BINARY) <= set(CONTEXTS)
-    assert not set(contexts.OF_WORDS) & set(contexts.OF_BINARY)
 
 
 def test_a_picture_costs_less_than_its_rows_in_another_order_of_bytes():
@@ -440,29 +414,20 @@ def test_every_set_and_curve_uses_rows_that_it_has(gpt):
     assert (mixer.arrays.last_weights != fresh.arrays.last_weights).any()
 
 
-def usual_errors(n):
-    """(n,): mean errors of rows whose steps have a factor of 1."""
-    return np.full(n, 511 << 12, np.uint32)
-
-
-def centred(inputs):
-    found = np.full(len(inputs), 99, np.int16)
-    weights.centre(np.array(inputs, np.int16), found)
-    return found.tolist()
-
-
 def test_a_centred_input_is_below_the_bound_of_a_step():
     largest = int(np.abs(nodes.STRETCH).max())
-    extreme = centred([largest, *[-largest] * 1000])[0]
-    assert largest == 2307 and 3700 < extreme <= largest + -(-largest * 5 // 8) < 1 << 12
+    centred = np.full(1001, 99, np.int16)
+    weights.centre(np.array([largest, *[-largest] * 1000], np.int16), centred)
+    assert largest == 2307 and 3700 < centred[0] <= largest + -(-largest * 5 // 8) < 1 << 12
 
 
 def test_the_largest_error_is_clamped_before_it_has_32_bits():
     """One context, the first bit, a set and a mixture that are certain of the other bit, and the largest share."""
     inputs = np.array([2307, *[-2307] * 15], np.int16)
     changed, scratch = np.zeros((1, 16), np.int16), np.zeros(16, np.int16)
+    usual = np.full(1, 511 << 12, np.uint32)  # the mean error of a row whose steps have a factor of 1
     weights.learn_weights(
-        1, -LOG_ODDS_LIMIT, 1, 0, inputs, changed, np.zeros(1, np.uint16), usual_errors(1), np.zeros(1, np.int64),
+        1, -LOG_ODDS_LIMIT, 1, 0, inputs, changed, np.zeros(1, np.uint16), usual, np.zeros(1, np.int64),
         np.array([-LOG_ODDS_LIMIT], np.int32), np.full((sets.N_LAST, 1), weights.MAX_SHARE, np.int32),
         np.arange(sets.N_LAST), np.full(sets.N_LAST, -LOG_ODDS_LIMIT), scratch,
     )  # fmt: skip
@@ -529,9 +494,20 @@ def test_the_cost_of_plain_coding_follows_from_the_frequencies(seed):
     assert code_bits == pytest.approx(float((24 - np.log2(frequencies[np.arange(400), symbols])).sum()), rel=2e-3)
 
 
-@given(st.binary(max_size=40), st.integers(0, 1000))
-def test_plainly_coded_bytes_are_decoded(text, seed):
-    frequencies = drawn_frequencies(len(text), seed)
+def nearly_certain(byte):
+    frequencies = np.full((256, 256), 1, np.int32)
+    frequencies[:, byte] = (1 << 24) - 255
+    return bytes(range(256)), frequencies
+
+
+PLAIN = st.tuples(st.binary(max_size=40), st.integers(0, 1000)).map(
+    lambda x: (x[0], drawn_frequencies(len(x[0]), x[1]))
+)
+
+
+@given(PLAIN | st.sampled_from([0, 127, 128, 255]).map(nearly_certain))
+def test_plainly_coded_bytes_are_decoded_even_the_most_improbable(drawn):
+    text, frequencies = drawn
     coder = BitCoder(ENCODE)
     _, code_bits = plainly(list(text), frequencies, coder)
     reader = BitCoder(DECODE, coder.payload())
@@ -539,16 +515,6 @@ def test_plainly_coded_bytes_are_decoded(text, seed):
     assert bytes(found.astype(np.uint8)) == text
     assert decoded_bits == code_bits
     reader.check_end()
-
-
-@pytest.mark.parametrize("certain", [0, 127, 128, 255])
-def test_the_most_improbable_byte_is_decoded(certain):
-    frequencies = np.full((256, 256), 1, np.int32)
-    frequencies[:, certain] = (1 << 24) - 255
-    coder = BitCoder(ENCODE)
-    plainly(range(256), frequencies, coder)
-    found, _ = plainly(np.zeros(256), frequencies, BitCoder(DECODE, coder.payload()))
-    assert found.tolist() == list(range(256))
 
 
 # ---- tables
@@ -611,14 +577,12 @@ def test_a_state_with_a_value_out_of_range_is_refused(name, value):
 
 # ---- code words
 
-NOISE = np.random.default_rng(11).integers(0, 256, 600)
-
 
 def test_each_byte_has_one_code_word():
-    for code in (codewords.AS_TEXT, codewords.AS_NUMBERS):
-        assert sorted(codewords.BYTE[code]) == list(range(256))
-        assert (codewords.CODE_WORD[code, codewords.BYTE[code]] == np.arange(256)).all()
-    assert (codewords.BYTE[codewords.AS_NUMBERS] == np.arange(256)).all()
+    for code in (sets.AS_TEXT, sets.AS_NUMBERS):
+        assert sorted(sets.BYTE[code]) == list(range(256))
+        assert (sets.CODE_WORD[code, sets.BYTE[code]] == np.arange(256)).all()
+    assert (sets.BYTE[sets.AS_NUMBERS] == np.arange(256)).all()
 
 
 def test_the_code_is_chosen_by_what_came_before():
@@ -627,20 +591,16 @@ def test_the_code_is_chosen_by_what_came_before():
     zeros, controls, stays = np.zeros(600, np.int64), np.ones(past.FEW_CONTROLS, np.int64), past.STAYS_BINARY
     for part in (TEXT[:300], zeros, TEXT[:16], controls[1:], controls[:1], TEXT[: stays - 1], TEXT[:1]):
         followed(mixer, part)
-        chosen.append(int(codewords.code_of(mixer.arrays.past)))
+        chosen.append(int(sets.code_of(mixer.arrays.past)))
     assert chosen == [0, 0, 0, 0, 1, 1, 0]  # zeros fill up texts
 
 
 @pytest.mark.parametrize("gpt", [False, True])
 def test_a_stream_whose_code_changes_is_decoded(gpt):
-    data = np.concatenate([TEXT[:400], NOISE, TEXT[200:700], np.zeros(80, np.int64), TEXT[:50]])
+    noise = np.random.default_rng(11).integers(0, 256, 600)
+    data = np.concatenate([TEXT[:400], noise, TEXT[200:700], np.zeros(80, np.int64), TEXT[:50]])
     frequencies = drawn_frequencies(len(data), 4) if gpt else None
-    encoder, decoder = make_mixer(), make_mixer()
-    coder = BitCoder(ENCODE)
-    code(encoder, coder, data, frequencies, cuts=(1, 399, 500, 1003))
-    found, _ = code(decoder, BitCoder(DECODE, coder.payload()), np.full(len(data), 511), frequencies, cuts=(700,))
-    assert (found == data).all()
-    assert_same_state(encoder, decoder)
+    assert_decoded(data, frequencies=frequencies, cuts=((1, 399, 500, 1003), (700,)))
 
 
 # ---- what the mixer knows of the GPT

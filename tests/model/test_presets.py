@@ -1,4 +1,4 @@
-"""The name of a configuration: the options that give it again."""
+"""Configurations: the options that give one again, archives that need every name, and old records that keep their meaning."""
 
 import dataclasses
 import json
@@ -9,6 +9,7 @@ from prequential.cli.main import build_parser
 from prequential.cli.options import learner_config
 from prequential.errors import ConfigError
 from prequential.exact.pool import MAX_DEFAULT_THREADS
+from prequential.model.config import Config
 from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, name_of, preset
 from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
 from prequential.sweeps.ladder import n_weights
@@ -44,3 +45,30 @@ def test_another_configuration_has_no_name() -> None:
     changed = dataclasses.replace(config, mixer=dataclasses.replace(config.mixer, table_bits=10))
     assert name_of(changed.to_dict()) is None
     assert name_of({"learner": {"name": "Mine"}}) is None
+
+
+# ---- configurations of other versions
+
+NEW = ("contexts", "context_bits", "context_step")
+
+
+def before_contexts(config: Config) -> dict:
+    values = config.to_dict()
+    values["gpt"] = {name: value for name, value in values["gpt"].items() if name not in NEW}
+    return values
+
+
+def test_only_a_record_may_be_older_than_contexts() -> None:
+    gpt = dataclasses.replace(preset(5).gpt, contexts=(), context_bits=18, context_step=0.1)  # type: ignore[type-var]
+    config = dataclasses.replace(preset(5), gpt=gpt)
+    assert Config.from_record(before_contexts(config)) == config
+    with pytest.raises(ConfigError, match="missing"):
+        Config.from_dict(before_contexts(config))
+    for today in (preset(5, pure=True), preset(1), preset(5)):
+        assert Config.from_record(today.to_dict()) == today
+
+
+@pytest.mark.parametrize("values", [None, [], {"gpt": 3}, {}])
+def test_values_that_are_not_a_configuration_are_refused(values: object) -> None:
+    with pytest.raises(ConfigError):
+        Config.from_record(values)

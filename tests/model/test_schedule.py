@@ -18,39 +18,24 @@ def schedules(draw):
     )  # fmt: skip
 
 
-def assert_partition(parts, start, stop):
-    """The parts follow each other from start to stop, and none is empty."""
+def assert_partition(parts, start, stop, sizes):
+    """The parts follow each other from start to stop, with these sizes; the last may be smaller, and none is empty."""
     assert [start, *(part.stop for part in parts)] == [*(part.start for part in parts), stop]
-    assert all(part.start < part.stop for part in parts)
+    found = [part.stop - part.start for part in parts]
+    assert found[:-1] == sizes[:-1] and all(0 < n <= size for n, size in zip(found, sizes, strict=True))
 
 
 LENGTHS = st.integers(0, 3) | st.integers(0, 100_000)
 
 
 @given(LENGTHS, schedules())
-def test_blocks_cover_the_original_once_and_in_order_and_all_but_the_last_are_full(n_symbols, config):
+def test_blocks_cover_the_original_and_segments_cover_blocks_and_all_but_the_last_are_full(n_symbols, config):
     parts = list(blocks(n_symbols, config))
-    assert_partition(parts, 0, n_symbols)
-    assert all(part.stop - part.start == config.block_symbols for part in parts[:-1])
-    assert all(part.stop - part.start <= config.block_symbols for part in parts[-1:])
-
-
-@given(LENGTHS, schedules())
-def test_segments_cover_each_block_once_and_in_order(n_symbols, config):
-    for block in blocks(min(n_symbols, 20 * config.block_symbols), config):
-        assert_partition(list(segments(block, config)), block.start, block.stop)
-
-
-@given(LENGTHS, schedules())
-def test_a_segment_has_its_full_size_unless_its_block_ends(n_symbols, config):
-    for block in blocks(min(n_symbols, 20 * config.block_symbols), config):
-        parts = list(segments(block, config))
-        for part in parts:
-            size = part.stop - part.start
-            assert size <= config.segment_symbols
-            assert size <= max(config.first_segment_symbols, part.start / GROWTH)
-            full = min(config.segment_symbols, max(config.first_segment_symbols, part.start // GROWTH))
-            assert size == full or part is parts[-1]
+    assert_partition(parts, 0, n_symbols, [config.block_symbols] * len(parts))
+    for block in parts[:20]:
+        cut = list(segments(block, config))
+        sizes = [min(config.segment_symbols, max(config.first_segment_symbols, s.start // GROWTH)) for s in cut]
+        assert_partition(cut, block.start, block.stop, sizes)
 
 
 @given(LENGTHS, LENGTHS, schedules())

@@ -1,15 +1,17 @@
-"""The forward pass of the GPT for one position of the stream, a column, in one compiled kernel. Decoders use it.
+"""The forward pass of the GPT for one position of the stream, a column, as a kernel, and the loop of decoders around it.
 
 The bits are those of `Weights.logits`. Products with matrices and with the keys of attention are those of products.py. Letters as
 in weights.py and reader.py.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from prequential_codecs.bit_coder import BitCoder
 
+from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
@@ -17,7 +19,9 @@ from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, interleaved_rows, multiply_add, offsets
+from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
+from prequential.model.mixer.mixing import MixerArrays, code_mixed, code_plain
 
 Tensor = torch.Tensor
 
@@ -61,31 +65,17 @@ class ColumnDecoder:
     """Computes the columns of one open segment, during which the weights do not change."""
 
     def __init__(
-        self,
-        weights: Weights,
-        cache: Mapping[str, Tensor],
-        phases: tuple[Tensor, Tensor],
-        first_valid: int,
-        window: int,
-    ) -> None:
+        self, weights: Weights, cache: Mapping[str, Tensor], phases: tuple[Tensor, Tensor], first_valid: int, window: int
+    ) -> None:  # fmt: skip
         """Arguments as in `ColumnArrays`. Nothing else may add to the cache as long as this decoder is used. phases: cos, sin."""
-        qkv, out, up, down = (
-            stack_matrices([layer[name] for layer in weights.layers]) for name in ("qkv", "out", "up", "down")
-        )
+        arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in cache.items()}
+        arrays |= {name: stack_matrices([layer[name] for layer in weights.layers]) for name in weights.layers[0]}
         keys = [interleaved_rows(k) for k in cache["k"]]
         self.arrays = ColumnArrays(
             embedding=weights.embedding.numpy(),
             context_kinds=weights.contexts.kinds,
             contexts=weights.contexts.rows.numpy(),
-            qkv=qkv,
-            out=out,
-            up=up,
-            down=down,
             head=stack_matrices([weights.head]),
-            k=cache["k"].numpy(),
-            k_r=cache["k_r"].numpy(),
-            v=cache["v"].numpy(),
-            v_scale=cache["v_scale"].numpy(),
             keys=np.stack(keys),
             key_offset=np.stack([offsets(k) for k in keys]),
             cos=phases[0].numpy(),
@@ -94,6 +84,7 @@ class ColumnDecoder:
             first_valid=first_valid,
             window=window,
             score_scale=np.float32(weights.score_scale),
+            **arrays,
         )
 
     def logits(self, recent: Tensor, column: int) -> Tensor:
@@ -235,3 +226,53 @@ def _weighted_sum(weights: Array, values: Array, sums: Array) -> None:
             first = a * np.float32(values[j, i]) + b * np.float32(values[j + 1, i])
             second = c * np.float32(values[j + 2, i]) + d * np.float32(values[j + 3, i])
             sums[i] += first + second
+
+
+# ---- decoding a segment
+
+
+def decode_segment(
+    recent: Array, symbols: Array, recall: RecallArrays, column: ColumnDecoder, mixer: MixerArrays | None, coder: BitCoder
+) -> Array:  # fmt: skip
+    """Decodes the symbols (n,) int64 of the open segment, in place, in one compiled loop: a call for each step would take longer.
+
+    recent: the GPT's inputs for the first symbol, (C,) int64; they are overwritten. recall: has read the symbols before it; reads
+    those of the segment. mixer: None to decode with the frequencies of the GPT alone. Returns the frequency of each coded bit,
+    (n, 8) uint16 of a total of 2**16.
+    """
+    coded = np.empty((len(symbols), 8), np.uint16)
+    table = integer_frequency_table()
+    _decode(recent, symbols, coded, table, recall, column.arrays, mixer, coder.state, coder.words)
+    return coded
+
+
+@kernel
+def _decode(
+    recent: Array, symbols: Array, coded: Array, table: Array, recall: RecallArrays, column: ColumnArrays,
+    mixer: MixerArrays | None, state: Array, words: Array,
+) -> None:  # fmt: skip
+    logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
+    for t in range(symbols.size):
+        symbol = symbols[t : t + 1]
+        fill_logits(recent, t, column, logits[0])
+        fill_frequencies(logits, table, frequencies)
+        if mixer is None:
+            code_plain(symbol, frequencies, coded[t : t + 1], state, words)
+        else:
+            code_mixed(symbol, frequencies, coded[t : t + 1], mixer, state, words)
+        _advance(recent, symbol, recall)
+
+
+@kernel
+def _advance(recent: Array, symbol: Array, recall: RecallArrays) -> None:
+    """recent = the inputs for the symbol after this one, (1,): the last symbols, and what is recalled."""
+    n_values = recall.values.shape[1]
+    n_last = recent.size - n_values
+    for e in range(n_last - 1, 0, -1):
+        recent[e] = recent[e - 1]
+    recent[0] = symbol[0]
+    if n_values:
+        read_symbols(symbol, recall)
+        values = recall.values[recall.n_read[0] & (recall.values.shape[0] - 1)]
+        for x in range(n_values):
+            recent[n_last + x] = values[x]

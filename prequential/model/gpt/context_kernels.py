@@ -1,12 +1,9 @@
 """Compiled loops for the contexts of the GPT (context_table.py): the rows of contexts, and sums of gradients by row.
 
-Everything is an integer. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give the same bits, and these functions have no
-second definition in plain torch.
-
-A position is described by `recent`: the last CONTEXT_REACH symbols, and then the values that are recalled (recall.py), if any of
-the contexts needs them. The first contexts are hashes of symbols, the others are values themselves.
-
-Existing contexts keep their index, because it is part of the hash.
+Everything is an integer, so compiled and interpreted runs give the same bits. `recent` describes a position: the last
+CONTEXT_REACH symbols, and then the values that are recalled (recall.py), if a context needs them. The first contexts are hashes
+of symbols: `2` .. `6` are the last 2 .. 6 symbols, `word` is the current word so far, and `word2` includes the word before it.
+The others are values themselves. A context keeps its index, which is part of its hash.
 
 Letters: N positions, C numbers of `recent`, K contexts in use, U distinct rows, D width.
 """

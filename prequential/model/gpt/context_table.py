@@ -1,23 +1,18 @@
 """Embeddings of contexts: additional inputs of the GPT, each for several of the last symbols together.
 
-Contexts by name: `2` .. `6` are the last 2 .. 6 symbols, `word` is the current word so far, and `word2` is the current word and
-the word before it. The others say what followed a context before (recall.py). A context is hashed to a row of one table, which
-all contexts share.
-
-Rows hold integers of 16 bits, in units of 2**-12: half the memory of float32, and their sum at a position is exact.
-
-A step changes only the rows of its own contexts, so its cost does not depend on the size of the table. The optimiser is Adagrad
-(Duchi et al. 2011) with one step size per row: the gradient is divided by the root of the sum of the row's mean squares so far.
-So rows of rare contexts take large steps.
+A context is hashed to a row of one table, which all contexts share. Rows hold integers of 16 bits, in units of 2**-12, so their
+sum at a position is exact. A step changes only the rows of its own contexts. The optimiser is Adagrad (Duchi et al. 2011) with
+one step size per row: the gradient is divided by the root of the sum of the row's mean squares so far, so rare contexts take
+large steps.
 
 A row that has learned what follows its context answers too well when that place is replayed, and the other weights would learn
 to rely on it. So a memory, if the configuration has one, keeps the sum of rows at each of the last symbols as it was when the
-symbol was new. Replayed places get that sum, and their gradient does not change the table. A sum is kept as int8 levels times a
-power of two.
+symbol was new, as int8 levels times a power of two. Replayed places get that sum, and their gradient does not change the table.
 
 Letters as in weights.py; K contexts, U distinct rows that a step touches.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,7 +77,7 @@ class ContextTable:
         sums = self.sums(rows[:, :k])
         if rows.shape[1] > k and self.n_places:
             sums = self._with_memory(sums, rows[:, k])
-        return h + self.scaled(sums.to(h.device))
+        return h + sums.to(h.device).float() * (1.0 / UNITS)  # below 2**15 * 2**8, so exact
 
     def sums(self, rows: Tensor) -> Tensor:
         """The sum (N, D) int32 of the rows (N, K) at each position."""
@@ -97,10 +92,6 @@ class ContextTable:
         found = places[replayed]
         sums[replayed] = self.levels[found].to(torch.int32) << self.shifts[found, None].to(torch.int32)
         return sums
-
-    def scaled(self, sums: Tensor) -> Tensor:
-        """Sums (N, D) int32 of rows as float32. They lie below 2**15 * 2**8, so they are exact."""
-        return sums.float() * (1.0 / UNITS)
 
     def gradient(self, g: Tensor, rows: Tensor) -> "ContextGradient":
         """The gradient from g (N, D) float32 at the input h. rows (N, K + 1): as for `add_to`. Replayed positions have none."""
@@ -158,7 +149,7 @@ def compressed(sums: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class ContextGradient:
-    """The gradient of a ContextTable. If several processes share the rows of a step, their `sums` can be added (gradients.py).
+    """The gradient of a ContextTable. If several processes share the rows of a step, their `sums` can be added (weights.py).
 
     g (N, D) float32: the gradient at the input h, at new positions. rows (N, K) int64: the table rows that were added to h.
     places (N,) int64: of these positions, as in `GPT.update`.
@@ -181,3 +172,72 @@ class ContextGradient:
         places = torch.searchsorted(touched, self.rows.cpu().contiguous())
         sum_by_row(self.g.cpu().contiguous().numpy(), np.float32(peak[0]), places.numpy(), sums.numpy())
         return sums
+
+
+# ---- on a device
+
+
+class DeviceContextTable(ContextTable):
+    """A copy of a table on a device, with the same bits. One more row and one more place take what a step does not need.
+
+    No shape depends on the values, so that a step can be captured as a graph (device.py).
+    """
+
+    def __init__(self, table: ContextTable, device: torch.device, ops: Primitives) -> None:
+        """table: on the host, without staged updates. ops: the primitives of the device."""
+        self.__dict__.update(table.__dict__)
+        self._ops = ops
+        self._empty, self.pending = copy(table), []
+        for name in TENSORS:
+            tensor: Tensor = getattr(table, name)
+            setattr(self._empty, name, tensor[:0].clone())
+            setattr(self, name, torch.cat((tensor, tensor.new_zeros(1, *tensor.shape[1:]))).to(device))
+
+    def on_host(self) -> ContextTable:
+        table = copy(self._empty)
+        table.pending = []
+        for name in TENSORS:
+            setattr(table, name, getattr(self, name)[:-1].cpu())
+        return table
+
+    def sums(self, rows: Tensor) -> Tensor:
+        return self.rows[rows].sum(1, dtype=torch.int32)
+
+    def _with_memory(self, sums: Tensor, places: Tensor) -> Tensor:
+        found = places.clamp_min(0)
+        kept = self.levels[found].to(torch.int32) << self.shifts[found, None].to(torch.int32)
+        return torch.where(places[:, None] < 0, sums, kept)
+
+    def gradient(self, g: Tensor, rows: Tensor) -> ContextGradient:
+        places, spare = rows[:, -1], len(self.levels) - 1
+        is_new = places < 0
+        rows = torch.where(is_new[:, None], rows[:, :-1], self.n_rows)
+        return ContextGradient(torch.where(is_new[:, None], g, 0.0), rows, torch.where(is_new, places, ~spare))
+
+    def stage_update(self, gradient: ContextGradient) -> None:
+        touched, places = distinct(gradient.rows, self.n_rows)
+        peak = gradient.peaks()
+        levels = (gradient.g * (peak.reciprocal() * float(SUM_LIMIT))).round().to(torch.int32)
+        sums = levels.new_zeros(len(touched), levels.shape[1])
+        for column in places.t():
+            sums.index_add_(0, column, levels)
+        self.stage_update_from_sums(touched, sums, peak, gradient.rows, gradient.places)
+
+    def _subtract(self, step: StagedStep) -> None:
+        self.rows[step.rows] = (self.rows[step.rows] - step.change).clamp(-MAX_LEVEL, MAX_LEVEL).to(torch.int16)
+
+    def state(self) -> dict[str, Tensor]:
+        return {name: tensor[:-1] for name, tensor in super().state().items()}
+
+
+def distinct(rows: Tensor, n_rows: int) -> tuple[Tensor, Tensor]:
+    """The distinct rows among `rows` (N, K), ascending, (N * K,), and the place of each of `rows` in them, (N, K).
+
+    n_rows fills the end, so that the shape does not depend on the values.
+    """
+    ordered, order = rows.flatten().sort()
+    is_new = torch.cat((ordered.new_zeros(1), (ordered[1:] != ordered[:-1]).to(torch.int64)))
+    number = is_new.cumsum(0)
+    places = torch.empty_like(number).scatter_(0, order, number)
+    found = torch.full_like(ordered, n_rows).scatter_(0, number, ordered)  # equal rows write the same value
+    return found, places.view_as(rows)

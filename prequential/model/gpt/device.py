@@ -1,13 +1,11 @@
 """A GPT on an accelerator, which takes the optimiser steps there and reads known symbols there.
 
-A decoder finds the symbols one by one. One column of the GPT is a few dozen products of a matrix and a vector. Launching their
-kernels on a device would take longer than computing them. So each segment is read in one of two ways: on the device, many columns
-at once; or on the host by a compiled kernel, with the levels of the weights copied once per segment. The first request for the
-segment decides. Both give the same bits (docs/EXACT.md). The context table lies where segments are read.
+A decoder finds the symbols one by one, and launching the kernels of a column would take longer than computing it. So the first
+request for a segment decides: it is read on the device, many columns at once; or on the host, with the levels of the weights
+copied once. Both give the same bits (docs/EXACT.md). The context table lies where segments are read.
 
-A step consists of many kernels, and so does reading. If the device supports it, both are captured as CUDA graphs once their
-shapes repeat, and later ones launch the graph. A graph holds kernels with the addresses of all tensors. What differs from one use
-to the next is copied to fixed buffers first. The kernels are those of an uncaptured step or reading, so the bits are the same.
+Steps and readings whose shapes repeat are captured as CUDA graphs, if the device supports it. A graph holds kernels with the
+addresses of all tensors; what differs from one use to the next is copied to fixed buffers first. So the bits are the same.
 """
 
 import logging
@@ -25,8 +23,7 @@ from prequential.exact.pool import Pool
 from prequential.exact.tables import ROTARY_PERIOD
 from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
-from prequential.model.gpt.context_table import ContextGradient, ContextTable
-from prequential.model.gpt.device_contexts import DeviceContextTable
+from prequential.model.gpt.context_table import ContextGradient, ContextTable, DeviceContextTable
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import Weights, phases_of_rows, rotary_phases
@@ -270,10 +267,7 @@ class CapturedStep:
 
 
 class CapturedReading:
-    """The reading of a segment of n_columns columns, all at once, with a complete window of keys before it.
-
-    Weights, keys and values lie in fixed memory.
-    """
+    """The reading of n_columns columns at once, after a complete window of keys. Weights, keys and values lie in fixed memory."""
 
     def __init__(self, gpt: DeviceGPT, n_columns: int) -> None:
         """Raises RuntimeError if reading cannot be captured."""

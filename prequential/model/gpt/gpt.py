@@ -1,16 +1,12 @@
 """The GPT in exact arithmetic: it reads the stream segment by segment (reader.py) and learns from rows of earlier symbols.
 
-The rows of a step are independent: they share no keys and values with each other or with the stream. A step is a forward and a
-backward pass over the rows. It updates the hidden matrices with Muon, embedding and head with Adam, and the context table with
-Adagrad. Weights are rounded to int8 once per step.
-
-Reading and learning may run in two threads, because neither reads what the other writes: a segment is read with a snapshot of
-the weights. Letters as in weights.py.
+The rows of a step share no keys and values with each other or with the stream. A step updates the hidden matrices with Muon,
+embedding and head with Adam, and the context table with Adagrad, and rounds weights to int8 once. Reading and learning may run in
+two threads, because a segment is read with a snapshot of the weights. Letters as in weights.py.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 
 import torch
@@ -21,9 +17,16 @@ from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
 from prequential.model.gpt.context_table import MOST_SHIFTS, ContextGradient
-from prequential.model.gpt.gradients import EmbeddingGradient, Gradient, MatrixGradient
 from prequential.model.gpt.reader import Reader
-from prequential.model.gpt.weights import Linear, SavedActivations, Weights, phases_of_rows
+from prequential.model.gpt.weights import (
+    EmbeddingGradient,
+    Gradient,
+    Linear,
+    MatrixGradient,
+    SavedActivations,
+    Weights,
+    phases_of_rows,
+)
 
 Tensor = torch.Tensor
 
@@ -104,10 +107,6 @@ class GPT:
         """
         self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
         self._check_finite()
-
-    def wait_for_update(self, update: "Future[None]") -> None:
-        """Waits for an `update` in another thread. The pool's helper works meanwhile. Raises the error of the update."""
-        self.backend.pool.wait_for(update)
 
     def table_rows(self, inputs: Tensor, places: Tensor) -> Tensor:
         """`Weights.rows_of_tables` of inputs (R, T, C) and places (R, T): (R, T, E + K + 1) int64, (R, T, E) without contexts."""
@@ -254,14 +253,9 @@ class GPT:
     def _muon_blocks(
         self, name: str, direction: Tensor, factor: float | Tensor
     ) -> Iterator[tuple[Tensor, Tensor, float | Tensor]]:
-        """The blocks of a matrix that are orthogonalised separately: weights, direction and step size of each.
-
-        The matrix qkv has three blocks: query, key and value. The other matrices are one block.
-        """
-        n_blocks = 3 if name.endswith("qkv") else 1
-        for w, g in zip(
-            self._hidden_matrices[name].weight.chunk(n_blocks, 1), direction.chunk(n_blocks, 1), strict=True
-        ):
+        """The blocks of a matrix that are orthogonalised separately: weights, direction and step size of each."""
+        n_blocks, weight = 3 if name.endswith("qkv") else 1, self._hidden_matrices[name].weight  # query, key and value
+        for w, g in zip(weight.chunk(n_blocks, 1), direction.chunk(n_blocks, 1), strict=True):
             shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
             yield w, g, self.config.matrix_step * shape_factor * factor
 

@@ -2,9 +2,7 @@
 
 - Matrices are copied to a layout in which ROWS sums grow together, by PART products at a time: no sum is ever split.
 - Processors multiply unsigned by signed bytes. So signed entries of the vector are shifted by OFFSET, to 1 .. 255. That adds
-  OFFSET times the sum of a matrix column to each result. These sums are known beforehand, and the caller subtracts them.
-
-C_in and C_out are the sizes of a matrix.
+  OFFSET times the sum of a matrix column to each result: the caller subtracts these known sums.
 """
 
 from collections.abc import Sequence

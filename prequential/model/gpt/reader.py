@@ -1,11 +1,8 @@
 """Reads the stream segment by segment, with weights that do not change within a segment.
 
-A `Reader` uses the weights as they were when the segment was opened, and it carries the keys and values of the last W - 1
-columns from one segment to the next. It does not read what an optimiser step writes.
-
-The columns of a segment can be read all at once, one by one, or in any other division. The bits are the same, because each
-result depends only on its own column and the keys before it, and all sums are sums of integers. So an encoder reads many columns
-at once, and a decoder one at a time.
+The keys and values of the last W - 1 columns are carried from one segment to the next. The columns of a segment can be read in
+any division, with the same bits: each result depends only on its own column and the keys before it, and all sums are of
+integers.
 
 Letters as in weights.py; S = W - 1 + T slots of the cache of keys and values; t columns in one call, J keys in their products.
 """
@@ -135,12 +132,9 @@ class Reader:
             layer_cache[name][:, :, n_carried + first : n_carried + first + n] = value
         seen = {name: t[:, :, first : n_carried + first + n] for name, t in layer_cache.items()}  # J = W - 1 + t slots
         scores = matmul.batched(q, seen["k"].float().transpose(-1, -2))  # (1, H, t, J)
+        mask = n_carried, self._first_valid - first, self.config.window
         _, inverse_sum, levels, scale = ops.attention_weights(
-            scores,
-            q_r * self._weights.score_scale,
-            seen["k_r"],
-            seen["v_scale"],
-            mask=(n_carried, self._first_valid - first, self.config.window),
+            scores, q_r * self._weights.score_scale, seen["k_r"], seen["v_scale"], mask=mask
         )
         acc = matmul.batched(levels, seen["v"].float())  # (1, H, t, K)
         return ops.attention_output(acc, scale * inverse_sum)
@@ -148,8 +142,6 @@ class Reader:
     def column_decoder(self) -> ColumnDecoder:
         """The open segment for a decoder, which reads it symbol by symbol. Needs compiled kernels."""
         if self._column_decoder is None:
-            phases = self._cos, self._sin
-            self._column_decoder = ColumnDecoder(
-                self._weights, self._cache, phases, self._first_valid, self.config.window
-            )
+            phases, window = (self._cos, self._sin), self.config.window
+            self._column_decoder = ColumnDecoder(self._weights, self._cache, phases, self._first_valid, window)
         return self._column_decoder

@@ -1,13 +1,11 @@
 """What followed a context before: inputs of the GPT that need no step to be learned.
 
-For each of RECALLED contexts, one hashed table holds the symbol that followed the context last, how often it did so in
+For each of some contexts, one hashed table holds the symbol that followed the context last, how often it did so in
 succession, and the symbol that followed before it and differed. A symbol enters the tables as soon as it is known. At the next
 position, what the tables say of its contexts are values, and each value has a row in the table of contexts (context_table.py):
 
     after2, .., afterword2     the symbol that followed last, and its successions, up to MOST_SUCCESSIONS
     other4, other6, otherword  the symbol before it, and whether the last one was repeated
-
-Everything is an integer. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give the same bits.
 
 Letters: F recalled contexts, X values of a position, P positions whose values are kept.
 """

@@ -1,7 +1,6 @@
 """Several GPTs that learn separately and regularly become their mean, for workers with slow connections between them.
 
-The rows of each step are divided among the GPTs, and each takes a step on its share. After every `sync_every` steps, weights and
-optimiser state of all become their mean (local SGD: Stich, ICLR 2019). The first GPT also reads the stream. The number of
+After every `sync_every` steps, weights and optimiser state of all become their mean (local SGD: Stich, ICLR 2019). The number of
 replicas is part of the configuration, so the bits do not depend on which process holds which replica.
 """
 

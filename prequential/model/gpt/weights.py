@@ -1,13 +1,9 @@
 """The weights of the GPT and its forward pass, which is the same for reading a stream and for learning from rows.
 
-The input h is the sum of the embeddings of the last E symbols, with one table for each position. Embeddings of hashed contexts
-are added if the configuration has them (context_table.py). Only the table of the newest symbol is initialised with random
-values, the others with zeros. Each layer has pre-norm residual blocks: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)). Then
-logits = head(rmsnorm(h)).
-
-Design decisions: no gains and no biases, rotary positions, normalised queries and keys, squared ReLU, output projections
-initialised with zeros, and a head that shares no weights with the embedding. Each matrix has a float32 master copy for the
-optimiser and int8 levels for all products.
+The input h is the sum of the embeddings of the last E symbols, with one table for each position, and of those of contexts
+(context_table.py). Each layer has pre-norm residual blocks: h += attention(rmsnorm(h)); h += mlp(rmsnorm(h)). Then logits =
+head(rmsnorm(h)). No gains and no biases, rotary positions, normalised queries and keys, squared ReLU, and a head that shares no
+weights with the embedding. Each matrix has a float32 master copy for the optimiser and int8 levels for all products.
 
 Letters in this package: R rows, T columns (positions in a row or segment), D width, H heads, K = D/H, V symbols of the alphabet,
 E embedding tables, C last symbols that a prediction depends on, W window, L layers, N = R*T positions.
@@ -23,11 +19,11 @@ from typing import Self
 import torch
 
 from prequential.exact.arrays import uniform
-from prequential.exact.backend import Backend
-from prequential.exact.plain import FINE
+from prequential.exact.backend import Backend, Primitives
+from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
-from prequential.model.gpt.context_table import ContextTable
+from prequential.model.gpt.context_table import ContextGradient, ContextTable
 
 Tensor = torch.Tensor
 SavedActivations = dict[str, tuple[Tensor, ...]]  # by the name of the matrix that uses them
@@ -109,15 +105,8 @@ class Weights:
             start = torch.from_numpy(uniform(seed, name, (n_in, n_out), half_width))
             return Linear(start.to(device), backend)
 
-        layers = [
-            {
-                "qkv": linear(f"{i}.qkv", d, 3 * d, half_width),
-                "out": linear(f"{i}.out", d, d, 0.0),
-                "up": linear(f"{i}.up", d, m, half_width),
-                "down": linear(f"{i}.down", m, d, 0.0),
-            }
-            for i in range(config.n_layers)
-        ]
+        shapes = {"qkv": (d, 3 * d, half_width), "out": (d, d, 0.0), "up": (d, m, half_width), "down": (m, d, 0.0)}
+        layers = [{name: linear(f"{i}.{name}", *s) for name, s in shapes.items()} for i in range(config.n_layers)]
         embedding = torch.zeros(config.n_embeddings, N_SYMBOLS, d, device=device)
         embedding[0] = torch.from_numpy(uniform(seed, "embedding", (N_SYMBOLS, d), 1.0)).to(device)
         contexts, head = ContextTable(config, backend.primitives), linear("head", d, N_SYMBOLS, 0.0)
@@ -153,13 +142,9 @@ class Weights:
         """The tensors that predictions depend on, by name: embedding, context table, and the levels and scales of each matrix."""
         matrices = {f"{i}.{name}": linear for i, layer in enumerate(self.layers) for name, linear in layer.items()}
         matrices["head"] = self.head
-        tensors = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
-        return {
-            "embedding": self.embedding,
-            "contexts": self.contexts.rows,
-            **tensors,
-            **{f"{n}.scale": linear.scale for n, linear in matrices.items()},
-        }
+        levels = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
+        scales = {f"{name}.scale": linear.scale for name, linear in matrices.items()}
+        return {"embedding": self.embedding, "contexts": self.contexts.rows, **levels, **scales}
 
     def rows_of_tables(self, recent: Tensor, places: Tensor | None = None) -> Tensor:
         """The rows that the input of each position is the sum of: (N, E + K) int64 on the host.
@@ -213,3 +198,64 @@ def rotary_phases(config: GPTConfig, first: int, n_columns: int, device: torch.d
 def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The rotary phases of rows, which begin at column 0. Cached, because every step needs them."""
     return rotary_phases(config, 0, n_columns, device)
+
+
+# ---- gradients
+#
+# Objects that compute a gradient when they are called, so in parallel with the backward pass. Where processes share the rows of a
+# step, they take the maximum of their `peaks`, add their `sums` for these peaks, and make the gradient by `from_sums`. It has the
+# bits of the gradient that one process computes from all rows.
+
+
+@dataclass(frozen=True)
+class MatrixGradient:
+    """The gradient of a matrix, (C_in, C_out) float32."""
+
+    linear: Linear
+    x: Tensor  # (N, C_in) int8, the input
+    x_scale: Tensor  # (N,) float32, its row scale
+    g: Tensor  # (N, C_out) float32, the gradient at the output
+
+    def __call__(self) -> Tensor:
+        return self.linear.weight_gradient(self.x, self.x_scale, self.g)
+
+    def peaks(self) -> Tensor:
+        """The largest magnitude of each column of g * x_scale, at least TINY: (C_out,) float32."""
+        return self.linear.backend.primitives.column_peaks(self.g, self.x_scale)
+
+    def sums(self, peaks: Tensor) -> Tensor:
+        """(C_in, C_out) int32. 127 * 127 * N < 2**31 if all processes together have N <= 8192 rows."""
+        levels = self.linear.backend.primitives.round_columns(self.g, peaks, self.x_scale)
+        return self.linear.backend.matmul(self.x.t(), levels)
+
+    @staticmethod
+    def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
+        """The gradient (C_in, C_out) float32 from the sums and peaks of all processes."""
+        return ops.dequantise(sums, None, peaks * (1.0 / INT8_LIMIT))
+
+
+@dataclass(frozen=True)
+class EmbeddingGradient:
+    """The gradient of the embedding, (E, V, D) float32, with the methods of a MatrixGradient. All columns share one peak."""
+
+    ops: Primitives
+    g: Tensor  # (N, D)
+    symbols: Tensor  # (N, E) int64
+    n_symbols: int
+
+    def __call__(self) -> Tensor:
+        peaks = self.peaks()
+        return self.from_sums(self.ops, self.sums(peaks), peaks)
+
+    def peaks(self) -> Tensor:
+        return self.ops.peak_of(self.g)  # (1,)
+
+    def sums(self, peaks: Tensor) -> Tensor:
+        return self.ops.embedding_sums(self.g, self.symbols, self.n_symbols, peaks)  # (E, V, D) int32
+
+    @staticmethod
+    def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
+        return sums.float() * (peaks * (1.0 / EMBEDDING_LIMIT))
+
+
+Gradient = MatrixGradient | EmbeddingGradient | ContextGradient

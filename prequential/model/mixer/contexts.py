@@ -109,7 +109,7 @@ OF_FOLLOWERS = ("after3,1", "after3,2", "after4,2", "afterword,2", "afterword,1"
 def context_hashes(
     past: Array, ring: Array, indirect: Array, followers: Array, kinds: Array, code: int, every: Array, hashes: Array
 ) -> None:
-    """hashes[i] = the hash of the i-th context. Where bytes have other code words (codewords.py), it has another hash.
+    """hashes[i] = the hash of the i-th context. Where bytes have other code words (sets.py), it has another hash.
 
     kinds (3, C): the indices of the contexts in text, in binary data, and in records of binary data, by `kinds_by_input`. every:
     scratch memory, (N_HASHES,) int64.

@@ -1,8 +1,8 @@
 """The inputs that each context gives to the mixer, and what they learn.
 
-Each context has INPUTS_PER_CONTEXT inputs, all log-odds, of which at most four are not 0: of the node itself; of history and run
-together; of the history, in one of three places (both bits were seen, one bit, or one byte); and of the run, in one of two
-places (in a bucket, or of a deterministic context). Another place means other weights. Units as in nodes.py.
+Of its INPUTS_PER_CONTEXT log-odds, at most four are not 0: of the node itself; of history and run together; of the history, by
+what was seen (both bits, one bit, or one byte); and of the run (in a bucket, or of a deterministic context). Units as in
+nodes.py.
 """
 
 from typing import Any

@@ -163,10 +163,7 @@ def find_context(table: Array, deterministic: Array, c: int, h: int, rows: Array
 def find_second_halves(
     table: Array, deterministic: Array, hashes: Array, heads: Array, buckets: Array, only: Array, prefix: int
 ) -> None:
-    """The same for the second half of a byte, with the hash of context and first half. Contexts without a row stay as they are.
-
-    hashes: of the contexts; receives the new ones of those that have a row in `heads`.
-    """
+    """The same for the second half of a byte. Contexts that have a row in `heads` get the hash of context and first half."""
     for c in range(hashes.size):
         buckets[c] = NONE
         if heads[c] != NONE:

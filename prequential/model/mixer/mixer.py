@@ -1,9 +1,6 @@
 """The context mixer: small networks mix the predictions of many contexts, of the matches and of the GPT for every bit.
 
-It learns from every bit as soon as the bit is coded. This file owns the arrays. mixing.py has the kernel that works on them, and
-says where its parts are.
-
-Letters as in mixing.py.
+It learns from every bit as soon as the bit is coded. This file owns the arrays; mixing.py has the kernel, and the letters.
 """
 
 from collections.abc import Mapping
@@ -38,13 +35,11 @@ class Mixer:
             for names, known in ((config.sets, WEIGHT_SETS), (config.curves, CURVES))
         )
         n_contexts, set_sizes = len(config.contexts), np.array(sets.SET_SIZES)[set_kinds]
+        n_sets, places = len(set_sizes), {name: i for i, name in enumerate(config.contexts)}
         self.arrays = MixerArrays(
             kinds=kinds_by_input(config.contexts),
             groups=sets.groups_of_contexts(config.contexts),
-            state_contexts=np.array(
-                [config.contexts.index(name) if name in config.contexts else -1 for name in sets.STATE_CONTEXTS],
-                np.int64,
-            ),
+            state_contexts=np.array([places.get(name, -1) for name in sets.STATE_CONTEXTS], np.int64),
             sets=set_kinds,
             set_starts=np.cumsum(set_sizes) - set_sizes,
             curve_kinds=curve_kinds,
@@ -59,9 +54,7 @@ class Mixer:
             weights=np.zeros((set_sizes.sum(), n_inputs(config)), np.int16),
             row_ages=np.zeros(set_sizes.sum(), np.uint16),
             row_errors=np.full(set_sizes.sum(), weights.FIRST_ROW_ERROR, np.uint32),
-            last_weights=np.full(
-                (sum(sets.LAST_SIZES), len(set_sizes)), (1 << weights.LAST_WEIGHT_BITS) // len(set_sizes), np.int32
-            ),
+            last_weights=np.full((sum(sets.LAST_SIZES), n_sets), (1 << weights.LAST_WEIGHT_BITS) // n_sets, np.int32),
             curves=np.zeros((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             indirect=np.zeros(past.INDIRECT_SIZE, np.int64),

@@ -4,20 +4,17 @@ The method is that of Mahoney's PAQ (2005), lpaq (2007) and paq8: adaptive predi
 contexts choose the sets of weights, last weights combine the sets, and adaptive curves refine the result. For each byte:
 
     past.py       what is known of the bytes before
-    codewords.py  the eight bits of a byte
     contexts.py   a hash for each context, made of the past
     lookup.py     where each context's nodes and run are
     nodes.py      nodes with their histories of bits, and runs, as numbers
     evidence.py   the inputs that they give
-    sets.py       which weights mix the inputs
+    sets.py       the eight bits of a byte, and which weights mix the inputs
     weights.py    mixing, and learning the weights
     refine.py     curves at the end
 
 Everything is an integer of at most 64 bits and all sums are exact. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give
-the same bits, and the kernels have no second definition in plain torch.
-
-Letters: C contexts of this mixer, S sets of weights, M maps of curves, I inputs, n bytes in one call. k is the number of known
-bits of the current byte, and `prefix` is a one followed by these bits.
+the same bits. Letters: C contexts of this mixer, S sets of weights, M maps of curves, I inputs, n bytes in one call. k is the
+number of known bits of the current byte, and `prefix` is a one followed by these bits.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +23,6 @@ import numpy as np
 from prequential_codecs.bit_coder import code_bit
 
 from prequential.machine.compiled import Array, inlined, kernel, merged
-from prequential.model.mixer.codewords import AS_NUMBERS, BYTE, CODE_WORD, code_of
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.evidence import INPUTS_PER_CONTEXT, learn_contexts, read_contexts
 from prequential.model.mixer.lookup import find_contexts, find_second_halves, remember
@@ -43,7 +39,10 @@ from prequential.model.mixer.past import (
 )
 from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, refine_gpt, select_curves
 from prequential.model.mixer.sets import (
+    AS_NUMBERS,
+    BYTE,
     CODE,
+    CODE_WORD,
     EXPECTED_BYTE,
     GPT_BYTE,
     LAST_SETS,
@@ -53,6 +52,7 @@ from prequential.model.mixer.sets import (
     N_FACTS,
     N_LAST,
     N_SETS,
+    code_of,
     describe_byte,
     describe_gpt,
     likeliest_left,
@@ -181,12 +181,8 @@ def code_mixed(
     frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
     coded bit, of a total of 2**16. state, words: the arrays of a BitCoder.
     """
-    n_contexts, n_sets, n_curves, n_inputs = (
-        mixer.groups.size,
-        mixer.sets.size,
-        mixer.curve_kinds.size,
-        mixer.weights.shape[1],
-    )
+    n_contexts, n_sets, n_curves = mixer.groups.size, mixer.sets.size, mixer.curve_kinds.size
+    n_inputs = mixer.weights.shape[1]
     scratch = Scratch(
         np.zeros(N_HASHES, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
         np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
@@ -215,14 +211,8 @@ def code_bytes(
         for k in range(8):
             if k == 4:
                 find_second_halves(
-                    mixer.table,
-                    mixer.deterministic,
-                    scratch.hashes,
-                    scratch.heads,
-                    scratch.buckets,
-                    scratch.only,
-                    prefix,
-                )
+                    mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.only, prefix
+                )  # fmt: skip
             node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
             mixed, expected = predict_bit(prefix, k, node, has_gpt, mixer, scratch)
             frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)

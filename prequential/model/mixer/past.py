@@ -66,7 +66,7 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
     CANDIDATE,  # a length that bytes suggest
     VOTES,  # how many did, less those that suggested another one since
     IN_RECORDS,  # 1 if the last byte belongs to a record, else 0
-    BINARY_UNTIL,  # position up to which bytes have the code words of binary data (codewords.py)
+    BINARY_UNTIL,  # position up to which bytes have the code words of binary data (sets.py)
     # structure
     NEST,  # open brackets, 8 bits each, the innermost in the lowest bits
     OPENED,  # the last bracket or quotation mark that is still open

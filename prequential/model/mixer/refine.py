@@ -21,14 +21,9 @@ from prequential.model.mixer.weights import SQUASH, squash
 
 N_CURVES, N_CURVE_CONTEXTS, N_GPT_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 15, 1 << 13, 33
 FIRST_AGE = 6
-
-
-def _first_points() -> Array:
-    """(N_POINTS,) uint32: packed probabilities that leave the log-odds as they are."""
-    return SQUASH[np.clip((np.arange(N_POINTS) - 16) * 128 + 3071, 0, 6142)].astype(np.uint32) << 16 | FIRST_AGE
-
-
-FIRST_POINTS = _first_points().astype(np.uint32)
+# (N_POINTS,): packed probabilities that leave the log-odds as they are.
+_AS_THEY_ARE = SQUASH[np.clip((np.arange(N_POINTS) - 16) * 128 + 3071, 0, 6142)].astype(np.uint32)
+FIRST_POINTS = (_AS_THEY_ARE << 16 | FIRST_AGE).astype(np.uint32)
 
 
 @inlined

@@ -5,6 +5,10 @@ combine their results, and are selected in the same way. To add a set, append it
 size to SET_SIZES, and a line to `select_rows`.
 
 `known` counts the contexts, of bytes and of words, that have been seen before; `states` says what five contexts know.
+
+A byte is coded as the eight decisions of its code word. A node remembers what followed a context and the first bits of a code
+word, so in text, letters that follow similar contexts begin alike, and the space stands beside the ends of lines (dev/LOG.md,
+2026-11-26). In binary data a byte is its own code word. What the input is, is decided from the past.
 """
 
 from collections.abc import Sequence
@@ -15,10 +19,10 @@ import numpy as np
 from prequential.machine.compiled import Array, inlined, merged
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
-from prequential.model.mixer.codewords import BYTE, CODE_WORD
 from prequential.model.mixer.lookup import NONE
 from prequential.model.mixer.nodes import HISTORY_GROUP, ONE_BIT, expected_bit
 from prequential.model.mixer.past import (
+    BINARY_UNTIL,
     CLASS,
     LAST4,
     LENGTH,
@@ -34,6 +38,18 @@ from prequential.model.mixer.past import (
     byte_above,
     byte_at,
 )
+
+AS_TEXT, AS_NUMBERS = 0, 1
+# In text, the bytes of the code words from 0x00, 0x20, 0x40 and 0x60; those from 0x80 on are their own bytes.
+TEXT = (
+    bytes(range(10)) + b" \n" + bytes(range(0x0C, 0x20)),
+    b"<\"*+&'.,\x0b!$%)#:-0123456789(;/=>?",
+    b"JZSNDGPBRLFQKTCMEH^_YWVUX]@[\\IAO",
+    b"jzsndgpbrlfqktcmeh~\x7fywvux}`{|iao",
+)
+# (2, 256) int64, by AS_TEXT or AS_NUMBERS: the byte of each code word, and the code word of each byte.
+BYTE = np.array([[*b"".join(TEXT), *range(128, 256)], range(256)])
+CODE_WORD = np.argsort(BYTE, axis=1)
 
 SET_SIZES = (
     256, 256 * 8, 16 * 4 * 8, 256 * 8, 16 * 16 * 8, 256 * 4, 256, 16 * 8 * 8, 257 * 4, 32 * 8 * 8, 4096, 256 * 16, 2048,
@@ -70,6 +86,12 @@ OF_WORDS = (
 def groups_of_contexts(names: Sequence[str]) -> Array:
     """(C,) int64: what each context counts as: 0 bytes, 1 words, 2 neither."""
     return np.array([0 if name in OF_BYTES else 1 if name in OF_WORDS else 2 for name in names], np.int64)
+
+
+@inlined
+def code_of(past: Array) -> Any:
+    """By which code the next byte is coded."""
+    return np.int64(AS_NUMBERS if past[POSITION] < past[BINARY_UNTIL] else AS_TEXT)
 
 
 @merged

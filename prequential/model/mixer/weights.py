@@ -9,16 +9,13 @@ Noda 1967). A row takes larger steps until it has been used a few thousand times
 code length curves less there. The factor is the power -1/4 of the mean error.
 
 The error is the mean of two. By its own error, each set learns to predict alone. By the error of the mixture, times the set's
-share of it, the sets learn what the others do not know; apart from the bounds of a share, that is the gradient of the code length
-of the mixed log-odds. A larger part of it makes the mixture worse: sets with large weights learn most and get larger ones. The
-last sets use the mean of their own error and the mixture's, without a share.
+share of it, the sets learn what the others do not know. The last sets use the mean of their own error and the mixture's.
 
-Inputs mostly agree. Their common part limits how large a step may be, so their differences would be learned too slowly. So the
-inputs of the first sets are centred for a step: five eighths of their mean are taken away. In the last sets, whose inputs are the
-log-odds of the first, the mean and the differences from it have rates of their own.
+Inputs mostly agree. Their common part limits how large a step may be, so five eighths of their mean are taken away for a step. In
+the last sets, whose inputs are the log-odds of the first, the mean and the differences from it have rates of their own.
 
-The weights of the first sets start alike: one half, divided by the number of contexts. Arrays hold what they have changed
-since, so memory that is not used stays zero. A weight differs from its first value by at most 2.
+The weights of the first sets start at one half, divided by the number of contexts. Arrays hold what they have changed since, at
+most 2, so memory that is not used stays zero.
 
 Sums of the first sets have 32 bits. An input is below 2**12 and a weight below 2**15, so a product is below 2**27. A sum of
 them wraps around modulo 2**32 on every machine, whatever the order; that would take log-odds of 512 nats. An error is at most
@@ -70,15 +67,8 @@ def dot(first: Any, weights: Array, row: int, inputs: Array) -> Any:
 
 @merged
 def mix(
-    n_contexts: int,
-    inputs: Array,
-    weights: Array,
-    rows: Array,
-    outputs: Array,
-    last: Array,
-    last_rows: Array,
-    finals: Array,
-) -> Any:
+    n_contexts: int, inputs: Array, weights: Array, rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array
+) -> Any:  # fmt: skip
     """The log-odds of the mixer. outputs (S,), finals (N_LAST,) receive those of each set and each last set."""
     sum_of_inputs = np.int32(0)
     for j in range(inputs.size):
@@ -132,21 +122,9 @@ def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
 
 @merged
 def learn_weights(
-    bit: int,
-    mixed: Any,
-    n_contexts: int,
-    n_bits: int,
-    inputs: Array,
-    weights: Array,
-    ages: Array,
-    mean_errors: Array,
-    rows: Array,
-    outputs: Array,
-    last: Array,
-    last_rows: Array,
-    finals: Array,
-    centred: Array,
-) -> None:
+    bit: int, mixed: Any, n_contexts: int, n_bits: int, inputs: Array, weights: Array, ages: Array, mean_errors: Array,
+    rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array, centred: Array,
+) -> None:  # fmt: skip
     """One gradient step of each set. mixed: the log-odds that `mix` returned; outputs (S,), finals (N_LAST,): as it left them.
 
     n_bits: learned from before. centred (I,) int16: a scratch array.

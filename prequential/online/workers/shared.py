@@ -30,8 +30,8 @@ from prequential.model.config import Config
 from prequential.model.gpt.context_table import ContextGradient
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT, NOT_LEARNED
-from prequential.model.gpt.gradients import EmbeddingGradient, MatrixGradient
 from prequential.model.gpt.replicas import Replicas, split_range
+from prequential.model.gpt.weights import EmbeddingGradient, MatrixGradient
 from prequential.model.learner import OnlineLearner
 from prequential.online.workers.team import Team
 
