@@ -31,6 +31,7 @@ N_POINTS = 200  # of a line; more cannot be seen
 SAME = 0.01  # curves that differ by no more than this share are drawn as one line
 SAVED = Axis("bits saved")
 OCCURRENCE, RATE = Axis("occurrence k of a trigram", log=True), Axis("bits/byte at the k-th", log=True)
+DAY_S = 86400
 DATE = Axis("date of the window's last commit (UTC)", dates=True)
 MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
 
@@ -274,7 +275,7 @@ def _over_time(
 ) -> Series:
     """Bits per byte of one group in each record, at the dates where the group has bytes."""
     found = [
-        (datetime.fromisoformat(record["test"]["until_date"]).timestamp(), group["bits"] / group["n_bytes"])
+        (datetime.fromisoformat(record["test"]["until_date"]).timestamp() / DAY_S, group["bits"] / group["n_bytes"])
         for record, group in zip(records, groups, strict=True)
         if group and group["n_bytes"]
     ]

@@ -15,7 +15,7 @@ from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.evaluation.record import evaluation_record
 from prequential.learners.following import follow
 from prequential.learners.given import remembering
-from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
+from prequential.matrix import format_matrix, matrix_record, measure_matrix
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.online.coding import config_of

@@ -22,9 +22,8 @@ from prequential.errors import CorpusError
 from prequential.evaluation.breakdown_text import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.report.markup import html_table
-from prequential.report.page import difference_table, html_report
+from prequential.report.page import command, difference_table, html_report
 from prequential.report.panels import Table
-from prequential.report.repetition import command
 from prequential.report.run_panels import group_names, learner_label, run_names
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

@@ -1,4 +1,4 @@
-"""SVG drawings: escaped markup, scales, and documents that are complete."""
+"""SVG drawings: escaped markup, scales, and the names of lines."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -11,7 +11,7 @@ from prequential.evaluation.curves import Curve
 from prequential.report import run_panels, svg
 from prequential.report.markup import Html, element, join
 from prequential.report.panels import Panel, Role, Series
-from prequential.report.svg import inline_svg, svg_file
+from prequential.report.svg import inline_svg
 
 EVIL = "</title><script>alert(1)</script>"
 
@@ -107,18 +107,3 @@ def test_names_are_escaped_in_an_inline_drawing() -> None:
     drawing_title, line_title, name_title = (title.text or "" for title in root.iter("title"))
     assert drawing_title.startswith(EVIL)
     assert line_title == name_title == EVIL
-
-
-def test_a_file_is_one_document_that_loads_nothing_and_has_every_name(curves: dict[str, Curve]) -> None:
-    grey = Panel("grey", [flat("a", 1.0), flat(EVIL, 2.0, role=Role.GREY)])
-    found = [run_panels.learning({EVIL: curves["gzip"], **curves}), run_panels.saved(curves), grey]
-    text = svg_file(EVIL, found)
-    root = ElementTree.fromstring(text)
-    kinds = {node.tag.rpartition("}")[2] for node in root.iter()}
-    assert kinds == {"svg", "title", "style", "rect", "text", "g", "path"}
-    written = {node.text for node in root.iter() if node.tag.endswith(("}text", "}title"))}
-    lines = {line.name for panel in found for line in panel.series}
-    assert {EVIL, f"Grey: {EVIL}.", *(panel.title for panel in found), *lines} <= written
-    assert not any(word in text for word in ("url(", "href", "@import"))
-    assert ".s1 { stroke: #0072b2; stroke: var(--s1); }" in text  # also for programs without CSS variables
-    assert ".dot { stroke-width: 8; }" in text

@@ -11,7 +11,7 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 import prequential
 from prequential.errors import CorpusError
-from prequential.labels.labels import (
+from prequential.labels import (
     entropy_bits,
     format_label_cost,
     label_cost,
