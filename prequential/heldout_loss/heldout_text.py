@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from prequential.comparison.clusters import MIN_DOCUMENTS
+from prequential.comparison.intervals import MIN_DOCUMENTS
 from prequential.evaluation.summary import model_summary
 from prequential.printable import printable
 from prequential.records.forms import LOSSES

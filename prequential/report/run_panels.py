@@ -5,7 +5,6 @@ A learner is called by its preset, such as -2 or -5 --pure, or by its own name. 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
+from prequential.comparison.compare import Comparison, group_labels, group_learner
 from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
@@ -23,7 +23,6 @@ from prequential.records.forms import LOSSES
 from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Role, Series
 
 if TYPE_CHECKING:
-    from prequential.comparison.compare import Comparison
     from prequential.evaluation.runs import Run
 
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
@@ -80,13 +79,10 @@ def full_name(name: str, record: Record) -> str:
 
 def group_names(runs: Sequence[Run]) -> list[str]:
     """A name for each run, equal for runs of one configuration with different seeds."""
-    configs = [{**run.record["config"], **({"seed": 0} if "seed" in run.record["config"] else {})} for run in runs]
-    seeds = [run.record["config"].get("seed") for run in runs]
-    found = [(json.dumps(config, sort_keys=True), seed) for config, seed in zip(configs, seeds, strict=True)]
-    keys = [(config, found[:i].count((config, seed))) for i, (config, seed) in enumerate(found)]  # and how often before
-    labels = {key: learner_label(config) for key, config in zip(keys, configs, strict=True)}
-    names = dict(zip(labels, distinct(labels.values()), strict=True))
-    return [names[key] for key in keys]
+    labels = group_labels(runs)
+    learners = {label: group_learner(run) for label, run in zip(labels, runs, strict=True)}
+    names = dict(zip(learners, distinct(learners.values()), strict=True))
+    return [names[label] for label in labels]
 
 
 def page_look(names: Sequence[str], runs: Sequence[Run]) -> Look:

@@ -124,7 +124,7 @@ def with_clusters(**values) -> dict:
     [
         ({"kind": "evaluation"}, "not the record"),
         ([], "not the record"),
-        (without_clusters(), "measure again"),
+        (without_clusters(), "incomplete: it has no 'clusters'"),
         (with_clusters(bits=[1.0]), "do not match"),
         (with_clusters(n_bytes=[0] * N), "do not match"),
         (with_clusters(n_documents=3), "do not match"),
@@ -137,7 +137,7 @@ def with_clusters(**values) -> dict:
 )
 def test_a_bad_record_is_refused_with_its_place(bad, part) -> None:
     with pytest.raises(CorpusError, match=f"f.jsonl:1 .*{part}"):
-        document_losses(bad, "f.jsonl:1")
+        document_losses(parse_object(json.dumps(bad).encode(), "f.jsonl:1"), "f.jsonl:1")
 
 
 def places(value, place=()):

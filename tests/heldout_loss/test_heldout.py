@@ -10,8 +10,7 @@ from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap.overlap import measure_overlap
 
-from prequential.comparison.clusters import rate_interval
-from prequential.comparison.intervals import Bootstrap
+from prequential.comparison.intervals import Bootstrap, rate_interval
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.comparison.clusters import MAX_CLUSTERS, Clusters, cluster, loss_interval, n_clusters_of, rate_interval
-from prequential.comparison.intervals import Bootstrap
+from prequential.comparison.intervals import (
+    MAX_CLUSTERS,
+    Bootstrap,
+    Clusters,
+    cluster,
+    loss_interval,
+    n_clusters_of,
+    rate_interval,
+)
 
 RATE = 2.0  # bits per byte expected of every document
 
