@@ -7,16 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.report.markup import Html, element, join
-from prequential.report.panels import (
-    Axis,
-    Panel,
-    Role,
-    Series,
-    linear_ticks,
-    log_ticks,
-    short_number,
-    spread,
-)
+from prequential.report.panels import Axis, Panel, Role, Series, linear_ticks, log_ticks, short_number, spread
 
 DASHES = (None, "7 3", "2 3")
 WIDTH, HEIGHT = 540.0, 300.0  # of a drawing, in pixels

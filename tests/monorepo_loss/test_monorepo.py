@@ -174,9 +174,15 @@ def test_a_figure_has_the_panels_and_dates_on_their_axes() -> None:
     figure = plots.monorepo(points)
     assert [plot.get_title() for plot in figure.axes] == [panel.title for panel in run_panels.monorepo(points)]
     figure.canvas.draw()
-    axis = figure.axes[0].xaxis
-    assert [text.get_text() for text in axis.get_ticklabels()] == ["Jan", "15", "Feb", "15", "Mar", "15", "Apr"]
-    assert axis.get_offset_text().get_text() == "2026-Apr"
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
+        "Jan",
+        "15",
+        "Feb",
+        "15",
+        "Mar",
+        "15",
+        "Apr",
+    ]
 
 
 def test_an_empty_series_is_not_drawn() -> None:
