@@ -35,7 +35,7 @@ class SeriesSetting:
     """What the points of a series share.
 
     train_limit_bytes: of a tree, in the order of paths; None: all. context, stride: of the frozen loss (`policy`).
-    fixed: one learner, trained on the tree before the first window, measures all points; otherwise each point has its own, trained
+    fixed: one learner, trained on the tree before the first window, measures all points; otherwise each has its own, trained
     on the tree before its window. Raises ConfigError if the learner cannot be measured under the policy.
     """
 

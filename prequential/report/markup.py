@@ -30,7 +30,7 @@ class Html(str):
 def element(tag: str, *content: str, **attributes: object) -> Html:
     """`<tag attributes>content</tag>`. Text and attribute values are escaped; markup is inserted unchanged.
 
-    In attribute names a final _ is dropped and every other _ becomes a hyphen. An attribute with the value None is omitted.
+    In the names of attributes a final _ is dropped, and others are hyphens. Those with the value None are omitted.
     """
     pairs = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
     start = "".join(f' {name}="{_escaped(str(value))}"' for name, value in pairs)
@@ -89,10 +89,7 @@ def _page_style() -> str:
 
 
 def html_table(table: Table) -> Html:
-    """The table as a <figure>. A column has one precision, and columns of numbers are aligned right.
-
-    A table that is too wide scrolls; its title and caption do not.
-    """
+    """The table as a <figure>; one that is too wide scrolls, without its caption. Columns of numbers are aligned right."""
     alignments = [
         "n" if i and all(map(_is_number, column)) else None for i, column in enumerate(table.columns.values())
     ]

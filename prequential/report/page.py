@@ -1,7 +1,6 @@
 """HTML pages about runs: their comparison, figures, curves, passages and tables.
 
-A page is one file. It has no script, and a policy in its head forbids the browser to load anything. markup.py escapes every text
-that comes from records and folders.
+A page is one file without scripts, whose policy forbids the browser to load anything. markup.py escapes every text of records.
 """
 
 import json
@@ -127,7 +126,7 @@ def _compared(runs: Named, look: Look) -> Iterator[Html]:
         else:
             styles = {label: look.styles[name] for label, (name, _) in reversed([*zip(labels, runs, strict=True)])}
             panels.append(run_panels.saved_by_groups(compared, Look(styles=styles)))
-            tables += [html_table(difference_table(compared)), html_table(_group_table(compared))]
+            tables.append(html_table(difference_table(compared)))
     yield element("div", *map(html_figure, panels), class_="plots")
     yield from tables
 
@@ -146,20 +145,6 @@ def _run_table(runs: Named, caption: str) -> Html:
     return html_table(Table("Runs", columns, caption))
 
 
-def _group_table(compared: Comparison) -> Table:
-    groups = compared.groups
-    size = what_is_measured([group.is_coded for group in groups], "bits")
-    columns: dict[str, Sequence[object]] = {
-        "learner": [group.label for group in groups],
-        "runs": [len(group.runs) for group in groups],
-        "seeds": [", ".join(map(str, group.seeds)) for group in groups],
-        "ideal bits, mean": [group.mean_bits for group in groups],
-        f"{size}, mean": [group.mean_archive_bits for group in groups],
-    }
-    caption = f"To name the best of {compared.n_runs} runs costs {compared.choice_bits:.2f} more bits."
-    return Table("Groups: runs that differ only in the seed", columns, caption)
-
-
 def difference_table(compared: Comparison) -> Table:
     """What each group saves against the first one, with both intervals, and what these are for."""
     found, reference = compared.differences, compared.groups[0].label
@@ -176,7 +161,8 @@ def difference_table(compared: Comparison) -> Table:
     }
     caption = (
         "Differences of ideal code length: positive means that the learner needs fewer bits than "
-        f"{reference}. With one corpus and one seed each, a difference is exact."
+        f"{reference}. With one corpus and one seed each, a difference is exact. To name the best of {compared.n_runs} runs "
+        f"costs {compared.choice_bits:.2f} more bits."
     )
     populations = {
         f"At {each.confidence:.0%}, the confidence interval holds {each.mean_of}; the prediction interval, {each.text_of}."
@@ -197,7 +183,7 @@ def repetition(run: Run) -> Html:
     other = f"Proof: {record.get('coding', 'not said')}. The command, where the learner's module can be imported:"
     return join(
         element("p", _extent(record)),
-        element("p", f"{_given(record)}{_selection(record)}"),
+        element("p", f"{_given(record['config'])}{_selection(record)}"),
         element("p", other if is_other else own),
         element("pre", element("code", command(record) + ("" if is_other else test))),
         element("p", _origin(record)),
@@ -215,13 +201,13 @@ def _extent(record: Record) -> str:
     return f"At most the first {record['limit_bytes']:,} bytes: {content}."
 
 
-def _given(record: Record) -> str:
-    if OTHER in record["config"]:
+def _given(config: Record) -> str:
+    if OTHER in config:
         return "The learner's source, what it knew before and its tokenizer are not counted. "
-    if GIVEN not in record["config"]:
-        return ""
     return (
-        f"Before the first byte the learner had read {name_of_given(record['config'][GIVEN])}, which is not counted. "
+        f"Before, the learner had read {name_of_given(config[GIVEN])}, which is not counted. "
+        if GIVEN in config
+        else ""
     )
 
 
@@ -244,10 +230,9 @@ def _origin(record: Record) -> str:
 
 
 def command(record: Record) -> str:
-    """The shell command that repeats the run.
+    """The shell command that repeats the run, with a configuration that is not a preset in the file config.json.
 
-    A configuration that is not a preset is expected in the file config.json. Data sets, shards, standard input and git windows
-    appear as CORPUS: the record has their digest, but not every option that they were opened with.
+    Data sets, shards, standard input and git windows appear as CORPUS: the record lacks options that they were opened with.
     """
     corpus = record["corpus"]
     name = str(corpus.get("name") or "FILE")

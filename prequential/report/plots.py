@@ -46,10 +46,7 @@ def regret(curves: run_panels.Curves, title: str = "") -> Figure:
 
 
 def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bits per byte at the k-th occurrence.
-
-    table: "trigram_occurrences" or "trigram_learning" in the tables of an Evaluation or a record.
-    """
+    """Bits per byte at the k-th occurrence. table: "trigram_occurrences" or "trigram_learning" of an Evaluation or a record."""
     return _titled(run_panels.tail(table), title)
 
 
@@ -71,10 +68,7 @@ def front(summary: Summary, title: str = "") -> Figure:
 
 
 def costs(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bars for each row of a table of where the bits went: its share of the bytes and of the bits, and its bits per byte.
-
-    table: of the tables of an Evaluation or a record. Raises MissingDependencyError without matplotlib.
-    """
+    """Bars for each row of a table of an Evaluation or a record: its share of the bytes and of the bits, its bits per byte."""
     rows = [row for row in table["rows"] if row["n_bytes"]]
     parts = list(rows[0]["bits"])
     n_bytes = np.array([row["n_bytes"] for row in rows], np.float64)

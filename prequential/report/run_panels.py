@@ -1,7 +1,4 @@
-"""The panels of runs and of monorepo series: their lines, and how these are called and coloured.
-
-A learner is called by its preset, such as -2 or -5 --pure, or by its own name. On a page, each name has one colour.
-"""
+"""The panels of runs and of monorepo series: their lines, and how these are called and coloured."""
 
 from __future__ import annotations
 
@@ -124,7 +121,7 @@ def intervals(curves: Curves, look: Look = PLAIN) -> Panel:
 
 
 def saved(curves: Curves, look: Look = PLAIN) -> Panel:
-    """Bits that the model saves against each other curve, up to each position of that curve. Above 0 the model is better."""
+    """Bits that the model saves against each other curve, up to each position of that curve."""
     model, others = curves[MODEL], {name: _thinned(curve) for name, curve in curves.items() if name != MODEL}
     points = {
         name: (other.n_bytes.astype(np.float64), other.bits - model.at(other.n_bytes)) for name, other in others.items()
@@ -134,7 +131,7 @@ def saved(curves: Curves, look: Look = PLAIN) -> Panel:
 
 
 def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
-    """Bits that each group of runs saves against the reference, up to each position. Above 0 the group is better."""
+    """Bits that each group of runs saves against the reference, up to each position."""
     best = sorted(comparison.differences, key=lambda found: found.bits)
     full = {found.other.label for found in best[:MAX_FULL]}
     series = []
@@ -145,10 +142,7 @@ def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
 
 
 def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
-    """Bits per byte against the occurrence k.
-
-    table: one of evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
-    """
+    """Bits per byte against the occurrence k, of the rows of a table of evaluation/breakdown.py that have a mean_k."""
     rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
     series = []
     for place, part in enumerate(rows[0]["bits"] if rows else ()):
@@ -159,10 +153,7 @@ def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look =
 
 
 def panels_for_files(run: Run) -> dict[str, Panel]:
-    """The panels that `report --plots` writes, by file name: "learning", "regret" (bits saved) if there are other curves, tails.
-
-    Raises CorpusError if the curves cannot be read.
-    """
+    """The panels that `report --plots` writes, by file name. Raises CorpusError if the curves cannot be read."""
     name, tables = learner_label(run.record["config"]), run.record["tables"]
     look = run_look(page_look([name], [run]), name)
     found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
@@ -217,10 +208,9 @@ def _thinned(curve: Curve) -> Curve:
 
 
 def monorepo(records: Sequence[Record]) -> list[Panel]:
-    """The panels of a series (`read_series`): all documents, new files and added lines, languages.
+    """The panels of a series (`read_series`): all documents, new files and added lines, languages; dynamic lines are dashed.
 
-    Each point is drawn at the date of the last commit in its window. A line omits the points at which it has no bytes. Raises
-    CorpusError if the series is empty.
+    A line omits the points at which it has no bytes. Raises CorpusError if the series is empty.
     """
     if not records:
         raise CorpusError("the series has no points yet: there is nothing to draw")

@@ -27,8 +27,12 @@ def inline_svg(panel: Panel) -> Html:
     """The panel as one <svg> element. Its title, for screen readers, says where each line ends."""
     ends = "; ".join(f"{line.name} ends at {line.y[-1]:,.4g}" for line in panel.series)
     title = f"{panel.title}: {panel.y.title} against {panel.x.title}; {ends}"
+    x, y = _Scale(panel.x, panel.x_values(), LEFT, RIGHT), _Scale(panel.y, panel.y_values(), BOTTOM, TOP, MARGIN)
+    grey = [_line(line, x, y) for line in panel.series if line.role == Role.GREY]
+    lines = (_line(line, x, y) for line in reversed(panel.full))  # the first series is on top
+    drawing = join(*_grid(panel, x, y), _clipped(*grey), *lines, *_end_labels(panel.full, x, y))
     box = f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"
-    return element("svg", element("title", title), _drawing(panel), viewBox=box, role="img", aria_label=title)
+    return element("svg", element("title", title), drawing, viewBox=box, role="img", aria_label=title)
 
 
 class _Scale:
@@ -58,15 +62,6 @@ def _linear_range(low: float, high: float, margin: float) -> tuple[float, float,
     ticks = linear_ticks(low, high)
     inside = [tick for tick in ticks if low <= tick <= high]
     return (low, high, inside) if len(inside) > 1 else (ticks[0], ticks[-1], ticks)
-
-
-def _drawing(panel: Panel) -> Html:
-    """The grid, the lines and their names: WIDTH by HEIGHT pixels."""
-    x = _Scale(panel.x, panel.x_values(), LEFT, RIGHT)
-    y = _Scale(panel.y, panel.y_values(), BOTTOM, TOP, MARGIN)
-    grey = [_line(line, x, y) for line in panel.series if line.role == Role.GREY]
-    lines = (_line(line, x, y) for line in reversed(panel.full))  # the first series is on top
-    return join(*_grid(panel, x, y), _clipped(*grey), *lines, *_end_labels(panel.full, x, y))
 
 
 def _clipped(*lines: Html) -> Html:

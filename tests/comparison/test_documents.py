@@ -128,11 +128,8 @@ def with_clusters(**values) -> dict:
         (with_clusters(bits=[1.0]), "do not match"),
         (with_clusters(n_bytes=[0] * N), "do not match"),
         (with_clusters(n_documents=3), "do not match"),
-        (with_clusters(n_documents=20, n_bytes=[9], bits=[9.0]), "do not match"),
         (with_clusters(n_documents=1001), "do not match"),
         (with_clusters(n_bytes=["1"] * N), "not a complete record"),
-        (with_clusters(n_documents=5000, n_bytes=[1] * 5000, bits=[1.0] * 5000), "do not match"),
-        ({**record(0.0), "config": 3}, "not a complete record"),
     ],
 )
 def test_a_bad_record_is_refused_with_its_place(bad, part) -> None:

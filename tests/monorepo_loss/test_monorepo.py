@@ -25,6 +25,7 @@ SETTING = SeriesSetting(config=Config(gpt=None, schedule=ScheduleConfig(history_
 TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
 
 
+BYTES = {"n_bytes": 101, "blake2b": "00"}
 CLUSTERS = {"n_documents": 1, "n_bytes": [100], "bits": [200.0]}
 
 
@@ -53,15 +54,7 @@ def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",), name
         "kind": "monorepo",
         "config": SETTING.config.to_dict(),
         "policy": "carried",
-        "test": {
-            "name": name,
-            "since": "a" * 40,
-            "until": "b" * 40,
-            "until_date": date,
-            "n_commits": 3,
-            "n_bytes": 101,
-            "blake2b": "00",
-        },
+        "test": {"name": name, "since": "a" * 40, "until": "b" * 40, "until_date": date, "n_commits": 3, **BYTES},
         "train": {"until": "a" * 40},
         "learner_digest": "00",
         "setting": SETTING.to_record(),
