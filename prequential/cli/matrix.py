@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
     from prequential.matrix import format_matrix, matrix_record, measure_matrix
     from prequential.online.source import mode_of
-    from prequential.report.figures import new_figure, save_figure
+    from prequential.report.figures import new_figure, save_png
     from prequential.report.plots import matrix
 
     config, runtime = options.learner_config(args), options.runtime(args)
@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
     found = measure_matrix(args.names, args.model, config, runtime, limit_bytes=args.limit, on_step=say)
     print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
     if args.picture:
-        save_figure(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
+        save_png(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
     return 0

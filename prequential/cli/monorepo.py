@@ -187,4 +187,4 @@ def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     from prequential.monorepo_loss.series import points_so_far
     from prequential.report import plots
 
-    plots.save_figure(plots.monorepo(points_so_far(series)), picture, overwrite=overwrite, mode=common_mode(series))
+    plots.save_png(plots.monorepo(points_so_far(series)), picture, overwrite=overwrite, mode=common_mode(series))

@@ -98,7 +98,7 @@ def png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
+def save_png(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
     """Writes a figure as a PNG file. mode: permissions that it has at most. Raises OutputError."""
     content = png(found)
     with output_file(path, overwrite=overwrite, mode=mode) as sink:

@@ -16,7 +16,7 @@ from prequential.evaluation.summary import learner_label
 from prequential.files import writing
 from prequential.matrix import short_names
 from prequential.report import run_panels
-from prequential.report.figures import PLAIN, draw, figure, new_figure, png, save_figure, short
+from prequential.report.figures import PLAIN, draw, figure, new_figure, png, save_png, short
 from prequential.report.panels import LINE_COLOURS, Axis, Panel, Series
 from prequential.report.sections import ColouredText, corpus_name
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "costs", "draw", "figure", "front", "learning_curves", "long_tail", "matrix", "monorepo", "new_figure", "png", "regret",
-    "save_figure", "save_plots", "text",
+    "save_plots", "save_png", "text",
 ]  # fmt: skip
 
 
@@ -155,5 +155,5 @@ def save_plots(runs: Sequence[Run], folder: PathLike, *, overwrite: bool = False
         heading = f"{learner} learns {corpus_name(run)}, {record['corpus']['n_bytes']:,} bytes"
         for panel_name, panel in found.items():
             paths.append(Path(folder) / f"{name}-{panel_name}.png")
-            save_figure(figure(heading, [panel]), paths[-1], overwrite=overwrite, mode=run.mode)
+            save_png(figure(heading, [panel]), paths[-1], overwrite=overwrite, mode=run.mode)
     return paths
