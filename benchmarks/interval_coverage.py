@@ -32,10 +32,9 @@ from markdown_table import format_markdown
 from numpy.typing import NDArray
 
 from prequential import Curve, Runtime, compress, preset
-from prequential.comparison.clusters import cluster, rate_interval
 from prequential.comparison.compare import RunGroup, intervals_of
 from prequential.comparison.documents import compare_documents, read_document_losses
-from prequential.comparison.intervals import Bootstrap
+from prequential.comparison.intervals import Bootstrap, cluster, rate_interval
 from prequential.online.coding import Progress
 from prequential.records.schema import append_record
 from prequential.version import VERSION

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from prequential.evaluation.ledger import Ledger
     from prequential.evaluation.runs import Run, read_run, read_runs
     from prequential.learners.protocol import OnlineModel
-    from prequential.matrix.matrix import Matrix, measure_matrix
+    from prequential.matrix import Matrix, measure_matrix
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
     from prequential.model.presets import preset
     from prequential.monorepo_loss.series import read_series
@@ -68,7 +68,7 @@ _MODULES = {
     "prequential.evaluation.ledger": ("Ledger",),
     "prequential.evaluation.runs": ("Run", "read_run", "read_runs"),
     "prequential.monorepo_loss.series": ("read_series",),
-    "prequential.matrix.matrix": ("Matrix", "measure_matrix"),
+    "prequential.matrix": ("Matrix", "measure_matrix"),
     "prequential.sweeps.plans": ("sweep_plan",),
     "prequential.sweeps.sweep": ("sweep",),
     "prequential.watch.health": ("Finding", "Health"),

@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from prequential.files.append import check_appendable
-    from prequential.labels.labels import format_label_cost, label_cost, label_record, read_rows
+    from prequential.labels import format_label_cost, label_cost, label_record, read_rows
     from prequential.online.source import mode_of
     from prequential.records.schema import append_record
 

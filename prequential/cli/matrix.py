@@ -13,7 +13,7 @@ from prequential.cli import options
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpora(parser)
     model = {"--model MODEL ...": "also given this stored model; repeatable"}
-    picture = {"--picture FILE": "draw the shares saved and the distances (.svg, .png or .pdf)"}
+    picture = {"--picture FILE": "draw the shares saved and the distances as a PNG file (needs matplotlib)"}
     options.add(parser, model | options.LIMIT | options.JSON | picture | options.FORCE)
     options.add_learner(parser)
 
@@ -21,12 +21,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if len(args.names) < 2 or len(set(args.names)) < len(args.names):
         args.parser.error("give two corpora or more, each once")
-    if args.picture and not args.picture.endswith((".svg", ".png", ".pdf")):
-        args.parser.error(f"{args.picture!r}: a picture is an .svg, .png or .pdf file")
+    if args.picture and not args.picture.endswith(".png"):
+        args.parser.error(f"--picture {args.picture}: the name must end in .png")
     from prequential.files import check_output
-    from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
+    from prequential.matrix import format_matrix, matrix_record, measure_matrix
     from prequential.online.source import mode_of
-    from prequential.report.figures import new_figure, save_figure
+    from prequential.report.figures import new_figure, save_png
     from prequential.report.plots import matrix
 
     config, runtime = options.learner_config(args), options.runtime(args)
@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
     found = measure_matrix(args.names, args.model, config, runtime, limit_bytes=args.limit, on_step=say)
     print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
     if args.picture:
-        save_figure(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
+        save_png(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
     return 0

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from prequential.monorepo_loss.series import NextPoint, SeriesSetting
     from prequential.online.runtime import Runtime
 
-PICTURES = (".svg", ".png", ".html")
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("repository", nargs="?", metavar="REPO", help="root of a git repository")
@@ -43,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output = {
         "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
         "--runs FOLDER [runs]": "folder of the series",
-        "--picture FILE": "draw the series: .svg, .png (needs matplotlib) or .html",
+        "--picture FILE": "draw the series as a PNG file (needs matplotlib)",
     }
     options.add(parser.add_argument_group("window"), window)
     options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
@@ -58,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-        if args.picture.endswith(".png"):
-            new_figure(1.0, 1.0)  # raises without matplotlib, before the work
+        new_figure(1.0, 1.0)  # raises without matplotlib, before the work
     series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
         _draw(series, args.picture, overwrite=args.force)
@@ -72,8 +69,8 @@ def _check_usage(args: argparse.Namespace) -> None:
         error("give REPO to measure a point, or --series FILE and --picture FILE to draw a series")
     if args.repository is None and (args.since or args.until or args.model):
         error("--since, --until and --model need REPO")
-    if args.picture and Path(args.picture).suffix not in PICTURES:
-        error(f"--picture {args.picture}: the name must end in .svg, .png or .html")
+    if args.picture and Path(args.picture).suffix != ".png":
+        error(f"--picture {args.picture}: the name must end in .png")
     options.refuse(args, options.given_of(args, "audit_every"), "monorepo has no audit")
 
 
@@ -186,15 +183,8 @@ def _mode(repository: str) -> int:
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
-    from prequential.files import common_mode, output_file
+    from prequential.files import common_mode
     from prequential.monorepo_loss.series import points_so_far
-    from prequential.report import figures, page, plots
+    from prequential.report import plots
 
-    records, kind = points_so_far(series), Path(picture).suffix
-    if kind == ".png":
-        data = figures.png(plots.monorepo(records))
-    else:
-        text = page.series_svg(records) if kind == ".svg" else page.series_page(records)
-        data = text.encode("utf-8", "replace")
-    with output_file(picture, overwrite=overwrite, mode=common_mode(series)) as sink:
-        sink.write(data)
+    plots.save_png(plots.monorepo(points_so_far(series)), picture, overwrite=overwrite, mode=common_mode(series))

@@ -1,6 +1,6 @@
 """Show runs as an HTML page or as plots.
 
-The page loads nothing from elsewhere; the plots are PNG and SVG files (docs/MEASURES.md).
+The page loads nothing from elsewhere; the plots are PNG files (docs/MEASURES.md).
 """
 
 import argparse
@@ -19,7 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output = f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)"
     target = {"-o, --output FILE.html": output, "-c, --stdout": "write the page to standard output"}
     options.add(parser.add_mutually_exclusive_group(), target)
-    plots = {"--plots FOLDER": "write plots to this folder, as PNG and SVG (needs matplotlib)"}
+    plots = {"--plots FOLDER": "write plots to this folder, as PNG files (needs matplotlib)"}
     options.add(parser, plots | options.FORCE)
 
 

@@ -1,12 +1,7 @@
 """Comparison of two or more runs over the same bytes: the difference in bits, its interval, and where it arose.
 
 Every difference is of ideal code lengths, B - A with A as the reference: below 0 if B needs fewer bits. For one corpus and one
-seed each, it is one exact number. An interval refers to a population, which it names. A confidence interval is for the expected
-difference on such text, a prediction interval for the difference on another text. Both include other seeds if a group has several
-runs.
-
-Runs of one configuration that differ in the seed form a group, and the curve of the group is their mean. All differences are
-paired, because both runs coded the same text.
+seed each it is exact. Runs of one configuration that differ in the seed form a group; its curve is their mean.
 """
 
 import math
@@ -36,9 +31,9 @@ from prequential.evaluation.summary import is_coded, learner_label
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
-    """Runs of one configuration, ascending by seed. bits, archive_bits: ideal code length and archive of each run.
+    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name.
 
-    learner: its preset or own name. is_coded: whether all runs have archives; of others archive_bits are code lengths.
+    archive_bits: lengths of the archives; code lengths unless all runs have archives (is_coded).
     """
 
     label: str
@@ -56,6 +51,11 @@ class RunGroup:
         """The label with the learner, unless that is the label."""
         return f"{self.label} ({self.learner})" if self.learner not in ("", self.label) else self.label
 
+    def to_dict(self) -> dict[str, Any]:
+        """All but the curves, as JSON values."""
+        lists = {name: list(getattr(self, name)) for name in ("runs", "seeds", "bits", "archive_bits")}
+        return {"label": self.label, "learner": self.learner, "config": dict(self.config), **lists}
+
     @property
     def mean_bits(self) -> float:
         """Mean ideal code length of the runs, in bits."""
@@ -69,11 +69,10 @@ class RunGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A group compared with the reference.
+    """A group compared with the reference. bits: other - reference over all bytes, exact if both groups have one run.
 
-    bits: other - reference over all bytes, exact if both groups have one run. long_memory: the confidence and the prediction
-    interval. interval: the confidence interval if memory is short, by the bootstrap. Both are None for a corpus with fewer than
-    MIN_CELLS cells. crossing_byte: from there on the other is below the reference; 0: everywhere, None: never. n_bytes (n,)
+    long_memory: the confidence and the prediction interval. interval: the confidence interval if memory is short. Both are None
+    with fewer than MIN_CELLS cells. crossing_byte: from there on the other is below; 0: everywhere, None: never. n_bytes (n,)
     int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every byte where a run ends a segment.
     """
 
@@ -98,11 +97,10 @@ class Difference:
 
     @property
     def log2_e(self) -> float:
-        """log2 of an e-value against "the data follow the reference".
+        """log2 of an e-value against "the data follow the reference", if `other` was fixed before the data were seen.
 
-        If they did, its expectation would be at most 1, and it would reach 1/a at any stopping time with a probability of at
-        most a (Ville's inequality), provided that `other` was fixed before the data were seen. Seeds of `other` are mixed with
-        equal weights; of those of the reference the best counts.
+        If they followed it, its expectation would be at most 1 (Ville's inequality bounds it at any stopping time). Seeds of
+        `other` are mixed with equal weights; of those of the reference the best counts.
         """
         mixed = math.log2(len(self.other.bits)) - float(np.logaddexp2.reduce(-np.array(self.other.bits)))
         return min(self.reference.bits) - mixed
@@ -143,7 +141,7 @@ class Comparison:
 
     @property
     def choice_bits(self) -> float:
-        """The bits that it costs to state which of these runs is the best, in addition to its description length."""
+        """The bits that it costs to state which of these runs is the best."""
         return math.log2(self.n_runs)
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,18 +149,7 @@ class Comparison:
         return {
             "kind": "comparison",
             "corpus": dict(self.corpus),
-            "groups": [
-                {
-                    "label": group.label,
-                    "learner": group.learner,
-                    "runs": list(group.runs),
-                    "seeds": list(group.seeds),
-                    "config": dict(group.config),
-                    "bits": list(group.bits),
-                    "archive_bits": list(group.archive_bits),
-                }
-                for group in self.groups
-            ],
+            "groups": [group.to_dict() for group in self.groups],
             "differences": [difference.to_dict() for difference in self.differences],
             "n_runs": self.n_runs,
             "choice_bits": self.choice_bits,
@@ -174,16 +161,14 @@ def compare(
 ) -> Comparison:
     """Every group of `runs` compared with the group of the first run.
 
-    runs: two or more runs, or their folders. groups: a label for each run, equal for runs of one group. By default, runs of one
-    configuration with different seeds form a group, and groups are named A, B, C ... in the order of their first run. Equal
+    runs: or their folders. groups: a label for each run, equal for runs of one group; by default that of `group_labels`. Equal
     arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
-
-    Raises CorpusError for runs that are damaged or not comparable (their corpora differ), ConfigError if they form one group.
+    Raises CorpusError for runs that are damaged or of different corpora, ConfigError if they form one group.
     """
     opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
     for run in opened:
         _check_comparable(opened[0], run)
-    labels = _automatic_groups(opened) if groups is None else list(groups)
+    labels = group_labels(opened) if groups is None else list(groups)
     if len(labels) != len(opened):
         raise ConfigError(f"{len(labels)} group labels for {len(opened)} runs: give one for each")
     names = list(dict.fromkeys(labels))
@@ -205,8 +190,8 @@ def _check_comparable(first: Run, run: Run) -> None:
             raise CorpusError(f"{str(first.path)!r} and {str(run.path)!r} are not comparable: corpus ({what}) {values}")
 
 
-def _automatic_groups(runs: Sequence[Run]) -> list[str]:
-    """A label for each run: that of the newest group of its configuration, or a new one if that group has its seed already."""
+def group_labels(runs: Sequence[Run]) -> list[str]:
+    """A label for each run, A, B, C ...: that of the newest group of its configuration, or a new one if that has its seed."""
     groups: list[tuple[dict[str, Any], set[int]]] = []
     labels = []
     for run in runs:
@@ -249,15 +234,15 @@ def _group(label: str, runs: Sequence[Run]) -> RunGroup:
         bits=tuple(float(curve.bits[-1]) for curve in curves),
         archive_bits=tuple(run.record["archive_bits"] for run in ordered),
         curves=curves,
-        learner=", ".join(dict.fromkeys(learner_label(_first_seed(run)) for run in ordered)),
+        learner=", ".join(dict.fromkeys(map(group_learner, ordered))),
         is_coded=all(is_coded(run.record) for run in ordered),
     )
 
 
-def _first_seed(run: Run) -> dict[str, Any]:
-    """The configuration with seed 0, if it has a seed: what the runs of a group share."""
+def group_learner(run: Run) -> str:
+    """The name of the learner that the runs of a group share: that of seed 0."""
     config = dict(run.record["config"])
-    return {**config, "seed": 0} if "seed" in config else config
+    return learner_label({**config, "seed": 0} if "seed" in config else config)
 
 
 def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> Difference:
@@ -306,34 +291,24 @@ def intervals_of(
 def _long_memory(
     reference: RunGroup, other: RunGroup, cells: NDArray[np.float64], cell_bytes: int, confidence: float
 ) -> LongMemory:
-    """The intervals for long memory. cells (m,): of cell_bytes, their mean is the difference of the complete text, in bits."""
+    """The intervals for long memory. cells (m,): the mean is the difference of the complete text, in bits."""
     bits, coarse = other.mean_bits - reference.mean_bits, coarse_cells(cells)
     text = mean_variance(coarse)
     variance, freedom = seeds_variance([(group.seeds, group.bits) for group in (reference, other)])
     mean, another = (
         half_width(text, confidence, n_texts=n, seeds_variance=variance, seeds_freedom=freedom) for n in (1, 2)
     )
-    varied = _varied(reference, other)
+    varied = " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)
     return LongMemory(
         mean_low_bits=bits - mean,
         mean_high_bits=bits + mean,
         text_low_bits=bits - another,
         text_high_bits=bits + another,
-        mean_of=_population(reference, other),
+        mean_of="the expected difference on text of this length and kind, "
+        + (f"over all seeds of {varied}" if varied else "under these seeds"),
         text_of="the difference on another text of this length from the same source, "
         + (f"with as many other seeds of {varied}" if varied else "under these seeds"),
         confidence=confidence,
         n_cells=len(coarse),
         cell_bytes=len(cells) // len(coarse) * cell_bytes,
     )
-
-
-def _population(reference: RunGroup, other: RunGroup) -> str:
-    varied = _varied(reference, other)
-    seeds = f"over all seeds of {varied}" if varied else "under these seeds"
-    return f"the expected difference on text of this length and kind, {seeds}"
-
-
-def _varied(reference: RunGroup, other: RunGroup) -> str:
-    """The labels of the groups with several runs, or ""."""
-    return " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)

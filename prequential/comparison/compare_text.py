@@ -1,8 +1,10 @@
-"""A comparison of runs as text: the groups, the differences, then each difference in detail."""
+"""A comparison of runs as text."""
+
+from collections.abc import Iterator
 
 from prequential.comparison.compare import Comparison, Difference, RunGroup
-from prequential.comparison.intervals import MIN_CELLS, Interval
-from prequential.comparison.prediction import HURST, LongMemory
+from prequential.comparison.intervals import MIN_CELLS
+from prequential.comparison.prediction import HURST
 from prequential.evaluation.summary import what_is_measured
 from prequential.printable import format_table, printable
 
@@ -53,52 +55,25 @@ def _difference_row(difference: Difference) -> list[str]:
     ]
 
 
-def _details(difference: Difference) -> list[tuple[str, str]]:
+def _details(difference: Difference) -> Iterator[tuple[str, str]]:
     """(name, text) of each line about one difference."""
-    a, b = difference.reference.label, difference.other.label
-    return [(f"{b} against {a}", _crossing(difference)), *_interval_lines(difference)]
-
-
-def _crossing(difference: Difference) -> str:
-    a, b, byte = difference.reference.name, difference.other.name, difference.crossing_byte
-    if byte is None:
-        return f"{b} is not below {a} at the end"
-    return f"{b} is below {a} " + ("everywhere" if byte == 0 else f"from byte {byte:,} to the end")
-
-
-def _interval_lines(difference: Difference) -> list[tuple[str, str]]:
-    interval, long_memory = difference.interval, difference.long_memory
-    if interval is None or long_memory is None:
-        return [("intervals", f"none: the corpus has fewer than {MIN_CELLS} segments of the longest kind")]
-    level = f"{100 * interval.bootstrap.confidence:g} %"
-    expected = _bounds(long_memory.mean_low_bits, long_memory.mean_high_bits)
-    another = _bounds(long_memory.text_low_bits, long_memory.text_high_bits)
-    return [
-        (f"{level} confidence", f"{expected}: {long_memory.mean_of}"),
-        (f"{level} prediction", f"{another}: {long_memory.text_of}"),
-        ("for long memory", _memory(long_memory)),
-        (
-            "if memory is short",
-            f"{_bounds(interval.low_bits, interval.high_bits)}: {level} confidence by the bootstrap",
-        ),
-        ("resampled", _resampling(interval)),
-    ]
+    a, b, byte = difference.reference, difference.other, difference.crossing_byte
+    place = f"not below {a.name} at the end" if byte is None else f"below {a.name} from byte {byte:,} to the end"
+    yield f"{b.label} against {a.label}", f"{b.name} is {f'below {a.name} everywhere' if byte == 0 else place}"
+    found, long = difference.interval, difference.long_memory
+    if found is None or long is None:
+        yield "intervals", f"none: the corpus has fewer than {MIN_CELLS} segments of the longest kind"
+        return
+    bootstrap = found.bootstrap
+    level = f"{100 * bootstrap.confidence:g} %"
+    yield f"{level} confidence", f"{_bounds(long.mean_low_bits, long.mean_high_bits)}: {long.mean_of}"
+    yield f"{level} prediction", f"{_bounds(long.text_low_bits, long.text_high_bits)}: {long.text_of}"
+    memory = f"both intervals, with Hurst exponents from {HURST[0]} (no memory) to {HURST[-1]}"
+    yield "for long memory", f"{memory}; {long.n_cells} cells of {long.cell_bytes:,} bytes"
+    yield "if memory is short", f"{_bounds(found.low_bits, found.high_bits)}: {level} confidence by the bootstrap"
+    times = f"{bootstrap.n_resamples:,} times in moving blocks of {found.block_bytes:,} bytes, seed {bootstrap.seed}"
+    yield "resampled", f"{found.n_cells:,} cells of {found.cell_bytes:,} bytes, {times}"
 
 
 def _bounds(low_bits: float, high_bits: float) -> str:
     return f"[{low_bits:+,.1f}, {high_bits:+,.1f}] bits"
-
-
-def _memory(found: LongMemory) -> str:
-    return (
-        f"both intervals, with Hurst exponents from {HURST[0]} (no memory) to {HURST[-1]}; {found.n_cells} cells of "
-        f"{found.cell_bytes:,} bytes"
-    )
-
-
-def _resampling(interval: Interval) -> str:
-    bootstrap = interval.bootstrap
-    return (
-        f"{interval.n_cells:,} cells of {interval.cell_bytes:,} bytes, {bootstrap.n_resamples:,} times in moving blocks of "
-        f"{interval.block_bytes:,} bytes, seed {bootstrap.seed}"
-    )

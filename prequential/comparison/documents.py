@@ -1,7 +1,6 @@
 """Comparison of held-out or monorepo records over the same documents: differences of losses, with intervals over documents.
 
-A record is a line of a file, FILE:NUMBER, or the last line without a number. The first record is the reference. Differences are
-paired: each document's bits in one record minus its bits in the other. comparison/clusters.py makes the intervals.
+The first record is the reference. Differences are paired: each document's bits in one record minus its bits in the other.
 """
 
 import re
@@ -10,8 +9,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from prequential.comparison.clusters import MIN_DOCUMENTS, Clusters, RateInterval, n_clusters_of, rate_interval
-from prequential.comparison.intervals import Bootstrap, letters
+from prequential.comparison.intervals import (
+    MIN_DOCUMENTS,
+    Bootstrap,
+    Clusters,
+    RateInterval,
+    letters,
+    n_clusters_of,
+    rate_interval,
+)
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable
@@ -26,8 +32,7 @@ PLACE = re.compile(r"(.+\.jsonl)(?::([1-9][0-9]{0,8}))?")
 class DocumentLosses:
     """A held-out or monorepo record, as far as comparisons need it.
 
-    where: its file and line. learner, train: in words. context: the first word of the policy of the frozen loss. losses: the
-    costs of documents by loss; a loss that was not measured is missing.
+    where: its file and line. learner, train: in words. context: of the frozen loss. losses: the costs of documents, by loss.
     """
 
     where: str
@@ -107,16 +112,13 @@ def read_document_losses(name: str) -> DocumentLosses:
 
 
 def document_losses(record: Any, where: str) -> DocumentLosses:
-    """What comparisons need of a record. Raises CorpusError for an incomplete record, or one of an older version."""
+    """What comparisons need of a record. Raises CorpusError for an incomplete record."""
     if not isinstance(record, dict) or record.get("kind") not in list(KINDS):
         raise CorpusError(f"{where} is not the record of a held-out or monorepo loss")
-    found = {loss: record[loss] for loss in LOSSES if record.get(loss)}
-    if any(isinstance(loss, dict) and "clusters" not in loss for loss in found.values()):
-        raise CorpusError(f"{where} does not have the costs of its documents: measure again with this version")
-    check_record(record, KINDS[record["kind"]], where)
+    record = check_record(record, KINDS[record["kind"]], where)
     losses = {}
-    for loss, values in found.items():
-        given = values["clusters"]
+    for loss in filter(record.get, LOSSES):
+        given = record[loss]["clusters"]
         fits = len(given["n_bytes"]) == len(given["bits"]) == n_clusters_of(given["n_documents"])
         if not fits or not all(given["n_bytes"]):
             raise CorpusError(f"{where} has {loss} costs that do not match their documents")

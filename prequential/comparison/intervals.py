@@ -1,7 +1,13 @@
-"""Confidence intervals of the expectation of a sum over a text, by the bootstrap of blocks and seeds.
+"""Confidence intervals by resampling: of the expectation of a sum over a text, and of a loss over documents.
 
-Blocks of neighbouring cells are resampled (Künsch 1989, "The jackknife and the bootstrap for general stationary observations",
-Annals of Statistics 17), so dependence within a block is kept. Dependence over longer stretches is not: see prediction.py.
+*A text.* Blocks of neighbouring cells are resampled (Künsch 1989, "The jackknife and the bootstrap for general stationary
+observations", Annals of Statistics 17), so dependence within a block is kept. Over longer stretches it is not: see prediction.py.
+
+*Documents.* The loss of a corpus is a ratio, sum of bits / sum of bytes. Documents are drawn with replacement, k of k, each with
+all of its bytes, because these resemble each other. Each resample gives t = (its ratio - the ratio) / its standard error, the
+error from the residuals bits_i - ratio * bytes_i. The interval is ratio +- q * standard error, with q the quantile of |t|: the
+symmetric bootstrap-t (Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 12; Hall 1988, "Theoretical comparison
+of bootstrap confidence intervals", Annals of Statistics 16). It assumes that documents are independent of each other.
 """
 
 import math
@@ -18,6 +24,9 @@ from prequential.evaluation.curves import Curve
 
 MIN_CELLS, MAX_CELLS = 64, 4096  # of the grid that is resampled; with fewer cells there is no interval
 CHUNK_RESAMPLES = 256  # resamples at a time, which take 8 MiB each
+MIN_DOCUMENTS = 10  # with fewer there is no interval
+MAX_CLUSTERS = 1000  # of more documents, equal numbers of neighbours are one cluster
+NO_ERROR = 1e-9  # a resample with a standard error below this share of the complete one has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +54,7 @@ class Bootstrap:
         return math.floor(round((self.n_resamples + 1) * (1 - self.confidence) / 2, 6))
 
     def widening(self, freedom: float) -> float:
-        """The quantile of Student's t, divided by that of the normal distribution, both at this confidence.
-
-        freedom: degrees of freedom, > 0.
-        """
+        """The quantile of Student's t with `freedom` degrees, divided by that of the normal distribution."""
         from scipy.special import stdtrit  # not every command compares
 
         level = (1 + self.confidence) / 2
@@ -57,10 +63,7 @@ class Bootstrap:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A two-sided confidence interval of an expected difference, in bits, and how it was made.
-
-    It assumes that dependence ends within a block; prediction.py does not. The grid has n_cells cells of cell_bytes.
-    """
+    """A two-sided confidence interval of an expected difference, in bits, if dependence ends within a block."""
 
     low_bits: float
     high_bits: float
@@ -79,8 +82,7 @@ def letters(i: int) -> str:
 def cell_grid(curves: Sequence[Curve]) -> NDArray[np.int64] | None:
     """The edges of equal cells (n + 1,) in bytes; None if there would be fewer than MIN_CELLS.
 
-    A cell is as long as the longest step of a curve, or the multiple that gives MAX_CELLS. So an interpolated value is never
-    further from a known one than a cell. If all steps are equal, nothing is interpolated.
+    A cell is as long as the longest step of a curve, or the multiple that gives MAX_CELLS.
     """
     n_bytes = int(curves[0].n_bytes[-1])
     longest = max(int(np.diff(curve.n_bytes, prepend=0).max()) for curve in curves)
@@ -96,12 +98,11 @@ def bounds(deviations: NDArray[np.float64], bootstrap: Bootstrap) -> tuple[float
 
 
 def block_length(series: NDArray[np.float64]) -> int:
-    """How many cells to resample together, at least 1, for the mean of a dependent series (m,).
+    """How many cells to resample together for the mean of a dependent series (m,): 1 to min(m / 3, 3 sqrt(m)).
 
     Twice the rule of Politis and White (2004), corrected by Patton, Politis and White (2009): (2 G^2 / D)^(1/3) m^(1/3). G and D
-    are from the autocovariances with a flat-top window. The window ends at twice the lag after which no covariance is
-    significant. The rule minimises the error of the variance; twice its length halves the bias, which reduces coverage. The
-    result is at most a third of the series and at most 3 sqrt(m), and 1 if no covariance is significant.
+    are from the autocovariances with a flat-top window, which ends at twice the lag after which none is significant. The rule
+    minimises the error of the variance; twice its length halves the bias, which reduces coverage.
     """
     m = len(series)
     covariances, n_significant = _significant_covariances(series)
@@ -183,3 +184,102 @@ def _deviation(
     text = np.stack([mean[places].mean(1) for mean in means], 1) - levels  # (R, S)
     text *= widening * math.sqrt(n_drawn / (n_cells - block))
     return np.asarray((weights * (levels + text)).sum(1) - levels.mean(), np.float64)
+
+
+# ---- losses over documents
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """n_documents that are not empty, in the order of the corpus, or equal numbers of neighbours: n_bytes and bits (k,)."""
+
+    n_documents: int
+    n_bytes: tuple[int, ...]
+    bits: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateInterval:
+    """A confidence interval of the expected loss, or difference of losses, over documents like these; in bits per byte."""
+
+    low_bits_per_byte: float
+    high_bits_per_byte: float
+    n_documents: int
+    n_clusters: int
+    confidence: float
+    n_resamples: int
+    seed: int
+
+
+def n_clusters_of(n_documents: int) -> int:
+    """The number of clusters that `cluster` makes of so many documents."""
+    return math.ceil(n_documents / _cluster_size(n_documents))
+
+
+def _cluster_size(n_documents: int) -> int:
+    return max(1, math.ceil(n_documents / MAX_CLUSTERS))
+
+
+def cluster(n_bytes: Sequence[int], bits: Sequence[float]) -> Clusters:
+    """Clusters of the documents with these lengths and costs, both in the order of the corpus."""
+    pairs = [pair for pair in zip(n_bytes, bits, strict=True) if pair[0]]
+    size = _cluster_size(len(pairs))
+    parts = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    return Clusters(
+        n_documents=len(pairs),
+        n_bytes=tuple(sum(n for n, _ in part) for part in parts),
+        bits=tuple(float(sum(cost for _, cost in part)) for part in parts),
+    )
+
+
+def rate_interval(clusters: Clusters, bootstrap: Bootstrap) -> RateInterval | None:
+    """The interval of sum of bits / sum of bytes, where bits may be differences; -bits give exactly the mirrored interval.
+
+    None with fewer than MIN_DOCUMENTS documents, or if too many resamples have no standard error: nearly all documents have the
+    same bits per byte, and a few do not.
+    """
+    if clusters.n_documents < MIN_DOCUMENTS:
+        return None
+    sizes, costs = np.array(clusters.n_bytes, np.float64), np.array(clusters.bits, np.float64)
+    rate, error = (float(value[0]) for value in _rates(sizes[None], costs[None]))
+    half = _quantile(sizes, costs, rate, error, bootstrap) * error if error else 0.0
+    if not math.isfinite(half):
+        return None
+    return RateInterval(
+        low_bits_per_byte=rate - half,
+        high_bits_per_byte=rate + half,
+        n_documents=clusters.n_documents,
+        n_clusters=len(sizes),
+        confidence=bootstrap.confidence,
+        n_resamples=bootstrap.n_resamples,
+        seed=bootstrap.seed,
+    )
+
+
+def loss_interval(clusters: Clusters, bootstrap: Bootstrap) -> RateInterval | None:
+    """As `rate_interval`, for a code length. None also if it reaches below 0, as no code length does: it says nothing then."""
+    found = rate_interval(clusters, bootstrap)
+    return found if found and found.low_bits_per_byte >= 0.0 else None
+
+
+def _rates(sizes: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ratios of the sums (R,) and their standard errors (R,), for bytes and bits of k clusters in each of R rows, (R, k)."""
+    k, totals = sizes.shape[1], sizes.sum(1)
+    rates = costs.sum(1) / totals
+    residuals = costs - rates[:, None] * sizes
+    return rates, np.sqrt(k / (k - 1) * np.square(residuals).sum(1)) / totals
+
+
+def _quantile(
+    sizes: NDArray[np.float64], costs: NDArray[np.float64], rate: float, error: float, bootstrap: Bootstrap
+) -> float:
+    """The quantile of |t| over resamples; infinite if too many resamples differ from the rate but have no error."""
+    k, random = len(sizes), np.random.default_rng([bootstrap.seed])
+    found = np.empty(bootstrap.n_resamples)
+    for start in range(0, bootstrap.n_resamples, CHUNK_RESAMPLES):
+        chunk = slice(start, min(start + CHUNK_RESAMPLES, bootstrap.n_resamples))
+        drawn = random.integers(0, k, (chunk.stop - start, k))
+        rates, errors = _rates(sizes[drawn], costs[drawn])
+        has_error, distance = errors > NO_ERROR * error, np.abs(rates - rate)
+        found[chunk] = np.where(has_error, distance / np.where(has_error, errors, 1.0), np.inf)
+    return float(np.sort(found)[-2 * bootstrap.n_outside])

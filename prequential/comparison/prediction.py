@@ -1,8 +1,7 @@
 """Intervals that allow long memory: of the expected difference of two runs, and of their difference on another text.
 
-The bootstrap (intervals.py) assumes that dependence ends within a block. In natural text it does not: the variance of a mean of m
-cells falls like m^(2H - 2) with H above 1/2, more slowly than 1 / m. So the totals of whole texts differ by more than the cells
-of one text show by themselves. Here H is unknown, and every value of HURST counts with the weight that the text gives it:
+In natural text the variance of a mean of m cells falls like m^(2H - 2) with H above 1/2, more slowly than 1 / m. Here H is
+unknown, and every value of HURST counts with the weight that the text gives it:
 
     cells        the differences of the cells, averaged to n = 64 to 127 coarse cells
     transforms   X_j = mean of sqrt(2) cos(pi j (t - 1/2) / n) * cell t, for j = 2 to 13. They show the slow variation. The mean
@@ -14,9 +13,7 @@ of one text show by themselves. Here H is unknown, and every value of HURST coun
                  (X counts as independent of the mean). Another text adds its own variance, which is equal: twice the variance.
 
 Source: U. Müller and M. Watson (2016), "Measuring uncertainty about long-run predictions", Review of Economic Studies 83, with
-other models for the slow variation. One text tells little about H: the weights stay near their prior. Assumptions: the other text
-is as long, comes from the same source, and is independent given the source. What is constant within this text but differs between
-texts (another author, another book) cannot be seen in it.
+other models for the slow variation. docs/MEASURES.md says what is assumed, and how often the intervals hold.
 """
 
 import math
@@ -36,11 +33,9 @@ N_LEFT_OUT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class LongMemory:
-    """Two intervals of a difference over a text, in bits, symmetric around the difference.
+    """Two intervals of a difference over a text, in bits: of the expected difference (mean_), and on another text (text_).
 
-    mean_low_bits, mean_high_bits: the confidence interval of the expected difference. text_low_bits, text_high_bits: the
-    prediction interval of the difference on another text. mean_of, text_of: what each refers to. n_cells: the coarse cells, of
-    cell_bytes each.
+    mean_of, text_of: what each refers to. n_cells: the coarse cells, of cell_bytes each.
     """
 
     mean_low_bits: float
@@ -56,10 +51,7 @@ class LongMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Variance:
-    """The variance of a mean over a text, estimated for each H of HURST.
-
-    weights (5,): posterior probabilities. variances (5,): in squared units of the cells, with N_TRANSFORMS degrees of freedom.
-    """
+    """For each H of HURST: its posterior probability (5,), and the variance of the mean, in squared units of the cells (5,)."""
 
     weights: NDArray[np.float64]
     variances: NDArray[np.float64]

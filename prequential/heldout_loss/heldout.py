@@ -4,16 +4,8 @@
               corpus predict a symbol
     dynamic   learning continues: the prequential code length of the test corpus after the training corpus
 
-Policies of the frozen loss:
-
-    carried   one stream: window and contexts continue from the end of training, and from document to document
-    isolated  each document begins with an empty window and fresh contexts. Bytes between two documents belong to the first of
-              them. So the cost of a document does not depend on the other documents
-    strided   as isolated; and the GPT reads each stretch of S symbols afresh, together with the W - S symbols before it in the
-              document. So W - S to W - 1 symbols predict a symbol (at the beginning of a document, all there are). W is the
-              GPT's window, S the stride
-
-Costs are those of coded decisions, in whole units of 2**-22 bits. `code_frozen` with a decoder returns the bytes.
+docs/MEASURES.md explains the policies carried, isolated and strided of the frozen loss. Bytes between two documents belong to the
+first of them. Costs are those of coded decisions, in whole units of 2**-22 bits; `code_frozen` with a decoder returns the bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,10 +42,7 @@ class Policy:
     stride: int | None = None
 
     def stride_for(self, config: Config) -> int | None:
-        """The stride S of the context "strided", None for other contexts.
-
-        Raises ConfigError if learners of this configuration cannot be measured under this policy.
-        """
+        """The stride S of "strided", None for other contexts. Raises ConfigError if such learners cannot be measured so."""
         if self.context not in CONTEXTS:
             raise ConfigError(f"unknown context {self.context!r}; choose one of {', '.join(CONTEXTS)}")
         if self.context != "strided":
@@ -95,11 +84,7 @@ def frozen_trace(
 
     documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy, CorpusError if n is 0.
     """
-    trace = _new_trace(symbols)
-    costs = code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy)
-    for bits in reported(costs, symbols, on_progress):
-        trace.append(MODEL, bits)
-    return trace
+    return _traced(code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy), symbols, on_progress)
 
 
 def follow_trace(symbols: Bytes, subject: Subject, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
@@ -107,10 +92,7 @@ def follow_trace(symbols: Bytes, subject: Subject, learner: Learner, on_progress
 
     subject: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.
     """
-    trace = _new_trace(symbols)
-    for bits in reported(byte_costs(np.array(symbols), subject, learner), symbols, on_progress):
-        trace.append(MODEL, bits)
-    return trace
+    return _traced(byte_costs(np.array(symbols), subject, learner), symbols, on_progress)
 
 
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
@@ -142,6 +124,13 @@ def code_frozen(
             frozen.restart()
         stream = symbols[start:stop]
         yield from _code_windows(frozen, stream, coder, stride) if stride else _code_stream(frozen, stream, coder)
+
+
+def _traced(costs: Iterator[NDArray[np.float64]], symbols: Bytes, on_progress: OnProgress) -> Trace:
+    trace = _new_trace(symbols)
+    for bits in reported(costs, symbols, on_progress):
+        trace.append(MODEL, bits)
+    return trace
 
 
 def _new_trace(symbols: Bytes) -> Trace:

@@ -1,13 +1,18 @@
-"""A held-out measurement as text, from its record: first what was measured and how, then the figures."""
+"""A held-out measurement as text, from its record."""
 
 from typing import Any
 
-from prequential.comparison.clusters import MIN_DOCUMENTS
+from prequential.comparison.intervals import MIN_DOCUMENTS
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES
 
 MAX_ROWS = 10
+NAMES = {
+    "frozen": "frozen",
+    "dynamic": "dynamic, learning continues",
+    "untrained": "untrained, learning from the first byte",
+}
 
 Record = dict[str, Any]
 
@@ -24,9 +29,8 @@ def _head(record: Record) -> str:
     test = record["test"]
     n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
     extent = f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
-    n_documents = record["untrained"]["documents"]["n_documents"]
     lines = [
-        f"test: {_name(test)}, {extent}, {n_documents:,} document{'s' * (n_documents != 1)}",
+        f"test: {_name(test)}, {extent}, {_documents(record['untrained']['documents']['n_documents'])}",
         f"train: {_trained(record['train'])}",
         f"learner: {model_summary(record['config'])}; state {record['learner_digest']}",
         *([f"frozen, {record['policy']}"] if record["policy"] else []),
@@ -36,15 +40,14 @@ def _head(record: Record) -> str:
         lines.append(
             f"outside documents: {outside:,} bytes (list of files, ends of documents) are in no mean or loss below"
         )
-    overlap = record["overlap"]
-    if overlap is None:
-        lines.append("overlap of test and training corpus: not measured")
-    else:
+    if overlap := record["overlap"]:
         share = 100 * overlap["train"]["byte_share"]
         lines.append(
             f"overlap: {share:.2f} % of the test bytes lie in copies of 50 bytes or more from the training corpus"
         )
         lines += [f"WARNING: {overlap['warning']}"] if overlap["warning"] else []
+    else:
+        lines.append("overlap of test and training corpus: not measured")
     return "\n".join(map(printable, lines))
 
 
@@ -52,32 +55,23 @@ def _name(corpus: Record) -> str:
     return str(corpus.get("name", "a corpus"))
 
 
+def _documents(n: int) -> str:
+    return f"{n:,} document{'s' * (n != 1)}"
+
+
 def _trained(train: Record) -> str:
-    read = f"{train['n_bytes']:,} bytes" if isinstance(train.get("n_bytes"), int) else "an unknown number of bytes"
-    of = (
-        f" of {train['whole_bytes']:,}"
-        if train.get("whole_bytes", train.get("n_bytes")) != train.get("n_bytes")
-        else ""
-    )
-    return f"{_name(train)}, {read}{of} ({train['source']})"
+    n_bytes, n_all = train.get("n_bytes"), train.get("whole_bytes", train.get("n_bytes"))
+    read = "an unknown number of bytes" if n_bytes is None else f"{n_bytes:,} bytes"
+    return f"{_name(train)}, {read}{'' if n_all == n_bytes else f' of {n_all:,}'} ({train['source']})"
 
 
 def _totals(record: Record, losses: Record) -> str:
-    names = {
-        "frozen": "frozen",
-        "dynamic": "dynamic, learning continues",
-        "untrained": "untrained, learning from the first byte",
-    }
-    rows = [
-        [
-            names[name],
-            f"{loss['documents']['bits']:,.0f}",
-            _rate(loss["bits_per_byte"]),
-            _interval(loss),
-            _bits(loss["outside"]),
-        ]
-        for name, loss in losses.items()
-    ]
+    rows = []
+    for name, loss in losses.items():
+        interval, outside = loss["interval"], loss["outside"]
+        bounds = f"{interval['low_bits_per_byte']:.4f} to {interval['high_bits_per_byte']:.4f}" if interval else ""
+        more = [bounds, f"{outside['bits']:,.0f}" if outside["n_bytes"] else ""]
+        rows.append([NAMES[name], f"{loss['documents']['bits']:,.0f}", _rate(loss["bits_per_byte"]), *more])
     rows += [
         [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", _rate(b["bits_per_byte"]), "", "within"]
         for b in record["baselines"]
@@ -90,28 +84,20 @@ def _totals(record: Record, losses: Record) -> str:
     return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
 
 
-def _interval(loss: Record) -> str:
-    found = loss["interval"]
-    return f"{found['low_bits_per_byte']:.4f} to {found['high_bits_per_byte']:.4f}" if found else ""
-
-
 def _interval_note(losses: Record) -> str:
     """What the intervals are for, or why there are none."""
     first = next(iter(losses.values()))
     found, n_documents = first["interval"], first["clusters"]["n_documents"]
     if found is None:
-        few = f"{n_documents} document{'s' * (n_documents != 1)}, and an interval needs {MIN_DOCUMENTS}"
+        few = f"{_documents(n_documents)}, and an interval needs {MIN_DOCUMENTS}"
         uneven = "the documents are too uneven: a few decide, or nearly all cost the same bits/byte"
         return f"\n\nno interval: {few if n_documents < MIN_DOCUMENTS else uneven}"
+    n, k = found["n_documents"], found["n_clusters"]
+    drawn = f"whole documents, {n:,} of {n:,}," if n == k else f"{k:,} groups of neighbouring documents"
     return (
         f"\n\n{100 * found['confidence']:g} % interval: the expected loss over documents like these, if they are independent; "
-        f"{_drawn(found)} drawn {found['n_resamples']:,} times"
+        f"{drawn} drawn {found['n_resamples']:,} times"
     )
-
-
-def _drawn(interval: Record) -> str:
-    n, k = interval["n_documents"], interval["n_clusters"]
-    return f"whole documents, {n:,} of {n:,}," if n == k else f"{k:,} groups of neighbouring documents"
 
 
 def _frozen_note(losses: Record) -> str:
@@ -164,10 +150,6 @@ def _groups(title: str, key: str, losses: Record) -> str:
     ]
     more = [f"and {len(first) - MAX_ROWS:,} more"] if len(first) > MAX_ROWS else []
     return "\n".join([format_table((title, "documents", "bytes", "bits", *losses), rows), *more])
-
-
-def _bits(group: Record) -> str:
-    return f"{group['bits']:,.0f}" if group["n_bytes"] else ""
 
 
 def _rate(value: float | None) -> str:

@@ -50,8 +50,7 @@ EVERYTHING = Request()
 class Measurement:
     """The results for one test corpus. None: not asked for, or not known.
 
-    config: the description of the learner, as in headers. policy: of the frozen loss, in words. losses: by name; untrained is
-    the dynamic loss of such a learner without training, the prequential code length. baselines: of the test corpus alone.
+    config: as in headers. policy: of the frozen loss, in words. losses: by name of LOSSES. baselines: of the test corpus alone.
     """
 
     config: dict[str, Any]
@@ -64,12 +63,12 @@ class Measurement:
 
     @property
     def saved_bits(self) -> float | None:
-        """What training saved: untrained minus dynamic cost of the complete test corpus. Exact; it may be negative."""
+        """What training saved: untrained minus dynamic cost of the complete test corpus."""
         bits = {name: loss.total.bits for name, loss in self.losses.items()}
         return bits["untrained"] - bits["dynamic"] if "dynamic" in bits else None
 
     def to_record(self, test: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
-        """JSON values, which suffice to repeat the measurement. test: the description of the test corpus."""
+        """JSON values. test: the description of the test corpus."""
         return record_of(
             HeldoutRecord,
             self,
@@ -89,8 +88,8 @@ def measure_heldout(
 ) -> Measurement:
     """Measures the losses of a test corpus under the learner that `load` returns.
 
-    At most one learner exists at a time. Takes one frozen and two dynamic passes. The overlap is measured if the bytes of the
-    training corpus are available; `warn` receives its warning before the passes. Raises ConfigError, CorpusError.
+    At most one learner exists at a time. The overlap is measured if the training bytes are available; `warn` receives its warning
+    before the passes. Raises ConfigError, CorpusError.
     """
     learner, trained_on = load()
     config, learner_digest = learner.config, learner.digest()
@@ -106,10 +105,9 @@ def measure_heldout(
 def measure_other_heldout(
     subject: Subject, train: Source, test: Source, request: Request = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
-    """As `measure_heldout`, for a learner of the user's own, which `train` is read to first.
+    """As `measure_heldout`, for a learner of the user's own, which `train` is read to first. A frozen loss must be carried.
 
-    The frozen loss is carried: the learner sees the symbols before each run as its context, and is not asked to learn. Ids of a
-    tokenizer are those of each corpus alone. Raises ConfigError for another policy, and what the learner raises.
+    Ids of a tokenizer are those of each corpus alone. Raises ConfigError for another policy, and what the learner raises.
     """
     if request.frozen not in (None, CARRIED):
         raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")

@@ -6,6 +6,7 @@ is that of the bytes in documents. Bytes outside (a folder's list of files, the 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from posixpath import splitext
 from typing import Any
 
@@ -15,8 +16,7 @@ from prequential_corpora.corpus import Document
 from prequential_corpora.git.file_rules import language_of
 from prequential_corpora.overlap import Overlap
 
-from prequential.comparison.clusters import Clusters, RateInterval, cluster, loss_interval
-from prequential.comparison.intervals import Bootstrap
+from prequential.comparison.intervals import Bootstrap, Clusters, RateInterval, cluster, loss_interval
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
@@ -33,7 +33,7 @@ BOOTSTRAP = Bootstrap()  # of the interval: 95 %, 1,999 resamples, seed 0
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentGroup:
-    """Some documents, or some of their bytes: number of documents, number of bytes, exact cost in bits."""
+    """Some documents, or some of their bytes, and their exact cost."""
 
     name: str
     n_documents: int
@@ -42,7 +42,7 @@ class DocumentGroup:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits per byte; None without bytes."""
+        """None without bytes."""
         return self.bits / self.n_bytes if self.n_bytes else None
 
     def to_record(self) -> dict[str, Any]:
@@ -54,15 +54,9 @@ class DocumentGroup:
 class HeldoutLoss:
     """One code length of a test corpus. Tuples of groups are sorted by cost, the costliest first.
 
-    total: all bytes. documents: the bytes in documents, whose loss is the held-out loss. outside: the other bytes.
-    per_document: one group for each document. per_language: one group for each label of documents.
-    macro_documents, macro_languages: means of bits per byte, with equal weights for each document or language that is not empty.
-    quantiles: of bits per byte over documents, at QUANTILES.
-    clean, dirty: documents little or largely seen in training. novel: bytes in no match to the training corpus or to earlier in
-        the test corpus (prequential_corpora/overlap.py). None if the overlap was not measured.
-    clusters: the costs of documents in the order of the corpus. interval: of the held-out loss, over documents like these; None
-        with too few (comparison/clusters.py).
-    Sums agree exactly: documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
+    records/forms.py says what the fields mean. clean, dirty, novel: None if the overlap was not measured. interval: None with too
+    few documents. macro_: means with equal weights for each document or language that is not empty. Sums agree exactly:
+    documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
     """
 
     total: DocumentGroup
@@ -81,7 +75,7 @@ class HeldoutLoss:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """The held-out loss: bits per byte of the bytes in documents, with equal weights."""
+        """The held-out loss: of the bytes in documents, with equal weights."""
         return self.documents.bits_per_byte
 
     def to_record(self) -> dict[str, Any]:
@@ -122,7 +116,7 @@ def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Over
         bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
     )
     inside = _sum("documents", groups)
-    per_language = _by_label(groups, languages_of(documents))
+    per_language = by_label(groups, languages_of(documents))
     rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
     clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups])
     return HeldoutLoss(
@@ -163,7 +157,8 @@ def _check(trace: Trace, documents: Sequence[Document], overlap: Overlap | None)
         raise CorpusError("the overlap belongs to another corpus")
 
 
-def _by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[DocumentGroup, ...]:
+def by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[DocumentGroup, ...]:
+    """The groups of each label as one, the costliest first."""
     members: dict[str, list[DocumentGroup]] = {}
     for group, label in zip(groups, labels, strict=True):
         members.setdefault(label, []).append(group)
@@ -176,12 +171,10 @@ def _splits(
     """The fields clean, dirty and novel of a HeldoutLoss. groups: those of the documents, in the same order."""
     if overlap is None:
         return {}
-    dirty = overlap.dirty.tolist()
-    return {
-        "clean": _sum("clean", (group for group, is_dirty in zip(groups, dirty, strict=True) if not is_dirty)),
-        "dirty": _sum("dirty", (group for group, is_dirty in zip(groups, dirty, strict=True) if is_dirty)),
-        "novel": _novel(trace, documents, overlap.novel),
-    }
+    clean, dirty = (
+        _sum(name, compress(groups, of)) for name, of in (("clean", ~overlap.dirty), ("dirty", overlap.dirty))
+    )
+    return {"clean": clean, "dirty": dirty, "novel": _novel(trace, documents, overlap.novel)}
 
 
 def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]) -> DocumentGroup:

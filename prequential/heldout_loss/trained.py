@@ -35,9 +35,8 @@ Check = Callable[[Config], object]  # called with the configuration before the l
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedOn:
-    """What a learner was trained on.
+    """What a learner was trained on: its kind, and JSON values about it.
 
-    kind: where the learner comes from. about: JSON values that describe the training corpus.
     symbols (n,) uint8, documents: the corpus itself, if its bytes are available. The corpus of a run counts as one document.
     """
 
@@ -65,12 +64,8 @@ def kind_of(spec: str) -> Kind:
 
 def describe(source: Source) -> dict[str, Any]:
     """The description of a source in records. Reads it once for its digest."""
-    return {
-        **source.origin,
-        "n_bytes": source.n_bytes,
-        "whole_bytes": source.whole_bytes,
-        "blake2b": source.blake2b.hex(),
-    }
+    sizes = {"n_bytes": source.n_bytes, "whole_bytes": source.whole_bytes}
+    return {**source.origin, **sizes, "blake2b": source.blake2b.hex()}
 
 
 def train_on(source: Source, learner: OnlineLearner, on_progress: OnProgress) -> tuple[OnlineLearner, TrainedOn]:
@@ -86,8 +81,7 @@ def load_trained(
 ) -> tuple[OnlineLearner, TrainedOn]:
     """The learner of a run or of a model. The archive of a run is decoded, which takes as long as the run did.
 
-    Raises CorpusError, CorruptArchiveError, ConfigError, and what `check` raises. Raises OutputError if there is
-    no room for the decoded corpus.
+    Raises CorpusError, CorruptArchiveError, ConfigError, OutputError without room for the corpus, and what `check` raises.
     """
     if kind == "run":
         return _of_run(Path(path), runtime, check, on_progress)
@@ -128,8 +122,7 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
     if digest_of(symbols) != header.blake2b:
         raise CorruptArchiveError(f"{str(run.archive)!r} decodes to other bytes than its header says")
     finish(learner)
-    about = {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex(), "run": unicode_name(run.name)}
+    sizes = {"n_bytes": header.n_bytes, "code_bits": done.code_bits, "blake2b": header.blake2b.hex()}
     document = Document(str(header.corpus.get("name")), 0, len(symbols))
-    return learner, TrainedOn(
-        kind="run", about={**about, "code_bits": done.code_bits}, symbols=symbols, documents=[document]
-    )
+    about = {**header.corpus, **sizes, "run": unicode_name(run.name)}
+    return learner, TrainedOn(kind="run", about=about, symbols=symbols, documents=[document])

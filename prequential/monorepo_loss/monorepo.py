@@ -1,11 +1,7 @@
 """Monorepo loss: the cost of a window of a git repository under a learner that was trained on the tree before the window.
 
-A point is one window. It is measured like any held-out corpus (heldout_loss/run.py), with its bytes in the order of the
-commits. In addition, a point has the losses of its two kinds of documents, new files and added lines, and the sizes that other
-compressors reach for the window after the training bytes: C(train + window) - C(train). docs/MEASURES.md says which bytes a
-window has.
-
-Sums are exact: kinds, languages, and clean and dirty documents each add up to the bits of all documents.
+A point is one window, measured like any held-out corpus (heldout_loss/run.py), with its bytes in the order of the commits, by new
+files and added lines, and beside other compressors: C(train + window) - C(train). docs/MEASURES.md says which bytes it has.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +18,7 @@ from prequential.evaluation.baselines import label
 from prequential.heldout_loss.heldout import Policy
 from prequential.heldout_loss.heldout_text import format_heldout
 from prequential.heldout_loss.run import LoadLearner, Request, Stage, Warn, measure_heldout
-from prequential.heldout_loss.summary import DocumentGroup, HeldoutLoss
+from prequential.heldout_loss.summary import DocumentGroup, HeldoutLoss, by_label
 from prequential.heldout_loss.trained import TrainedOn, describe, train_on
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
@@ -53,8 +49,7 @@ def measure_point(
 ) -> dict[str, Any]:
     """The record of a point: that of `measure_heldout`, with kinds and conditional sizes. setting: of the series, as JSON values.
 
-    Documents are named new/PATH and added/PATH. `excluded` counts the files of the window that were left out, by reason. The
-    compressors hold both corpora in memory.
+    Documents are named new/PATH and added/PATH. The compressors hold both corpora in memory.
     """
     pairs = zip(window.documents, window.kinds, strict=True)
     documents = [document._replace(name=f"{kind}/{document.name}") for document, kind in pairs]
@@ -69,29 +64,16 @@ def measure_point(
     return record_of(MonorepoRecord, **{**record, **more, "behind": [size._asdict() for size in sizes]})
 
 
-def kinds_of(loss: HeldoutLoss) -> tuple[DocumentGroup, ...]:
-    """New files and added lines as groups. The documents must have the names that `measure_point` gives them."""
-    members: dict[str, list[DocumentGroup]] = {}
-    for group in loss.per_document:
-        members.setdefault(group.name.partition("/")[0], []).append(group)
-    return tuple(
-        DocumentGroup(
-            name=kind,
-            n_documents=len(groups),
-            n_bytes=sum(group.n_bytes for group in groups),
-            bits=sum(group.bits for group in groups),
-        )
-        for kind, groups in sorted(members.items(), reverse=True)
-    )
+def kinds_of(loss: HeldoutLoss) -> list[DocumentGroup]:
+    """New files and added lines as groups, of documents with the names that `measure_point` gives them."""
+    kinds = by_label(loss.per_document, [group.name.partition("/")[0] for group in loss.per_document])
+    return sorted(kinds, key=lambda group: group.name, reverse=True)
 
 
 def conditional_sizes(
     before: NDArray[np.uint8] | None, symbols: NDArray[np.uint8], baselines: Sequence[BaselineResult]
 ) -> tuple[ConditionalSize, ...]:
-    """The sizes of symbols (n,) after `before` (m,) under each baseline; () if `before` is None.
-
-    Each takes two compressions in memory. A compressor that does not decode its own output is left out.
-    """
+    """The sizes of symbols (n,) after `before` (m,) under each baseline that decodes its output; () if `before` is None."""
     if before is None:
         return ()
     names = [result.name for result in baselines]
@@ -108,10 +90,7 @@ def conditional_sizes(
 def train_on_tree(
     documents: GitDocuments, limit_bytes: int | None, learner: Callable[[], OnlineLearner], on_progress: OnProgress
 ) -> tuple[OnlineLearner, TrainedOn]:
-    """Trains a new learner on the files of `read_tree` in the order of their paths, or on the first limit_bytes of them.
-
-    Raises CorpusError if the rules keep no file of the tree.
-    """
+    """Trains a new learner on the tree, or on the first limit_bytes of its files. Raises CorpusError as `open_tree` does."""
     with open_tree(documents) as corpus:
         return train_on(source_of(corpus, limit_bytes), learner(), on_progress)
 

@@ -1,7 +1,6 @@
 """A series of monorepo losses: a file with one record a line, one for each point. Lines are appended and never changed.
 
-All points of a series have the same setting, so they are comparable. Each window begins at the commit where the previous one
-ended, so windows neither overlap nor leave gaps.
+All points have the same setting. Each window begins at the commit where the previous one ended.
 """
 
 import os
@@ -34,11 +33,9 @@ from prequential.records.schema import append_record, check_record, parse_object
 class SeriesSetting:
     """What the points of a series share.
 
-    train_limit_bytes: the learner is trained on so many bytes of a tree, in the order of paths; None: on all of them.
-    context, stride: of the frozen loss (`policy`).
-    fixed: one learner, trained on the tree at the beginning of the first window, measures all points. Otherwise each point has a
-        learner of its own, trained on the tree at the beginning of its window.
-    Raises ConfigError if the learner cannot be measured under the policy.
+    train_limit_bytes: of a tree, in the order of paths; None: all. context, stride: of the frozen loss (`policy`).
+    fixed: one learner, trained on the tree before the first window, measures all points; otherwise each has its own, trained
+    on the tree before its window. Raises ConfigError if the learner cannot be measured under the policy.
     """
 
     config: Config
@@ -65,10 +62,7 @@ class SeriesSetting:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "SeriesSetting":
-        """The setting in the record of a point.
-
-        Raises CorpusError if it is incomplete or not valid, ConfigError if this program has other rules.
-        """
+        """The setting in the record of a point. Raises CorpusError if it is not valid, ConfigError for other rules of files."""
         try:
             values = dict(record["setting"])
             given = dict(values["rules"])
@@ -118,15 +112,13 @@ def points_so_far(path: PathLike) -> list[dict[str, Any]]:
 def append_point(
     path: PathLike, record: Mapping[str, Any], before: Sequence[Mapping[str, Any]], mode: int = 0o777
 ) -> None:
-    """Appends a point, without its single documents. before: the points of the series when the run began.
+    """Appends a point, without its single documents. mode: the permissions of the repository (`append_line`).
 
-    mode: the permissions of the repository (`append_line`).
-
-    Raises OutputError if another run has appended a point since then.
+    Raises OutputError if another run has appended a point to those `before`.
     """
     if len(points_so_far(path)) != len(before):
         raise OutputError(
-            f"another run has appended a point to {os.fspath(path)!r}, so this point is not appended: run it again"
+            f"another run has appended a point to {os.fspath(path)!r}, so this one is not appended: run it again"
         )
     append_record(path, slim(record), mode)
 
@@ -134,10 +126,9 @@ def append_point(
 def slim(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without its single documents, which may be thousands."""
 
-    def without_documents(loss: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in loss.items() if name not in ("each", "all_others")}
-
-    return {**record, **{name: without_documents(record[name]) for name in LOSSES}}
+    hidden = ("each", "all_others")
+    losses = {name: {key: value for key, value in record[name].items() if key not in hidden} for name in LOSSES}
+    return {**record, **losses}
 
 
 # ---- the next point
@@ -145,7 +136,7 @@ def slim(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class NextPoint:
-    """Everything that a point needs before it is computed. series: the file. records: the points of the series so far."""
+    """What a point needs before it is computed. series: the file. records: its points so far."""
 
     repository: str
     series: Path
@@ -163,10 +154,7 @@ def series_path(folder: str, repository: str) -> Path:
 def next_window(
     repository: str, records: Sequence[dict[str, Any]], since: str, until: str, rules: Rules
 ) -> GitDocuments:
-    """The documents that the commits after `since`, up to `until`, added.
-
-    Raises ConfigError if the window does not continue the series, CorpusError if there is no tree at its beginning.
-    """
+    """What the commits from `since` to `until` added. Raises CorpusError, ConfigError if it does not continue the series."""
     name, last = find_repository(repository).name, records[-1]["test"] if records else None
     if last and last["name"] != name:
         raise ConfigError(

@@ -8,14 +8,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import MissingDependencyError
 from prequential.files import output_file
 from prequential.printable import printable
-from prequential.report.panels import Panel, Role, Series, date_ticks, spread
-from prequential.report.style import LIGHT, LINE_COLOURS
+from prequential.report.panels import LIGHT, LINE_COLOURS, Panel, Role, Series, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,8 +51,11 @@ def draw(plot: Any, panel: Panel) -> None:
         if line.role == Role.GREY:
             _draw_line(plot, line)
     if panel.x.dates:
-        x = panel.x_values()
-        plot.set_xticks(*date_ticks(float(x.min()), float(x.max())))
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(tz=UTC, maxticks=8)
+        plot.xaxis.set_major_locator(locator)
+        plot.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     plot.set_title(short(panel.title), fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
     _draw_names(plot, panel.full)
@@ -96,12 +98,11 @@ def png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def save_figure(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
-    """Writes a figure in the format that the name ends in. mode: permissions that it has at most. Raises OutputError."""
-    memory = io.BytesIO()
-    found.savefig(memory, format=Path(path).suffix.removeprefix("."))
+def save_png(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
+    """Writes a figure as a PNG file. mode: permissions that it has at most. Raises OutputError."""
+    content = png(found)
     with output_file(path, overwrite=overwrite, mode=mode) as sink:
-        sink.write(memory.getvalue())
+        sink.write(content)
 
 
 def new_figure(width: float, height: float) -> Figure:

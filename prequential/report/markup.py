@@ -7,12 +7,18 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 from prequential.printable import printable
-from prequential.report.panels import Table
-from prequential.report.style import PAGE_STYLE
+from prequential.report.panels import LIGHT, LINE_COLOURS, Table
 
+DARK = {
+    "ink": "#e8e8e8", "soft": "#a8a8a8", "rule": "#3d4045", "paper": "#15171a", "tint": "#1f2226", "link": "#7db8f0",
+    "s0": "#fff", "s1": "#5aaeea", "s2": "#ff9457", "s3": "#3fc79a", "s4": "#ea93c4", "s5": "#e3bd4f", "s6": "#9ad4f7",
+    "s7": "#b79ae8", "rest": "#5c6066",
+    "h0": "#15171a", "h1": "#2a2118", "h2": "#43301c", "h3": "#61401f", "h4": "#854f21", "h5": "#ab5a22",
+}  # fmt: skip
 EVERYWHERE, NEVER = "0: everywhere", "never"
 NUMBER = re.compile(rf"[+-]?[0-9,]+(\.[0-9]+)?%?|{EVERYWHERE}|{NEVER}")
 
@@ -24,7 +30,7 @@ class Html(str):
 def element(tag: str, *content: str, **attributes: object) -> Html:
     """`<tag attributes>content</tag>`. Text and attribute values are escaped; markup is inserted unchanged.
 
-    In attribute names a final _ is dropped and every other _ becomes a hyphen. An attribute with the value None is omitted.
+    In the names of attributes a final _ is dropped, and others are hyphens. Those with the value None are omitted.
     """
     pairs = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None)
     start = "".join(f' {name}="{_escaped(str(value))}"' for name, value in pairs)
@@ -57,7 +63,7 @@ def html_document(title: str, body: Html) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 {element("title", title)}
-<style>{PAGE_STYLE}</style>
+<style>{_page_style()}</style>
 </head>
 <body>
 {element("main", body)}
@@ -66,14 +72,24 @@ def html_document(title: str, body: Html) -> str:
 """
 
 
+def _page_style() -> str:
+    """The colours in light and dark, and page.css, which uses them."""
+    light, dark = (" ".join(f"--{name}: {colour};" for name, colour in each.items()) for each in (LIGHT, DARK))
+    lines = (
+        f".s{i} {{ stroke: var(--s{i}); }}\nsvg .t{i} {{ fill: var(--s{i}); }}\n" for i in range(len(LINE_COLOURS))
+    )
+    costs = (f".{name} {{ background: var(--{name}); }}\n" for name in LIGHT if re.fullmatch("h[0-9]", name))
+    rules = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    return f""":root {{ color-scheme: light dark; {light} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}
+{"".join(costs)}{rules}{"".join(lines)}"""
+
+
 # ---- tables
 
 
 def html_table(table: Table) -> Html:
-    """The table as a <figure>. A column has one precision, and columns of numbers are aligned right.
-
-    A table that is too wide scrolls; its title and caption do not.
-    """
+    """The table as a <figure>; one that is too wide scrolls, without its caption. Columns of numbers are aligned right."""
     alignments = [
         "n" if i and all(map(_is_number, column)) else None for i, column in enumerate(table.columns.values())
     ]

@@ -1,29 +1,33 @@
-"""HTML pages: runs with their comparison, figures, curves, passages and tables; and a series of monorepo losses.
+"""HTML pages about runs: their comparison, figures, curves, passages and tables.
 
-A page is one file. It has no script, and a policy in its head forbids the browser to load anything. markup.py escapes every text
-that comes from records and folders.
+A page is one file without scripts, whose policy forbids the browser to load anything. markup.py escapes every text of records.
 """
 
+import json
+import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
+
 from prequential.comparison.compare import Comparison, compare
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
-from prequential.evaluation.runs import Run
+from prequential.evaluation.runs import ARCHIVE, Run
 from prequential.evaluation.summary import is_coded, learner_label, model_summary, what_is_measured
-from prequential.monorepo_loss.monorepo import LOSSES
+from prequential.model.presets import name_of
 from prequential.report import run_panels, sections
 from prequential.report.markup import Html, element, first_byte, folded, html_document, html_table, join, value_table
 from prequential.report.panels import Table
-from prequential.report.repetition import repetition
 from prequential.report.run_panels import Look
 from prequential.report.sections import corpus_name
-from prequential.report.svg import html_figure, svg_file
+from prequential.report.svg import html_figure
 
 INCOMPLETE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
+Record = Mapping[str, Any]
 Named = Sequence[tuple[str, Run]]  # runs with their names on the page, which are distinct on one corpus
 
 
@@ -122,7 +126,7 @@ def _compared(runs: Named, look: Look) -> Iterator[Html]:
         else:
             styles = {label: look.styles[name] for label, (name, _) in reversed([*zip(labels, runs, strict=True)])}
             panels.append(run_panels.saved_by_groups(compared, Look(styles=styles)))
-            tables += [html_table(difference_table(compared)), html_table(_group_table(compared))]
+            tables.append(html_table(difference_table(compared)))
     yield element("div", *map(html_figure, panels), class_="plots")
     yield from tables
 
@@ -141,20 +145,6 @@ def _run_table(runs: Named, caption: str) -> Html:
     return html_table(Table("Runs", columns, caption))
 
 
-def _group_table(compared: Comparison) -> Table:
-    groups = compared.groups
-    size = what_is_measured([group.is_coded for group in groups], "bits")
-    columns: dict[str, Sequence[object]] = {
-        "learner": [group.label for group in groups],
-        "runs": [len(group.runs) for group in groups],
-        "seeds": [", ".join(map(str, group.seeds)) for group in groups],
-        "ideal bits, mean": [group.mean_bits for group in groups],
-        f"{size}, mean": [group.mean_archive_bits for group in groups],
-    }
-    caption = f"To name the best of {compared.n_runs} runs costs {compared.choice_bits:.2f} more bits."
-    return Table("Groups: runs that differ only in the seed", columns, caption)
-
-
 def difference_table(compared: Comparison) -> Table:
     """What each group saves against the first one, with both intervals, and what these are for."""
     found, reference = compared.differences, compared.groups[0].label
@@ -171,7 +161,8 @@ def difference_table(compared: Comparison) -> Table:
     }
     caption = (
         "Differences of ideal code length: positive means that the learner needs fewer bits than "
-        f"{reference}. With one corpus and one seed each, a difference is exact."
+        f"{reference}. With one corpus and one seed each, a difference is exact. To name the best of {compared.n_runs} runs "
+        f"costs {compared.choice_bits:.2f} more bits."
     )
     populations = {
         f"At {each.confidence:.0%}, the confidence interval holds {each.mean_of}; the prediction interval, {each.text_of}."
@@ -181,60 +172,83 @@ def difference_table(compared: Comparison) -> Table:
     return Table(f"Bits saved against {reference}", columns, " ".join([caption, *sorted(populations)]))
 
 
-# ---- a series of monorepo losses
-
-MEANING = (
-    "Each point is one window of commits: its new files in full, and the added lines of edited files. Frozen: coded by a "
-    "learner that had read the tree before the window and no longer learns. Dynamic: the same learner continues to learn. "
-    "Untrained: the same learner without the tree. Neither the model nor the program is counted. Each point is drawn at the "
-    "date of the window's last commit; lines connect them only for better reading. In the plots of kinds and languages, dashed "
-    "lines are dynamic. A dot is a single point."
-)
-
-Record = Mapping[str, Any]
+# ---- how to repeat a run
 
 
-def series_heading(records: Sequence[Record]) -> str:
-    """The title of the picture of a series: the repository and the number of points."""
-    return f"{records[-1]['test']['name']}: monorepo loss, {len(records)} point{'s' if len(records) > 1 else ''}"
-
-
-def series_svg(records: Sequence[Record]) -> str:
-    """The plots as one SVG document that loads nothing. Raises CorpusError if the series is empty."""
-    panels = run_panels.monorepo(records)
-    return svg_file(series_heading(records), panels)
-
-
-def series_page(records: Sequence[Record]) -> str:
-    """The plots and a table of the points as one HTML page that loads nothing. Raises CorpusError if the series is empty."""
-    figures = [html_figure(panel) for panel in run_panels.monorepo(records)]
-    title, setting = series_heading(records), records[-1]["setting"]
-    model = "one model, trained once" if setting["fixed"] else "a separate model for each point"
-    text = f"{model_summary(setting['config'])}; {model}; frozen with {setting['context']} context."
-    plots = element("div", *figures, class_="plots")
-    body = join(
-        element("h1", title), element("p", text), element("p", MEANING), plots, html_table(_points_table(records))
+def repetition(run: Run) -> Html:
+    """What was read and chosen, and the commands that repeat the run and test its archive."""
+    record, is_other = run.record, OTHER in run.record["config"]
+    test = f"\nprequential test {shlex.quote(f'{run.path.resolve().name}/{ARCHIVE}')}"
+    own = "The archive decodes on any machine, and the same command makes the same archive, byte for byte:"
+    other = f"Proof: {record.get('coding', 'not said')}. The command, where the learner's module can be imported:"
+    return join(
+        element("p", _extent(record)),
+        element("p", f"{_given(record['config'])}{_selection(record)}"),
+        element("p", other if is_other else own),
+        element("pre", element("code", command(record) + ("" if is_other else test))),
+        element("p", _origin(record)),
     )
-    return html_document(title, body)
 
 
-def _points_table(records: Sequence[Record]) -> Table:
-    tests, frozen = [record["test"] for record in records], [record["frozen"] for record in records]
-    kinds = {kind: [_rate(run_panels.named(loss["kinds"], kind)) for loss in frozen] for kind in ("new", "added")}
-    columns: dict[str, Sequence[object]] = {
-        "until": [test["until_date"] for test in tests],
-        "commit": [test["until"][:12] for test in tests],
-        "commits": [test["n_commits"] for test in tests],
-        "documents": [loss["documents"]["n_documents"] for loss in frozen],
-        "bytes": [loss["documents"]["n_bytes"] for loss in frozen],
-        **{name: [_rate(record[name]["documents"]) for record in records] for name in LOSSES},
-        **{f"{kind}, frozen": rates for kind, rates in kinds.items()},
-        "clean, frozen": [_rate(loss["clean"]) for loss in frozen],
-        "novel, frozen": [_rate(loss["novel"]) for loss in frozen],
-        "bytes seen in training": [f"{record['overlap']['train']['byte_share']:.1%}" for record in records],
-    }
-    return Table("Points", columns, "Losses are bits/byte of the bytes in documents.")
+def _extent(record: Record) -> str:
+    corpus = record["corpus"]
+    source = f"the {corpus['kind']} {corpus.get('name')}" if "kind" in corpus else "data given in memory"
+    content = f"{corpus['n_bytes']:,} bytes of {source}, BLAKE2b {corpus['blake2b']}"
+    if "limit_bytes" not in record:
+        return f"{content}. The record does not say whether the input continued after them."
+    if record["limit_bytes"] is None or record["limit_bytes"] > corpus["n_bytes"]:
+        return f"The full input: {content}."
+    return f"At most the first {record['limit_bytes']:,} bytes: {content}."
 
 
-def _rate(group: Record | None) -> float | None:
-    return group["bits"] / group["n_bytes"] if group and group["n_bytes"] else None
+def _given(config: Record) -> str:
+    if OTHER in config:
+        return "The learner's source, what it knew before and its tokenizer are not counted. "
+    return (
+        f"Before, the learner had read {name_of_given(config[GIVEN])}, which is not counted. "
+        if GIVEN in config
+        else ""
+    )
+
+
+def _selection(record: Record) -> str:
+    n_configs, n_seeds = record["n_configs"], record["n_seeds"]
+    if n_configs * n_seeds == 1:
+        return "The user declared that one configuration and one seed were tried: nothing was selected."
+    return (
+        f"The user declared it as the best of {n_configs:,} configurations and {n_seeds:,} seeds. To name the selected one "
+        f"costs {math.log2(n_configs) + math.log2(n_seeds):.1f} bits, which the total cost includes."
+    )
+
+
+def _origin(record: Record) -> str:
+    environment = record["environment"]
+    commit = environment.get("git_commit") or ""
+    changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
+    where = f", commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
+    return f"Made with prequential {environment['versions']['prequential']}{where}."
+
+
+def command(record: Record) -> str:
+    """The shell command that repeats the run, with a configuration that is not a preset in the file config.json.
+
+    Data sets, shards, standard input and git windows appear as CORPUS: the record lacks options that they were opened with.
+    """
+    corpus = record["corpus"]
+    name = str(corpus.get("name") or "FILE")
+    source = {"file": name, "tree": name, "sample": f"sample:{name}", None: name}.get(corpus.get("kind"), "CORPUS")
+    tried = {"--configs-tried": record["n_configs"], "--seeds-tried": record["n_seeds"]}
+    declared = [f"{option} {n}" for option, n in tried.items() if n != 1]
+    options = [*_model_options(record["config"]), f"--limit {corpus['n_bytes']}", *declared]
+    return " ".join(["prequential evaluate", *options, "--verify --", shlex.quote(source)])
+
+
+def _model_options(config: Record) -> list[str]:
+    if other := config.get(OTHER):
+        values = [shlex.quote(f"{name}={json.dumps(value)}") for name, value in other["arguments"].items()]
+        return ["--learner", shlex.quote(other["name"]), *(f"--learner-arg {value}" for value in values)]
+    if GIVEN in config:
+        own = {name: value for name, value in config.items() if name != GIVEN}
+        return [*_model_options(own), "--given GIVEN"]
+    name = name_of(config)
+    return [name] if name else ["--config config.json"]

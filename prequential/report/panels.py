@@ -1,4 +1,4 @@
-"""What a picture or a table shows. Back ends draw it: svg.py (pages, SVG files), plots.py (matplotlib), markup.py (tables).
+"""What a picture or a table shows. Back ends draw it: svg.py (in pages), figures.py (matplotlib), markup.py (tables).
 
 The vertical axis of a Panel has the range of the lines that are not grey, and of the references.
 """
@@ -6,14 +6,19 @@ The vertical axis of a Panel has the range of the lines that are not grey, and o
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.report.style import LINE_COLOURS
-
+# Colours in light: s0 to s7 of lines, h0 to h5 of what a character cost. markup.py has those in dark.
+LIGHT = {
+    "ink": "#1a1a1a", "soft": "#5c5c5c", "rule": "#d9d9d9", "paper": "#fff", "tint": "#f4f5f7", "link": "#0b57a4",
+    "s0": "#000", "s1": "#0072b2", "s2": "#c44e00", "s3": "#007f5c", "s4": "#b4558c", "s5": "#8f6b00", "s6": "#2f8ec4",
+    "s7": "#7050a8", "rest": "#b3b3b3",
+    "h0": "#fff", "h1": "#fdf0df", "h2": "#fbdcb4", "h3": "#f8bf83", "h4": "#f39c5b", "h5": "#e8743b",
+}  # fmt: skip
+LINE_COLOURS = tuple(LIGHT[f"s{i}"] for i in range(8))
 MAX_FULL = 5  # lines that a reader can tell apart
 N_COLOURS, N_DASHES = len(LINE_COLOURS), 3
 
@@ -52,7 +57,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """The title and the scale of an axis. log: values must be positive. dates: values are seconds since 1970."""
+    """The title and the scale of an axis. log: values must be positive. dates: values are days since 1970."""
 
     title: str
     log: bool = False
@@ -116,10 +121,6 @@ def spread(places: Sequence[float], distance: float, low: float, high: float) ->
 
 # ---- ticks
 
-SECONDS = (60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400, 14 * 86400)
-MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
-MAX_DATE_STEPS = 3  # date labels are long
-
 
 def linear_ticks(low: float, high: float) -> list[float]:
     """Two to twelve round numbers that enclose low <= high. Their step is 1, 2 or 5 times a power of ten."""
@@ -141,28 +142,6 @@ def log_ticks(low: float, high: float) -> list[float]:
         if len(ticks) >= 4:
             return ticks
     return ticks or [low]
-
-
-def date_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
-    """Dates (UTC) that enclose low <= high, in seconds since 1970, and their labels.
-
-    The step is one minute to 14 days, or one month to a century. Steps of months begin on the first day of a month.
-    """
-    begin, end = datetime.fromtimestamp(low, UTC), datetime.fromtimestamp(high, UTC)
-    for step in SECONDS:
-        first = math.floor(low / step)
-        last = max(math.ceil(high / step), first + 1)
-        if last - first <= MAX_DATE_STEPS:
-            dates = [datetime.fromtimestamp(step * i, UTC) for i in range(first, last + 1)]
-            form = "%m-%d %H:%M" if step < 86400 else "%Y-%m-%d"
-            break
-    else:
-        month, end_month = 12 * begin.year + begin.month - 1, 12 * end.year + end.month  # end_month begins after `high`
-        fitting = (step for step in MONTHS if -(-end_month // step) - month // step <= MAX_DATE_STEPS)
-        step, form = next(fitting, MONTHS[-1]), "%Y-%m"
-        months = (step * i for i in range(month // step, -(-end_month // step) + 1))
-        dates = [datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) for month in months]
-    return [date.timestamp() for date in dates], [date.strftime(form) for date in dates]
 
 
 def short_number(value: float) -> str:

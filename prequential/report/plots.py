@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prequential.evaluation.summary import learner_label
-from prequential.files import output_file, writing
-from prequential.matrix.matrix import short_names
+from prequential.files import writing
+from prequential.matrix import short_names
 from prequential.report import run_panels
-from prequential.report.figures import PLAIN, draw, figure, new_figure, png, save_figure, short
-from prequential.report.page import corpus_name, series_heading
-from prequential.report.panels import Axis, Panel, Series
-from prequential.report.sections import ColouredText
-from prequential.report.style import LINE_COLOURS
-from prequential.report.svg import svg_file
+from prequential.report.figures import PLAIN, draw, figure, new_figure, png, save_png, short
+from prequential.report.panels import LINE_COLOURS, Axis, Panel, Series
+from prequential.report.sections import ColouredText, corpus_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,12 +26,12 @@ if TYPE_CHECKING:
 
     from prequential.evaluation.runs import Run
     from prequential.files import PathLike
-    from prequential.matrix.matrix import Matrix
+    from prequential.matrix import Matrix
     from prequential.sweeps.sweep import Summary
 
 __all__ = [
     "costs", "draw", "figure", "front", "learning_curves", "long_tail", "matrix", "monorepo", "new_figure", "png", "regret",
-    "save_figure", "save_plots", "text",
+    "save_plots", "save_png", "text",
 ]  # fmt: skip
 
 
@@ -49,10 +46,7 @@ def regret(curves: run_panels.Curves, title: str = "") -> Figure:
 
 
 def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bits per byte at the k-th occurrence.
-
-    table: "trigram_occurrences" or "trigram_learning" in the tables of an Evaluation or a record.
-    """
+    """Bits per byte at the k-th occurrence. table: "trigram_occurrences" or "trigram_learning" of an Evaluation or a record."""
     return _titled(run_panels.tail(table), title)
 
 
@@ -74,10 +68,7 @@ def front(summary: Summary, title: str = "") -> Figure:
 
 
 def costs(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bars for each row of a table of where the bits went: its share of the bytes and of the bits, and its bits per byte.
-
-    table: of the tables of an Evaluation or a record. Raises MissingDependencyError without matplotlib.
-    """
+    """Bars for each row of a table of an Evaluation or a record: its share of the bytes and of the bits, its bits per byte."""
     rows = [row for row in table["rows"] if row["n_bytes"]]
     parts = list(rows[0]["bits"])
     n_bytes = np.array([row["n_bytes"] for row in rows], np.float64)
@@ -139,7 +130,8 @@ def matrix(found: Matrix) -> Figure:
 
 def monorepo(records: Sequence[Mapping[str, Any]]) -> Figure:
     """The monorepo losses of a series over time, all documents and by kind. records: of `read_series`, at least one."""
-    return figure(series_heading(records), run_panels.monorepo(records))
+    panels, n_points = run_panels.monorepo(records), len(records)
+    return figure(f"{records[-1]['test']['name']}: monorepo loss, {n_points} point{'s' * (n_points > 1)}", panels)
 
 
 def _titled(panel: Panel, title: str) -> Figure:
@@ -147,7 +139,7 @@ def _titled(panel: Panel, title: str) -> Figure:
 
 
 def save_plots(runs: Sequence[Run], folder: PathLike, *, overwrite: bool = False) -> list[Path]:
-    """Writes FOLDER/RUN-PANEL.png and .svg for every panel of every run; returns the paths. Equal runs give equal files.
+    """Writes FOLDER/RUN-PANEL.png for every panel of every run; returns the paths. Equal runs give equal files.
 
     A file has at most the permissions of its run. Raises CorpusError if the curves of a run cannot be read, and OutputError if a
     file exists, unless `overwrite`.
@@ -162,9 +154,6 @@ def save_plots(runs: Sequence[Run], folder: PathLike, *, overwrite: bool = False
         learner = run_panels.full_name(learner_label(record["config"]), record)
         heading = f"{learner} learns {corpus_name(run)}, {record['corpus']['n_bytes']:,} bytes"
         for panel_name, panel in found.items():
-            svg = svg_file(heading, [panel]).encode("utf-8", "replace")
-            for kind, content in {"png": png(figure(heading, [panel])), "svg": svg}.items():
-                paths.append(Path(folder) / f"{name}-{panel_name}.{kind}")
-                with output_file(paths[-1], overwrite=overwrite, mode=run.mode) as sink:
-                    sink.write(content)
+            paths.append(Path(folder) / f"{name}-{panel_name}.png")
+            save_png(figure(heading, [panel]), paths[-1], overwrite=overwrite, mode=run.mode)
     return paths

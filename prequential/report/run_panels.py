@@ -1,11 +1,7 @@
-"""The panels of runs and of monorepo series: their lines, and how these are called and coloured.
-
-A learner is called by its preset, such as -2 or -5 --pure, or by its own name. On a page, each name has one colour.
-"""
+"""The panels of runs and of monorepo series: their lines, and how these are called and coloured."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -15,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
+from prequential.comparison.compare import Comparison, group_labels, group_learner
 from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
@@ -23,7 +20,6 @@ from prequential.records.forms import LOSSES
 from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Role, Series
 
 if TYPE_CHECKING:
-    from prequential.comparison.compare import Comparison
     from prequential.evaluation.runs import Run
 
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
@@ -31,6 +27,7 @@ N_POINTS = 200  # of a line; more cannot be seen
 SAME = 0.01  # curves that differ by no more than this share are drawn as one line
 SAVED = Axis("bits saved")
 OCCURRENCE, RATE = Axis("occurrence k of a trigram", log=True), Axis("bits/byte at the k-th", log=True)
+DAY_S = 86400
 DATE = Axis("date of the window's last commit (UTC)", dates=True)
 MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
 
@@ -79,13 +76,10 @@ def full_name(name: str, record: Record) -> str:
 
 def group_names(runs: Sequence[Run]) -> list[str]:
     """A name for each run, equal for runs of one configuration with different seeds."""
-    configs = [{**run.record["config"], **({"seed": 0} if "seed" in run.record["config"] else {})} for run in runs]
-    seeds = [run.record["config"].get("seed") for run in runs]
-    found = [(json.dumps(config, sort_keys=True), seed) for config, seed in zip(configs, seeds, strict=True)]
-    keys = [(config, found[:i].count((config, seed))) for i, (config, seed) in enumerate(found)]  # and how often before
-    labels = {key: learner_label(config) for key, config in zip(keys, configs, strict=True)}
-    names = dict(zip(labels, distinct(labels.values()), strict=True))
-    return [names[key] for key in keys]
+    labels = group_labels(runs)
+    learners = {label: group_learner(run) for label, run in zip(labels, runs, strict=True)}
+    names = dict(zip(learners, distinct(learners.values()), strict=True))
+    return [names[label] for label in labels]
 
 
 def page_look(names: Sequence[str], runs: Sequence[Run]) -> Look:
@@ -127,7 +121,7 @@ def intervals(curves: Curves, look: Look = PLAIN) -> Panel:
 
 
 def saved(curves: Curves, look: Look = PLAIN) -> Panel:
-    """Bits that the model saves against each other curve, up to each position of that curve. Above 0 the model is better."""
+    """Bits that the model saves against each other curve, up to each position of that curve."""
     model, others = curves[MODEL], {name: _thinned(curve) for name, curve in curves.items() if name != MODEL}
     points = {
         name: (other.n_bytes.astype(np.float64), other.bits - model.at(other.n_bytes)) for name, other in others.items()
@@ -137,7 +131,7 @@ def saved(curves: Curves, look: Look = PLAIN) -> Panel:
 
 
 def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
-    """Bits that each group of runs saves against the reference, up to each position. Above 0 the group is better."""
+    """Bits that each group of runs saves against the reference, up to each position."""
     best = sorted(comparison.differences, key=lambda found: found.bits)
     full = {found.other.label for found in best[:MAX_FULL]}
     series = []
@@ -148,10 +142,7 @@ def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
 
 
 def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
-    """Bits per byte against the occurrence k.
-
-    table: one of evaluation/breakdown.py. Its rows of occurrences have a mean_k; without such rows there are no series.
-    """
+    """Bits per byte against the occurrence k, of the rows of a table of evaluation/breakdown.py that have a mean_k."""
     rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
     series = []
     for place, part in enumerate(rows[0]["bits"] if rows else ()):
@@ -162,10 +153,7 @@ def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look =
 
 
 def panels_for_files(run: Run) -> dict[str, Panel]:
-    """The panels that `report --plots` writes, by file name: "learning", "regret" (bits saved) if there are other curves, tails.
-
-    Raises CorpusError if the curves cannot be read.
-    """
+    """The panels that `report --plots` writes, by file name. Raises CorpusError if the curves cannot be read."""
     name, tables = learner_label(run.record["config"]), run.record["tables"]
     look = run_look(page_look([name], [run]), name)
     found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
@@ -220,10 +208,9 @@ def _thinned(curve: Curve) -> Curve:
 
 
 def monorepo(records: Sequence[Record]) -> list[Panel]:
-    """The panels of a series (`read_series`): all documents, new files and added lines, languages.
+    """The panels of a series (`read_series`): all documents, new files and added lines, languages; dynamic lines are dashed.
 
-    Each point is drawn at the date of the last commit in its window. A line omits the points at which it has no bytes. Raises
-    CorpusError if the series is empty.
+    A line omits the points at which it has no bytes. Raises CorpusError if the series is empty.
     """
     if not records:
         raise CorpusError("the series has no points yet: there is nothing to draw")
@@ -274,7 +261,7 @@ def _over_time(
 ) -> Series:
     """Bits per byte of one group in each record, at the dates where the group has bytes."""
     found = [
-        (datetime.fromisoformat(record["test"]["until_date"]).timestamp(), group["bits"] / group["n_bytes"])
+        (datetime.fromisoformat(record["test"]["until_date"]).timestamp() / DAY_S, group["bits"] / group["n_bytes"])
         for record, group in zip(records, groups, strict=True)
         if group and group["n_bytes"]
     ]

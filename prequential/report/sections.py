@@ -16,12 +16,11 @@ from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import is_coded, model_summary, recorded_findings
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, first_byte, flattened, folded, html_table, value_table, words
-from prequential.report.panels import Table
+from prequential.report.panels import LIGHT, Table
 from prequential.report.run_panels import Look
-from prequential.report.style import LIGHT
 from prequential.report.svg import html_figure
 
-LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of style.py)
+LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of panels.py)
 NEWLINE = "↵\n"  # so that the cost of an end of line can be seen
 ALL = "all"  # the name of a row of sums
 FOLDED_ROWS = 24  # a longer breakdown is shown only when the reader opens it

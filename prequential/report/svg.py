@@ -1,37 +1,20 @@
-"""Panels as SVG: inline in an HTML page, or as a file. No scripts, no ids, and nothing that a viewer must load.
-
-Colours are classes of style.py.
-"""
+"""Panels as SVG in an HTML page. Colours are classes of page.css. No scripts, no ids, and nothing that a viewer must load."""
 
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.report.markup import Html, element, join
-from prequential.report.panels import (
-    Axis,
-    Panel,
-    Role,
-    Series,
-    date_ticks,
-    linear_ticks,
-    log_ticks,
-    short_number,
-    spread,
-)
-from prequential.report.style import SVG_FILE_STYLE
+from prequential.report.panels import Axis, Panel, Role, Series, linear_ticks, log_ticks, short_number, spread
 
 DASHES = (None, "7 3", "2 3")
 WIDTH, HEIGHT = 540.0, 300.0  # of a drawing, in pixels
 # Of the plotting area in it. The names of the lines are on its right.
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 384.0, 12.0, 254.0
 MARGIN = 0.04  # of the range of the values, above and below them
-DATE_LABEL_WIDTH = 80.0
 LABEL_HEIGHT, MAX_LABEL = 14.0, 23  # of the name at the end of a line, in pixels and in letters
-TITLE_HEIGHT, NOTE_HEIGHT, NOTE_LETTERS = 26.0, 16.0, 75  # in SVG files
 
 
 def html_figure(panel: Panel) -> Html:
@@ -44,32 +27,12 @@ def inline_svg(panel: Panel) -> Html:
     """The panel as one <svg> element. Its title, for screen readers, says where each line ends."""
     ends = "; ".join(f"{line.name} ends at {line.y[-1]:,.4g}" for line in panel.series)
     title = f"{panel.title}: {panel.y.title} against {panel.x.title}; {ends}"
+    x, y = _Scale(panel.x, panel.x_values(), LEFT, RIGHT), _Scale(panel.y, panel.y_values(), BOTTOM, TOP, MARGIN)
+    grey = [_line(line, x, y) for line in panel.series if line.role == Role.GREY]
+    lines = (_line(line, x, y) for line in reversed(panel.full))  # the first series is on top
+    drawing = join(*_grid(panel, x, y), _clipped(*grey), *lines, *_end_labels(panel.full, x, y))
     box = f"0 0 {WIDTH:.0f} {HEIGHT:.0f}"
-    return element("svg", element("title", title), drawing(panel), viewBox=box, role="img", aria_label=title)
-
-
-def svg_file(heading: str, panels: Sequence[Panel]) -> str:
-    """A complete SVG document: the heading, then each panel with the names of its grey lines, from top to bottom.
-
-    It is light or dark, as the viewer prefers.
-    """
-    parts = [element("text", heading, x=8, y=22, class_="title")]
-    top = TITLE_HEIGHT + 8
-    for panel in panels:
-        notes = textwrap.wrap(panel.note, NOTE_LETTERS)
-        below = TITLE_HEIGHT + HEIGHT + 12
-        content = (
-            element("text", panel.title, x=8, y=16, class_="title"),
-            element("g", drawing(panel), transform=f"translate(0 {TITLE_HEIGHT:.0f})"),
-            *(element("text", note, x=8, y=below + i * NOTE_HEIGHT, class_="note") for i, note in enumerate(notes)),
-        )
-        parts.append(element("g", *content, transform=f"translate(0 {top:.0f})"))
-        top += below + 4 + len(notes) * NOTE_HEIGHT
-    box = {"viewBox": f"0 0 {WIDTH:.0f} {top:.0f}", "width": f"{WIDTH:.0f}", "height": f"{top:.0f}"}
-    style = element("style", Html(SVG_FILE_STYLE))
-    paper = element("rect", width="100%", height="100%", class_="paper")
-    svg = element("svg", element("title", heading), style, paper, *parts, xmlns="http://www.w3.org/2000/svg", **box)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n'
+    return element("svg", element("title", title), drawing, viewBox=box, role="img", aria_label=title)
 
 
 class _Scale:
@@ -78,15 +41,11 @@ class _Scale:
     def __init__(self, axis: Axis, values: NDArray[np.float64], start: float, stop: float, margin: float = 0.0) -> None:
         self._log, self._start, self._stop = axis.log, start, stop
         low, high = float(values.min()), float(values.max())
-        if axis.dates:
-            self.ticks, self.labels = date_ticks(low, high)
-            low, high = min(low, self.ticks[0]), max(high, self.ticks[-1])
+        if axis.log:
+            self.ticks, high = log_ticks(low, high), max(high, low * 1.01)
         else:
-            if axis.log:
-                self.ticks, high = log_ticks(low, high), max(high, low * 1.01)
-            else:
-                low, high, self.ticks = _linear_range(low, high, margin)
-            self.labels = [short_number(tick) for tick in self.ticks]
+            low, high, self.ticks = _linear_range(low, high, margin)
+        self.labels = [short_number(tick) for tick in self.ticks]
         self._low, self._high = self._linear(low), self._linear(high)
 
     def _linear(self, value: float) -> float:
@@ -105,15 +64,6 @@ def _linear_range(low: float, high: float, margin: float) -> tuple[float, float,
     return (low, high, inside) if len(inside) > 1 else (ticks[0], ticks[-1], ticks)
 
 
-def drawing(panel: Panel) -> Html:
-    """The grid, the lines and their names: WIDTH by HEIGHT pixels, to be placed in an <svg>."""
-    x = _Scale(panel.x, panel.x_values(), LEFT, RIGHT)
-    y = _Scale(panel.y, panel.y_values(), BOTTOM, TOP, MARGIN)
-    grey = [_line(line, x, y) for line in panel.series if line.role == Role.GREY]
-    lines = (_line(line, x, y) for line in reversed(panel.full))  # the first series is on top
-    return join(*_grid(panel, x, y), _clipped(*grey), *lines, *_end_labels(panel.full, x, y))
-
-
 def _clipped(*lines: Html) -> Html:
     """The parts of the lines that are inside the plotting area."""
     place = {"x": LEFT, "y": TOP, "width": RIGHT - LEFT, "height": BOTTOM - TOP}
@@ -128,8 +78,7 @@ def _grid(panel: Panel, x: _Scale, y: _Scale) -> Iterator[Html]:
         yield element("path", d=f"M{LEFT} {y(value):.1f}H{RIGHT}", class_="reference")
     for tick, label in zip(x.ticks, x.labels, strict=True):
         yield element("path", d=f"M{x(tick):.1f} {TOP}V{BOTTOM}", class_="grid")
-        middle = min(x(tick), WIDTH - DATE_LABEL_WIDTH / 2) if panel.x.dates else x(tick)
-        yield element("text", label, x=f"{middle:.1f}", y=BOTTOM + 17, text_anchor="middle")
+        yield element("text", label, x=f"{x(tick):.1f}", y=BOTTOM + 17, text_anchor="middle")
     turned = f"translate(13 {(TOP + BOTTOM) / 2}) rotate(-90)"
     yield element("text", panel.x.title, x=(LEFT + RIGHT) / 2, y=HEIGHT - 8, text_anchor="middle")
     yield element("text", panel.y.title, transform=turned, text_anchor="middle")

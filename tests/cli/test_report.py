@@ -49,15 +49,15 @@ def test_standard_output_takes_the_page_and_nothing_else(run, folder, names, opt
     assert re.fullmatch(rb"<!doctype html>.*</html>\n", done.stdout, re.DOTALL)
 
 
-def test_plots_are_png_and_svg_files_and_no_page(run, folder, names, tmp_path):
+def test_plots_are_png_files_and_no_page(run, folder, names, tmp_path):
     pytest.importorskip("matplotlib")
     command = ("report", names[0], "--plots", str(tmp_path / "plots"))
     done = run(folder, *command)
     assert done.returncode == 0
     found = {path.name: path.read_bytes() for path in (tmp_path / "plots").iterdir()}
     kinds = {re.sub(r".*-", "", name) for name in found}
-    assert {"learning.png", "learning.svg", "regret.png", "regret.svg"} <= kinds
-    assert all(data.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml") for name, data in found.items())
+    assert {"learning.png", "regret.png"} <= kinds
+    assert all(data.startswith(b"\x89PNG") for data in found.values())
     assert sorted(done.stderr.decode().split()) == sorted(str(tmp_path / "plots" / name) for name in found)
     assert run(folder, *command).returncode == 1
 

@@ -9,35 +9,24 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitC
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import measure_overlap
+from small import DEEPER
 
-from prequential.comparison.clusters import rate_interval
-from prequential.comparison.intervals import Bootstrap
+from prequential.comparison.intervals import Bootstrap, rate_interval
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
 from prequential.heldout_loss.heldout_text import _interval_note
 from prequential.heldout_loss.summary import languages_of, summarise_heldout
-from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
-BOTH = Config(
-    gpt=GPTConfig(
-        n_layers=2,
-        width=32,
-        n_heads=2,
-        mlp_factor=2,
-        window=16,
-        warmup_updates=1,
-        contexts=("3", "after2"),
-        context_bits=8,
-        memory_bits=13,
-    ),
+BOTH = replace(
+    DEEPER,
+    gpt=replace(DEEPER.gpt, contexts=("3", "after2"), context_bits=8, window=16),
     mixer=MixerConfig(contexts=("1", "2", "4", "word", "line,above", "match"), table_bits=10, match_bits=8),
-    schedule=ScheduleConfig(
-        first_segment_symbols=48, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=256
-    ),
+    schedule=replace(DEEPER.schedule, block_symbols=256),
 )
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
 CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
@@ -245,28 +234,22 @@ def test_a_record_lists_the_costliest_documents_and_the_sum_of_the_others():
     assert sum(g["bits"] for g in record["each"]) + record["all_others"]["bits"] == record["documents"]["bits"]
 
 
-def test_an_interval_is_made_of_the_documents_in_the_order_of_the_corpus():
+@pytest.mark.parametrize("n", [9, 12])
+def test_an_interval_is_made_of_ten_documents_or_more_in_the_order_of_the_corpus(n):
     bits = np.random.default_rng(4).integers(1, 1 << 25, 1200) * UNIT_BITS
     trace = Trace((MODEL,), 1200)
     trace.append(MODEL, bits)
-    found = summarise_heldout(trace, [Document(str(i), 100 * i + 10, 60 + i) for i in range(12)])
+    found = summarise_heldout(trace, [Document(str(i), 100 * i + 10, 60 + i) for i in range(n)])
     record = json.loads(json.dumps(found.to_record()))
-    assert record["clusters"]["n_bytes"] == [60 + i for i in range(12)]
-    assert record["clusters"]["bits"] == [bits[100 * i + 10 : 100 * i + 70 + i].sum() for i in range(12)]
-    assert record["interval"]["low_bits_per_byte"] < record["bits_per_byte"] < record["interval"]["high_bits_per_byte"]
+    assert record["clusters"]["n_bytes"] == [60 + i for i in range(n)]
+    assert record["clusters"]["bits"] == [bits[100 * i + 10 : 100 * i + 70 + i].sum() for i in range(n)]
     assert found.interval == rate_interval(found.clusters, Bootstrap())
-
-
-def test_nine_documents_have_no_interval_and_the_report_says_so():
-    trace = Trace((MODEL,), 900)
-    trace.append(MODEL, np.random.default_rng(4).integers(1, 1 << 25, 900) * UNIT_BITS)
-    for n, note in (
-        (9, "no interval: 9 documents, and an interval needs 10"),
-        (10, "95 % interval: the expected loss"),
-    ):
-        loss = summarise_heldout(trace, [Document(str(i), 90 * i, 90) for i in range(n)]).to_record()
-        assert (loss["interval"] is None) == (n == 9)
-        assert _interval_note({"dynamic": loss}).strip().startswith(note)
+    note = _interval_note({"dynamic": record}).strip()
+    if n == 9:
+        assert found.interval is None and note == "no interval: 9 documents, and an interval needs 10"
+        return
+    assert note.startswith("95 % interval: the expected loss")
+    assert record["interval"]["low_bits_per_byte"] < record["bits_per_byte"] < record["interval"]["high_bits_per_byte"]
 
 
 def test_documents_of_another_corpus_are_refused_and_without_documents_means_are_none(trace):

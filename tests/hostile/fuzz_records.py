@@ -8,7 +8,7 @@ command line reads it, in this process.
 
 The outcome must be success, or exit code 1 or 2 with printable lines on stderr, each of which begins with `prequential`. There
 may be no other exception, no warning of a library, and no change of a file that the command does not name. Time and memory are
-bounded. JSON, SVG and HTML that a command makes must be well-formed. A resumed draft becomes the archive of an undisturbed run,
+bounded. JSON and HTML that a command makes must be well-formed. A resumed draft becomes the archive of an undisturbed run,
 or nothing is deleted. Files that break a rule are kept, and this script then exits with 1.
 """
 
@@ -138,11 +138,7 @@ SCORE = _commands("forecast target --score forecast.json\nforecast target --scor
 SCORE_NEW = _commands("forecast target --score forecast.json --corpus long.txt", SCORES, "target/")
 BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --json"
 PROXY = _commands(f"forecast ladder {BEYOND} --proxy target/run")
-PICTURES = _commands("""
-    monorepo --series series.jsonl --picture out.svg
-    monorepo --series series.jsonl --picture out.html
-""")
-MORE_PICTURES = _commands("""
+SERIES = _commands("""
     monorepo --series series.jsonl --picture out.png
     monorepo REPOSITORY --series series.jsonl
 """, "series.jsonl")  # fmt: skip
@@ -213,7 +209,7 @@ KINDS: dict[str, tuple[Case, ...]] = {
     ),
     "forecast": (Case(("forecast.json",), _damaged_forecast, SCORE + SCORE_NEW),),
     "appended": (Case((SCORES,), damaged_lines, SCORE), Case((HELDOUT,), damaged_lines, APPENDS)),
-    "series": (Case(("series.jsonl",), damaged_lines, PICTURES * 6 + MORE_PICTURES),),
+    "series": (Case(("series.jsonl",), damaged_lines, SERIES),),
     "config": tuple(
         Case((path,), damaged_json, _uses_config(path)) for path in ("mixer.json", "both.json", "pure.json")
     ),
@@ -387,8 +383,6 @@ def _check_file(name: str, before: bytes, after: bytes | None) -> None:
     elif kind in (".json", ".packed"):
         for text in after.splitlines() if kind == ".packed" else [after]:
             strict_json(text)
-    elif kind == ".svg":
-        check_svg(after.decode())
     elif kind == ".html":
         check_html(after.decode())
 

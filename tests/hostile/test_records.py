@@ -1,7 +1,6 @@
 """Records, curves, forecasts, series and shards of strangers: pipes, bombs, wrong values, and bad runs among good ones."""
 
 import base64
-import io
 import json
 import os
 import re
@@ -19,21 +18,21 @@ from limits import bounded
 from msgspec import UNSET, Struct
 from prequential_corpora.shard_files import read_rows
 
+from prequential import labels
 from prequential.cli.main import main
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.forecasting.sealed import read_forecast
-from prequential.labels import labels
-from prequential.labels.labels import read_rows as read_labels
+from prequential.labels import read_rows as read_labels
 from prequential.monorepo_loss.series import read_series
 from prequential.records import schema
 from prequential.records.schema import Absent, Count, Fields, Number, check_record, read_lines
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.panels import Panel, Series
-from prequential.report.svg import svg_file
+from prequential.report.svg import inline_svg
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 MIB = 1 << 20
@@ -70,7 +69,7 @@ def refused(work: Callable[[], object]) -> str:
 
 PIPED = (
     "compress --config pipe a", "list pipe", "forecast runs --score pipe", "compress shards:pipe.parquet -o x", "runs list pipe",
-    "compress shards:pipe.jsonl?column=t -o x", "report pipe", "monorepo --series pipe --picture x.svg", "runs show runs/a",
+    "compress shards:pipe.jsonl?column=t -o x", "report pipe", "monorepo --series pipe --picture x.png", "runs show runs/a",
     "report runs/b", "labels pipe --label y", "heldout --train pipe --test a",
 )  # fmt: skip
 
@@ -352,9 +351,8 @@ CONTROLS = "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2028, 0xD80
 
 def test_names_with_controls_give_well_formed_pictures() -> None:
     line = Series(f"имя{CONTROLS}", np.array([1.0, 2.0]), np.array([1.0, 2.0]))
-    text = svg_file(f"a{CONTROLS}", [Panel(f"b{CONTROLS}", [line])])
-    tree = ElementTree.parse(io.BytesIO(text.encode()))
-    shown = "".join(tree.getroot().itertext())
+    text = inline_svg(Panel(f"b{CONTROLS}", [line]))
+    shown = "".join(ElementTree.fromstring(text).itertext())
     assert "имя\\x00" in shown
     assert "\\x1b" in shown
 

@@ -16,7 +16,7 @@ from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.given import remembering
 from prequential.learners.subject import follow
-from prequential.matrix.matrix import format_matrix, matrix_record, measure_matrix
+from prequential.matrix import format_matrix, matrix_record, measure_matrix
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.online.coding import config_of

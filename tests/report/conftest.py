@@ -29,7 +29,7 @@ def table() -> dict[str, Any]:
             {"name": "1", "n_bytes": 10, "bits": {"model": 80.0}, "mean_k": 1.0},
             {"name": "2", "n_bytes": 10, "bits": {"model": 40.0}, "mean_k": 2.0},
             {"name": "all others", "n_bytes": 5, "bits": {"model": 1.0}},
-        ],
+        ]
     }
 
 

@@ -1,6 +1,5 @@
 """Matplotlib figures: they show the series of the panels, and equal figures give equal PNG files."""
 
-import builtins
 import os
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prequential.errors import MissingDependencyError
 from prequential.evaluation.curves import Curve
 from prequential.report import figures, plots, run_panels
 from prequential.report.panels import Panel, Role, Series
@@ -45,20 +43,6 @@ def test_equal_figures_give_equal_png_files(curves: dict[str, Curve]) -> None:
     first, second = (figures.png(figures.figure("heading", [run_panels.learning(curves)])) for _ in range(2))
     assert first.startswith(b"\x89PNG")
     assert first == second
-
-
-def test_without_matplotlib_the_error_says_what_to_install(
-    curves: dict[str, Curve], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def without_matplotlib(name: str, *args: Any, **more: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return imported(name, *args, **more)
-
-    imported = builtins.__import__
-    monkeypatch.setattr(builtins, "__import__", without_matplotlib)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'prequential\[plots\]'"):
-        plots.learning_curves(curves)
 
 
 @pytest.mark.parametrize(("backend", "kept"), [("garbage", False), ("svg", True)])

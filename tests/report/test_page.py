@@ -22,9 +22,8 @@ from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.report.markup import html_table
-from prequential.report.page import difference_table, html_report
+from prequential.report.page import command, difference_table, html_report
 from prequential.report.panels import Table
-from prequential.report.repetition import command
 from prequential.report.run_panels import group_names, learner_label, run_names
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -219,8 +218,7 @@ def test_breakdowns_show_their_sums_and_draw_the_tail(runs: list[Run], page: str
 
 
 @pytest.mark.parametrize(
-    ("limit", "answer"),
-    [(None, "The full input"), (6000, "At most the first 6,000 bytes"), (10**6, "The full input")],
+    ("limit", "answer"), [(None, "The full input"), (6000, "At most the first 6,000 bytes"), (10**6, "The full input")]
 )
 def test_the_limit_distinguishes_the_full_input_from_a_subset(
     runs: list[Run], tmp_path: Path, limit: int | None, answer: str

@@ -9,8 +9,8 @@ import pytest
 
 from prequential.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
 from prequential.report.markup import join
+from prequential.report.panels import LIGHT
 from prequential.report.sections import LEVELS, passages
-from prequential.report.style import N_LEVELS
 
 
 def passage(data: bytes, bits: list[float]) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def test_other_bytes_are_shown_as_numbers_and_nothing_controls_the_page() -> Non
 def test_the_title_has_place_and_rate_and_each_level_has_a_colour() -> None:
     (figure,) = passages({"passages": [passage(b"ab", [1.0, 2.0])]})[2:]
     assert "The end: bytes 1,200-1,202, 1.50 bits/byte" in figure
-    assert len(LEVELS) + 1 == N_LEVELS
-    assert [level for level, _, _ in characters(b"abcdef", [0.0, *LEVELS])] == [str(i) for i in range(N_LEVELS)]
+    assert [name for name in LIGHT if name[0] == "h"] == [f"h{i}" for i in range(len(LEVELS) + 1)]
+    assert [level for level, _, _ in characters(b"abcdef", [0.0, *LEVELS])] == [str(i) for i in range(len(LEVELS) + 1)]
 
 
 def test_a_huge_record_shows_only_as_much_as_this_program_writes_and_an_empty_one_nothing() -> None:

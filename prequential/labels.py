@@ -1,8 +1,7 @@
 """The description length of labels given their inputs: one field of each row is coded, the other is read and learned from.
 
-A row becomes one line: the input, a tab, the label, a newline. The learner reads all of it in order and learns from all of it, as
-in any run, but only the label and its newline count. A decoder that has the inputs can follow, so the sum is a description length
-of the labels.
+A row becomes one line: the input, a tab, the label, a newline. The learner learns from all of it, but only the label and its
+newline count. A decoder that has the inputs can follow, so the sum is a description length of the labels.
 
     online    sum of -log2 p(label i | input i, all rows before)
     blocks    rows are cut at fractions of the data. The rows of a block cost what the learner that has read all blocks before
@@ -50,10 +49,7 @@ MAX_ROW_BYTES = 1 << 28
 
 @dataclass(frozen=True, kw_only=True)
 class LabelCost:
-    """Bits of n labels of K kinds. online (n,): of each row. entropy_bits: n times the entropy of their frequencies.
-
-    block_bits: of each block that ends at the rows block_ends.
-    """
+    """Bits of n labels of n_labels kinds. online (n,): of each row. block_bits: of the blocks that end at the rows block_ends."""
 
     n_labels: int
     online: NDArray[np.float64]
@@ -64,7 +60,7 @@ class LabelCost:
 
     @property
     def n_rows(self) -> int:
-        """Its labels."""
+        """The number of labels."""
         return len(self.online)
 
     @property
@@ -79,10 +75,9 @@ class LabelCost:
 
 
 def read_rows(path: PathLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
-    """Input and label of each row of a file of JSON lines; "-" is standard input.
+    """Input and label of each row of a file of JSON lines; "-" is standard input. Values that are not strings stand as JSON.
 
-    given: the field of the input; None: all fields but `code`.
-    Values that are not strings stand as JSON. Raises CorpusError, with the row, for a line without the fields.
+    given: the field of the input; None: all fields but `code`. Raises CorpusError, with the row, for a line without the fields.
     """
     rows, number = [], 0
     try:
@@ -130,20 +125,15 @@ def label_cost(
     fractions: Sequence[float] = FRACTIONS,
     on_progress: OnProgress = ignore,
 ) -> LabelCost:
-    """The cost of the labels of rows (input, label) under a fresh learner. Takes a run and, for the blocks, as much again.
-
-    Raises CorpusError without rows.
-    """
-    if not rows:
-        raise CorpusError("there are no rows")
+    """The cost of the labels of rows (input, label), at least one, under a fresh learner. Takes as long as two runs."""
     stream = b"".join(source + b"\t" + label + b"\n" for source, label in rows)
     ends = np.cumsum([len(source) + len(label) + 2 for source, label in rows])
     starts = ends - np.array([len(label) + 1 for _, label in rows])
     symbols = np.frombuffer(stream, np.uint8)
     costs = np.concatenate([bits for bits in reported(follow(runtime.learner(config), symbols), symbols, on_progress)])
     labels = [label for _, label in rows]
-    cuts = sorted({max(1, math.ceil(f * len(rows))) for f in fractions} | {len(rows)})
     n_labels = len(set(labels))
+    cuts = sorted({max(1, math.ceil(f * len(rows))) for f in fractions} | {len(rows)})
     blocks = _block_bits(symbols, starts, ends, cuts, math.log2(n_labels), runtime.learner(config))
     return LabelCost(
         n_labels=n_labels,

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prequential.comparison.clusters import MAX_CLUSTERS, Clusters, cluster, loss_interval, n_clusters_of, rate_interval
-from prequential.comparison.intervals import Bootstrap
+from prequential.comparison.intervals import (
+    MAX_CLUSTERS,
+    Bootstrap,
+    Clusters,
+    cluster,
+    loss_interval,
+    n_clusters_of,
+    rate_interval,
+)
 
 RATE = 2.0  # bits per byte expected of every document
 
@@ -62,10 +69,8 @@ def test_opposite_differences_have_exactly_the_mirrored_interval(pairs, seed) ->
     there, back = (rate_interval(cluster(n_bytes, [sign * b for b in bits]), how) for sign in (1, -1))
     assert (there is None) == (back is None)
     if there and back:
-        assert (there.low_bits_per_byte, there.high_bits_per_byte) == (
-            -back.high_bits_per_byte,
-            -back.low_bits_per_byte,
-        )
+        mirrored = -back.high_bits_per_byte, -back.low_bits_per_byte
+        assert (there.low_bits_per_byte, there.high_bits_per_byte) == mirrored
 
 
 def test_the_interval_is_the_ratio_and_the_quantile_of_studentised_resamples() -> None:

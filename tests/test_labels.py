@@ -11,14 +11,7 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 import prequential
 from prequential.errors import CorpusError
-from prequential.labels.labels import (
-    entropy_bits,
-    format_label_cost,
-    label_cost,
-    label_record,
-    marginal_bits,
-    read_rows,
-)
+from prequential.labels import entropy_bits, format_label_cost, label_cost, label_record, marginal_bits, read_rows
 from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime

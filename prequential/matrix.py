@@ -32,10 +32,9 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """Code lengths of n corpora, alone and given each of n corpora and m stored models.
+    """Code lengths of n corpora in bits, alone (n,) and after each of n corpora and m stored models (n, n + m), float64.
 
-    names (n,), n_bytes (n,), blake2b (n,). givens (n + m,): names of what was given. alone (n,) and after (n, n + m) float64, in
-    bits; after[i, i] is L(X|X).
+    names, n_bytes, blake2b: (n,), of the corpora. givens (n + m,): names of what was given. after[i, i] is L(X|X).
 
     Examples:
         >>> import numpy, prequential
@@ -79,9 +78,8 @@ def measure_matrix(
 ) -> Matrix:
     """Reads n (n + m) + 2 n corpora: each alone, and each after each corpus, which is read once for it, and after each model.
 
-    models: folders of stored models; each continues with its own configuration. limit_bytes: of the beginning of each corpus.
-    on_step: called with what comes next. Raises CorpusError for fewer than two different corpora or an empty one, and what
-    reading raises.
+    models: folders of stored models, which keep their own configuration. limit_bytes: of each corpus. on_step: called with what
+    comes next. Raises CorpusError for fewer than two different corpora or an empty one, and what reading raises.
 
     Examples:
         >>> import tempfile, prequential

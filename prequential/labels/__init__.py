@@ -1,1 +1,0 @@
-"""The description length of labels, given their inputs."""

@@ -1,1 +1,0 @@
-"""Which corpora teach which: L(X) and L(X given Y)."""
