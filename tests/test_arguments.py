@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import prequential
-from prequential.cli.failures import OPTIONS, in_options
+from prequential.cli.streams import OPTIONS, in_options
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.online.runtime import BACKENDS
 from prequential.sweeps.plans import Plan

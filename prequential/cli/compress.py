@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from prequential_corpora import is_path
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
-from prequential.cli.progress import print_summary, progress_bar, resumable
+from prequential.cli.streams import for_each, print_summary, progress_bar, resumable
 from prequential.errors import OutputError
 
 if TYPE_CHECKING:

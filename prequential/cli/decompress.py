@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
-from prequential.cli.progress import print_summary, progress_bar, resumable
+from prequential.cli.streams import for_each, print_summary, progress_bar, resumable
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError
 from prequential.files import reading
 

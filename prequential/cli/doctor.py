@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, for_each
-from prequential.cli.progress import progress_bar
+from prequential.cli.streams import EXIT_FAILURE, for_each, progress_bar
 from prequential.errors import LawError
 from prequential.printable import printable
 

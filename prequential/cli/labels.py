@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from prequential.cli import options
-from prequential.cli.progress import progress_bar
+from prequential.cli.streams import progress_bar
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

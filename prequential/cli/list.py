@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
+from prequential.cli.streams import for_each
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -7,12 +7,16 @@ exit code. It imports what it needs when it runs, so that `--help` and `list` st
 
 import argparse
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
+
+from prequential_corpora import is_path
 
 from prequential.cli import (
     ablate,
@@ -26,7 +30,6 @@ from prequential.cli import (
     forecast,
     heldout,
     labels,
-    list,
     matrix,
     monorepo,
     options,
@@ -36,16 +39,24 @@ from prequential.cli import (
     test,
     train,
 )
-from prequential.cli.failures import EXIT_FAILURE, are_refused, report_failure, was_interrupted, with_notes
+from prequential.cli import list as listing
 from prequential.cli.options import Parser
-from prequential.cli.streams import end_output, open_missing_streams, printable_streams
-from prequential.errors import ConfigError
+from prequential.cli.streams import (
+    EXIT_FAILURE,
+    open_missing_streams,
+    printable_streams,
+    report_failure,
+    was_interrupted,
+    with_notes,
+)
+from prequential.errors import ConfigError, CorpusError, PrequentialError
+from prequential.files import check_output, reading
 from prequential.machine.usable_memory import check_address_space
 from prequential.online.workers.environment import workers
 from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
-    "archives": (compress, decompress, test, list),
+    "archives": (compress, decompress, test, listing),
     "measure": (evaluate, heldout, monorepo, labels, decompose, compare, runs, report),
     "study": (sweep, ablate, forecast, matrix),
     "models": (train,),
@@ -100,13 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         report_failure(None, error, verbose=False)
         return EXIT_FAILURE
-    if rank:
-        _silence_output()
+    if rank:  # only the first worker prints
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(devnull, stream.fileno())
     with printable_streams():
-        try:
-            return _run(argv, n_workers, rank)
-        finally:
-            end_output()
+        return _run(argv, n_workers, rank)
 
 
 def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
@@ -139,7 +149,7 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         # What workers share: the steps of one run, or the runs of a plan. Who shares steps has nothing to clean up.
         if rank == 0 or getattr(args, "shared", None) == "runs":
             _unwind_on_signals()
-        if are_refused(args):
+        if _are_refused(args):
             return EXIT_FAILURE
         if "max_memory" in args:  # a command with a learner
             check_address_space()
@@ -166,11 +176,54 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         return EXIT_FAILURE
 
 
-def _silence_output() -> None:
-    """Discards what this process and its libraries print: only the first worker prints."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(devnull, stream.fileno())
+def _are_refused(args: argparse.Namespace) -> bool:
+    """Whether the command has nothing to do, because of missing inputs or existing outputs. Prints a line for each of them.
+
+    It looks before anything large is imported, and at what a command declares with `set_defaults`: `inputs`, the names of its
+    arguments that are corpora, archives or folders, or a function of all arguments that gives them; and `output_of`, a function
+    of its arguments and of one input that gives the path of the output. A command with a list of inputs goes on with the others,
+    and reports those later. The work itself checks everything again, because files may change.
+    """
+    inputs = getattr(args, "inputs", ())
+    attributes = inputs(args) if callable(inputs) else inputs
+    values = [value for name in attributes if (value := getattr(args, name)) is not None]
+    is_list = len(values) == 1 and isinstance(values[0], list)
+    names: list[str] = values[0] if is_list else values
+    after_end = getattr(args, "after_end", ())
+    # argparse takes -1 for a negative number
+    if presets := [name for name in names if re.fullmatch(r"-\d+", name) and name not in after_end]:
+        args.parser.error(f"unrecognized arguments: {' '.join(presets)}")
+    given = getattr(args, "given", None)
+    if "" in (*names, given, getattr(args, "output", None)):  # for pathlib it is the current folder
+        args.parser.error("a name is empty: give the name of a file or folder")
+    if names.count("-") > 1:
+        args.parser.error("- is given twice, but standard input can be read only once")
+    if given is not None and (reason := _refusal(args, given, is_input=False)):
+        report_failure(None, reason, verbose=args.verbose)
+        return True
+    reasons = [(name, reason) for name in names if (reason := _refusal(args, name))]
+    if not reasons or (is_list and len(reasons) < len(names)):
+        return False
+    for name, reason in reasons if is_list else reasons[:1]:
+        report_failure(name if is_list else None, reason, verbose=args.verbose)
+    return True
+
+
+def _refusal(args: argparse.Namespace, name: str, *, is_input: bool = True) -> Exception | None:
+    """Why this source cannot be read, or nothing be made of this input, as far as the file system shows it."""
+    try:
+        if name == "-" and sys.stdin.isatty():
+            raise CorpusError(
+                "standard input is a terminal: name a file, or pipe data into the command (--help explains it)"
+            )
+        with reading(name):
+            if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
+                Path(name).stat()
+        if is_input and hasattr(args, "output_of") and (output := args.output_of(args, name)) is not None:
+            check_output(output, overwrite=args.force)
+    except PrequentialError as error:
+        return error
+    return None
 
 
 def _unwind_on_signals() -> None:

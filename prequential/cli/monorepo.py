@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.failures import warn
-from prequential.cli.heldout import prepare, store
-from prequential.cli.progress import progress_bar
+from prequential.cli.heldout import prepare
+from prequential.cli.streams import progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from prequential.monorepo_loss.series import NextPoint, SeriesSetting
     from prequential.online.runtime import Runtime
 
-PICTURES = (".svg", ".png", ".html")
+PICTURES = (".svg", ".html")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output = {
         "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
         "--runs FOLDER [runs]": "folder of the series",
-        "--picture FILE": "draw the series: .svg, .png (needs matplotlib) or .html",
+        "--picture FILE": "draw the series: .svg or .html",
     }
     options.add(parser.add_argument_group("window"), window)
     options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
@@ -53,13 +52,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
-    from prequential.report.figures import new_figure
 
     _check_usage(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-        if args.picture.endswith(".png"):
-            new_figure(1.0, 1.0)  # raises without matplotlib, before the work
     series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
         _draw(series, args.picture, overwrite=args.force)
@@ -73,7 +69,7 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.repository is None and (args.since or args.until or args.model):
         error("--since, --until and --model need REPO")
     if args.picture and Path(args.picture).suffix not in PICTURES:
-        error(f"--picture {args.picture}: the name must end in .svg, .png or .html")
+        error(f"--picture {args.picture}: the name must end in .svg or .html")
     options.refuse(args, options.given_of(args, "audit_every"), "monorepo has no audit")
 
 
@@ -156,6 +152,8 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
     from prequential.files import check_new_folder
     from prequential.monorepo_loss.monorepo import train_on_tree
     from prequential.monorepo_loss.series import load_series_model
+    from prequential.online.model_store import save_model
+    from prequential.version import VERSION
 
     setting = point.setting
     if args.model and (point.records or Path(args.model).exists()):
@@ -169,7 +167,9 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
             learner, trained_on = train_on_tree(
                 tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
             )
-        store(args.model, learner, trained_on, _mode(args.repository))
+        if args.model:
+            about = {**trained_on.about, "prequential": VERSION}
+            save_model(args.model, learner, about, mode=_mode(args.repository))
         return learner, trained_on
 
     return train
@@ -188,13 +188,9 @@ def _mode(repository: str) -> int:
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     from prequential.files import common_mode, output_file
     from prequential.monorepo_loss.series import points_so_far
-    from prequential.report import figures, page, plots
+    from prequential.report import page
 
-    records, kind = points_so_far(series), Path(picture).suffix
-    if kind == ".png":
-        data = figures.png(plots.monorepo(records))
-    else:
-        text = page.series_svg(records) if kind == ".svg" else page.series_page(records)
-        data = text.encode("utf-8", "replace")
+    draw = page.series_svg if picture.endswith(".svg") else page.series_page
+    data = draw(points_so_far(series)).encode("utf-8", "replace")
     with output_file(picture, overwrite=overwrite, mode=common_mode(series)) as sink:
         sink.write(data)

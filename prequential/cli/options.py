@@ -20,8 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from prequential.cli.failures import in_options
-from prequential.cli.streams import foreign_code
+from prequential.cli.streams import foreign_code, in_options
 from prequential.errors import ConfigError
 from prequential.printable import printable
 

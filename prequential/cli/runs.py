@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, report_failure
+from prequential.cli.streams import EXIT_FAILURE, report_failure
 from prequential.errors import CorpusError
 from prequential.printable import printable
 

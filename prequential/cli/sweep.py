@@ -17,9 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, in_options, report_failure
-from prequential.cli.progress import progress_bar
-from prequential.cli.streams import foreign_code
+from prequential.cli.streams import EXIT_FAILURE, foreign_code, in_options, progress_bar, report_failure
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime

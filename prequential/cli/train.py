@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar, resumable
+from prequential.cli.streams import for_each, progress_bar, resumable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config

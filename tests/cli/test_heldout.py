@@ -68,9 +68,10 @@ def test_a_corpus_a_stored_model_and_a_run_make_the_same_learner(run, folder):
     config = str(folder / "config.json")
     prepared = run(folder, "evaluate", "--config", config, "--runs", "made", "--baselines", "none", "train")
     assert prepared.returncode == 0
+    assert run(folder, "train", "train", "-o", "model", "--config", config, "--kernels", "fused").returncode == 0
     (made,) = (folder / "made").iterdir()
     options = ("--test", "tests", "--json", "--no-run", "--dynamic-only")
-    trained = heldout(run, folder, "--train", "train", "--save-model", "model", *options)
+    trained = heldout(run, folder, "--train", "train", *options)
     stored = heldout(run, folder, "--train", "model", "--no-overlap", *options, config=())
     decoded = heldout(run, folder, "--train", str(made), *options, config=())
     records = [json.loads(done.stdout) for done in (trained, stored, decoded)]

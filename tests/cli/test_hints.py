@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from prequential.cli.main import build_parser, main
-from prequential.cli.progress import command_line
+from prequential.cli.streams import command_line
 
 NOISY = """
 import os

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 import pytest
 
-from prequential.cli.progress import progress_bar
+from prequential.cli.streams import progress_bar
 from prequential.online.coding import Progress
 from prequential.watch import progress as display
 from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
@@ -161,7 +161,7 @@ def test_a_run_continues_if_its_bar_cannot_be_drawn() -> None:
 def test_a_logged_warning_is_shown_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     import logging
 
-    from prequential.cli.progress import progress_bar
+    from prequential.cli.streams import progress_bar
 
     with progress_bar("a", quiet=False):
         logging.getLogger("prequential.online.coding").warning("cannot save the run")

@@ -64,7 +64,7 @@ def test_a_stream_escapes_what_a_forgotten_place_prints() -> None:
 
 def test_a_traceback_cannot_control_the_terminal() -> None:
     program = (
-        "from prequential.cli.failures import report_failure\n"
+        "from prequential.cli.streams import report_failure\n"
         "from prequential.cli.streams import printable_streams\n"
         "with printable_streams():\n"
         "    report_failure(None, KeyError('missing\\x1b[2J'), verbose=True)\n"

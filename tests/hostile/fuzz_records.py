@@ -40,7 +40,7 @@ from limits import bounded
 from record_seeds import OPTIONS, finished, has_git, quick, seeds
 from watch import confined
 
-from prequential.cli import failures
+from prequential.cli import streams
 from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
 from prequential.evaluation.curves import Curve
@@ -143,10 +143,7 @@ PICTURES = _commands("""
     monorepo --series series.jsonl --picture out.svg
     monorepo --series series.jsonl --picture out.html
 """)
-MORE_PICTURES = _commands("""
-    monorepo --series series.jsonl --picture out.png
-    monorepo REPOSITORY --series series.jsonl
-""", "series.jsonl")  # fmt: skip
+NEXT_POINT = _commands("monorepo REPOSITORY --series series.jsonl", "series.jsonl")
 APPENDS = _commands(f"""
     heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured
     evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}
@@ -214,7 +211,7 @@ KINDS: dict[str, tuple[Case, ...]] = {
     ),
     "forecast": (Case(("forecast.json",), _damaged_forecast, SCORE + SCORE_NEW),),
     "appended": (Case((SCORES,), damaged_lines, SCORE), Case((HELDOUT,), damaged_lines, APPENDS)),
-    "series": (Case(("series.jsonl",), damaged_lines, PICTURES * 6 + MORE_PICTURES),),
+    "series": (Case(("series.jsonl",), damaged_lines, PICTURES * 6 + NEXT_POINT),),
     "config": tuple(
         Case((path,), damaged_json, _uses_config(path)) for path in ("mixer.json", "both.json", "pure.json")
     ),
@@ -251,8 +248,8 @@ def ran(command: Command, box: Path) -> Done:
         errors.append(error)
         real_report(name, error, verbose=verbose)
 
-    real_report = failures.report_failure
-    is_plot = "--plots" in command.args or "out.png" in command.args
+    real_report = streams.report_failure
+    is_plot = "--plots" in command.args
     if is_plot:
         _load_matplotlib()
     args = [str(seeds() / "repository") if arg == "REPOSITORY" else arg for arg in command.args]
@@ -260,7 +257,7 @@ def ran(command: Command, box: Path) -> Done:
         bounded(PLOTS_S if is_plot else SECONDS, EXTRA_BYTES),
         nullcontext() if command.programs else confined(box),
         warnings.catch_warnings(record=True) as caught,
-        mock.patch.object(failures, "report_failure", report),
+        mock.patch.object(streams, "report_failure", report),
         mock.patch("prequential.cli.main.report_failure", report),
         mock.patch.object(sys, "unraisablehook", sys.unraisablehook),
         mock.patch.object(tempfile, "tempdir", str(box / "tmp")),

@@ -13,8 +13,8 @@ from pytest import MonkeyPatch
 from seeds import RUNTIME
 
 import prequential
-from prequential.cli.failures import _reason
 from prequential.cli.main import main
+from prequential.cli.streams import _reason
 from prequential.errors import CorpusError, OutputError
 from prequential.files import new_folder, output_file, set_mode
 from prequential.files.append import append_line

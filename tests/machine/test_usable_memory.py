@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import prequential
-from prequential.cli.failures import report_failure
+from prequential.cli.streams import report_failure
 from prequential.errors import ConfigError
 from prequential.machine import usable_memory
 from prequential.machine.facts import machine
