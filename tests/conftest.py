@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,18 @@ def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 0.0)
     monkeypatch.setattr(checkpoint, "BYTES_PER_S", float("inf"))
     monkeypatch.setattr(checkpoint, "COST", float("inf"))
+
+
+@pytest.fixture(scope="module")
+def no_warm_up() -> Iterator[None]:
+    """An evaluation skips the warm-up, which takes a second: these tests measure no speed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

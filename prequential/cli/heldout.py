@@ -27,12 +27,8 @@ RECORDS = "heldout.jsonl"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--train",
-        metavar="X",
-        required=True,
-        help="a corpus, a run folder of `evaluate`, or the folder of a stored model",
-    )
+    train = "a corpus, a run folder of `evaluate`, or the folder of a stored model"
+    parser.add_argument("--train", metavar="X", required=True, help=train)
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
     options.add(
         parser,

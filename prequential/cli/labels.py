@@ -15,9 +15,8 @@ from prequential.cli.streams import progress_bar
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="FILE", help="JSON lines; -: standard input")
     parser.add_argument("--label", metavar="FIELD", required=True, help="the field of each row that costs bits")
-    parser.add_argument(
-        "--given", dest="given_field", metavar="FIELD", help="the one field that is read (default: all others)"
-    )
+    given = "the one field that is read (default: all others)"
+    parser.add_argument("--given", dest="given_field", metavar="FIELD", help=given)
     options.add(parser, options.JSON | {"--output FILE.jsonl": "also append the record to this file"})
     options.add_learner(parser)
     parser.set_defaults(inputs=("name",))

@@ -1,6 +1,5 @@
 """The command line: its commands, and the one place where exceptions become lines on stderr and exit codes.
 
-Exit codes: 0 success, 1 failure, 2 usage error, 130 Ctrl-C, 143 SIGTERM, 152 SIGXCPU. Only data and results go to stdout.
 A command is a module with a docstring, which is its help text, with `add_options(parser)`, and with `run(args)`, which gives the
 exit code. It imports what it needs when it runs, so that `--help` and `list` start at once.
 """
@@ -65,6 +64,8 @@ COMMANDS: dict[str, tuple[ModuleType, ...]] = {
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
 decodes bit-exactly on any machine, so its length is the number of bits that the
 data cost that learner."""
+EPILOG = """`prequential COMMAND --help` explains a command. BYTES are 65536, 64K, 10M or 4G (powers of 1024).
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM."""
 
 
 def build_parser() -> Parser:
@@ -72,13 +73,8 @@ def build_parser() -> Parser:
     texts = {_name(command): command.__doc__ or "" for group in COMMANDS.values() for command in group}
     lines = {name: f"  {name:<12}{text.splitlines()[0].rstrip('.')}" for name, text in texts.items()}
     groups = ("\n".join([f"{title}:", *(lines[_name(c)] for c in group)]) for title, group in COMMANDS.items())
-    top = Parser(
-        prog="prequential",
-        description="\n\n".join([DESCRIPTION, *groups]),
-        epilog="`prequential COMMAND --help` explains a command. BYTES are 65536, 64K, 10M or 4G (powers of 1024).\n"
-        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description, form = "\n\n".join([DESCRIPTION, *groups]), argparse.RawDescriptionHelpFormatter
+    top = Parser(prog="prequential", description=description, epilog=EPILOG, formatter_class=form)
     top.add_argument("--version", action="version", version=f"prequential {VERSION}")
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser, help="one of the commands above")
     for group in COMMANDS.values():
@@ -131,10 +127,8 @@ def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if n_workers > 1 and not hasattr(args, "shared"):
-        args.parser.error(
-            "several workers can share a compression, a decompression, a sweep or an ablation: start this command "
-            "without torchrun"
-        )
+        shared = "several workers can share a compression, a decompression, a sweep or an ablation"
+        args.parser.error(f"{shared}: start this command without torchrun")
     if argv is None and getattr(args, "learner", None) is None:
         # Our own work uses no threads of numpy's library. It starts them when it is imported, and each one takes address space.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -213,9 +207,7 @@ def _refusal(args: argparse.Namespace, name: str, *, is_input: bool = True) -> E
     """Why this source cannot be read, or nothing be made of this input, as far as the file system shows it."""
     try:
         if name == "-" and sys.stdin.isatty():
-            raise CorpusError(
-                "standard input is a terminal: name a file, or pipe data into the command (--help explains it)"
-            )
+            raise CorpusError("standard input is a terminal: name a file, or pipe data into the command")
         with reading(name):
             if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
                 Path(name).stat()

@@ -12,9 +12,11 @@ from prequential.cli import options
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpora(parser)
-    model = {"--model MODEL ...": "also given this stored model; repeatable"}
-    picture = {"--picture FILE": "draw the shares saved and the distances (.svg, .png or .pdf)"}
-    options.add(parser, model | options.LIMIT | options.JSON | picture | options.FORCE)
+    own = {
+        "--model MODEL ...": "also given this stored model; repeatable",
+        "--picture FILE": "draw the shares saved and the distances (.svg, .png or .pdf)",
+    }
+    options.add(parser, own | options.LIMIT | options.JSON | options.FORCE)
     options.add_learner(parser)
 
 

@@ -118,7 +118,7 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
     from prequential.monorepo_loss.series import SeriesSetting, check_same_setting
 
     previous = SeriesSetting.of(records[-1]) if records else None
-    with options.UsageErrors(args):
+    with options.usage_errors(args):
         given: dict[str, Any] = {"fixed": args.model is not None}
         if previous is None or options.given_learner_options(args):
             given["config"] = options.learner_config(args)

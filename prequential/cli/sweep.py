@@ -82,7 +82,7 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
     from prequential.sweeps.plans import learner_plan, sweep_plan
 
-    with options.UsageErrors(args):
+    with options.usage_errors(args):
         if (grid := options.other_learner_grid(args)) is not None:
             options.refuse(args, options.given_of(args, *OF_GRID), "--learner is varied by --learner-arg")
             with foreign_code():

@@ -1,15 +1,14 @@
 """monorepo: windows that meet, one setting for a series, its pictures; and repositories that do not exist or hold nothing."""
 
 import json
-import os
 import shutil
-import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from git_history import Files, git, make
 from prequential_corpora.git.window import open_documents, read_tree, read_window
 
 from prequential.cli.main import main
@@ -21,34 +20,8 @@ from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
-DAY_S, NEW_YEAR_S = 86400, 1767268800  # noon of 2026-01-01
 LOSSES = ("frozen", "dynamic", "untrained")
-Files = Mapping[bytes, bytes | tuple[bytes, bytes]]  # content, or mode and content
 Call = Callable[..., tuple[int, str, str]]
-
-
-def git(path: Path, *args: str, stdin: bytes = b"") -> str:
-    env = {"PATH": os.environ["PATH"], "HOME": str(path), "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(["git", "-C", str(path), *args], env=env, input=stdin, capture_output=True, check=True)
-    return done.stdout.decode().strip()
-
-
-def make(path: Path, commits: Mapping[int, Files]) -> Path:
-    """A repository with a commit at noon of each of these days of January 2026."""
-    stream = []
-    for day, files in commits.items():
-        who = b"A <a@b> %d +0000" % (NEW_YEAR_S + DAY_S * (day - 1))
-        stream.append(b"commit refs/heads/main\nauthor %s\ncommitter %s\ndata 1\nx\n" % (who, who))
-        for name, content in files.items():
-            mode, data = content if isinstance(content, tuple) else (b"100644", content)
-            if mode == b"160000":
-                stream.append(b"M 160000 %s %s\n" % (data, name))
-            else:
-                stream.append(b"M %s inline %s\ndata %d\n%s\n" % (mode, name, len(data), data))
-    path.mkdir()
-    git(path, "init", "--quiet", "--initial-branch=main")
-    git(path, "fast-import", "--quiet", stdin=b"".join(stream))
-    return path
 
 
 def code(n_lines: int, mark: str = "") -> bytes:

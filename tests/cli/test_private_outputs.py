@@ -4,18 +4,19 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from git_history import make
 from studies import TINY
 
 from prequential.cli import main as program
 from prequential.cli.main import main
 from prequential.evaluation.runs import read_runs
 
+pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 RUN = "RUN"  # stands for the run folder of `evaluate`
 PRIVATE, PUBLIC = 0o600, 0o644
@@ -67,22 +68,22 @@ def test_every_command_is_in_the_table_or_writes_nothing() -> None:
     scope="module", params=[PRIVATE, pytest.param(PUBLIC, marks=pytest.mark.thorough)], ids=["private", "public"]
 )
 def made(
-    request: pytest.FixtureRequest, text: bytes, small_config: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    text: bytes,
+    small_config: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    usual_umask: None,
+    no_warm_up: None,
 ) -> Iterator[tuple[Path, int]]:
     """A folder in which all commands have run over sources with these permissions, in the order of the table."""
     folder, mode = tmp_path_factory.mktemp("made"), int(request.param)
-    before = os.umask(0o022)
-    try:
-        with chdir(folder), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
-            shutil.copy(small_config, "mixer.json")
-            _write_sources(text, mode)
-            _make_damaged_archive()
-            for case in CASES:
-                assert main([*_words(case), "-q"]) == (case == BAD), case
-            yield folder, mode
-    finally:
-        os.umask(before)
+    with chdir(folder):
+        shutil.copy(small_config, "mixer.json")
+        _write_sources(text, mode)
+        _make_damaged_archive()
+        for case in CASES:
+            assert main([*_words(case), "-q"]) == (case == BAD), case
+        yield folder, mode
 
 
 def _write_sources(text: bytes, mode: int) -> None:
@@ -103,16 +104,8 @@ def _write_sources(text: bytes, mode: int) -> None:
 
 
 def _make_repository(mode: int) -> None:
-    """A repository of two commits, of which each adds a file."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(Path.cwd()), "GIT_CONFIG_NOSYSTEM": "1"}
-    git = ["git", "-C", "repo", "-c", "user.name=A", "-c", "user.email=a@b"]
-    Path("repo").mkdir()
-    subprocess.run([*git, "init", "--quiet"], env=env, check=True)
-    for name in ("a.py", "b.py"):
-        lines = (f"value_{i} = compute_{name[0]}({i * i})\n" for i in range(30))
-        Path("repo", name).write_text("".join(lines))
-        subprocess.run([*git, "add", name], env=env, check=True)
-        subprocess.run([*git, "commit", "--quiet", "-m", "x"], env=env, check=True)
+    files = {f"{name}.py": "".join(f"value_{i} = compute_{name}({i * i})\n" for i in range(30)) for name in "ab"}
+    make(Path("repo"), {day: {name.encode(): text.encode()} for day, (name, text) in enumerate(files.items(), start=1)})
     Path("repo").chmod(mode | 0o100 | (mode & 0o444) >> 2)
 
 
@@ -153,12 +146,8 @@ def test_an_output_can_be_read_by_those_who_can_read_its_sources(case: str, made
 def test_each_folder_on_the_way_to_the_objects_of_a_repository_counts(private: str, tmp_path: Path) -> None:
     from prequential.cli.monorepo import _mode
 
-    before = os.umask(0o022)
-    try:
-        with chdir(tmp_path):
-            _make_repository(PUBLIC)
-            assert _mode("repo") & 0o044 == 0o044
-            (Path("repo") / private).chmod(0o700)
-            assert _mode("repo") & 0o044 == 0
-    finally:
-        os.umask(before)
+    with chdir(tmp_path):
+        _make_repository(PUBLIC)
+        assert _mode("repo") & 0o044 == 0o044
+        (Path("repo") / private).chmod(0o700)
+        assert _mode("repo") & 0o044 == 0

@@ -47,6 +47,9 @@ REFUSALS = [
     ("decompress .", 1, "this is a folder, not an archive"),
     ("decompress archive", 1, "the name does not end in .pq; name the output with -o"),
     ("compress -1 -o b a", 1, "'b' exists; choose another name, or -f replaces it"),
+    ("compress -1 -o /dev/full a", 1, "a: cannot write '/dev/full': No space left on device"),
+    ("test missing archive", 1, "cannot read 'missing': No such file"),
+    ("test --max-output 4Q archive", 2, "'4Q' is not a number of bytes such as 65536, 64K, 10M or 4G"),
     # Measures
     ("evaluate --limit ten a", 2, "'ten'"),
     ("evaluate --configs-tried=0 a", 2, "is not an integer of 1 or more"),

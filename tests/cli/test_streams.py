@@ -274,9 +274,7 @@ def test_a_pipe_that_another_process_holds_is_not_written(tmp_path: Path) -> Non
 
 
 def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
-    import pty
-
-    ours, theirs = pty.openpty()
+    ours, theirs = os.openpty()
     name = os.ttyname(theirs)
     with pytest.raises(OutputError, match="is a terminal"), output_file(name) as sink:
         sink.write(b"refused")

@@ -21,9 +21,7 @@ Learners and corpora are as small as their purpose allows.
 import contextlib
 import io
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -32,6 +30,7 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
+import git_history
 from seeds import InterruptionError, hurried, stopping_at
 
 import prequential
@@ -128,27 +127,10 @@ def _make_measurements() -> None:
     args = ("--train", "text.txt", "--test", "long.txt", "--config", "mixer.json", "--runs", "measured", *OPTIONS)
     _call("heldout", *args)
     if has_git():
-        _make_repository(Path("repository"))
+        parts = {day: {b"a.py": TEXT[: 100 * day], b"%d.rs" % day: TEXT[: 100 * day]} for day in (1, 10, 20)}
+        git_history.make(Path("repository"), parts)
         for dates in (("--since", "2026-01-05", "--until", "2026-01-15"), ()):
             _call("monorepo", "repository", *dates, "--config", "mixer.json", "--series", "series.jsonl", *OPTIONS)
-
-
-def _make_repository(path: Path) -> None:
-    """Three commits, each ten days after the one before it."""
-    stream = []
-    for day in (1, 10, 20):
-        who = b"A <a@b> %d +0000" % (1767268800 + 86400 * (day - 1))
-        stream.append(b"commit refs/heads/main\nauthor %s\ncommitter %s\ndata 1\nx\n" % (who, who))
-        for name in (b"a.py", b"%d.rs" % day):
-            data = TEXT[: 100 * day]
-            stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (name, len(data), data))
-    path.mkdir()
-    env = {"PATH": os.environ["PATH"], "HOME": str(path), "GIT_CONFIG_NOSYSTEM": "1"}
-    for args, stdin in (
-        (["init", "--quiet", "--initial-branch=main"], b""),
-        (["fast-import", "--quiet"], b"".join(stream)),
-    ):
-        subprocess.run(["git", "-C", str(path), *args], env=env, input=stdin, check=True)
 
 
 def _make_drafts() -> None:

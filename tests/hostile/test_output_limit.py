@@ -47,13 +47,6 @@ def test_a_longer_original_is_refused_in_one_line_before_anything_is_made(
         prequential.decompress(declaring(n_bytes), max_output_bytes=4096)
 
 
-@pytest.mark.parametrize("command", ["decompress", "test"])
-def test_the_limit_is_a_number_of_bytes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main([command, "--max-output", "4Q", "a.pq"])
-    assert "'4Q' is not a number of bytes such as 65536, 64K, 10M or 4G" in capsys.readouterr().err
-
-
 def test_an_original_of_exactly_the_limit_is_decoded() -> None:
     seed = seeds()["mixer"]
     assert prequential.decompress(seed.archive, runtime=RUNTIME, max_output_bytes=len(seed.original)) == seed.original
