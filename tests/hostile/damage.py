@@ -4,11 +4,9 @@ import io
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
@@ -183,8 +181,6 @@ def damaged_table(data: bytes, rng: Random) -> bytes:
         return damaged_bytes(data, rng)
     if how < 0.35:
         return _damaged_footer(data, rng)
-    if how < 0.36:
-        return _made_bomb(rng.choice((0, 3_000_000, 30_000_000)))
     table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
     columns = {name: table[name].to_pylist() for name in KINDS}
     for _ in range(rng.choice((1, 1, 2))):
@@ -262,8 +258,7 @@ def _typed(columns: Columns, rng: Random) -> Any:
 def _written(table: Any, rng: Random) -> bytes:
     choices: dict[str, tuple[Any, ...]] = {
         "compression": ("zstd", "none", "snappy", "gzip", "brotli", "lz4"), "row_group_size": (None, 1, 7),
-        "use_dictionary": (True, True, False), "data_page_version": ("1.0", "2.0"), "version": ("1.0", "2.4", "2.6"),
-        "store_schema": (True, True, False), "write_statistics": (True, False),
+        "use_dictionary": (True, True, False), "data_page_version": ("1.0", "2.0"), "store_schema": (True, True, False),
     }  # fmt: skip
     options = {name: rng.choice(values) for name, values in choices.items()}
     try:
@@ -287,16 +282,3 @@ def _damaged_footer(data: bytes, rng: Random) -> bytes:
     footer = damaged_bytes(data[-8 - n : -8], rng)
     end = rng.choice((b"PAR1", b"PAR1", b"PAR1", b"PARE"))
     return data[: -8 - n] + footer + len(footer).to_bytes(4, "little") + end
-
-
-@cache
-def _made_bomb(n: int) -> bytes:
-    """A few kB that become gigabytes: n rows, or a few long texts."""
-    if not n:
-        texts = pyarrow.array(["x" * 30_000_000] * 8, pyarrow.large_string())
-        table = {"series": texts, "n_bytes": np.arange(1, 9), "bits": np.ones(8)}
-    else:
-        zeros = pyarrow.array(np.zeros(n, np.int8))
-        names = pyarrow.DictionaryArray.from_arrays(zeros, pyarrow.array(["model"]))
-        table = {"series": names, "n_bytes": zeros.cast(pyarrow.int64()), "bits": zeros.cast(pyarrow.float64())}
-    return _file_of(pyarrow.table(table), compression="zstd")

@@ -40,9 +40,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from interruption import hurried
 from prequential_corpora.bundled import sample_path
 from programs import forked
-from seeds import hurried
 
 from prequential.cli.main import main as program
 from prequential.evaluation.runs import interrupted_runs

@@ -3,7 +3,7 @@
     python tests/hostile/fuzz_records.py --count 10000 --seed 1 [--kind NAME] [--seconds S]
 
 The files are those of record_seeds.py: records of runs, curves, packed runs, forecasts, scores, held-out records, series,
-configurations, tables of machines, and drafts of interrupted evaluations. One file is damaged (damage.py), and a complete
+configurations, and drafts of interrupted evaluations. One file is damaged (damage.py), and a complete
 command line reads it, in this process.
 
 The outcome must be success, or exit code 1 or 2 with printable lines on stderr, each of which begins with `prequential`. There
@@ -215,14 +215,13 @@ KINDS: dict[str, tuple[Case, ...]] = {
     "config": tuple(
         Case((path,), damaged_json, _uses_config(path)) for path in ("mixer.json", "both.json", "pure.json")
     ),
-    "machines": (Case(("machines.json",), damaged_json, _commands("estimate missing.txt --machines machines.json")),),
     "draft": tuple(
         Case(tuple(f"{draft}/{name}" for name in names), _damaged_file, _resumes(draft, config))
         for draft, names, config in (("drafts/.run-coding", CODING, "both.json"), ("drafts/.run-coded", CODED, "mixer.json"))
     ),
 }  # fmt: skip
 WEIGHTS = {
-    "record": 6, "curve": 6, "packed": 4, "forecast": 3, "appended": 1, "series": 3, "config": 2, "machines": 1, "draft": 3,
+    "record": 6, "curve": 6, "packed": 4, "forecast": 3, "appended": 1, "series": 3, "config": 2, "draft": 3,
 }  # fmt: skip
 
 

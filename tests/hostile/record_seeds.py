@@ -11,7 +11,6 @@ They are in one folder:
     target/scores.jsonl               the score of that forecast
     measured/heldout.jsonl            a held-out record
     series.jsonl                      a series of two points; absent without git
-    machines.json                     a table of machines
     drafts/.run-coding                an evaluation that was interrupted while it coded
     drafts/.run-coded                 an evaluation that was interrupted when it had coded
 
@@ -31,7 +30,7 @@ from pathlib import Path
 from unittest import mock
 
 import git_history
-from seeds import InterruptionError, hurried, stopping_at
+from interruption import InterruptionError, hurried, stopping_at
 
 import prequential
 from prequential.cli.main import main
@@ -52,8 +51,6 @@ LEARNERS = {
     "both": prequential.Config(gpt=GPT, mixer=MIXER, schedule=SCHEDULE),
     "pure": prequential.Config(gpt=GPT, mixer=None, schedule=SCHEDULE),
 }
-RATES = {"int8_tops": 1.5, "memory_gb_per_s": 20.0, "memory_gb": 16, "source": "x"}
-MACHINES = [{"name": "a", "kind": "cpu", "cores": 4, **RATES}, {"name": "b", "kind": "gpu", "cores": None, **RATES}]
 
 
 @contextmanager
@@ -93,7 +90,6 @@ def _make_inputs() -> None:
     Path("text.txt").write_bytes(TEXT)
     Path("long.txt").write_bytes(LONG)
     Path("tiny.txt").write_bytes(TEXT[:200])
-    Path("machines.json").write_text(json.dumps(MACHINES))
     for name, config in LEARNERS.items():
         Path(f"{name}.json").write_text(json.dumps(config.to_dict()))
 

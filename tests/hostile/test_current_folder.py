@@ -61,7 +61,7 @@ COMMANDS = [
     "decompose --config gpt.cfg text",
     "labels --config small.cfg --label y rows",
     "heldout --config small.cfg --train other --test text --no-run",
-    "monorepo --config small.cfg --since HEAD~1 --picture series.png --series series.jsonl repository",
+    "monorepo --config small.cfg --since HEAD~1 --picture series.svg --series series.jsonl repository",
     "compare RUNS",
     "runs list",
     "runs pack -o packed.jsonl runs",

@@ -14,7 +14,6 @@ from seeds import RUNTIME
 
 import prequential
 from prequential.cli.main import main
-from prequential.cli.streams import _reason
 from prequential.errors import CorpusError, OutputError
 from prequential.files import new_folder, output_file, set_mode
 from prequential.files.append import append_line
@@ -154,8 +153,3 @@ def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
     assert main(["train", "tree", "-o", "model", *learner]) == 0
     assert (tmp_path / "restored" / "a").read_bytes() == b"text " * 20
     assert {"a.pq", "a.jsonl", "runs", "model", "restored"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_a_message_names_the_file(tmp_path: Path) -> None:
-    assert _reason(OSError(errno.EIO, "Input/output error", "a\nb")) == r"'a\nb': Input/output error"
-    assert _reason(OSError(errno.EIO, "Input/output error")) == "Input/output error"
