@@ -124,19 +124,6 @@ def test_a_learner_of_ids_has_a_code_length_and_no_archive_in_every_text(run, tm
     assert "B (noisy.py:Ids) is not below A (-1) at the end" in compared
 
 
-@pytest.mark.thorough
-def test_a_report_of_a_folder_of_runs_has_all_of_them(run, tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / name).write_bytes(name.encode() * 300)
-        assert run(tmp_path, "evaluate", "--baselines", "none", name).returncode == 0
-    page = run(tmp_path, "report", "-c", "runs").stdout.decode()
-    assert page.count("<article") == 2
-    assert run(tmp_path, "runs", "pack", "runs", "-o", "packed").returncode == 0
-    assert run(tmp_path, "report", "-c", "packed").stdout.decode() == page
-    (tmp_path / "empty").mkdir()
-    assert b"'empty' is not a run, and holds none" in run(tmp_path, "report", "empty").stderr
-
-
 def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is(run, small_config, tmp_path):
     pytest.importorskip("matplotlib")
     names = [r"$\frac{$.txt", "b$_{$.txt"]

@@ -2,14 +2,10 @@
 
     python tests/hostile/fuzz_records.py --count 10000 --seed 1 [--kind NAME] [--seconds S]
 
-The files are those of record_seeds.py: records of runs, curves, packed runs, forecasts, scores, held-out records, series,
-configurations, and drafts of interrupted evaluations. One file is damaged (damage.py), and a complete
-command line reads it, in this process.
-
-The outcome must be success, or exit code 1 or 2 with printable lines on stderr, each of which begins with `prequential`. There
-may be no other exception, no warning of a library, and no change of a file that the command does not name. Time and memory are
-bounded. JSON, SVG and HTML that a command makes must be well-formed. A resumed draft becomes the archive of an undisturbed run,
-or nothing is deleted. Files that break a rule are kept, and this script then exits with 1.
+One of the files of record_seeds.py is damaged (damage.py), and a complete command line reads it. The outcome must be success, or
+exit code 1 or 2 with printable lines on stderr, each of which begins with `prequential`. There may be no other exception, no
+warning of a library, and no change of a file that the command does not name. Time and memory are bounded. JSON, SVG and HTML that
+a command makes must be well-formed. A resumed draft becomes the archive of an undisturbed run, or nothing is deleted.
 """
 
 import base64
@@ -312,12 +308,16 @@ def judged(command: Command, box: Path, before: dict[str, bytes]) -> str:
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     if strange := sorted(name for name in changed if not name.startswith(command.makes)):
         raise BrokenRuleError(f"changed other files: {strange[:3]}")
-    if done.code == 0:
-        _check_json(command, done)
+    if done.code == 0 and "--json" in command.args:
+        for line in done.out.splitlines():
+            strict_json(line)
+    if done.code == 0 and "-c" in command.args:
+        check_html(done.out)
     if "--resume" in command.args:
         _check_resumed(command, done, box, before, after)
-    elif done.code:
-        _check_nothing_made(before, after, changed)
+    elif done.code:  # a file that was to be appended to may have been made
+        if wrong := [name for name in changed if name in before or after.get(name)]:
+            raise BrokenRuleError(f"a refused command changed {sorted(wrong)[:3]}")
     else:
         for name in sorted(changed):
             _check_file(name, before.get(name, b""), after.get(name))
@@ -348,26 +348,12 @@ def _place(error: BaseException) -> str:
     return ", ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[-2:])
 
 
-def _check_json(command: Command, done: Done) -> None:
-    if "--json" in command.args:
-        for line in done.out.splitlines():
-            strict_json(line)
-    if "-c" in command.args:
-        check_html(done.out)
-
-
 def strict_json(text: str | bytes) -> None:
     """Raises BrokenRuleError unless this is standard JSON."""
     try:
         parse_json(text if isinstance(text, bytes) else text.encode())
     except ValueError as error:
         raise BrokenRuleError(f"not JSON: {error}: {text[:100]!r}") from error
-
-
-def _check_nothing_made(before: dict[str, bytes], after: dict[str, bytes], changed: set[str]) -> None:
-    """After a failure all files are as before; a file that was to be appended to may have been made."""
-    if wrong := [name for name in changed if name in before or after.get(name)]:
-        raise BrokenRuleError(f"a refused command changed {sorted(wrong)[:3]}")
 
 
 def _check_file(name: str, before: bytes, after: bytes | None) -> None:
@@ -434,20 +420,13 @@ def check_html(text: str) -> None:
     parser.close()
     if parser.open:
         raise BrokenRuleError(f"HTML with open elements: {parser.open[:5]}")
-    for drawing in drawings(text):
-        check_svg(drawing)
-
-
-def drawings(text: str) -> Iterator[str]:
-    """The outermost svg elements of a page: the plot of a drawing is one, too, if lines leave it."""
     start = depth = 0
-    for tag in re.finditer("<svg|</svg>", text):
-        if tag[0] == "<svg":
-            start, depth = (start, depth + 1) if depth else (tag.start(), 1)
-        else:
-            depth -= 1
-            if depth == 0:
-                yield text[start : tag.end()]
+    for tag in re.finditer("<svg|</svg>", text):  # the plot of a drawing is one, too, if lines leave it
+        if tag[0] == "<svg" and not depth:
+            start = tag.start()
+        depth += 1 if tag[0] == "<svg" else -1
+        if not depth:
+            check_svg(text[start : tag.end()])
 
 
 def _check_resumed(command: Command, done: Done, box: Path, before: dict[str, bytes], after: dict[str, bytes]) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,9 +23,7 @@ import os, sys
 from pathlib import Path
 import prequential
 from prequential.evaluation import evaluation
-from prequential.online import checkpoint
 evaluation.warm_up = lambda *_: None
-checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # after each segment
 RUNTIME = prequential.Runtime(kernels="fused", threads=1)
 CONFIG = prequential.Config(
     gpt=None,
@@ -34,17 +31,15 @@ CONFIG = prequential.Config(
     schedule=prequential.ScheduleConfig(history_bits=14, segment_symbols=256, block_symbols=8192),
 )
 
-def evaluate(corpus, folder, on_progress=lambda done, n_bytes: None, resume=False):
+def evaluate(corpus, folder, on_progress=lambda done, n_bytes: None):
     Path(folder).mkdir(exist_ok=True)
-    draft = prequential.DraftFolder(path=Path(folder), keep=True, resume=resume)
-    return prequential.evaluate(
-        corpus, config=CONFIG, runtime=RUNTIME, baselines=(), draft=draft, on_progress=on_progress
-    )
+    draft = prequential.DraftFolder(path=Path(folder), keep=True)
+    return prequential.evaluate(corpus, config=CONFIG, runtime=RUNTIME, baselines=(), draft=draft, on_progress=on_progress)
 """
 
 
-def child(script: str, *arguments: object, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [*before, sys.executable, "-c", SETUP + script, *map(str, arguments)]
+def child(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", SETUP + script, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -67,63 +62,7 @@ def test_an_evaluation_ends_if_its_corpus_is_cut(tmp_path: Path, small_n_bytes: 
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-# ---- the trace on a full disk
-
-
-FULL_DISK = """
-import errno
-from prequential.errors import OutputError
-
-if hasattr(os, "posix_fallocate"):  # the space is not reserved, so that the disk is full in the middle of the run
-    def not_supported(*_):
-        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-    os.posix_fallocate = not_supported
-corpus, disk, other = sys.argv[1:]
-n_reports = 0
-
-def fill(done, n_bytes):
-    global n_reports
-    n_reports += 1
-    if n_reports != 10:
-        return
-    with open(disk + "/filler", "wb", buffering=0) as filler:
-        for n in (1 << 16, 1 << 12, 1):
-            try:
-                while filler.write(bytes(n)):
-                    pass
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
-
-draft = Path(disk, "draft")
-try:
-    evaluate(corpus, draft, fill)
-except OutputError as error:
-    print(str(error).replace(disk, "DISK"))
-os.unlink(disk + "/filler")
-resumed, expected = evaluate(corpus, draft, resume=True), evaluate(corpus, other)
-print(resumed.ledger == expected.ledger, resumed.tables == expected.tables)
-print((draft / "archive.pq").read_bytes() == Path(other, "archive.pq").read_bytes())
-"""
-
-
-def can_mount() -> bool:
-    command = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not can_mount(), reason="this user cannot mount a small file system")
-@pytest.mark.thorough
-def test_an_evaluation_on_a_full_disk_fails_in_one_line_and_can_be_resumed(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(TEXT)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = 'mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@"'
-    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(disk))
-    done = child(FULL_DISK, tmp_path / "a", disk, tmp_path / "other", before=before)
-    assert done.returncode == 0, done.stderr
-    error, *same = done.stdout.splitlines()
-    assert error == "cannot write 'DISK/draft/costs': No space left on device"
-    assert same == ["True True", "True"]
+# ---- the trace on a full disk: faults.py fills one in the middle of an evaluation
 
 
 LIMITED = """

@@ -301,6 +301,11 @@ def test_a_program_that_breaks_a_rule_is_noticed(monkeypatch: pytest.MonkeyPatch
         "differs from the header": (lambda *_, **__: b"something else", BrokenRuleError),
         "other files were left": (refuse, BrokenRuleError),
         "escaped": (lambda *_, **__: (tmp_path / "escaped").touch(), ForbiddenError),
+        "through": (lambda *_, **__: Path("..", "through").touch(), ForbiddenError),
+        "mkdir": (lambda *_, **__: (tmp_path / "new").mkdir(), ForbiddenError),
+        "symlink": (lambda *_, **__: (tmp_path / "new").symlink_to("a.pq"), ForbiddenError),
+        "rename": (lambda *_, **__: Path("a.pq").rename(tmp_path / "new"), ForbiddenError),
+        "os.system": (lambda *_, **__: os.system("true"), ForbiddenError),
     }
     for reason, (decompress, error) in broken.items():
         monkeypatch.setattr(prequential, "decompress", decompress, raising=False)
@@ -315,25 +320,3 @@ def test_work_beyond_the_bounds_on_time_and_memory_is_noticed() -> None:
             pass
     with pytest.raises(TooLargeError), bounded(extra_bytes=32 << 20):
         np.ones(16 << 20)
-
-
-def test_writing_elsewhere_and_starting_programs_are_prevented(tmp_path: Path) -> None:
-    (inside := tmp_path / "inside").mkdir()
-    (tmp_path / "file").touch()
-    (inside / "link").symlink_to(tmp_path / "file")
-    operations = {
-        "a file": lambda: (tmp_path / "new").write_bytes(b"x"),
-        "through ..": lambda: (inside / ".." / "new").write_bytes(b"x"),
-        "through a link": lambda: (inside / "link").write_bytes(b"x"),
-        "a folder": lambda: (tmp_path / "new").mkdir(),
-        "a removal": lambda: (tmp_path / "file").unlink(),
-        "a renaming": lambda: (inside / "link").rename(tmp_path / "new"),
-        "a program": lambda: os.system("true"),
-    }
-    for operation in operations.values():
-        with confined(inside), pytest.raises(ForbiddenError):
-            operation()
-    with confined(inside):
-        (inside / "new").write_bytes(b"x")
-        (inside / "link").unlink()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "inside"]
