@@ -87,16 +87,6 @@ def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
     assert run(folder, "compress", "-c", "text").stderr == b""
 
 
-def test_the_report_has_the_findings() -> None:
-    from prequential.evaluation.summary import format_report
-
-    path = Path(__file__).parents[2] / "benchmarks" / "results.jsonl"
-    record = json.loads(path.read_text().splitlines()[-1])
-    finding = {"kind": "spike", "position": 7, "block": 0, "message": "loss spike", "cause": "data"}
-    report = format_report({**record, "findings": [finding]})
-    assert report.endswith("\nwarning: byte 7, block 0: loss spike; most likely the data")
-
-
 def test_a_pipe_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = SimpleNamespace(time_s=0.0, monotonic=lambda: clock.time_s)
     monkeypatch.setattr(display, "time", clock)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DAY_S, NEW_YEAR_S = 86400, 1767268800  # noon of 2026-01-01
-Files = Mapping[bytes, bytes | tuple[bytes, bytes]]  # content, or mode and content
+Files = Mapping[bytes, bytes]
 
 
 def git(path: Path, *args: str, stdin: bytes = b"") -> str:
@@ -22,12 +22,8 @@ def make(path: Path, commits: Mapping[int, Files]) -> Path:
     for day, files in commits.items():
         who = b"A <a@b> %d +0000" % (NEW_YEAR_S + DAY_S * (day - 1))
         stream.append(b"commit refs/heads/main\nauthor %s\ncommitter %s\ndata 1\nx\n" % (who, who))
-        for name, content in files.items():
-            mode, data = content if isinstance(content, tuple) else (b"100644", content)
-            if mode == b"160000":
-                stream.append(b"M 160000 %s %s\n" % (data, name))
-            else:
-                stream.append(b"M %s inline %s\ndata %d\n%s\n" % (mode, name, len(data), data))
+        for name, data in files.items():
+            stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (name, len(data), data))
     path.mkdir()
     git(path, "init", "--quiet", "--initial-branch=main")
     git(path, "fast-import", "--quiet", stdin=b"".join(stream))
