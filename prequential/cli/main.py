@@ -219,10 +219,10 @@ def _refusal(args: argparse.Namespace, name: str, *, is_input: bool = True) -> E
 
 
 def _unwind_on_signals() -> None:
-    """SIGTERM, SIGHUP and SIGXCPU end the program like an exception, so that temporary files are deleted; no signal is lost.
+    """SIGTERM, SIGHUP and SIGXCPU (`ulimit -S -t`) end the program like an exception, so that temporary files are deleted.
 
-    SIGXCPU comes when the time of `ulimit -S -t` is used up. Python drops an exception that is raised in a callback from C, such
-    as the callbacks that load compiled kernels. If that exception came from a signal, the signal is sent again a moment later.
+    Python drops an exception that is raised in a callback from C, such as those that load compiled kernels. A signal whose
+    exception was dropped is sent again a moment later.
     """
     begun = set[int]()
 
@@ -248,8 +248,6 @@ def _unwind_on_signals() -> None:
 
     report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
 
-    for name in ("SIGTERM", "SIGHUP", "SIGXCPU"):
-        number = getattr(signal, name, None)
-        # nohup ignores SIGHUP: do not change that
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: do not change that
             signal.signal(number, unwind)

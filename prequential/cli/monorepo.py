@@ -133,7 +133,7 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
 
 
 def _check_before(point: NextPoint, runtime: Runtime) -> None:
-    """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
+    """Refuses what cannot succeed, and makes the folder of the series."""
     from prequential.version import VERSION
 
     config = point.setting.config
@@ -164,9 +164,8 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
             check_new_folder(args.model)
         tree = read_tree(args.repository, str(point.window.since), setting.rules)
         with progress_bar("training", quiet=args.quiet) as show:
-            learner, trained_on = train_on_tree(
-                tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
-            )
+            make = partial(runtime.learner, setting.config)
+            learner, trained_on = train_on_tree(tree, setting.train_limit_bytes, make, show)
         if args.model:
             about = {**trained_on.about, "prequential": VERSION}
             save_model(args.model, learner, about, mode=_mode(args.repository))

@@ -37,7 +37,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Parser(argparse.ArgumentParser):
-    """Options and files in any order. Reports a usage error in one line, like every other error, with the nearest command."""
+    """Options and files in any order. A usage error is one line, with the nearest option or command."""
 
     def __init__(self, **kwargs: object) -> None:
         super().__init__(allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
@@ -137,10 +137,8 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
 
 
 def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
-    """Adds options. table: the help text of each option, by what a user writes, for instance:
-
-    `-f, --force`; `--limit BYTES` with a value, whose name says the type; `--runs FOLDER [runs]` with a default;
-    `--form {a,b}` with choices; `--static MODEL ...`, which may be repeated.
+    """Adds options. table: the help text of each option, by what a user writes: `-f, --force`; `--limit BYTES`, whose value has a
+    type; `--runs FOLDER [runs]` with a default; `--form {a,b}` with choices; `--static MODEL ...`, repeatable.
     """
     for option, text in table.items():
         words = option.split()
@@ -304,7 +302,7 @@ def learner_config(args: argparse.Namespace) -> Config:
 
 
 def other_learner(args: argparse.Namespace) -> Subject | None:
-    """The learner of --learner, or None. A contradiction is a usage error. Raises ConfigError if it cannot be made."""
+    """The learner of --learner, or None. Raises ConfigError if it cannot be made; a contradiction is a usage error."""
     if not _names_other_learner(args):
         return None
     from prequential.learners.loading import load_subject, parse_arguments
@@ -334,14 +332,8 @@ def _names_other_learner(args: argparse.Namespace) -> bool:
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:
     """Names of the options of `add_learner` that the command line contains."""
-    values = {
-        "-1..-9 or --config": args.preset or args.config,
-        "--pure": args.pure,
-        "--seed": args.seed is not None,
-        "--sync-every": args.sync_every,
-        "--replicas": args.replicas,
-    }
-    return [name for name, value in values.items() if value]
+    level = ["-1..-9 or --config"] if args.preset or args.config else []
+    return level + given_of(args, "pure", "seed", "sync_every", "replicas")
 
 
 def refuse(args: argparse.Namespace, given: Iterable[str], reason: str) -> None:
@@ -362,10 +354,10 @@ def _replicas(args: argparse.Namespace) -> ReplicaConfig:
 
     if not args.sync_every:
         raise ConfigError("--replicas needs --sync-every N, the number of steps between two averages")
-    n_workers = workers()[0] if getattr(args, "shared", None) == "steps" else 1
-    if not args.replicas and n_workers == 1:
+    n_replicas = args.replicas or (workers()[0] if getattr(args, "shared", None) == "steps" else 1)
+    if not args.replicas and n_replicas == 1:
         raise ConfigError("--sync-every needs --replicas N, unless torchrun started several workers of one run")
-    return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
+    return ReplicaConfig(n_replicas=n_replicas, sync_every=args.sync_every)
 
 
 def _read_config(path: str) -> Config:
@@ -373,7 +365,7 @@ def _read_config(path: str) -> Config:
     from prequential.files.strict_json import parse_json
     from prequential.model.config import Config
 
-    # The pipe of `--config <(command)` has no name; one with a name might wait for a writer.
+    # the pipe of `--config <(command)` has no name; one with a name might wait for a writer
     is_pipe = Path(path).is_fifo() and not os.path.lexists(os.path.realpath(path))
     try:
         with Path(path).open("rb") if is_pipe else open_regular(path) as file:

@@ -228,7 +228,15 @@ def _lacks_memory(error: Exception) -> bool:
 @contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
     """An `on_progress` that shows a run and collects its findings. Warnings that the program logs are shown in the same way."""
-    watch = _watch(title, quiet=quiet)
+    from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
+
+    if quiet or not sys.stderr.isatty():
+        watch = SilentProgress(title) if quiet else ProgressLines(title)
+    else:
+        from tqdm import tqdm
+
+        terminal = getattr(sys.stderr, "terminal", sys.stderr)  # without escapes: the bar itself controls it
+        watch = ProgressBar(title, tqdm, stays=False, terminal=terminal)
     logger, handler = logging.getLogger("prequential"), _WarningHandler(watch)
     logger.addHandler(handler)
     try:
@@ -244,19 +252,6 @@ def print_summary(args: argparse.Namespace, line: str) -> None:
     """Says on stderr what a command has done: on a terminal, and with -v."""
     if not args.quiet and (args.verbose or sys.stderr.isatty()):
         print(printable(line), file=sys.stderr)
-
-
-def _watch(title: str, *, quiet: bool) -> SilentProgress:
-    from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
-
-    if quiet:
-        return SilentProgress(title)
-    if not sys.stderr.isatty():
-        return ProgressLines(title)
-    from tqdm import tqdm
-
-    terminal = getattr(sys.stderr, "terminal", sys.stderr)  # without escapes: the bar itself controls it
-    return ProgressBar(title, tqdm, stays=False, terminal=terminal)
 
 
 @contextmanager
@@ -326,7 +321,7 @@ def command_line(args: argparse.Namespace, **changes: Any) -> str:
 
 
 def _option(action: argparse.Action, value: Any) -> list[str]:
-    """The words that give the option this value; none for an option of another value of the same name, such as --fast."""
+    """The words that give this value; none if another option gives it, such as --fast."""
     name = action.option_strings[0]
     if action.nargs == 0:
         if f"-{value}" in action.option_strings:  # a level
