@@ -162,14 +162,6 @@ def test_the_bar_says_that_kernels_are_compiled_and_then_names_its_part_again(mo
     assert named == ["baselines", *["compiling kernels", "baselines"] * 2]
 
 
-def test_kernels_that_are_loaded_are_not_compiled(capsys):
-    compiled = numba.njit(lambda x: x)
-    compiled(1)
-    with progress_bar("a", quiet=False):
-        compiled(2)
-    assert not capsys.readouterr().err
-
-
 def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal, folder: Path) -> None:
     code, _, shown = on_terminal(folder, "evaluate", "--verify", "--no-run", "--baselines", "gzip", "text", columns=160)
     assert code == 0

@@ -31,7 +31,7 @@ from unittest import mock
 import fuzzing
 import numpy as np
 from damage import damaged_bytes, damaged_json, damaged_lines, damaged_table, damaged_value
-from fuzzing import BrokenRuleError, Report, sandbox
+from fuzzing import BrokenRuleError, Report, emptied, sandbox
 from limits import bounded
 from record_seeds import OPTIONS, finished, has_git, quick, seeds
 from watch import confined
@@ -285,16 +285,11 @@ def files_in(box: Path) -> dict[str, bytes]:
 
 def restore(box: Path, expected: dict[str, bytes]) -> None:
     """Makes the files of the sandbox the expected ones."""
-    for name, data in files_in(box).items():
-        if expected.get(name) != data:
-            (box / name).unlink()
-    for path in sorted((path for path in box.rglob("*") if path.is_dir()), reverse=True):
-        if path.name != "tmp" and not any(name.startswith(f"{path.relative_to(box)}/") for name in expected):
-            shutil.rmtree(path, ignore_errors=True)
+    emptied(box)
+    (box / "tmp").mkdir()
     for name, data in expected.items():
-        if not (box / name).exists():
-            (box / name).parent.mkdir(parents=True, exist_ok=True)
-            (box / name).write_bytes(data)
+        (box / name).parent.mkdir(parents=True, exist_ok=True)
+        (box / name).write_bytes(data)
 
 
 # ---- rules

@@ -1,19 +1,5 @@
 """Small valid records of runs, curves, forecasts, series and drafts, made by the program itself. fuzz_records.py damages them.
 
-They are in one folder:
-
-    tiny.txt, text.txt, long.txt      corpora; each begins with the one before it
-    mixer.json, both.json, pure.json  learners: a mixer, a GPT with a mixer, a GPT
-    runs/a, runs/b, runs/c            runs of two seeds of the mixer, and of the GPT with a mixer
-    ladder/0 ... ladder/3             runs of the GPT at three sizes, one of them with two seeds
-    runs.packed, ladder.packed        packed runs
-    forecast.json, target/run         a forecast of a fourth size over long.txt, and its run
-    target/scores.jsonl               the score of that forecast
-    measured/heldout.jsonl            a held-out record
-    series.jsonl                      a series of two points; absent without git
-    drafts/.run-coding                an evaluation that was interrupted while it coded
-    drafts/.run-coded                 an evaluation that was interrupted when it had coded
-
 Learners and corpora are as small as their purpose allows.
 """
 

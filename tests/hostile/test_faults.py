@@ -70,13 +70,6 @@ def test_a_failed_synchronisation_is_an_error(error: int, at: int, tmp_path: Pat
     assert {path.name for path in tmp_path.iterdir()} <= ({"a"} if at == 3 else set())
 
 
-def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    failing(errno.EIO, monkeypatch, "fsync", at=2)
-    with pytest.raises(OutputError), new_folder(tmp_path / "model") as draft:
-        (draft / "a").write_bytes(b"text")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EIO])
 def test_outputs_appear_on_file_systems_without_permissions_and_times(
     error: int, tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture

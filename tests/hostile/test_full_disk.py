@@ -15,7 +15,7 @@ from pytest import MonkeyPatch
 
 from prequential.errors import CheckpointError, OutputError
 from prequential.evaluation.curves import MODEL
-from prequential.evaluation.trace import ArrayFile, Trace
+from prequential.evaluation.trace import Trace
 
 TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 400
 SETUP = """
@@ -109,27 +109,6 @@ def test_a_trace_that_is_cut_while_it_is_in_use_is_an_error(tmp_path: Path) -> N
     os.truncate(tmp_path / "costs", 10)
     with pytest.raises(CheckpointError, match="became shorter"):
         trace.total_bits(MODEL)
-
-
-def test_parts_of_writes_and_reads_are_continued(monkeypatch: MonkeyPatch) -> None:
-    class Slow:
-        """At most 5 bytes at a time, as at a signal or for 2 GiB."""
-
-        def __init__(self, file):
-            self.file, self.seek = file, file.seek
-
-        def write(self, data):
-            return self.file.write(data[:5])
-
-        def readinto(self, data):
-            return self.file.readinto(data[:5])
-
-    array = ArrayFile(np.int64, 10)
-    monkeypatch.setattr(array, "_file", Slow(array._file))
-    array.write(2, np.arange(7))
-    array.write(9, np.zeros(0))
-    assert array.read(0, 10).tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6, 0]
-    assert array.read(3, 3).tolist() == []
 
 
 # ---- the offsets of documents
