@@ -21,14 +21,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from prequential_codecs.archive_summary import TITLES, format_archive
 
-    needs_titles = not args.json and not args.quiet
+    titles = [] if args.json or args.quiet else [TITLES]
 
     def show(name: str) -> None:
-        nonlocal needs_titles
         record = _record(name)
-        if needs_titles:
-            print(TITLES)
-            needs_titles = False
+        while titles:
+            print(titles.pop())
         print(json.dumps(record) if args.json else format_archive(record))
 
     return for_each(args.names, show, verbose=args.verbose)

@@ -31,7 +31,6 @@ CASES = {
     BAD: "bad.from-0",
     "evaluate a --runs runs --output records.jsonl --baselines gzip MIXER": "runs/a-* records.jsonl",
     "evaluate public --given a --runs given --output given.jsonl --baselines none MIXER": "given/public-* given.jsonl",
-    "labels rows.jsonl --label y --output labels.jsonl MIXER": "labels.jsonl",
     "runs pack runs -o packed.jsonl": "packed.jsonl",
     f"report {RUN} -o page.html --plots plots": "page.html plots/*.png plots/*.svg",
     f"report packed.jsonl/{RUN} -o packed.html": "packed.html",

@@ -47,7 +47,7 @@ MORE = (
     "evaluate --no-run --verify --estimate MIXER a", "evaluate --no-run -1 --baselines gzip,ppmd a",
     "evaluate --no-run --learner prequential.adapters:TransformersLearner --baselines none a",
     "evaluate --no-run --static hf:missing --baselines none MIXER a", "evaluate --no-run --baselines none MIXER hf:missing/data",
-    "estimate --probe 1000 MIXER a", "doctor --samples 1 --law a MIXER",
+    "estimate --probe 1000 MIXER a", "doctor --samples 1 --law a MIXER", "labels --label y MIXER rows.jsonl",
     "compress --kernels plain --config gpt.json -o compiled.pq a",
 )  # fmt: skip
 MAY_FAIL = ("hf:missing", "TransformersLearner", "compare", BAD)
@@ -109,9 +109,11 @@ def test_no_planted_file_is_opened_or_run(folder, environment, command, tmp_path
 
 def test_the_audit_sees_what_is_opened_and_what_children_open(folder, environment):
     opened(environment)
-    program = "import subprocess, sys; open('setup.cfg'); subprocess.run([sys.executable, '-c', \"open('small.cfg')\"])"
+    program = (
+        "import subprocess, sys; open('setup.cfg'); subprocess.run([sys.executable, '-c', \"open('mixer.json')\"])"
+    )
     subprocess.run([sys.executable, "-P", "-c", program], cwd=folder, env=environment, check=True)
-    assert {"setup.cfg", "small.cfg"} <= opened(environment)
+    assert {"setup.cfg", "mixer.json"} <= opened(environment)
 
 
 def test_python_m_prequential_imports_nothing_from_the_current_folder(folder, environment):

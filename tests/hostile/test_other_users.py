@@ -92,7 +92,6 @@ def test_a_line_is_appended_only_where_no_more_users_read_it(
     ("command", "records"),
     [
         (["evaluate", "a", "--no-run", "--output", "records.jsonl"], "records.jsonl"),
-        (["labels", "a", "--label", "y", "--output", "records.jsonl"], "records.jsonl"),
         (["heldout", "--train", "a", "--test", "b", "--runs", "runs"], "runs/heldout.jsonl"),
         (["heldout", "--train", "b", "--test", "a", "--runs", "runs"], "runs/heldout.jsonl"),
     ],
