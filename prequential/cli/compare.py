@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 
 if TYPE_CHECKING:
+    from prequential.comparison.compare import Comparison
+    from prequential.comparison.documents import DocumentComparison
     from prequential.comparison.intervals import Bootstrap
 
 
@@ -32,25 +34,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from prequential.cli.runs import DEFAULT_FOLDER
     from prequential.comparison import documents
+    from prequential.evaluation.runs import find_run
 
+    found: DocumentComparison | Comparison
     if any(map(documents.names_a_record, args.runs)):
         options.refuse(args, options.given_of(args, "group"), "records of documents have no groups")
         bootstrap = _bootstrap(args)
         found = documents.compare_documents([documents.read_document_losses(name) for name in args.runs], bootstrap)
         text = documents.format_document_comparison(found)
-        print(json.dumps(found.to_dict(), allow_nan=False) if args.json else text)
-        return 0
-    from prequential.cli.runs import DEFAULT_FOLDER
-    from prequential.evaluation.runs import find_run
+    else:
+        runs, bootstrap = [find_run(name, DEFAULT_FOLDER) for name in args.runs], _bootstrap(args)
+        from prequential.comparison.compare import compare
+        from prequential.comparison.compare_text import format_comparison
 
-    runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
-    bootstrap = _bootstrap(args)
-    from prequential.comparison.compare import compare
-    from prequential.comparison.compare_text import format_comparison
-
-    comparison = compare(runs, groups=args.group, bootstrap=bootstrap)
-    print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_comparison(comparison))
+        found = compare(runs, groups=args.group, bootstrap=bootstrap)
+        text = format_comparison(found)
+    print(json.dumps(found.to_dict(), allow_nan=False) if args.json else text)
     return 0
 
 

@@ -61,15 +61,6 @@ def test_a_run_that_resumes_after_its_last_block_compares_the_digest_of_all_byte
         HashedSymbols(data).check(digest_of(data[1:]), "a")
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_failed_synchronisation_is_an_error(error: int, at: int, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    failing(error, monkeypatch, "fsync", at=at)  # of the folder of the working folder, the file, the folder of the file
-    with pytest.raises(OutputError, match=os.strerror(error)), output_file(tmp_path / "a") as sink:
-        sink.write(b"text")
-    assert {path.name for path in tmp_path.iterdir()} <= ({"a"} if at == 3 else set())
-
-
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EIO])
 def test_outputs_appear_on_file_systems_without_permissions_and_times(
     error: int, tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture

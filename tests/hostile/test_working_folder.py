@@ -226,11 +226,7 @@ def test_a_target_that_appears_during_the_run_is_not_replaced(
 ) -> None:
     target = tmp_path / "out"
     if not links:
-
-        def refuse(self: Path, other: Path) -> None:
-            raise PermissionError(1, "Operation not permitted")
-
-        monkeypatch.setattr(Path, "hardlink_to", refuse)
+        failing(errno.EPERM, monkeypatch, "link")
     with pytest.raises(OutputError, match="exists") as refused, output_file(target) as sink:
         sink.write(b"ours")
         target.write_bytes(PRECIOUS)
