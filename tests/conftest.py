@@ -1,15 +1,16 @@
-"""Fixtures of several folders. Tests may import the modules of this folder (interruption, small)."""
+"""Fixtures of several folders. Tests may import the modules of this folder and of hostile/, which is also a folder of scripts."""
 
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).with_name("hostile"))]
 
 # No example has a deadline: the first one may compile. `make test-all` sets HYPOTHESIS_PROFILE=thorough.
 settings.register_profile("quick", max_examples=15, deadline=None)
@@ -50,10 +51,42 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture
-def always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def always_due() -> Iterator[None]:
     """A checkpoint after every segment."""
-    from prequential.online import checkpoint
+    from interruption import hurried
 
-    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 0.0)
-    monkeypatch.setattr(checkpoint, "BYTES_PER_S", float("inf"))
-    monkeypatch.setattr(checkpoint, "COST", float("inf"))
+    with hurried():
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_warm_up() -> Iterator[None]:
+    """An evaluation skips the warm-up, which takes a second: these tests measure no speed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def one_line(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command in this process, which must print one line on stderr and nothing else, and fail. Returns the line."""
+    from prequential.cli.main import main
+
+    def one_line(*args: str, code: int = 1) -> str:
+        capsys.readouterr()
+        try:
+            found = main(args)
+        except SystemExit as end:
+            found = int(end.code or 0)
+        shown = capsys.readouterr()
+        assert (found, shown.out, shown.err.count("\n")) == (code, "", 1), (args, shown.err)
+        return shown.err
+
+    return one_line

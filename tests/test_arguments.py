@@ -19,7 +19,7 @@ import pytest
 from small import BOTH, CONFIGS
 
 import prequential
-from prequential.cli.failures import OPTIONS, in_options
+from prequential.cli.streams import OPTIONS, in_options
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.online.runtime import BACKENDS
 from prequential.sweeps.plans import Plan

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.sweeps.finished import corpus_key
 
     runtime, config = options.runtime(args), options.learner_config(args)
-    with options.UsageErrors(args):
+    with options.usage_errors(args):
         ablation = plan_ablation(
             config,
             sizes=args.sizes,

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 from prequential.cli import options
 
 if TYPE_CHECKING:
+    from prequential.comparison.compare import Comparison
+    from prequential.comparison.documents import DocumentComparison
     from prequential.comparison.intervals import Bootstrap
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="run folder, or FILE.jsonl:NUMBER of a record (without a number: the last); two or more",
-    )
+    names = "run folder, or FILE.jsonl:NUMBER of a record (without a number: the last); two or more"
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=names)
     group = (
-        "labels, one for each run; runs with the same label are averaged (default: runs that differ only in the seed)"
+        "labels, one for each run; runs with the same label are averaged (default: those that differ only in the seed)"
     )
     options.add(parser, {"--group NAMES": group} | options.JSON)
     interval = {
@@ -36,29 +34,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.comparison.documents import (
-        compare_documents,
-        format_document_comparison,
-        names_a_record,
-        read_document_losses,
-    )
-
-    if any(map(names_a_record, args.runs)):
-        options.refuse(args, options.given_of(args, "group"), "records of documents have no groups")
-        bootstrap = _bootstrap(args)
-        found = compare_documents([read_document_losses(name) for name in args.runs], bootstrap)
-        print(json.dumps(found.to_dict(), allow_nan=False) if args.json else format_document_comparison(found))
-        return 0
     from prequential.cli.runs import DEFAULT_FOLDER
+    from prequential.comparison import documents
     from prequential.evaluation.runs import find_run
 
-    runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
-    bootstrap = _bootstrap(args)
-    from prequential.comparison.compare import compare
-    from prequential.comparison.compare_text import format_comparison
+    found: DocumentComparison | Comparison
+    if any(map(documents.names_a_record, args.runs)):
+        options.refuse(args, options.given_of(args, "group"), "records of documents have no groups")
+        bootstrap = _bootstrap(args)
+        found = documents.compare_documents([documents.read_document_losses(name) for name in args.runs], bootstrap)
+        text = documents.format_document_comparison(found)
+    else:
+        runs, bootstrap = [find_run(name, DEFAULT_FOLDER) for name in args.runs], _bootstrap(args)
+        from prequential.comparison.compare import compare
+        from prequential.comparison.compare_text import format_comparison
 
-    comparison = compare(runs, groups=args.group, bootstrap=bootstrap)
-    print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else format_comparison(comparison))
+        found = compare(runs, groups=args.group, bootstrap=bootstrap)
+        text = format_comparison(found)
+    print(json.dumps(found.to_dict(), allow_nan=False) if args.json else text)
     return 0
 
 
@@ -70,5 +63,5 @@ def _bootstrap(args: argparse.Namespace) -> Bootstrap:
         args.parser.error(f"--group needs {len(args.runs)} labels, one for each run")
     from prequential.comparison.intervals import Bootstrap
 
-    with options.UsageErrors(args):
+    with options.usage_errors(args):
         return Bootstrap(confidence=args.confidence, n_resamples=args.resamples, seed=args.seed)

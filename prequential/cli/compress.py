@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from prequential_corpora import is_path
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
-from prequential.cli.progress import print_summary, progress_bar, resumable
+from prequential.cli.streams import for_each, print_summary, progress_bar, resumable
 from prequential.errors import OutputError
 
 if TYPE_CHECKING:
@@ -59,10 +58,8 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
         )
     ledger, preset = result.ledger, name_of(result.header.config)
     sizes = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {ledger.archive_bytes / max(1, ledger.n_bytes):.2%}"
-    print_summary(
-        args,
-        f"{name}: {sizes}, {ledger.bits_per_byte:.4f} bits/byte, {result.wall_s:.1f} s{f', {preset}' if preset else ''}",
-    )
+    figures = f"{sizes}, {ledger.bits_per_byte:.4f} bits/byte, {result.wall_s:.1f} s"
+    print_summary(args, f"{name}: {figures}{f', {preset}' if preset else ''}")
 
 
 def _output_path(args: argparse.Namespace, name: str) -> str | None:
@@ -74,8 +71,8 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     if not is_path(name):
         raise OutputError("this input has no file name to name the archive after: give -o NAME.pq")
     path = Path(name)
-    if path.name in ("", ".."):
-        folder = path.resolve()
-        command = shlex.join(["prequential", "compress", name, "-o", f"{folder.with_name(folder.name or 'root')}.pq"])
-        raise OutputError(f"{name!r} is not a name that an archive could have: give -o, for instance `{command}`")
-    return f"{path}.pq"
+    if path.name not in ("", ".."):
+        return f"{path}.pq"
+    folder = path.resolve()
+    command = shlex.join(["prequential", "compress", name, "-o", f"{folder.with_name(folder.name or 'root')}.pq"])
+    raise OutputError(f"{name!r} is not a name that an archive could have: give -o, for instance `{command}`")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
+from prequential.cli.streams import for_each
 from prequential.printable import format_table, printable
 
 if TYPE_CHECKING:

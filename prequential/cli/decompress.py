@@ -6,9 +6,10 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from prequential_codecs.archive_header import MAGIC
+
 from prequential.cli import options
-from prequential.cli.failures import for_each
-from prequential.cli.progress import print_summary, progress_bar, resumable
+from prequential.cli.streams import for_each, print_summary, progress_bar, resumable
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError
 from prequential.files import reading
 
@@ -78,19 +79,19 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     if args.output is not None:
         return str(args.output)
     if not name.endswith(SUFFIX) or name == SUFFIX:
-        _check_archive(name)
+        if os.path.isdir(name):  # noqa: PTH112
+            raise CorpusError("this is a folder, not an archive")
+        if (beginning := beginning_of(name)) not in (None, MAGIC):
+            raise CorruptArchiveError(
+                f"not a .pq archive: {'it starts with other bytes' if beginning else 'it is empty'}"
+            )
         raise OutputError(f"the name does not end in {SUFFIX}; name the output with -o")
     return name.removesuffix(SUFFIX)
 
 
-def _check_archive(name: str) -> None:
-    """Raises CorruptArchiveError if the file does not begin as an archive does, CorpusError for a folder."""
-    if os.path.isdir(name):  # noqa: PTH112
-        raise CorpusError("this is a folder, not an archive")
-    if os.path.isfile(name):  # noqa: PTH113  # a pipe could be read only once
-        from prequential_codecs.archive_header import MAGIC
-
-        with reading(name), open(name, "rb") as file:  # noqa: PTH123
-            if (beginning := file.read(len(MAGIC))) != MAGIC:
-                what = "it starts with other bytes" if beginning else "it is empty"
-                raise CorruptArchiveError(f"not a .pq archive: {what}")
+def beginning_of(name: str) -> bytes | None:
+    """As many bytes as an archive's magic; None unless this is a regular file: a pipe could be read only once."""
+    if not os.path.isfile(name):  # noqa: PTH113
+        return None
+    with reading(name), open(name, "rb") as file:  # noqa: PTH123
+        return file.read(len(MAGIC))

@@ -1,9 +1,7 @@
 """Check that this machine is exact, or that a learner keeps the law.
 
-Describes the machine, tests its arithmetic, and runs a small fixed model whose digest is the same on every machine. This takes
-some seconds, or up to a minute if kernels must be compiled first. With --law, checks on a running learner the conditions of a
-prequential code: it predicts each symbol from earlier symbols with complete distributions, learns only afterwards, and codes
-each symbol once (docs/RELIABILITY.md).
+Describes the machine, tests its arithmetic, and runs a small fixed model whose digest is the same on every machine. With --law,
+checks on a running learner the conditions of a prequential code (docs/RELIABILITY.md).
 """
 
 import argparse
@@ -13,30 +11,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prequential_codecs.archive_header import MAGIC
+
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, for_each
-from prequential.cli.progress import progress_bar
+from prequential.cli.decompress import beginning_of
+from prequential.cli.streams import EXIT_FAILURE, for_each, progress_bar
 from prequential.errors import LawError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
-    from prequential.proof.law import Verdict
 
 VERDICTS = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
 OF_BOTH = {"law", "json", "quiet", "verbose"}  # the other options are of the check of the law
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--law",
-        nargs="+",
-        action="extend",
-        metavar="ARCHIVE|CORPUS",
-        help="check the law: an archive, which is recognised by its first bytes, is decoded and then encoded; "
-        "a corpus is encoded and then decoded",
-    )
+    law = "check the law: an archive is decoded and then encoded, a corpus is encoded and then decoded"
+    parser.add_argument("--law", nargs="+", action="extend", metavar="ARCHIVE|CORPUS", help=law)
     limit = "with --law: use only the beginning of the original; of an archive, up to the end of a block"
     samples = "with --law: number of random positions for experiments"
     options.add(parser, {"--limit BYTES [128K]": limit, "--samples N [8]": samples} | options.JSON)
@@ -79,36 +72,21 @@ def _check_machine(*, as_json: bool) -> int:
 
 def _check_law(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
     """Prints the verdicts. Raises LawError for the first check that failed."""
-    from prequential.proof.law import format_verdicts
-
-    verdicts = _verdicts(args, config, runtime, name)
-    if args.json:
-        print(json.dumps({"name": name, "checks": [dataclasses.asdict(verdict) for verdict in verdicts]}), flush=True)
-    else:
-        print(f"{printable(name)}\n{format_verdicts(verdicts)}", flush=True)
-    for verdict in verdicts:
-        if verdict.failure:
-            raise LawError(f"this check failed: {verdict.check}: {verdict.failure}")
-
-
-def _verdicts(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "list[Verdict]":
-    from prequential_codecs.archive_header import MAGIC
-
     from prequential.online.source import open_source
     from prequential.proof import law
 
     with progress_bar(name, quiet=args.quiet) as show:
-        if _begins_with(name, MAGIC):
+        if beginning_of(name) == MAGIC:
             with Path(name).open("rb") as archive:
-                return law.check_archive(archive, runtime, args.samples, args.limit, show)
-        runtime.check(config, n_learners=law.N_LEARNERS)
-        with open_source(name, args.limit) as source:
-            return law.check_corpus(source.symbols[:], config, runtime, args.samples, show)
-
-
-def _begins_with(name: str, magic: bytes) -> bool:
-    """Whether `name` is a file that begins with these bytes."""
-    if not Path(name).is_file():
-        return False
-    with Path(name).open("rb") as file:
-        return file.read(len(magic)) == magic
+                verdicts = law.check_archive(archive, runtime, args.samples, args.limit, show)
+        else:
+            runtime.check(config, n_learners=law.N_LEARNERS)
+            with open_source(name, args.limit) as source:
+                verdicts = law.check_corpus(source.symbols[:], config, runtime, args.samples, show)
+    if args.json:
+        print(json.dumps({"name": name, "checks": [dataclasses.asdict(verdict) for verdict in verdicts]}), flush=True)
+    else:
+        print(f"{printable(name)}\n{law.format_verdicts(verdicts)}", flush=True)
+    for verdict in verdicts:
+        if verdict.failure:
+            raise LawError(f"this check failed: {verdict.check}: {verdict.failure}")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
+from prequential.cli.streams import for_each
 from prequential.printable import printable
 
 if TYPE_CHECKING:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
-from prequential.cli.progress import command_line, progress_bar
-from prequential.cli.streams import foreign_code
+from prequential.cli.streams import command_line, for_each, foreign_code, progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.heldout import prepare
-from prequential.cli.progress import progress_bar
+from prequential.cli.streams import progress_bar
 from prequential.errors import ConfigError, CorpusError
 from prequential.printable import printable
 

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.failures import warn
-from prequential.cli.progress import progress_bar
-from prequential.cli.streams import foreign_code
+from prequential.cli.streams import foreign_code, progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -29,12 +27,8 @@ RECORDS = "heldout.jsonl"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--train",
-        metavar="X",
-        required=True,
-        help="a corpus, a run folder of `evaluate`, or the folder of a stored model",
-    )
+    train = "a corpus, a run folder of `evaluate`, or the folder of a stored model"
+    parser.add_argument("--train", metavar="X", required=True, help=train)
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
     options.add(
         parser,
@@ -43,7 +37,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "--no-overlap": "do not search for text of the test corpus in the training corpus",
             "--limit BYTES": "use only the beginning of the test corpus",
             "--train-limit BYTES": "use only the beginning of the training corpus",
-            "--save-model DIR": "store the trained learner in this new folder",
             **options.JSON,
         },
     )
@@ -63,13 +56,12 @@ def run(args: argparse.Namespace) -> int:
     from prequential.online.source import mode_of
     from prequential.records.schema import append_record
 
-    records = None if args.no_run else Path(args.runs) / RECORDS
-    mode = mode_of(args.train, args.test) if records else 0
-    if records:
-        prepare(records, mode)
+    records = Path(args.runs) / RECORDS
+    if not args.no_run:
+        prepare(records, mode := mode_of(args.train, args.test))
     record = _measure(args, options.runtime(args))
     print(json.dumps(record) if args.json else format_heldout(record), flush=True)
-    if records:
+    if not args.no_run:
         append_record(records, record, mode)
         if not args.json:
             print(f"appended to {printable(str(records))}")
@@ -80,8 +72,6 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.stride is not None and args.context != "strided":
         args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
-    if args.learner is not None:
-        options.refuse(args, options.given_of(args, "save_model"), "--learner cannot be stored")
     if args.train == "-" == args.test:
         args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
 
@@ -112,37 +102,26 @@ def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
 
 def _learner_loader(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
     """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
-    from prequential.heldout_loss.trained import kind_of, load_trained
+    from prequential.heldout_loss.trained import kind_of, load_trained, train_on
+    from prequential.online.source import open_source
 
     kind = kind_of(args.train)
-    if kind == "corpus":
-        return _trainer(args, runtime)
-    given = [*options.given_learner_options(args), *options.given_of(args, "train_limit", "save_model")]
-    options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
+    if kind != "corpus":
+        given = [*options.given_learner_options(args), *options.given_of(args, "train_limit")]
+        options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
 
-    def load() -> tuple[OnlineLearner, TrainedOn]:
-        with progress_bar(kind, quiet=args.quiet) as show:
-            return load_trained(args.train, kind, runtime, partial(_check, args, runtime), show)
+        def load() -> tuple[OnlineLearner, TrainedOn]:
+            with progress_bar(kind, quiet=args.quiet) as show:
+                return load_trained(args.train, kind, runtime, partial(_check, args, runtime), show)
 
-    return load
-
-
-def _trainer(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
-    """A function that trains a learner on the corpus, and stores it if --save-model asks for that."""
-    from prequential.files import check_new_folder
-    from prequential.heldout_loss.trained import train_on
-    from prequential.online.source import open_source
+        return load
 
     config = options.learner_config(args)
     _check(args, runtime, config)
-    if args.save_model:
-        check_new_folder(args.save_model)
 
     def train() -> tuple[OnlineLearner, TrainedOn]:
         with open_source(args.train, args.train_limit) as source, progress_bar("training", quiet=args.quiet) as show:
-            learner, trained_on = train_on(source, runtime.learner(config), show)
-        store(args.save_model, learner, trained_on, source.mode)
-        return learner, trained_on
+            return train_on(source, runtime.learner(config), show)
 
     return train
 
@@ -155,15 +134,6 @@ def prepare(records: Path, mode: int) -> None:
     with writing(records):
         records.parent.mkdir(parents=True, exist_ok=True)
     check_appendable(records, mode)
-
-
-def store(folder: str | None, learner: OnlineLearner, trained_on: TrainedOn, mode: int) -> None:
-    """Stores the trained learner, if there is a folder for it."""
-    from prequential.online.model_store import save_model
-    from prequential.version import VERSION
-
-    if folder:
-        save_model(folder, learner, {**trained_on.about, "prequential": VERSION}, mode=mode)
 
 
 def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
+from prequential.cli.streams import for_each
 from prequential.printable import printable
 
 ROW = "{:>14}  {:>14}  {:>9}  {:>6}  {}  {}"
@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
     needs_titles = not args.json and not args.quiet
 
     def show(name: str) -> None:
-        nonlocal needs_titles
         record = _record(name)
+        nonlocal needs_titles
         if needs_titles:
             print(TITLES)
             needs_titles = False

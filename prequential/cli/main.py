@@ -1,18 +1,21 @@
 """The command line: its commands, and the one place where exceptions become lines on stderr and exit codes.
 
-Exit codes: 0 success, 1 failure, 2 usage error, 130 Ctrl-C, 143 SIGTERM, 152 SIGXCPU. Only data and results go to stdout.
 A command is a module with a docstring, which is its help text, with `add_options(parser)`, and with `run(args)`, which gives the
 exit code. It imports what it needs when it runs, so that `--help` and `list` start at once.
 """
 
 import argparse
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
+
+from prequential_corpora import is_path
 
 from prequential.cli import (
     ablate,
@@ -26,7 +29,6 @@ from prequential.cli import (
     forecast,
     heldout,
     labels,
-    list,
     matrix,
     monorepo,
     options,
@@ -36,16 +38,24 @@ from prequential.cli import (
     test,
     train,
 )
-from prequential.cli.failures import EXIT_FAILURE, are_refused, report_failure, was_interrupted, with_notes
+from prequential.cli import list as listing
 from prequential.cli.options import Parser
-from prequential.cli.streams import end_output, open_missing_streams, printable_streams
-from prequential.errors import ConfigError
+from prequential.cli.streams import (
+    EXIT_FAILURE,
+    open_missing_streams,
+    printable_streams,
+    report_failure,
+    was_interrupted,
+    with_notes,
+)
+from prequential.errors import ConfigError, CorpusError, PrequentialError
+from prequential.files import check_output, reading
 from prequential.machine.usable_memory import check_address_space
 from prequential.online.workers.environment import workers
 from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
-    "archives": (compress, decompress, test, list),
+    "archives": (compress, decompress, test, listing),
     "measure": (evaluate, heldout, monorepo, labels, decompose, compare, runs, report),
     "study": (sweep, ablate, forecast, matrix),
     "models": (train,),
@@ -54,6 +64,8 @@ COMMANDS: dict[str, tuple[ModuleType, ...]] = {
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
 decodes bit-exactly on any machine, so its length is the number of bits that the
 data cost that learner."""
+EPILOG = """`prequential COMMAND --help` explains a command. BYTES are 65536, 64K, 10M or 4G (powers of 1024).
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM."""
 
 
 def build_parser() -> Parser:
@@ -61,13 +73,8 @@ def build_parser() -> Parser:
     texts = {_name(command): command.__doc__ or "" for group in COMMANDS.values() for command in group}
     lines = {name: f"  {name:<12}{text.splitlines()[0].rstrip('.')}" for name, text in texts.items()}
     groups = ("\n".join([f"{title}:", *(lines[_name(c)] for c in group)]) for title, group in COMMANDS.items())
-    top = Parser(
-        prog="prequential",
-        description="\n\n".join([DESCRIPTION, *groups]),
-        epilog="`prequential COMMAND --help` explains a command. BYTES are 65536, 64K, 10M or 4G (powers of 1024).\n"
-        "Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description, form = "\n\n".join([DESCRIPTION, *groups]), argparse.RawDescriptionHelpFormatter
+    top = Parser(prog="prequential", description=description, epilog=EPILOG, formatter_class=form)
     top.add_argument("--version", action="version", version=f"prequential {VERSION}")
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser, help="one of the commands above")
     for group in COMMANDS.values():
@@ -100,13 +107,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         report_failure(None, error, verbose=False)
         return EXIT_FAILURE
-    if rank:
-        _silence_output()
+    if rank:  # only the first worker prints
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(devnull, stream.fileno())
     with printable_streams():
-        try:
-            return _run(argv, n_workers, rank)
-        finally:
-            end_output()
+        return _run(argv, n_workers, rank)
 
 
 def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
@@ -137,7 +143,7 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         args = _parsed(argv, n_workers)
         if rank == 0:  # the other workers have nothing to clean up
             _unwind_on_signals()
-        if are_refused(args):
+        if _are_refused(args):
             return EXIT_FAILURE
         if "max_memory" in args:  # a command with a learner
             check_address_space()
@@ -164,18 +170,59 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         return EXIT_FAILURE
 
 
-def _silence_output() -> None:
-    """Discards what this process and its libraries print: only the first worker prints."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(devnull, stream.fileno())
+def _are_refused(args: argparse.Namespace) -> bool:
+    """Whether the command has nothing to do, because of missing inputs or existing outputs. Prints a line for each of them.
+
+    It looks before anything large is imported, and at what a command declares with `set_defaults`: `inputs`, the names of its
+    arguments that are corpora, archives or folders, or a function of all arguments that gives them; and `output_of`, a function
+    of its arguments and of one input that gives the path of the output. A command with a list of inputs goes on with the others,
+    and reports those later. The work itself checks everything again, because files may change.
+    """
+    inputs = getattr(args, "inputs", ())
+    attributes = inputs(args) if callable(inputs) else inputs
+    values = [value for name in attributes if (value := getattr(args, name)) is not None]
+    is_list = len(values) == 1 and isinstance(values[0], list)
+    names: list[str] = values[0] if is_list else values
+    after_end = getattr(args, "after_end", ())
+    # argparse takes -1 for a negative number
+    if presets := [name for name in names if re.fullmatch(r"-\d+", name) and name not in after_end]:
+        args.parser.error(f"unrecognized arguments: {' '.join(presets)}")
+    given = getattr(args, "given", None)
+    if "" in (*names, given, getattr(args, "output", None)):  # for pathlib it is the current folder
+        args.parser.error("a name is empty: give the name of a file or folder")
+    if names.count("-") > 1:
+        args.parser.error("- is given twice, but standard input can be read only once")
+    if given is not None and (reason := _refusal(args, given, is_input=False)):
+        report_failure(None, reason, verbose=args.verbose)
+        return True
+    reasons = [(name, reason) for name in names if (reason := _refusal(args, name))]
+    if not reasons or (is_list and len(reasons) < len(names)):
+        return False
+    for name, reason in reasons if is_list else reasons[:1]:
+        report_failure(name if is_list else None, reason, verbose=args.verbose)
+    return True
+
+
+def _refusal(args: argparse.Namespace, name: str, *, is_input: bool = True) -> Exception | None:
+    """Why this source cannot be read, or nothing be made of this input, as far as the file system shows it."""
+    try:
+        if name == "-" and sys.stdin.isatty():
+            raise CorpusError("standard input is a terminal: name a file, or pipe data into the command")
+        with reading(name):
+            if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
+                Path(name).stat()
+        if is_input and hasattr(args, "output_of") and (output := args.output_of(args, name)) is not None:
+            check_output(output, overwrite=args.force)
+    except PrequentialError as error:
+        return error
+    return None
 
 
 def _unwind_on_signals() -> None:
-    """SIGTERM, SIGHUP and SIGXCPU end the program like an exception, so that temporary files are deleted; no signal is lost.
+    """SIGTERM, SIGHUP and SIGXCPU (`ulimit -S -t`) end the program like an exception, so that temporary files are deleted.
 
-    SIGXCPU comes when the time of `ulimit -S -t` is used up. Python drops an exception that is raised in a callback from C, such
-    as the callbacks that load compiled kernels. If that exception came from a signal, the signal is sent again a moment later.
+    Python drops an exception that is raised in a callback from C, such as those that load compiled kernels. A signal whose
+    exception was dropped is sent again a moment later.
     """
     begun = set[int]()
 
@@ -201,8 +248,6 @@ def _unwind_on_signals() -> None:
 
     report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
 
-    for name in ("SIGTERM", "SIGHUP", "SIGXCPU"):
-        number = getattr(signal, name, None)
-        # nohup ignores SIGHUP: do not change that
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: do not change that
             signal.signal(number, unwind)

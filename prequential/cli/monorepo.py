@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.failures import warn
-from prequential.cli.heldout import prepare, store
-from prequential.cli.progress import progress_bar
+from prequential.cli.heldout import prepare
+from prequential.cli.streams import progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
     from prequential.monorepo_loss.series import SeriesSetting, check_same_setting
 
     previous = SeriesSetting.of(records[-1]) if records else None
-    with options.UsageErrors(args):
+    with options.usage_errors(args):
         given: dict[str, Any] = {"fixed": args.model is not None}
         if previous is None or options.given_learner_options(args):
             given["config"] = options.learner_config(args)
@@ -134,7 +133,7 @@ def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesS
 
 
 def _check_before(point: NextPoint, runtime: Runtime) -> None:
-    """Refuses what cannot succeed before anything is computed, and makes the folder of the series."""
+    """Refuses what cannot succeed, and makes the folder of the series."""
     from prequential.version import VERSION
 
     config = point.setting.config
@@ -153,6 +152,8 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
     from prequential.files import check_new_folder
     from prequential.monorepo_loss.monorepo import train_on_tree
     from prequential.monorepo_loss.series import load_series_model
+    from prequential.online.model_store import save_model
+    from prequential.version import VERSION
 
     setting = point.setting
     if args.model and (point.records or Path(args.model).exists()):
@@ -163,10 +164,11 @@ def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime
             check_new_folder(args.model)
         tree = read_tree(args.repository, str(point.window.since), setting.rules)
         with progress_bar("training", quiet=args.quiet) as show:
-            learner, trained_on = train_on_tree(
-                tree, setting.train_limit_bytes, lambda: runtime.learner(setting.config), show
-            )
-        store(args.model, learner, trained_on, _mode(args.repository))
+            make = partial(runtime.learner, setting.config)
+            learner, trained_on = train_on_tree(tree, setting.train_limit_bytes, make, show)
+        if args.model:
+            about = {**trained_on.about, "prequential": VERSION}
+            save_model(args.model, learner, about, mode=_mode(args.repository))
         return learner, trained_on
 
     return train

@@ -1,6 +1,6 @@
 """Options: how a command declares them, those that several share, and what they mean: a Config, a Runtime, a learner.
 
-The presets are known to the package of the learner, which is slow to import. A level is therefore checked when the command runs.
+What owns the presets is slow to import, so a level is checked when the command runs.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from prequential.cli.failures import in_options
-from prequential.cli.streams import foreign_code
+from prequential.cli.streams import foreign_code, in_options
 from prequential.errors import ConfigError
 from prequential.printable import printable
 
@@ -38,7 +37,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Parser(argparse.ArgumentParser):
-    """Options and files in any order. Reports a usage error in one line, like every other error, with the nearest command."""
+    """Options and files in any order. A usage error is one line, with the nearest option or command."""
 
     def __init__(self, **kwargs: object) -> None:
         super().__init__(allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
@@ -138,10 +137,8 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
 
 
 def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
-    """Adds options. table: the help text of each option, by what a user writes, for instance:
-
-    `-f, --force`; `--limit BYTES` with a value, whose name says the type; `--runs FOLDER [runs]` with a default;
-    `--form {a,b}` with choices; `--static MODEL ...`, which may be repeated.
+    """Adds options. table: the help text of each option, by what a user writes: `-f, --force`; `--limit BYTES`, whose value has a
+    type; `--runs FOLDER [runs]` with a default; `--form {a,b}` with choices; `--static MODEL ...`, repeatable.
     """
     for option, text in table.items():
         words = option.split()
@@ -186,6 +183,30 @@ VERBOSITY = {
 TRUST = {
     "--trust-runs": "also use finished runs of other users, and those without their archives (default: refuse them)"
 }
+LEVEL = {
+    "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
+    "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
+}
+LEARNER = {
+    "--pure": "the GPT without the context mixer; -5 to -9 all give the same one",
+    "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
+    "--sync-every N": "for workers with slow links: train separate GPTs and average them every N steps (docs/MACHINES.md)",
+    "--replicas N": "with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
+}
+RUNTIME = {
+    "--threads INTEGER": "number of threads (default: the number of cores, at most 8)",
+    "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
+    "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
+    "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests",
+    "--audit-every INTEGER [0]": "check computation and memory during the run: recompute one of so many segments in another "
+    "way; 0: none (docs/RELIABILITY.md)",
+    "--max-memory BYTES": "refuse a learner that needs more memory (default: 6G, or what this process may use if that is less)",
+}
+OTHER_LEARNER = {
+    "--learner MODULE:FACTORY": "measure the learner that this function or class makes; MODULE is a module or a file.py, whose "
+    "code is run",
+    "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable (of `sweep`: NAME several times to vary it)",
+}
 
 
 def add_corpora(parser: argparse.ArgumentParser) -> None:
@@ -197,17 +218,14 @@ def add_corpora(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the output file."""
     group = parser.add_argument_group("output")
-    target = {
-        "-o, --output PATH": "name of the output; - is standard output",
-        "-c, --stdout": "write to standard output",
-    }
-    add(group.add_mutually_exclusive_group(), target)
+    path = "name of the output; - is standard output"
+    add(group.add_mutually_exclusive_group(), {"-o, --output PATH": path, "-c, --stdout": "write to standard output"})
     resume = "resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)"
     add(group, FORCE | {"-k, --keep": "no effect: the source is always kept, as with gzip -k", "--resume": resume})
 
 
 def add_learner(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose the learner, and those of `add_runtime`."""
+    """Adds the options that choose the learner, and how to compute."""
     group = parser.add_argument_group("learner (an archive stores all of these: decompress needs none of them)")
     level = group.add_mutually_exclusive_group()
     level.add_argument(
@@ -218,100 +236,50 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
         help="preset, from the fastest (-1) to the smallest archive (-9); -1 to -4 have no GPT (default: -5; "
         "compress takes -4 below 256 KiB)",
     )
-    level.add_argument("--fast", dest="preset", action="store_const", const="fast", help="the lowest preset")
-    level.add_argument("--best", dest="preset", action="store_const", const="best", help="the highest preset")
-    add(
-        level,
-        {
-            "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
-            "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
-        },
-    )
-    add(
-        group,
-        {
-            "--pure": "the GPT without the context mixer; -5 to -9 all give the same one",
-            "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
-            "--sync-every N": "for workers with slow links: train separate GPTs and average them every N steps "
-            "(docs/MACHINES.md)",
-            "--replicas N": "with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
-        },
-    )
+    for name, which in (("fast", "lowest"), ("best", "highest")):
+        level.add_argument(f"--{name}", dest="preset", action="store_const", const=name, help=f"the {which} preset")
+    add(level, LEVEL)
+    add(group, LEARNER)
     add_runtime(parser)
 
 
-class _Level(argparse.Action):
-    """-1 to -9: the number."""
-
+class _Level(argparse.Action):  # -1 to -9
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *rest: Any) -> None:
         setattr(namespace, self.dest, int(str(rest[-1])[1:]))
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """Adds the options that choose how to compute."""
-    add(
-        parser.add_argument_group("computation (changes the speed, never a byte of the result)"),
-        {
-            "--threads INTEGER": "number of threads (default: the number of cores, at most 8)",
-            "--backend {int8,float32,float64}": "type of numbers in the matrix products of the GPT (default: the fastest one "
-            "that is exact here)",
-            "--kernels {fused,plain}": "fused: compiled by numba; plain: operations of torch, slower, as a check (default: "
-            "fused)",
-            "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests; no "
-            "effect without a GPT, as at -1 to -4",
-            "--audit-every INTEGER [0]": "check computation and memory during the run: recompute one of so many segments in "
-            "another way; 0: none (docs/RELIABILITY.md)",
-            "--max-memory BYTES": "refuse a learner that needs more memory than this (default: 6G, or what this process may use "
-            "if that is less)",
-        },
-    )
+    add(parser.add_argument_group("computation (changes the speed, never a byte of the result)"), RUNTIME)
 
 
 def add_other_learner(parser: argparse.ArgumentParser) -> None:
     """Adds --learner and --learner-arg, for learners of the user's own."""
-    add(
-        parser.add_argument_group("a learner of your own (docs/LEARNERS.md)"),
-        {
-            "--learner MODULE:FACTORY": "measure the learner that this function or class makes; MODULE is a module or a file.py, "
-            "whose code is run",
-            "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable (of `sweep`: NAME several times to vary it)",
-        },
-    )
+    add(parser.add_argument_group("a learner of your own (docs/LEARNERS.md)"), OTHER_LEARNER)
 
 
 # ---- what the options mean
 
 
-class UsageErrors:
-    """`with UsageErrors(args):` makes a ConfigError the end of the program, with a usage error."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._parser: Parser = args.parser
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, ConfigError):
-            self._parser.error(in_options(str(error)))
+@contextmanager
+def usage_errors(args: argparse.Namespace) -> Iterator[None]:
+    """Makes a ConfigError of the body the end of the program, with a usage error."""
+    try:
+        yield
+    except ConfigError as error:
+        args.parser.error(in_options(str(error)))
 
 
 def runtime(args: argparse.Namespace) -> Runtime:
-    """The Runtime of the options of `add_runtime`; a value out of range ends the program with a usage error."""
+    """The Runtime of the options; a value out of range ends the program with a usage error."""
     from prequential.online.runtime import Runtime
     from prequential.online.workers.environment import launched
 
-    with UsageErrors(args):
+    with usage_errors(args):
         if launched() and args.device == "auto":
             raise ConfigError("with torchrun all processes use the same device: give --device cuda or --device cpu")
-        return Runtime(
-            threads=args.threads,
-            backend=args.backend,
-            kernels=args.kernels,
-            device=args.device,
-            audit_every=args.audit_every,
-            max_memory_bytes=args.max_memory,
-        )
+        names = ("threads", "backend", "kernels", "device", "audit_every")
+        return Runtime(**{name: getattr(args, name) for name in names}, max_memory_bytes=args.max_memory)
 
 
 def learner_config(args: argparse.Namespace) -> Config:
@@ -320,31 +288,26 @@ def learner_config(args: argparse.Namespace) -> Config:
 
     levels = {None: DEFAULT_PRESET, "fast": min(PRESETS), "best": max(PRESETS)}
     has_replicas = args.sync_every or args.replicas
-    with UsageErrors(args):
+    with usage_errors(args):
         if args.config is not None:
-            if args.pure or args.seed is not None or has_replicas:
-                raise ConfigError(
-                    "--config gives the complete learner: leave out --pure, --seed, --sync-every and --replicas"
-                )
+            refuse(args, given_learner_options(args)[1:], "--config gives the complete learner")
             return _read_config(args.config)
         config = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
         if not has_replicas:
             return config
-        if args.pure:
-            raise ConfigError(
-                "--pure reads contexts from a table, which replicas cannot share: leave out --sync-every or --pure"
-            )
         # Replicas do not share a table of contexts.
+        if args.pure:
+            raise ConfigError("--pure reads contexts from a table: leave out --sync-every or --pure")
         return replace(config, gpt=config.gpt and replace(config.gpt, contexts=()), replicas=_replicas(args))
 
 
 def other_learner(args: argparse.Namespace) -> Subject | None:
-    """The learner of --learner, or None. A contradiction is a usage error. Raises ConfigError if it cannot be made."""
+    """The learner of --learner, or None. Raises ConfigError if it cannot be made; a contradiction is a usage error."""
     if not _names_other_learner(args):
         return None
     from prequential.learners.loading import load_subject, parse_arguments
 
-    with UsageErrors(args):
+    with usage_errors(args):
         arguments = parse_arguments(args.learner_arg)
     with foreign_code():
         return load_subject(args.learner, arguments)
@@ -369,14 +332,8 @@ def _names_other_learner(args: argparse.Namespace) -> bool:
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:
     """Names of the options of `add_learner` that the command line contains."""
-    values = {
-        "-1..-9 or --config": args.preset or args.config,
-        "--pure": args.pure,
-        "--seed": args.seed is not None,
-        "--sync-every": args.sync_every,
-        "--replicas": args.replicas,
-    }
-    return [name for name, value in values.items() if value]
+    level = ["-1..-9 or --config"] if args.preset or args.config else []
+    return level + given_of(args, "pure", "seed", "sync_every", "replicas")
 
 
 def refuse(args: argparse.Namespace, given: Iterable[str], reason: str) -> None:
@@ -397,10 +354,10 @@ def _replicas(args: argparse.Namespace) -> ReplicaConfig:
 
     if not args.sync_every:
         raise ConfigError("--replicas needs --sync-every N, the number of steps between two averages")
-    n_workers = workers()[0] if getattr(args, "shared", None) == "steps" else 1
-    if not args.replicas and n_workers == 1:
+    n_replicas = args.replicas or (workers()[0] if getattr(args, "shared", None) == "steps" else 1)
+    if not args.replicas and n_replicas == 1:
         raise ConfigError("--sync-every needs --replicas N, unless torchrun started several workers of one run")
-    return ReplicaConfig(n_replicas=args.replicas or n_workers, sync_every=args.sync_every)
+    return ReplicaConfig(n_replicas=n_replicas, sync_every=args.sync_every)
 
 
 def _read_config(path: str) -> Config:
@@ -408,7 +365,7 @@ def _read_config(path: str) -> Config:
     from prequential.files.strict_json import parse_json
     from prequential.model.config import Config
 
-    # The pipe of `--config <(command)` has no name; one with a name might wait for a writer.
+    # the pipe of `--config <(command)` has no name; one with a name might wait for a writer
     is_pipe = Path(path).is_fifo() and not os.path.lexists(os.path.realpath(path))
     try:
         with Path(path).open("rb") if is_pipe else open_regular(path) as file:

@@ -13,9 +13,8 @@ DEFAULT_OUTPUT = "report.html"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="+", metavar="RUN", help="run folder of `evaluate`, or a folder of them: all its runs"
-    )
+    names = "run folder of `evaluate`, or a folder of them: all its runs"
+    parser.add_argument("names", nargs="+", metavar="RUN", help=names)
     output = f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)"
     target = {"-o, --output FILE.html": output, "-c, --stdout": "write the page to standard output"}
     options.add(parser.add_mutually_exclusive_group(), target)
@@ -26,36 +25,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from prequential.cli.runs import DEFAULT_FOLDER
     from prequential.evaluation.runs import find_runs, mode_of_all
-    from prequential.files import check_output
+    from prequential.files import check_output, output_file, stream_output
 
     output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
     if output not in (None, "-"):
         check_output(output, overwrite=args.force)
     runs = [run for name in args.names for run in find_runs(name, DEFAULT_FOLDER)]
-    written = []
+    from prequential.report.page import html_report
     from prequential.report.plots import save_plots
 
-    if args.plots:
-        written += [str(path) for path in save_plots(runs, args.plots, overwrite=args.force)]
+    written = [str(path) for path in save_plots(runs, args.plots, overwrite=args.force)] if args.plots else []
     if output is not None:
-        from prequential.report.page import html_report
-
-        _write(output, html_report(runs), overwrite=args.force, mode=mode_of_all(runs))
-        written += [output] if output != "-" else []
+        page = html_report(runs).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
+        if output == "-":
+            sink = stream_output(sys.stdout.buffer, overwrite=args.force)
+            sink.write(page)
+            sink.flush()
+        else:
+            with output_file(output, overwrite=args.force, mode=mode_of_all(runs)) as file:
+                file.write(page)
+            written.append(output)
     if not args.quiet:
         for path in written:
             print(printable(path), file=sys.stderr)
     return 0
-
-
-def _write(output: str, page: str, *, overwrite: bool, mode: int) -> None:
-    from prequential.files import output_file, stream_output
-
-    data = page.encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
-    if output != "-":
-        with output_file(output, overwrite=overwrite, mode=mode) as sink:
-            sink.write(data)
-        return
-    sink = stream_output(sys.stdout.buffer, overwrite=overwrite)
-    sink.write(data)
-    sink.flush()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, report_failure
+from prequential.cli.streams import EXIT_FAILURE, report_failure
 from prequential.errors import CorpusError
 from prequential.printable import printable
 
@@ -17,24 +17,13 @@ DEFAULT_FOLDER = "runs"
 def add_options(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="{list,show,pack}", required=True)
     listing = actions.add_parser("list", help="all runs in a folder", description="List all runs, the oldest first.")
-    listing.add_argument(
-        "folder",
-        nargs="?",
-        help=f"folder of runs, or file of packed runs (default: {DEFAULT_FOLDER})",
-        metavar="FOLDER",
-    )
+    folder = f"folder of runs, or file of packed runs (default: {DEFAULT_FOLDER})"
+    listing.add_argument("folder", nargs="?", metavar="FOLDER", help=folder)
     showing = actions.add_parser("show", help="one run", description="Show one run as `evaluate` printed it.")
-    showing.add_argument(
-        "name",
-        metavar="RUN",
-        help="run folder; the beginning of its name in runs/; latest; or FILE/NAME for a packed run",
-    )
-    packing = actions.add_parser(
-        "pack",
-        help="all runs of a folder in one file",
-        description="Write the records and the curves of all runs in a folder into one text file, without the archives. Commands "
-        "that read a folder of runs read such a file too (docs/MEASURES.md).",
-    )
+    name = "run folder; the beginning of its name in runs/; latest; or FILE/NAME for a packed run"
+    showing.add_argument("name", metavar="RUN", help=name)
+    what = "Write the records and curves of all runs in a folder into one text file, which is read like that folder."
+    packing = actions.add_parser("pack", help="all runs of a folder in one file", description=what)
     packing.add_argument("folder", metavar="FOLDER", help="folder of runs")
     packing.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write")
     options.add(packing, options.FORCE)
@@ -57,18 +46,14 @@ def list_runs(args: argparse.Namespace) -> int:
             records.append(run_figures(run.path, run.record))
         except CorpusError as error:
             bad.append(error)
-    if args.json:
-        for record in records:
-            print(json.dumps(record))
-    else:
-        print(format_runs(records))
+    print(
+        "".join(json.dumps(record) + "\n" for record in records) if args.json else format_runs(records) + "\n", end=""
+    )
     if not args.quiet:
         for draft in interrupted_runs(folder):
-            print(
-                f"prequential: unfinished: `prequential evaluate CORPUS --resume {printable(shlex.quote(str(draft)))}`, with the "
-                "corpus and the options of that run, resumes it, unless it is still running",
-                file=sys.stderr,
-            )
+            command = f"prequential evaluate CORPUS --resume {printable(shlex.quote(str(draft)))}"
+            note = "with the corpus and the options of that run, resumes it, unless it is still running"
+            print(f"prequential: unfinished: `{command}`, {note}", file=sys.stderr)
     for reason in {str(error): error for error in bad}.values():
         report_failure(None, reason, verbose=args.verbose)
     return EXIT_FAILURE if bad else 0

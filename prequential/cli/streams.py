@@ -1,13 +1,50 @@
-"""The standard streams of the command line: open, and with every text in a form that cannot control a terminal."""
+"""Standard streams: results on stdout; failures, warnings and progress on stderr. No text on them can control a terminal."""
 
+from __future__ import annotations
+
+import argparse
+import errno
+import logging
 import os
+import re
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prequential.errors import OutputError
+from prequential.errors import OutputError, PrequentialError
+from prequential.files import RESUMABLE
+from prequential.machine.usable_memory import limits_of_user
 from prequential.printable import printable
+
+if TYPE_CHECKING:
+    from prequential.watch.progress import SilentProgress
+
+EXIT_FAILURE = 1
+# What messages of the library tell to give, and the option that gives it on the command line.
+OPTIONS = {
+    "overwrite=True": "-f",
+    "resume=True": "--resume",
+    "trust_runs=True": "--trust-runs",
+    'device="cuda"': "--device cuda",
+    "given=": "--given",
+    "groups=": "--group",
+    "context=": "--context",
+    "stride=": "--stride",
+    "since=": "--since",
+    "audit_every=": "--audit-every",
+    "max_memory_bytes=": "--max-memory",
+    "max_output_bytes=": "--max-output",
+    "max_decoding_s=": "--max-time",
+}
+_QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
+_ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))
+COMPILING = (
+    "compiling kernels, once for each kind of run after an installation (some 15 to 30 s on an idle processor, minutes on a "
+    "busy one)"
+)
 
 
 class StandardOutputError(OutputError):
@@ -17,15 +54,13 @@ class StandardOutputError(OutputError):
 class PrintableStream:
     """A text stream that escapes what could control a terminal (`printable`), and every character that it cannot encode.
 
-    is_output: standard output, whose failures raise StandardOutputError. Otherwise it is for diagnostics, and text that cannot be
-    written is lost. `terminal` is the stream itself, for progress bars.
+    is_output: standard output, whose failures raise StandardOutputError. Otherwise text that cannot be written is lost.
     """
 
     def __init__(self, terminal: Any, *, is_output: bool) -> None:
         self.terminal, self._is_output = terminal, is_output
 
     def write(self, text: str) -> int:
-        """Writes the text and returns its length."""
         encoding = getattr(self.terminal, "encoding", None) or "utf-8"
         safe = printable(text, multiline=True).encode(encoding, "backslashreplace").decode(encoding)
         with self._checked():
@@ -33,12 +68,10 @@ class PrintableStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Writes each of the texts."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Passes all text to the system."""
         with self._checked():
             self.terminal.flush()
 
@@ -55,11 +88,6 @@ class PrintableStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.terminal, name)
-
-
-def terminal(stream: Any) -> Any:
-    """The stream without escapes, for a progress bar, which controls the terminal itself."""
-    return stream.terminal if isinstance(stream, PrintableStream) else stream
 
 
 def open_missing_streams() -> None:
@@ -80,12 +108,17 @@ def open_missing_streams() -> None:
 
 @contextmanager
 def printable_streams() -> Iterator[None]:
-    """While the body runs, sys.stdout and sys.stderr escape what could control a terminal."""
+    """While the body runs, sys.stdout and sys.stderr escape what could control a terminal. At its end all output has left."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = PrintableStream(before[0], is_output=True), PrintableStream(before[1], is_output=False)
     try:
         yield
     finally:
+        try:
+            sys.stdout.flush()
+        except (OSError, StandardOutputError):  # otherwise the interpreter would fail when it closes the stream
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stdout, sys.stderr = before
 
 
@@ -111,10 +144,189 @@ def foreign_code() -> Iterator[None]:
             os.close(saved)
 
 
-def end_output() -> None:
-    """Passes all output to the system, or discards it, so that the interpreter does not fail when it closes the stream."""
+# ---- failures: one line each
+
+
+def for_each(names: Iterable[str], run: Callable[[str], None], *, verbose: bool) -> int:
+    """Runs every input, reports those that fail, and returns the exit code."""
+    code = 0
+    for name in names:
+        try:
+            run(name)
+        except (BrokenPipeError, StandardOutputError):  # no later result could be printed either
+            raise
+        except Exception as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from error
+            report_failure(name, error, verbose=verbose)
+            code = EXIT_FAILURE
+    return code
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether the exception comes from Ctrl-C: in some places, such as class bodies, Python makes others of it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None:
+    """Prints `prequential: NAME: reason`, or `prequential: reason` if the reason names it.
+
+    verbose: after the traceback, if the error is not one that a user can mend.
+    """
+    if verbose and not isinstance(error, PrequentialError | OSError | MemoryError):
+        traceback.print_exception(error)
+    reason = in_options(_reason(error))
+    named = [] if name is None or repr(name) in reason else [name]
+    print(with_notes(": ".join(["prequential", *named, reason]), error), file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Prints `prequential: warning: TEXT`."""
+    print(printable(in_options(f"prequential: warning: {text}")), file=sys.stderr)
+
+
+def with_notes(line: str, error: BaseException) -> str:
+    """The line with the notes of the exception: what is left of the work, and how to resume it."""
+    return printable("; ".join([line, *map(in_options, getattr(error, "__notes__", []))]))
+
+
+def in_options(text: str) -> str:
+    """A message of the library in words of the command line: arguments of functions as options. Quoted names stay."""
+    return _ARGUMENT.sub(lambda found: OPTIONS.get(found[0], found[0]), text)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, PrequentialError):
+        return str(error)
+    if _lacks_memory(error):
+        return f"out of memory{limits_of_user()}"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return (
+            "cannot start a thread: the limit of processes (ulimit -u, or that of the container or job) or of memory is "
+            f"reached{limits_of_user()}; --threads 1 needs fewer"
+        )
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error) or type(error).__name__
+        return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
+    return " ".join(f"unexpected {type(error).__name__}: {error} (-v prints the traceback)".split())
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether the system gave no memory: to Python, to a call of the system, or to the loader of a library."""
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+
+
+# ---- progress: a bar on a terminal, elsewhere a line a minute; warnings are lines in both
+
+
+@contextmanager
+def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
+    """An `on_progress` that shows a run and collects its findings. Warnings that the program logs are shown in the same way."""
+    from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
+
+    if quiet or not sys.stderr.isatty():
+        watch = SilentProgress(title) if quiet else ProgressLines(title)
+    else:
+        from tqdm import tqdm
+
+        terminal = getattr(sys.stderr, "terminal", sys.stderr)  # without escapes: the bar itself controls it
+        watch = ProgressBar(title, tqdm, stays=False, terminal=terminal)
+    logger, handler = logging.getLogger("prequential"), _WarningHandler(watch)
+    logger.addHandler(handler)
     try:
-        sys.stdout.flush()
-    except (OSError, StandardOutputError):
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with _compilation_shown(watch):
+            yield watch
+    finally:
+        logger.removeHandler(handler)
+        with suppress(Exception):
+            watch.close()
+
+
+def print_summary(args: argparse.Namespace, line: str) -> None:
+    """Says on stderr what a command has done: on a terminal, and with -v."""
+    if not args.quiet and (args.verbose or sys.stderr.isatty()):
+        print(printable(line), file=sys.stderr)
+
+
+@contextmanager
+def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
+    """Shows when kernels are compiled, in one line and in the bar: a first run must not look as if it hung."""
+    from prequential.machine.compiled import event
+
+    class Listener(event.Listener):
+        said, depth = False, 0
+
+        def on_start(self, _: event.Event) -> None:
+            self.depth += 1
+            if self.depth > 1:  # a kernel that is compiled for another one
+                return
+            with suppress(Exception):
+                self.phase = watch.phase("compiling kernels")
+                if not self.said:
+                    watch.write(f"prequential: {COMPILING}")
+                self.said = True
+
+        def on_end(self, _: event.Event) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                with suppress(Exception):
+                    watch.phase(self.phase)
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
+
+
+class _WarningHandler(logging.Handler):
+    """Shows each logged warning as a warning of the run."""
+
+    def __init__(self, watch: SilentProgress) -> None:
+        super().__init__(logging.WARNING)
+        self._watch = watch
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(Exception):
+            self._watch.warn([record.getMessage()])
+
+
+# ---- commands that resume an interrupted run, to be pasted into a shell
+
+
+@contextmanager
+def resumable(args: argparse.Namespace, **changes: Any) -> Iterator[None]:
+    """If the body fails and leaves a checkpoint, the error names the command that resumes the run: `args` with these changes."""
+    try:
+        yield
+    except BaseException as error:
+        notes, command = getattr(error, "__notes__", []), command_line(args, **changes, resume=True)
+        error.__notes__ = [f"`{command}` continues from the last checkpoint" if n == RESUMABLE else n for n in notes]
+        raise
+
+
+def command_line(args: argparse.Namespace, **changes: Any) -> str:
+    """The command of these arguments, some of them changed. Options of their default value are left out."""
+    values, words, names = {**vars(args), **changes}, args.parser.prog.split(), list[str]()
+    for action in args.parser._actions:
+        value: Any = values.get(action.dest)
+        if not action.option_strings:
+            names += value if isinstance(value, list) else [value]
+        elif value not in (None, action.default, []):
+            words += _option(action, value)
+    return shlex.join([*words, *(["--"] if any(name[:1] == "-" != name for name in names) else []), *names])
+
+
+def _option(action: argparse.Action, value: Any) -> list[str]:
+    """The words that give this value; none if another option gives it, such as --fast."""
+    name = action.option_strings[0]
+    if action.nargs == 0:
+        if f"-{value}" in action.option_strings:  # a level
+            return [f"-{value}"]
+        return [name] if action.const == value else []
+    if action.choices is not None and value not in action.choices:
+        return []
+    return [word for each in (value if isinstance(value, list) else [value]) for word in (name, str(each))]

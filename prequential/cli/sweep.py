@@ -15,9 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import EXIT_FAILURE, in_options, report_failure
-from prequential.cli.progress import progress_bar
-from prequential.cli.streams import foreign_code
+from prequential.cli.streams import EXIT_FAILURE, foreign_code, in_options, progress_bar, report_failure
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -83,7 +81,7 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
     from prequential.sweeps.plans import learner_plan, sweep_plan
 
-    with options.UsageErrors(args):
+    with options.usage_errors(args):
         if (grid := options.other_learner_grid(args)) is not None:
             options.refuse(args, options.given_of(args, *OF_GRID), "--learner is varied by --learner-arg")
             with foreign_code():

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.decompress import decoded
-from prequential.cli.failures import for_each
-from prequential.cli.progress import print_summary
+from prequential.cli.streams import for_each, print_summary
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime

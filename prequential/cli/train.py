@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.failures import for_each
-from prequential.cli.progress import progress_bar, resumable
+from prequential.cli.streams import for_each, progress_bar, resumable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
@@ -24,18 +23,13 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="CORPUS", help=f"{options.CORPUS}; without -o, the folder of a stored model")
-    options.add(
-        parser,
-        {
-            "-o, --output MODEL": "the new folder of the learner",
-            "--export FOLDER": "write the GPT as gpt.py, config.json and model.safetensors, which do not need this program, to "
-            "this new folder",
-            "--check CORPUS": "with --export: the loss of the frozen GPT and of the module on this corpus",
-            **options.LIMIT,
-            "--resume": "resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
-            **options.JSON,
-        },
-    )
+    outputs = {
+        "-o, --output MODEL": "the new folder of the learner",
+        "--export FOLDER": "write the GPT as plain PyTorch, which does not need this program, to this new folder",
+        "--check CORPUS": "with --export: the loss of the frozen GPT and of the module on this corpus",
+    }
+    resume = {"--resume": "resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)"}
+    options.add(parser, {**outputs, **options.LIMIT, **resume, **options.JSON})
     options.add_learner(parser)
     parser.set_defaults(inputs=("name", "check"))
 
@@ -80,7 +74,7 @@ def _run(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", 
 
 
 def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> "tuple[StoredModel, int]":
-    """Trains, stores and prints; the model, and the permissions of its corpus."""
+    """The model, and the permissions of its corpus."""
     from prequential.export.export import format_training
     from prequential.heldout_loss.trained import describe
     from prequential.online.model_store import StoredModel, save_model
@@ -97,8 +91,12 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
         learner, mode = runtime.learner(config), source.mode
         with progress_bar(name, quiet=args.quiet) as show:
             done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))
-        about = {"limit_bytes": args.limit, "code_bits": done.code_bits, "prequential": VERSION}
-        trained_on = describe(source) | about
+        trained_on = {
+            **describe(source),
+            "limit_bytes": args.limit,
+            "code_bits": done.code_bits,
+            "prequential": VERSION,
+        }
         digest = save_model(args.output, learner, trained_on, mode=mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
     print(json.dumps({**record, "config": config.to_dict()}) if args.json else format_training(record), flush=True)

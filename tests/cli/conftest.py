@@ -142,11 +142,3 @@ def archive(text: bytes) -> bytes:
     """The archive of `text`."""
     runtime = prequential.Runtime(kernels="fused")
     return prequential.compress(text, config=SMALL, runtime=runtime)
-
-
-@pytest.fixture(scope="module")
-def no_warm_up() -> Iterator[None]:
-    """Each run skips the warm-up, which takes a second: these tests measure no speed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
-        yield

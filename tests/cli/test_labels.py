@@ -26,8 +26,7 @@ def test_labels_cost_less_than_their_entropy_if_their_inputs_tell_them(labels):
     assert b"200 labels of 2 kinds" in labels("--label", "y", "rows.jsonl").stdout
 
 
-def test_labels_are_read_from_standard_input_and_appended_to_a_file(labels, folder):
-    done = labels("--label", "y", "--json", "--output", "out.jsonl", "-", stdin=(folder / "rows.jsonl").read_bytes())
-    piped, from_file = json.loads(done.stdout), json.loads(labels("--label", "y", "--json", "rows.jsonl").stdout)
-    assert piped["online_bits"] == from_file["online_bits"]
-    assert json.loads((folder / "out.jsonl").read_text()) == piped
+def test_labels_are_read_from_standard_input(labels, folder):
+    piped = labels("--label", "y", "--json", "-", stdin=(folder / "rows.jsonl").read_bytes()).stdout
+    from_file = labels("--label", "y", "--json", "rows.jsonl").stdout
+    assert json.loads(piped)["online_bits"] == json.loads(from_file)["online_bits"]

@@ -111,4 +111,3 @@ def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     empty = run(folder, *["empty" if each == "train" else each for each in args])
     assert empty.returncode == 1 and b"nothing to learn from: the training corpus is empty" in empty.stderr
     assert run(folder, *args, "-2").returncode == 2
-    assert run(folder, *args, "--save-model", "m").returncode == 2

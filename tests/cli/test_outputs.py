@@ -9,13 +9,10 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from prequential.files import checkpoint_path
-
-FULL = Path("/dev/full")
 
 
 def test_an_existing_output_is_replaced_only_with_force(run, text, tmp_path):
@@ -38,16 +35,6 @@ def test_after_a_name_that_is_too_long_the_next_one_is_compressed(run, text, tmp
     assert done.returncode == 1 and len(lines) == 3 and all("File name too long" in line for line in lines)
     assert lines[0].startswith(f"prequential: {'x' * 254}: cannot write '{'x' * 254}.pq'")
     assert (tmp_path / f"{'x' * 245}.pq").exists() and (tmp_path / "a.pq").exists()
-    done = run(tmp_path, "decompress", "-o", "x" * 300, "a.pq")
-    assert (done.returncode, done.stderr.decode().count("cannot write")) == (1, 1)
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
-def test_a_full_disk_is_one_line(run, text, tmp_path):
-    done = run(tmp_path, "compress", "-o", "/dev/full", "-", stdin=text)
-    assert done.returncode == 1
-    assert done.stderr.decode() == "prequential: -: cannot write '/dev/full': No space left on device\n"
-    assert FULL.is_char_device()
 
 
 def test_a_closed_pipe_is_not_reported(run, archive, tmp_path):
@@ -57,16 +44,6 @@ def test_a_closed_pipe_is_not_reported(run, archive, tmp_path):
     done = run(tmp_path, "list", "a.pq", stdout=writing)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
-
-
-def test_an_archive_is_not_written_to_a_terminal(run, tmp_path):
-    controller, terminal = os.openpty()
-    done = run(tmp_path, "compress", "-", stdin=b"text", stdout=terminal)
-    os.close(controller)
-    os.close(terminal)
-    assert done.returncode == 1
-    assert b"terminal" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGXCPU, 152)])
@@ -93,16 +70,6 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
     assert run(tmp_path, *shlex.split(said[1])).returncode == 0
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
-
-
-@pytest.mark.thorough
-def test_a_limit_of_cpu_time_saves_the_run(run, start, tmp_path, small_config):
-    (tmp_path / "a").write_bytes(os.urandom(20_000) * 1000)
-    command = f'ulimit -S -t 5; exec "$0" -m prequential compress --config {shlex.quote(str(small_config))} a'
-    done = subprocess.run(["sh", "-c", command, sys.executable], cwd=tmp_path, capture_output=True, timeout=120)
-    assert done.returncode == 128 + signal.SIGXCPU
-    assert b"prequential: ended; `prequential compress " in done.stderr
-    assert (tmp_path / ".a.pq.prequential" / "run.checkpoint").exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -135,11 +102,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(
-    "number",
-    [signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.thorough) for each in (signal.SIGINT, signal.SIGTERM))],
-)
-def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archive(number, run, start, tmp_path):
+def test_a_killed_run_resumes_from_its_checkpoint_and_makes_the_same_archive(run, start, tmp_path):
     (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
     assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
     checkpoint, n_stops = checkpoint_path(tmp_path / "a.pq"), 0
@@ -151,11 +114,10 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_and_makes_the_same_archi
                 if checkpoint.stat().st_mtime_ns > before:
                     break
             time.sleep(0.002)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        process.kill()
+        process.communicate(timeout=60)
         if process.returncode == 0:
             break
-        assert number == signal.SIGKILL or b"` continues from the last checkpoint" in errors
         n_stops += 1
     assert n_stops > 0
     if process.returncode:

@@ -1,61 +1,20 @@
 """Who may read the outputs of each command: those who may read all that they were made of, and nobody else."""
 
-import json
-import os
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
 import pytest
-from studies import TINY
+from every_command import BAD, CASES, make_damaged_archive, make_repository, words_of, write_sources
 
 from prequential.cli import main as program
 from prequential.cli.main import main
-from prequential.evaluation.runs import read_runs
 
-FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
-RUN = "RUN"  # stands for the run folder of `evaluate`
+pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 PRIVATE, PUBLIC = 0o600, 0o644
-BAD = "decompress bad.pq -o bad FUSED"  # of a damaged archive: exit code 1
-# Command lines in their order, and the patterns of what they write.
-SHORT = {
-    "FUSED": "--kernels fused",
-    "MIXER": "--config mixer.json --kernels fused",
-    "GPT": "--config gpt.json --kernels fused",
-}
-CASES = {
-    "compress a -o a.pq MIXER": "a.pq",
-    "compress pages -o pages.pq MIXER": "pages.pq",
-    "compress hf:rows.jsonl?column=t -o hf.pq MIXER": "hf.pq",
-    "compress shards:shards -o shards.pq MIXER": "shards.pq",
-    "compress public --given a -o given.pq MIXER": "given.pq",
-    "decompress a.pq -o b FUSED": "b",
-    "decompress pages.pq -o restored FUSED": "restored",
-    BAD: "bad.from-0",
-    "evaluate a --runs runs --output records.jsonl --baselines gzip MIXER": "runs/a-* records.jsonl",
-    "evaluate public --given a --runs given --output given.jsonl --baselines none MIXER": "given/public-* given.jsonl",
-    "labels rows.jsonl --label y --output labels.jsonl MIXER": "labels.jsonl",
-    "runs pack runs -o packed.jsonl": "packed.jsonl",
-    f"report {RUN} -o page.html --plots plots": "page.html plots/*.png",
-    f"report packed.jsonl/{RUN} -o packed.html": "packed.html",
-    "heldout --train a --test public --runs held --save-model held/model MIXER": "held/heldout.jsonl held/model",
-    "heldout --train held/model --test public --runs held2 FUSED": "held2/heldout.jsonl",
-    f"heldout --train {RUN} --test public --runs held3 FUSED": "held3/heldout.jsonl",
-    "monorepo repo --since HEAD~1 --runs mono --picture m.png --model m MIXER": "mono/repo.series.jsonl m.png m",
-    "monorepo --series mono/repo.series.jsonl --picture series.png": "series.png",
-    "sweep a --runs swept --limit 600 GPT": "swept/a-*",
-    "sweep --ladder a --runs ladder --limit 600 --sizes 16x1 --seeds 0 GPT": "ladder/a-*",
-    "ablate a --runs ablated --limit 600 --sizes 16x1,32x1 --features mlp GPT": "ablated/a-*",
-    "forecast ladder.jsonl --target-width 512 --target-bytes 200M -o forecast.json": "forecast.json",
-    "forecast ladder.jsonl --score frozen.json": "scores.jsonl",
-    "matrix a public --picture matrix.png MIXER": "matrix.png",
-    "train a -o model --export module GPT": "model module",
-    "train model --export module2 FUSED": "module2",
-}
-WRITE_NOTHING = {"test", "list", "decompose", "compare", "doctor", "estimate"}
+WRITE_NOTHING = {"test", "list", "labels", "decompose", "compare", "doctor", "estimate"}
 
 
 def test_every_command_is_in_the_table_or_writes_nothing() -> None:
@@ -67,73 +26,22 @@ def test_every_command_is_in_the_table_or_writes_nothing() -> None:
     scope="module", params=[PRIVATE, pytest.param(PUBLIC, marks=pytest.mark.thorough)], ids=["private", "public"]
 )
 def made(
-    request: pytest.FixtureRequest, text: bytes, small_config: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    text: bytes,
+    small_config: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    usual_umask: None,
+    no_warm_up: None,
 ) -> Iterator[tuple[Path, int]]:
     """A folder in which all commands have run over sources with these permissions, in the order of the table."""
     folder, mode = tmp_path_factory.mktemp("made"), int(request.param)
-    before = os.umask(0o022)
-    try:
-        with chdir(folder), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("prequential.evaluation.evaluation.warm_up", lambda *_: None)
-            shutil.copy(small_config, "mixer.json")
-            _write_sources(text, mode)
-            _make_damaged_archive()
-            for case in CASES:
-                assert main([*_words(case), "-q"]) == (case == BAD), case
-            yield folder, mode
-    finally:
-        os.umask(before)
-
-
-def _write_sources(text: bytes, mode: int) -> None:
-    Path("gpt.json").write_text(json.dumps(TINY.to_dict()))
-    Path("public").write_bytes(text[2000:3500])
-    for folder in ("pages", "open", "shards"):
-        Path(folder).mkdir()
-        for i in range(3):
-            (Path(folder) / f"{i}.txt").write_bytes(text[300 * i : 300 * i + 250])
-    rows = [{"t": f"a row with number {i}", "y": "odd" if i % 2 else "even"} for i in range(20)]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Path("a").write_bytes(text[:2000])
-    shutil.copy(FORECASTS / "ladder.jsonl", "ladder.jsonl")
-    shutil.copy(FORECASTS / "forecast.json", "frozen.json")
-    for name in ("a", "pages/1.txt", "shards/1.txt", "rows.jsonl", "ladder.jsonl"):
-        Path(name).chmod(mode)
-    _make_repository(mode)
-
-
-def _make_repository(mode: int) -> None:
-    """A repository of two commits, of which each adds a file."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(Path.cwd()), "GIT_CONFIG_NOSYSTEM": "1"}
-    git = ["git", "-C", "repo", "-c", "user.name=A", "-c", "user.email=a@b"]
-    Path("repo").mkdir()
-    subprocess.run([*git, "init", "--quiet"], env=env, check=True)
-    for name in ("a.py", "b.py"):
-        lines = (f"value_{i} = compute_{name[0]}({i * i})\n" for i in range(30))
-        Path("repo", name).write_text("".join(lines))
-        subprocess.run([*git, "add", name], env=env, check=True)
-        subprocess.run([*git, "commit", "--quiet", "-m", "x"], env=env, check=True)
-    Path("repo").chmod(mode | 0o100 | (mode & 0o444) >> 2)
-
-
-def _make_damaged_archive() -> None:
-    """With good blocks before the damaged one."""
-    Path("noise").write_bytes(os.urandom(4000))
-    assert main(["compress", "noise", "-o", "bad.pq", "-q", *SHORT["MIXER"].split()]) == 0
-    archive = bytearray(Path("bad.pq").read_bytes())
-    archive[len(archive) // 2] ^= 1
-    Path("bad.pq").write_bytes(archive)
-    Path("bad.pq").chmod(Path("a").stat().st_mode)
-
-
-def _words(case: str) -> list[str]:
-    """The arguments of a command line, with the name of the run folder of `evaluate`."""
-    for short, options in SHORT.items():
-        case = case.replace(short, options)
-    if RUN in case:
-        (run,) = read_runs("runs")
-        case = case.replace(f"/{RUN}", f"/{run.name}").replace(RUN, str(run.path))
-    return case.split()
+    with chdir(folder):
+        shutil.copy(small_config, "mixer.json")
+        write_sources(text, mode)
+        make_damaged_archive()
+        for case in CASES:
+            assert main([*words_of(case), "-q"]) == (case == BAD), case
+        yield folder, mode
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -153,12 +61,8 @@ def test_an_output_can_be_read_by_those_who_can_read_its_sources(case: str, made
 def test_each_folder_on_the_way_to_the_objects_of_a_repository_counts(private: str, tmp_path: Path) -> None:
     from prequential.cli.monorepo import _mode
 
-    before = os.umask(0o022)
-    try:
-        with chdir(tmp_path):
-            _make_repository(PUBLIC)
-            assert _mode("repo") & 0o044 == 0o044
-            (Path("repo") / private).chmod(0o700)
-            assert _mode("repo") & 0o044 == 0
-    finally:
-        os.umask(before)
+    with chdir(tmp_path):
+        make_repository(PUBLIC)
+        assert _mode("repo") & 0o044 == 0o044
+        (Path("repo") / private).chmod(0o700)
+        assert _mode("repo") & 0o044 == 0

@@ -2,20 +2,21 @@
 
 import io
 import json
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
 
-from prequential.cli.progress import progress_bar
+from prequential.cli.streams import progress_bar
 from prequential.online.coding import Progress
 from prequential.watch import progress as display
 from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
 
 SAME = bytes(70_000)
-MINUTE_S = 60.0
 Terminal = Callable[..., tuple[int, bytes, str]]
 
 
@@ -86,46 +87,20 @@ def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
     assert run(folder, "compress", "-c", "text").stderr == b""
 
 
-def test_the_report_has_the_findings() -> None:
-    from prequential.evaluation.summary import format_report
-
-    path = Path(__file__).parents[2] / "benchmarks" / "results.jsonl"
-    record = json.loads(path.read_text().splitlines()[-1])
-    finding = {"kind": "spike", "position": 7, "block": 0, "message": "loss spike", "cause": "data"}
-    report = format_report({**record, "findings": [finding]})
-    assert report.endswith("\nwarning: byte 7, block 0: loss spike; most likely the data")
-
-
-class Clock:
-    """time.monotonic, as the test sets it."""
-
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.time_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    clock = Clock()
+def test_a_pipe_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = SimpleNamespace(time_s=0.0, monotonic=lambda: clock.time_s)
     monkeypatch.setattr(display, "time", clock)
-    yield clock
 
+    def code(n_segments: int) -> None:
+        """Ten segments of 1 KiB a minute, of a longer file."""
+        watch = ProgressLines("a")
+        for position in range(1024, 1024 * n_segments + 1, 1024):
+            clock.time_s += 6.0
+            watch(Progress(n_bytes=position, code_bits=2.0 * position, segment=np.zeros(1024, np.uint8)), 1 << 20)
 
-def code(watch: SilentProgress, clock: Clock, minutes: float, n_bytes: int = 1 << 20) -> None:
-    """Ten segments of 1 KiB a minute, of a longer file."""
-    for number in range(int(10 * minutes)):
-        clock.time_s += MINUTE_S / 10
-        segment = np.zeros(1024, np.uint8)
-        position = 1024 * (number + 1)
-        watch(Progress(n_bytes=position, code_bits=2.0 * position, segment=segment), n_bytes)
-
-
-def test_a_pipe_gets_a_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    code(ProgressLines("a"), clock, 0.9)
+    code(9)
     assert capsys.readouterr().err == ""
-    code(ProgressLines("a"), clock, 5)
+    code(50)
     lines = capsys.readouterr().err.splitlines()
     assert 4 <= len(lines) <= 5
     assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
@@ -159,10 +134,6 @@ def test_a_run_continues_if_its_bar_cannot_be_drawn() -> None:
 
 
 def test_a_logged_warning_is_shown_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
-
-    from prequential.cli.progress import progress_bar
-
     with progress_bar("a", quiet=False):
         logging.getLogger("prequential.online.coding").warning("cannot save the run")
     with progress_bar("a", quiet=True):
@@ -189,14 +160,6 @@ def test_the_bar_says_that_kernels_are_compiled_and_then_names_its_part_again(mo
         for step in (1, 2):  # the second one not in the first minute of a run: its line would be lost
             numba.njit(lambda x, step=step: inner(x) + step)(1)
     assert named == ["baselines", *["compiling kernels", "baselines"] * 2]
-
-
-def test_kernels_that_are_loaded_are_not_compiled(capsys):
-    compiled = numba.njit(lambda x: x)
-    compiled(1)
-    with progress_bar("a", quiet=False):
-        compiled(2)
-    assert not capsys.readouterr().err
 
 
 def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal, folder: Path) -> None:

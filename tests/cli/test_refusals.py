@@ -2,13 +2,17 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import own_learners
 import pytest
 from series import write_run
-from studies import TINY
+from small import MIXER
+from studies import FUSED, TINY
+
+from prequential.online.model_store import save_model
 
 REFUSALS = [
     # Usage
@@ -47,6 +51,9 @@ REFUSALS = [
     ("decompress .", 1, "this is a folder, not an archive"),
     ("decompress archive", 1, "the name does not end in .pq; name the output with -o"),
     ("compress -1 -o b a", 1, "'b' exists; choose another name, or -f replaces it"),
+    ("compress -1 -o /dev/full a", 1, "a: cannot write '/dev/full': No space left on device"),
+    ("test missing archive", 1, "cannot read 'missing': No such file"),
+    ("test --max-output 4Q archive", 2, "'4Q' is not a number of bytes such as 65536, 64K, 10M or 4G"),
     # Measures
     ("evaluate --limit ten a", 2, "'ten'"),
     ("evaluate --configs-tried=0 a", 2, "is not an integer of 1 or more"),
@@ -60,7 +67,6 @@ REFUSALS = [
     ("decompose --config small.json a", 2, "GPT alone"),
     ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),
     ("labels --config small.json --label y a", 1, "not JSON"),
-    ("labels --config small.json --label y --output no/x.jsonl rows.jsonl", 1, "no/x.jsonl"),
     ("labels rows.jsonl", 2, "--label"),
     ("heldout --train a --test b --stride 4", 2, "--stride belongs to"),
     ("heldout --train a --test b --limit 0", 2, "not a number of bytes"),
@@ -78,12 +84,39 @@ REFUSALS = [
     ("compare --confidence 2 a0 b0", 2, "confidence 2.0"),
     ("compare --resamples 9 a0 b0", 2, "9 resamples are too few"),
     ("matrix -1 a empty", 1, "'empty' is empty"),
+    ("matrix -1 a", 2, "give two corpora or more, each once"),
+    ("matrix -1 a a", 2, "give two corpora or more, each once"),
+    ("matrix -1 a b --picture m.bmp", 2, "the name must end in .png"),
+    ("matrix -1 a b --picture gpt.json.png", 1, "exists"),
     ("runs list none", 1, "there is no such folder"),
     ("doctor --samples -1 --law a", 2, "--samples"),
     ("doctor --limit 0 --law a", 2, "not a number of bytes"),
     ("doctor --samples 2", 2, "name files with --law"),
     ("doctor -5", 2, "name files with --law"),
     ("doctor a", 2, "a"),
+    *(
+        (f"train {words} --kernels fused", code, part)
+        for words, code, part in [
+            ("missing -o m --config gpt.json", 1, "missing"),
+            ("a -o model --config gpt.json", 1, "exists"),
+            ("a -o no/m --config gpt.json", 1, "does not exist or is not writable"),
+            ("a -o m --limit 0 --config gpt.json", 2, "not a number of bytes"),
+            ("a -o m --max-memory 1M --config gpt.json", 1, "more than the limit"),
+            ("a -o m --config small.json --export x", 1, "no GPT"),
+            ("mixer --export x", 1, "no GPT"),
+            ("missing --export x", 1, "No such file"),
+            ("a --export x", 1, "cannot be read"),
+            ("model --export mixer", 1, "exists"),
+            ("model --export x --max-memory 1M", 1, "more than the limit"),
+            ("a", 2, "-o MODEL"),
+            ("-o m --config gpt.json", 2, "CORPUS"),
+            ("a -o m -1 --pure", 2, "no GPT"),
+            ("a -o m --check a --config gpt.json", 2, "give --export"),
+            ("a -o m --export ./m --config gpt.json", 2, "same folder"),
+            ("model --export x --limit 9", 2, "--check"),
+            ("model --export x -1 --resume", 2, "leave out -1..-9 or --config, --resume"),
+        ]
+    ),
     # Studies
     ("sweep a --replay 0", 2, "'0' is not a number above 0"),
     ("sweep a --replay nan", 2, "'nan' is not a number above 0"),
@@ -137,17 +170,25 @@ def folder(text: bytes, archive: bytes, small_config: Path, tmp_path_factory: py
     folder = tmp_path_factory.mktemp("refusals")
     files = {"a": text, "b": text[::-1], "archive": archive, "empty": b""}
     files |= {"small.json": small_config.read_bytes(), "gpt.json": json.dumps(TINY.to_dict()).encode()}
-    files |= {"mine.py": Path(own_learners.__file__).read_bytes(), "rows.jsonl": b'{"x": "a", "y": "b"}\n'}
+    files |= {
+        "mine.py": Path(own_learners.__file__).read_bytes(),
+        "rows.jsonl": b'{"x": "a", "y": "b"}\n',
+        "gpt.json.png": b"",
+    }
     for name, data in files.items():
         (folder / name).write_bytes(data)
     for name, blake2b in (("a0", "ab"), ("b0", "ab"), ("b1", "ab"), ("other", "cd")):
         units = np.random.default_rng(1).integers(200 << 22, 300 << 22, 80)
         write_run(folder / name, units, seed=int(name == "b1"), model=name[0], blake2b=blake2b * 32)
+    for name, config in (("model", TINY), ("mixer", replace(TINY, gpt=None, mixer=MIXER))):
+        save_model(folder / name, FUSED.learner(config), {})
     return folder
 
 
 @pytest.mark.parametrize(("line", "code", "part"), REFUSALS)
 def test_a_mistake_is_one_line_that_names_what_was_meant(run, folder: Path, line: str, code: int, part: str) -> None:
+    before = {path.name for path in folder.iterdir()}
     done = run(folder, *shlex.split(line))
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, b"", 1), done.stderr
     assert done.stderr.startswith(b"prequential: ") and part in done.stderr.decode()
+    assert {path.name for path in folder.iterdir()} - before <= {"runs"}  # without a run

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -27,18 +26,6 @@ def test_standard_input_goes_to_standard_output_and_back(run, text, tmp_path):
     packed = run(tmp_path, "compress", stdin=text)
     assert run(tmp_path, "decompress", "-", stdin=packed.stdout).stdout == text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_comes_back_as_a_folder(run, tmp_path):
-    (tmp_path / "tree" / "sub").mkdir(parents=True)
-    (tmp_path / "tree" / "sub" / "x.txt").write_bytes(b"x" * 100)
-    (tmp_path / "tree" / "empty").touch()
-    run(tmp_path, "compress", "tree/")
-    assert run(tmp_path, "decompress", "-o", "back", "tree.pq").stderr == b""
-    found = {
-        str(p.relative_to(tmp_path / "back")): p.read_bytes() for p in Path(tmp_path / "back").rglob("*") if p.is_file()
-    }
-    assert found == {"sub/x.txt": b"x" * 100, "empty": b""}
 
 
 @pytest.mark.thorough

@@ -24,11 +24,6 @@ HOSTILE = "x\x1b[2J\x07\x9b\u202e\nverified: yes\udcff"
 # ---- the function
 
 
-@pytest.mark.parametrize("name", LEGITIMATE)
-def test_legitimate_names_stay_as_they_are(name: str) -> None:
-    assert printable(name) == name
-
-
 @pytest.mark.parametrize("control", CONTROLS)
 def test_what_controls_a_terminal_becomes_an_escape(control: str) -> None:
     for text in (printable(f"a{control}b"), printable(f"a{control}b", multiline=True)):
@@ -38,6 +33,7 @@ def test_what_controls_a_terminal_becomes_an_escape(control: str) -> None:
 
 
 def test_names_messages_cells_and_json_are_one_line_and_a_text_keeps_its_lines(tmp_path: Path) -> None:
+    assert [printable(name) for name in LEGITIMATE] == LEGITIMATE
     line = json.dumps({"name": "".join(CONTROLS)})
     assert json.loads(printable(line)) == json.loads(line)
     assert str(CorpusError("a\x1b[2J\n  b\u202e")) == "a\\x1b[2J b\\u202e"
@@ -64,7 +60,7 @@ def test_a_stream_escapes_what_a_forgotten_place_prints() -> None:
 
 def test_a_traceback_cannot_control_the_terminal() -> None:
     program = (
-        "from prequential.cli.failures import report_failure\n"
+        "from prequential.cli.streams import report_failure\n"
         "from prequential.cli.streams import printable_streams\n"
         "with printable_streams():\n"
         "    report_failure(None, KeyError('missing\\x1b[2J'), verbose=True)\n"
@@ -204,25 +200,18 @@ def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, folder: Path, tex
     [
         "decompress --kernels plain -c a.pq",
         "list a.pq",
+        *("--help", "--version", "", "list --help"),
         pytest.param("compress $C -c a", marks=pytest.mark.slow),
         pytest.param("evaluate --baselines none $C a", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
 def test_an_output_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
-    done = shell(folder, f"$P {command} {stream}")
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
-    assert b"standard output" in done.stderr
-    assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
-
-
-@pytest.mark.parametrize("command", ["--help", "--version", "", "list --help"])
-@pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
-def test_a_help_text_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
     for python in ("$P", "env PYTHONUNBUFFERED=1 $P"):
         done = shell(folder, f"{python} {command} {stream}")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
         assert b"standard output" in done.stderr
+    assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
@@ -274,9 +263,7 @@ def test_a_pipe_that_another_process_holds_is_not_written(tmp_path: Path) -> Non
 
 
 def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
-    import pty
-
-    ours, theirs = pty.openpty()
+    ours, theirs = os.openpty()
     name = os.ttyname(theirs)
     with pytest.raises(OutputError, match="is a terminal"), output_file(name) as sink:
         sink.write(b"refused")

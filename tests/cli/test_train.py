@@ -137,35 +137,3 @@ def test_one_call_trains_and_exports_what_two_calls_do(here, folder, tmp_path):
     assert record["from"]["digest"] == training["digest"] == json.loads((folder / "both.record").read_text())["digest"]
     assert record["left_out"] == ["mixer"]
     assert record == {**apart, "folder": "x"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "part"),
-    [
-        ("missing -o m", 1, "missing"),
-        ("a -o both", 1, "exists"),
-        ("a -o no/m", 1, "does not exist or is not writable"),
-        ("a -o m --limit 0", 2, "not a number of bytes"),
-        ("a -o m --max-memory 1M", 1, "more than the limit"),
-        ("a -o m --config mixer.json --export x", 1, "no GPT"),
-        ("mixer --export x", 1, "no GPT"),
-        ("missing --export x", 1, "No such file"),
-        ("a --export x", 1, "cannot be read"),
-        ("both --export mixer", 1, "exists"),
-        ("both --export x --max-memory 1M", 1, "more than the limit"),
-        ("a", 2, "-o MODEL"),
-        ("-o m", 2, "CORPUS"),
-        ("a -o m -1 --pure", 2, "no GPT"),
-        ("a -o m --check a", 2, "give --export"),
-        ("a -o m --export ./m", 2, "same folder"),
-        ("both --export x --limit 9", 2, "--check"),
-        ("both --export x -1 --resume", 2, "leave out -1..-9 or --config, --resume"),
-    ],
-)
-def test_a_refusal_is_one_line(arguments, code, part, here, folder):
-    before = sorted(folder.iterdir())
-    learner = [] if "--config" in arguments or "-1" in arguments or "-o" not in arguments else ["--config", "both.json"]
-    found, out, err = here(folder, "train", *arguments.split(), *learner, *FUSED)
-    assert (found, out, len(err.splitlines())) == (code, "", 1)
-    assert part in err
-    assert sorted(folder.iterdir()) == before

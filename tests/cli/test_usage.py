@@ -17,6 +17,7 @@ from prequential.exact.matmul import BACKEND_NAMES
 from prequential.model.presets import DEVICE_PRESETS
 from prequential.online.runtime import DEVICES, KERNELS
 
+COMMON = ("compress", "decompress", "test")
 WITHOUT_TORCH = (
     "import sys; from prequential.cli.main import main; code = main(sys.argv[1:]); print('torch' in sys.modules)"
 )
@@ -136,10 +137,17 @@ def test_a_terminal_shows_one_line_about_each_file(on_terminal, tmp_path, text):
     assert on_terminal(tmp_path, "test", "-q", "a.pq") == (0, b"", "")
 
 
-@pytest.mark.parametrize("command", ["compress", "decompress", "test"])
-def test_a_terminal_as_input_is_explained(on_terminal, command, tmp_path):
-    code, _, shown = on_terminal(tmp_path, command, streams=("stdin", "stdout", "stderr"))
-    assert code == 1 and "standard input is a terminal: name a file" in shown and len(shown.splitlines()) == 1
+@pytest.mark.parametrize(
+    ("command", "streams", "part"),
+    [
+        *((command, ("stdin", "stdout", "stderr"), "standard input is a terminal: name a file") for command in COMMON),
+        ("compress -c a", ("stdout", "stderr"), "a terminal"),
+    ],
+)
+def test_a_terminal_as_input_or_output_is_explained(on_terminal, command, streams, part, tmp_path):
+    (tmp_path / "a").write_bytes(b"text")
+    code, _, shown = on_terminal(tmp_path, *command.split(), streams=streams)
+    assert code == 1 and part in shown and shown.count("\n") == 1
 
 
 def test_the_shell_completes_commands(tmp_path):

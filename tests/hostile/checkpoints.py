@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from interruption import InterruptionError, hurried, stopping_at
 from limits import bounded
 from programs import forked
 from safetensors.torch import save_file
-from seeds import RUNTIME, InterruptionError, hurried, seeds, stopping_at
+from seeds import RUNTIME, seeds
 from watch import confined
 
 import prequential

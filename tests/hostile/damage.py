@@ -4,13 +4,10 @@ import io
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow
-import pyarrow.compute
 import pyarrow.parquet
 from fuzzing import damaged_bytes
 
@@ -163,17 +160,22 @@ def damaged_lines(data: bytes, rng: Random, value: Callable[[Any, Random], Any] 
 
 # ---- tables of curves
 
-POSITIONS = [0, -1, 1, 1 << 31, 1 << 53, (1 << 63) - 1, -(1 << 63), None]
-BITS = [float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 5e-324, 1e308, -1e308, 1e300, None]
+CELLS: dict[str, list[Any]] = {
+    "series": [None, *(text.encode("utf-8", "replace").decode() for text in TEXTS)],
+    "n_bytes": [0, -1, 1, 1 << 31, 1 << 53, (1 << 63) - 1, -(1 << 63), None],
+    "bits": [float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 5e-324, 1e308, -1e308, 1e300, None],
+}
+KINDS = {"series": pyarrow.string(), "n_bytes": pyarrow.int64(), "bits": pyarrow.float64()}
 TYPES = [
     pyarrow.int8(), pyarrow.int32(), pyarrow.uint64(), pyarrow.float16(), pyarrow.float32(), pyarrow.float64(),
     pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.bool_(), pyarrow.decimal128(38, 3),
-    pyarrow.timestamp("us"), pyarrow.date32(), pyarrow.null(), pyarrow.list_(pyarrow.int64()), pyarrow.struct([("a",
-    pyarrow.int64())]), pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), pyarrow.binary(8),
-    pyarrow.map_(pyarrow.string(), pyarrow.int64()), pyarrow.duration("s"), pyarrow.time64("us"),
+    pyarrow.timestamp("us"), pyarrow.null(), pyarrow.list_(pyarrow.int64()), pyarrow.struct([("a", pyarrow.int64())]),
+    pyarrow.dictionary(pyarrow.int32(), pyarrow.string()), pyarrow.map_(pyarrow.string(), pyarrow.int64()),
 ]  # fmt: skip
-KINDS = {"series": pyarrow.string(), "n_bytes": pyarrow.int64(), "bits": pyarrow.float64()}
-Columns = dict[str, list[Any]]
+FORMS: dict[str, tuple[Any, ...]] = {
+    "compression": ("zstd", "none", "snappy", "gzip", "brotli", "lz4"), "row_group_size": (None, 1, 7),
+    "use_dictionary": (True, True, False), "data_page_version": ("1.0", "2.0"), "store_schema": (True, True, False),
+}  # fmt: skip
 
 
 def damaged_table(data: bytes, rng: Random) -> bytes:
@@ -183,64 +185,38 @@ def damaged_table(data: bytes, rng: Random) -> bytes:
         return damaged_bytes(data, rng)
     if how < 0.35:
         return _damaged_footer(data, rng)
-    if how < 0.36:
-        return _made_bomb(rng.choice((0, 3_000_000, 30_000_000)))
-    table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
-    columns = {name: table[name].to_pylist() for name in KINDS}
+    rows = pyarrow.parquet.read_table(pyarrow.BufferReader(data)).to_pylist()
     for _ in range(rng.choice((1, 1, 2))):
-        rng.choice(TABLE_CHANGES)(columns, rng)
-    return _written(_typed(columns, rng), rng)
+        rows = _damaged_rows(rows, rng)
+    out, options = io.BytesIO(), {name: rng.choice(values) for name, values in FORMS.items()}
+    table = _typed(rows, rng)
+    try:
+        pyarrow.parquet.write_table(table, out, **options)
+    except (pyarrow.ArrowException, ValueError):  # a type that cannot be written
+        pyarrow.parquet.write_table(table.select([]), out := io.BytesIO())
+    return out.getvalue()
 
 
-def _change_values(columns: Columns, rng: Random) -> None:
-    """Changes one value of a column, or all of them."""
-    name = rng.choice(list(columns))
-    values, far = columns[name], rng.choice((2, 3, 1e-9, 1e9) if name == "bits" else (2, 1000, 1 << 40, 1 << 51))
-    texts = (None, *(text.encode("utf-8", "replace").decode() for text in TEXTS))
-    fixed = rng.choice({"series": texts, "n_bytes": POSITIONS, "bits": BITS}[name])
-    changes: list[Callable[[Any], Any]] = [lambda x: x + 1, lambda x: x - 1, lambda x: -x, lambda x: x * far]
-    change = rng.choice([lambda _: fixed] * 2 + (changes if name != "series" else []))
-    rows = (
-        range(len(values))
-        if rng.random() < 0.3
-        else [rng.choice((0, -1, rng.randrange(len(values))))]
-        if values
-        else []
-    )
-    for row in rows:
-        values[row] = fixed if values[row] is None else change(values[row])
+def _damaged_rows(rows: list[dict[str, Any]], rng: Random) -> list[dict[str, Any]]:
+    """Other values in one row or in all; other rows, in another order, or many more."""
+    name, how, new = rng.choice(list(CELLS)), rng.randrange(8), rng.choice((100, 3000))
+    value, near = rng.choice(CELLS[name]), rng.choice((1, -1, 1 << 40))
+    more = [{"series": f"s{i}", "n_bytes": 2000, "bits": 1.0} for i in range(new)]
+    if how == 0:
+        return rng.choice(([], rows[:1], rows[-1:], rows[: len(rows) // 2], rows * 2, rows[::-1], rows + more))
+    if how == 1:
+        return sorted(rows, key=lambda row: str(row[name]))
+    if how < 4:
+        return [{**row, name: value} for row in rows]
+    at = rng.randrange(len(rows)) if rows else 0
+    old = rows[at][name] if rows else None
+    changed = value if how < 7 or isinstance(old, str | None) else type(old)(min(old + near, 1 << 62))
+    return [{**row, name: changed} if i == at else row for i, row in enumerate(rows)]
 
 
-def _choose_rows(columns: Columns, rng: Random) -> None:
-    """Other rows, in another order, or many more."""
-    n = min(map(len, columns.values()))
-    some = rng.choices(range(n), k=n) if n else []
-    rows = rng.choice(
-        ([], [0], [n - 1], list(range(n // 2)), list(range(n)) * 2, some, sorted(some), list(range(n))[::-1])
-    )
-    n_new = rng.choice((0, 0, 0, 100, 3000))
-    for name, new in (
-        ("series", [f"s{i}" for i in range(n_new)]),
-        ("n_bytes", [2000] * n_new),
-        ("bits", [1.0] * n_new),
-    ):
-        columns[name] = [columns[name][row] for row in rows if 0 <= row < n] + new
-
-
-def _sort_column(columns: Columns, rng: Random) -> None:
-    columns[rng.choice(list(columns))].sort(key=str)
-
-
-TABLE_CHANGES: list[Callable[[Columns, Random], None]] = [*[_change_values] * 7, *[_choose_rows] * 2, _sort_column]
-
-
-def _typed(columns: Columns, rng: Random) -> Any:
-    """The columns as a table, sometimes with other types, names or further columns."""
-    low, high = -(1 << 63), (1 << 63) - 1
-    columns["n_bytes"] = [n if n is None else min(max(int(n), low), high) for n in columns["n_bytes"]]
-    arrays = {name: pyarrow.array(columns[name], kind) for name, kind in KINDS.items()}
-    if rng.random() < 0.5:
-        arrays["series"] = arrays["series"].dictionary_encode()
+def _typed(rows: list[dict[str, Any]], rng: Random) -> Any:
+    """The rows as a table, sometimes with other types, names or further columns."""
+    arrays = {name: pyarrow.array([row[name] for row in rows], kind) for name, kind in KINDS.items()}
     if rng.random() < 0.3:
         name, kind = rng.choice(list(arrays)), rng.choice(TYPES)
         try:
@@ -248,34 +224,15 @@ def _typed(columns: Columns, rng: Random) -> Any:
         except (pyarrow.ArrowException, ValueError):  # its values have no such form
             arrays[name] = pyarrow.nulls(len(arrays[name]), kind)
     names, values, how = list(arrays), list(arrays.values()), rng.randrange(20)
+    at = rng.randrange(len(names))
     if how == 0:
-        at = rng.randrange(len(names))
         del names[at], values[at]
     elif how == 1:
-        names[rng.randrange(len(names))] = rng.choice(("Series", "bits", "n_bytes", "", "\x1b[31m", "series.list"))
+        names[at] = rng.choice(("Series", "bits", "n_bytes", "", "\x1b[31m", "series.list"))
     elif how == 2:
         names.append(rng.choice(("bits", "more", "series")))
-        values.append(values[rng.randrange(len(values))])
+        values.append(values[at])
     return pyarrow.Table.from_arrays(values, names=names)
-
-
-def _written(table: Any, rng: Random) -> bytes:
-    choices: dict[str, tuple[Any, ...]] = {
-        "compression": ("zstd", "none", "snappy", "gzip", "brotli", "lz4"), "row_group_size": (None, 1, 7),
-        "use_dictionary": (True, True, False), "data_page_version": ("1.0", "2.0"), "version": ("1.0", "2.4", "2.6"),
-        "store_schema": (True, True, False), "write_statistics": (True, False),
-    }  # fmt: skip
-    options = {name: rng.choice(values) for name, values in choices.items()}
-    try:
-        return _file_of(table, **options)
-    except (pyarrow.ArrowException, ValueError):  # a type that cannot be written
-        return _file_of(table.select([]))
-
-
-def _file_of(table: Any, **options: Any) -> bytes:
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(table, out, **options)
-    return out.getvalue()
 
 
 def _damaged_footer(data: bytes, rng: Random) -> bytes:
@@ -287,16 +244,3 @@ def _damaged_footer(data: bytes, rng: Random) -> bytes:
     footer = damaged_bytes(data[-8 - n : -8], rng)
     end = rng.choice((b"PAR1", b"PAR1", b"PAR1", b"PARE"))
     return data[: -8 - n] + footer + len(footer).to_bytes(4, "little") + end
-
-
-@cache
-def _made_bomb(n: int) -> bytes:
-    """A few kB that become gigabytes: n rows, or a few long texts."""
-    if not n:
-        texts = pyarrow.array(["x" * 30_000_000] * 8, pyarrow.large_string())
-        table = {"series": texts, "n_bytes": np.arange(1, 9), "bits": np.ones(8)}
-    else:
-        zeros = pyarrow.array(np.zeros(n, np.int8))
-        names = pyarrow.DictionaryArray.from_arrays(zeros, pyarrow.array(["model"]))
-        table = {"series": names, "n_bytes": zeros.cast(pyarrow.int64()), "bits": zeros.cast(pyarrow.float64())}
-    return _file_of(pyarrow.table(table), compression="zstd")

@@ -2,18 +2,16 @@
 
     python tests/hostile/faults.py [--command NAME ...] [--kind NAME ...] [--every K]
 
-The calls are those of faults.c, which is compiled with `cc` and loaded with LD_PRELOAD, so this needs Linux and a C compiler. A
-process that has compiled all kernels forks one child for each fault. The child runs a command line in a folder of its own, with a
-checkpoint after every segment. Exactly one call fails: with ENOSPC, with EIO, or by a transfer of only half of the bytes. The
-manners `full` and `dead` let all later calls fail too: a full disk, a disk that has gone. Then the same command is run again
-without faults, with --resume where there is such an option. A violation is one of these:
+The calls are those of faults.c, which is compiled with `cc` and loaded with LD_PRELOAD. A process that has compiled all kernels
+forks one child for each fault, which runs a command line in a folder of its own, with a checkpoint after every segment. Exactly
+one call fails: with ENOSPC, with EIO, or by a transfer of only half of the bytes; `full` and `dead` let all later ones fail.
+Then the command is run again without faults, with --resume where there is such an option. A violation is one of these:
 
 - an exit code other than 0 and 1, a signal, a hang;
-- with code 1: not exactly one line `prequential: ...` on stderr, or an `unexpected` error;
+- with code 1: not exactly one line `prequential: ...` on stderr, an `unexpected` error, or a named file without the kept record;
 - with code 0: other results than those of a run without faults, or more than one warning;
 - a changed source or record; a target that is neither absent nor complete; a lost checkpoint; a file that is left without one,
   unless the line names it as a valid beginning, which it is;
-- with code 1: a named file in which a record was kept, that does not hold it;
 - the second run fails, differs in any byte, or leaves other files than a run without faults.
 
 Prints one JSON object: command, kind of call, manner, and counts. Exits with 1 after a violation.
@@ -40,9 +38,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from interruption import hurried
 from prequential_corpora.bundled import sample_path
 from programs import forked
-from seeds import hurried
 
 from prequential.cli.main import main as program
 from prequential.evaluation.runs import interrupted_runs
@@ -100,11 +98,11 @@ class Report(ctypes.Structure):
 class Ended(NamedTuple):
     """How a child ended. n_checkpoints: completed before the fault."""
 
-    code: int
-    said: str
-    n_calls: int
-    n_checkpoints: int
-    call: str
+    code: int = 0
+    said: str = ""
+    n_calls: int = 0
+    n_checkpoints: int = 0
+    call: str = ""
 
 
 class Fault(NamedTuple):
@@ -200,14 +198,12 @@ def commands(bench: Bench) -> dict[str, Command]:
         (folder / "runs" / "heldout.jsonl").write_bytes(b'{"kind": "heldout"}\n')
         run(bench, ["train", "a", "-o", "model", *learner])
 
+    def measured(folder: Path) -> list[str] | None:
+        return None if (folder / "runs" / "heldout.jsonl").read_bytes().count(b"\n") > 1 else heldout
+
     def stopped(given: Callable[[Path], None], argv: Sequence[str]) -> Callable[[Path], None]:
         """The files that a process leaves when it is killed after its second checkpoint."""
-
-        def leave(folder: Path) -> None:
-            given(folder)
-            run(bench, argv, stop_after=2)
-
-        return leave
+        return lambda folder: (given(folder), run(bench, argv, stop_after=2), None)[-1]
 
     def fixed(*argv: str) -> Callable[[Path], list[str]]:
         return lambda folder: list(argv)
@@ -222,7 +218,7 @@ def commands(bench: Bench) -> dict[str, Command]:
         return lambda folder: None if (folder / target).is_dir() else list(argv)
 
     def forced(target: str, *argv: str) -> Callable[[Path], list[str]]:
-        return lambda folder: [*argv, "-f"] if (folder / target).exists() else [*argv, "--resume"]
+        return lambda folder: [*argv, "-f" if (folder / target).exists() else "--resume"]
 
     compress, decompress = ["compress", "a", *learner], ["decompress", "a.pq", *threads]
     evaluate = ["evaluate", "a", "--verify", "--baselines", "none", "--runs", "runs", *learner]
@@ -241,13 +237,8 @@ def commands(bench: Bench) -> dict[str, Command]:
         "evaluate --resume": Command(stopped(file, evaluate), lambda folder: evaluation(folder) or [], evaluation),
         "train": Command(file, fixed(*train), unless("model", *train, "--resume")),
         "train --resume": Command(stopped(file, train), fixed(*train, "--resume"), unless("model", *train, "--resume")),
-        "heldout": Command(model, fixed(*heldout), lambda folder: None if n_lines(folder) > 1 else heldout),
+        "heldout": Command(model, fixed(*heldout), measured),
     }
-
-
-def n_lines(folder: Path) -> int:
-    """The number of records."""
-    return (folder / "runs" / "heldout.jsonl").read_bytes().count(b"\n")
 
 
 # ---- one process
@@ -257,9 +248,8 @@ def run(bench: Bench, argv: Sequence[str], fault: Fault | None = None, *, stop_a
     """Runs a command line in a forked process, in the folder of the trial. stop_after: ends it after so many checkpoints."""
     report = Report.from_buffer(bench.shared)
     ctypes.memset(ctypes.byref(report), 0, ctypes.sizeof(report))
-    errors = bench.scratch / "stderr"
     code = forked(lambda: _child(bench, argv, fault, report, stop_after))
-    said = errors.read_text(errors="replace")
+    said = (bench.scratch / "stderr").read_text(errors="replace")
     return Ended(code, said, report.n_calls, report.n_linked, report.call.decode(errors="replace"))
 
 
@@ -337,7 +327,8 @@ class Trials:
     def __init__(self, bench: Bench, name: str, command: Command) -> None:
         self.bench, self.name, self.command = bench, name, command
         self.template = bench.scratch / "template"
-        self._begin()
+        shutil.rmtree(bench.folder, ignore_errors=True)
+        (bench.folder / "tmp").mkdir(parents=True)
         command.given(bench.folder)
         shutil.rmtree(self.template, ignore_errors=True)
         shutil.copytree(bench.folder, self.template, symlinks=True)
@@ -346,27 +337,21 @@ class Trials:
         assert not ended.code and not ended.said, (name, ended)
         self.expected = contents(bench.folder)
 
-    def _begin(self) -> None:
-        shutil.rmtree(self.bench.folder, ignore_errors=True)
-        (self.bench.folder / "tmp").mkdir(parents=True)
-
-    def restore(self) -> None:
-        """Gives the folder of the trial the files that the command needs."""
+    def run(self, fault: Fault) -> Ended:
+        """Runs the command with the files that it needs."""
         shutil.rmtree(self.bench.folder)
         shutil.copytree(self.template, self.bench.folder, symlinks=True)
+        return run(self.bench, self.command.argv(self.bench.folder), fault)
 
     def n_calls(self, kinds: int) -> int:
         """How many calls of these kinds a run makes."""
-        self.restore()
-        ended = run(self.bench, self.command.argv(self.bench.folder), Fault(kinds, 0, ONCE, 0))
+        ended = self.run(Fault(kinds, 0, ONCE, 0))
         assert not ended.code, (self.name, ended)
         return ended.n_calls
 
     def trial(self, fault: Fault, counts: Counter[str]) -> tuple[str, list[str]]:
         """One fault: the call that failed, and what is wrong."""
-        self.restore()
-        folder, command = self.bench.folder, self.command
-        ended = run(self.bench, command.argv(folder), fault)
+        ended, folder = self.run(fault), self.bench.folder
         if not ended.call:
             counts["not reached"] += 1
             return "", []
@@ -376,8 +361,8 @@ class Trials:
         counts["continued"] += ended.code == 0 and not ended.said
         wrong = [*wrong_words(ended, fault), *wrong_record(folder, ended), *self.wrong_files(ended, fault)]
         if ended.code or differences(self.expected, contents(folder)):
-            argv = command.again(folder)
-            second = run(self.bench, argv) if argv else Ended(0, "", 0, 0, "")
+            argv = self.command.again(folder)
+            second = run(self.bench, argv) if argv else Ended()
             found = contents(folder)
             if fault.may_leave_files:  # names in working folders come again, but random ones do not
                 is_random = argv is None or fault.manner == ALWAYS or "evaluate" in self.name
@@ -475,29 +460,26 @@ def is_possible() -> bool:
 def restarted_with_library(arguments: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     """Runs this file in a process that has loaded faults.c."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        library = Path(folder, "faults.so")
-        subprocess.run(
-            ["cc", "-shared", "-fPIC", "-O1", str(HERE / "faults.c"), "-o", str(library), "-ldl"], check=True
-        )
-        environment = {**os.environ, "LD_PRELOAD": str(library), LIBRARY: str(library), "OMP_NUM_THREADS": "1"}
+        library = f"{folder}/faults.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", HERE / "faults.c", "-o", library, "-ldl"], check=True)
+        environment = {**os.environ, "LD_PRELOAD": library, LIBRARY: library, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, str(HERE / "faults.py"), *arguments]
         return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
 
 
 @contextmanager
 def prepared() -> Iterator[Bench]:
-    """A process in which all kernels are compiled, and its bench."""
+    """A bench. The kernels are compiled and the modules imported in this process, so that its children need not."""
     torch.set_num_threads(1)
-    memory = Path("/dev/shm")  # where fsync costs nothing
-    place = memory if memory.is_dir() else None
+    place = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: PTH112 - where fsync costs nothing
     with hurried(), tempfile.TemporaryDirectory(prefix="faults-", dir=place) as scratch:
         bench = Bench(Path(scratch).resolve(), sample_path("christmas_carol").read_bytes()[:N_BYTES])
         (bench.scratch / "config.json").write_text(json.dumps(LEARNER.to_dict()))
+        warm(bench)
         yield bench
 
 
 def warm(bench: Bench) -> None:
-    """Compiles the kernels and imports the modules of these commands in this process, so that its children need not."""
     (bench.folder / "tmp").mkdir(parents=True)
     (bench.folder / "a").write_bytes(bench.text)
     with chdir(bench.folder), Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
@@ -548,7 +530,6 @@ def main() -> int:
         print(done.stdout, end="")
         return done.returncode
     with prepared() as bench:
-        warm(bench)
         report = table(bench, args.command, args.kind, args.every)
     print(json.dumps(report, indent=1))
     return int(any(row["violations"] for kinds in report.values() for each in kinds.values() for row in each.values()))

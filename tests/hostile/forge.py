@@ -1,8 +1,7 @@
 """Forges archives: any value in any field, with valid or invalid checksums and index.
 
-A `Draft` holds the parts of an archive, and `Draft.sealed` assembles them. `repaired` corrects the checksums of damaged bytes, so
-that the damage reaches the layers after them. This code follows docs/FORMAT.md. It does not use the program's writer, which
-refuses invalid values.
+A `Draft` holds the parts of an archive, and `Draft.sealed` assembles them. This code follows docs/FORMAT.md. It does not use the
+program's writer, which refuses invalid values.
 """
 
 import copy
@@ -17,7 +16,6 @@ from prequential_codecs.archive_header import HEADER_DICTIONARY
 
 START = b"\x8fPRQ\r\n\x1a\n\x01\x00"  # magic and version
 END_MAGIC = b"\x1aPQ\n"
-TRAILER_BYTES = 12
 RAW, CODED = 1, 2
 
 
@@ -43,7 +41,7 @@ def deflated(text: bytes) -> bytes:
 
 @dataclass
 class Part:
-    """A block. payload_bytes: the length that its head declares; None: the real length."""
+    """A block. payload_bytes: the length that its head declares; None: the real length. damaged: stands in its place."""
 
     kind: int
     n_bytes: int
@@ -51,9 +49,12 @@ class Part:
     state_digest: bytes
     payload: bytes
     payload_bytes: int | None = None
+    damaged: bytes | None = None
 
     def record(self) -> bytes:
         """The block without its checksum."""
+        if self.damaged is not None:
+            return self.damaged
         declared = len(self.payload) if self.payload_bytes is None else self.payload_bytes
         sizes = leb128(self.n_bytes) + leb128(self.n_symbols) + leb128(declared)
         return bytes([self.kind]) + sizes + self.state_digest + self.payload
@@ -118,65 +119,6 @@ class Draft:
             return out + self.tail
         n_blocks = len(entries) if self.n_blocks is None else self.n_blocks
         entries = entries if self.entries is None else self.entries
-        return out + _end(n_blocks, entries, checksum, self.end_bytes, self.end_magic) + self.tail
-
-
-def _end(
-    n_blocks: int, entries: list[tuple[int, int]], checksum: int, end_bytes: int | None, end_magic: bytes = END_MAGIC
-) -> bytes:
-    body = b"\0" + leb128(n_blocks) + b"".join(leb128(record) + leb128(n_bytes) for record, n_bytes in entries)
-    body += (len(body) if end_bytes is None else end_bytes).to_bytes(4, "little")
-    return body + zlib.crc32(body, checksum).to_bytes(4, "little") + end_magic
-
-
-def repaired(data: bytes, *, index: bool = True) -> bytes:
-    """`data` with the checksums that its structure requires, as far as it can be parsed. The rest is unchanged.
-
-    index: also replace the index by a matching one; otherwise only its checksum.
-    """
-    out = bytearray()
-    try:
-        _repair(data, out, index)
-    except IndexError:  # the corrected part has its old length
-        return bytes(out) + data[len(out) :]
-    return bytes(out)
-
-
-def _repair(data: bytes, out: bytearray, index: bool) -> None:
-    """Appends the corrected parts to `out`. Raises IndexError if the structure leads beyond the data."""
-
-    def seal(start: int, stop: int, checksum: int) -> int:
-        """Appends these bytes and their checksum, which takes the place of the one after them."""
-        if stop + 4 > len(data):
-            raise IndexError
-        checksum = zlib.crc32(data[start:stop], checksum)
-        out.extend(data[start:stop] + checksum.to_bytes(4, "little"))
-        return checksum
-
-    length, at = _varint(data, _varint(data, len(START))[1] + 32)
-    at += length
-    checksum, entries = seal(0, at, 0), []
-    while data[at + 4]:
-        start = at + 4
-        n_bytes, at = _varint(data, start + 1)
-        length, at = _varint(data, _varint(data, at)[1])
-        at += 8 + length
-        checksum = seal(start, at, checksum)
-        entries.append((at + 4 - start, n_bytes))
-    end = data[at + 4 :]
-    if index:
-        end = _end(len(entries), entries, checksum, None)
-    elif len(end) > TRAILER_BYTES:
-        end = end[:-8] + zlib.crc32(end[:-8], checksum).to_bytes(4, "little") + end[-4:]
-    out += end
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
+        body = b"\0" + leb128(n_blocks) + b"".join(leb128(record) + leb128(n_bytes) for record, n_bytes in entries)
+        body += (len(body) if self.end_bytes is None else self.end_bytes).to_bytes(4, "little")
+        return out + body + zlib.crc32(body, checksum).to_bytes(4, "little") + self.end_magic + self.tail

@@ -1,29 +1,12 @@
 """Small valid records of runs, curves, forecasts, series and drafts, made by the program itself. fuzz_records.py damages them.
 
-They are in one folder:
-
-    tiny.txt, text.txt, long.txt      corpora; each begins with the one before it
-    mixer.json, both.json, pure.json  learners: a mixer, a GPT with a mixer, a GPT
-    runs/a, runs/b, runs/c            runs of two seeds of the mixer, and of the GPT with a mixer
-    ladder/0 ... ladder/3             runs of the GPT at three sizes, one of them with two seeds
-    runs.packed, ladder.packed        packed runs
-    forecast.json, target/run         a forecast of a fourth size over long.txt, and its run
-    target/scores.jsonl               the score of that forecast
-    measured/heldout.jsonl            a held-out record
-    series.jsonl                      a series of two points; absent without git
-    machines.json                     a table of machines
-    drafts/.run-coding                an evaluation that was interrupted while it coded
-    drafts/.run-coded                 an evaluation that was interrupted when it had coded
-
 Learners and corpora are as small as their purpose allows.
 """
 
 import contextlib
 import io
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -32,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
-from seeds import InterruptionError, hurried, stopping_at
+import git_history
+from interruption import InterruptionError, hurried, stopping_at
 
 import prequential
 from prequential.cli.main import main
@@ -53,8 +37,6 @@ LEARNERS = {
     "both": prequential.Config(gpt=GPT, mixer=MIXER, schedule=SCHEDULE),
     "pure": prequential.Config(gpt=GPT, mixer=None, schedule=SCHEDULE),
 }
-RATES = {"int8_tops": 1.5, "memory_gb_per_s": 20.0, "memory_gb": 16, "source": "x"}
-MACHINES = [{"name": "a", "kind": "cpu", "cores": 4, **RATES}, {"name": "b", "kind": "gpu", "cores": None, **RATES}]
 
 
 @contextmanager
@@ -94,7 +76,6 @@ def _make_inputs() -> None:
     Path("text.txt").write_bytes(TEXT)
     Path("long.txt").write_bytes(LONG)
     Path("tiny.txt").write_bytes(TEXT[:200])
-    Path("machines.json").write_text(json.dumps(MACHINES))
     for name, config in LEARNERS.items():
         Path(f"{name}.json").write_text(json.dumps(config.to_dict()))
 
@@ -128,27 +109,10 @@ def _make_measurements() -> None:
     args = ("--train", "text.txt", "--test", "long.txt", "--config", "mixer.json", "--runs", "measured", *OPTIONS)
     _call("heldout", *args)
     if has_git():
-        _make_repository(Path("repository"))
+        parts = {day: {b"a.py": TEXT[: 100 * day], b"%d.rs" % day: TEXT[: 100 * day]} for day in (1, 10, 20)}
+        git_history.make(Path("repository"), parts)
         for dates in (("--since", "2026-01-05", "--until", "2026-01-15"), ()):
             _call("monorepo", "repository", *dates, "--config", "mixer.json", "--series", "series.jsonl", *OPTIONS)
-
-
-def _make_repository(path: Path) -> None:
-    """Three commits, each ten days after the one before it."""
-    stream = []
-    for day in (1, 10, 20):
-        who = b"A <a@b> %d +0000" % (1767268800 + 86400 * (day - 1))
-        stream.append(b"commit refs/heads/main\nauthor %s\ncommitter %s\ndata 1\nx\n" % (who, who))
-        for name in (b"a.py", b"%d.rs" % day):
-            data = TEXT[: 100 * day]
-            stream.append(b"M 100644 inline %s\ndata %d\n%s\n" % (name, len(data), data))
-    path.mkdir()
-    env = {"PATH": os.environ["PATH"], "HOME": str(path), "GIT_CONFIG_NOSYSTEM": "1"}
-    for args, stdin in (
-        (["init", "--quiet", "--initial-branch=main"], b""),
-        (["fast-import", "--quiet"], b"".join(stream)),
-    ):
-        subprocess.run(["git", "-C", str(path), *args], env=env, input=stdin, check=True)
 
 
 def _make_drafts() -> None:

@@ -3,19 +3,14 @@
 Learners and texts are as small as the configuration allows, so that decoding takes milliseconds.
 """
 
-import itertools
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
 import prequential
-from prequential.online import checkpoint
 
 RUNTIME = prequential.Runtime(threads=1)
 TEXT = b"the cat sat on the mat, the cat sat on the hat"
@@ -74,32 +69,6 @@ def seeds() -> dict[str, Seed]:
 
 def _made(data: bytes, config: prequential.Config) -> Seed:
     return Seed(prequential.compress(data, config=config, runtime=RUNTIME), data)
-
-
-# ---- interrupted runs
-
-
-class InterruptionError(Exception):
-    """Raised instead of Ctrl-C."""
-
-
-def stopping_at(n_reports: int) -> Callable[..., None]:
-    """An on_progress that interrupts the run at its n-th report."""
-    left = itertools.count(n_reports - 1, -1)
-
-    def on_progress(*_: object) -> None:
-        if next(left) == 0:
-            raise InterruptionError
-
-    return on_progress
-
-
-@contextmanager
-def hurried() -> Iterator[None]:
-    """In the block, a checkpoint is written after every segment."""
-    always = {"FIRST_AFTER_S": 0.0, "COST": float("inf"), "BYTES_PER_S": float("inf")}
-    with mock.patch.multiple(checkpoint, **always):
-        yield
 
 
 def tree_archive(stream: bytes) -> bytes:

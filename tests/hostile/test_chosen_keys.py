@@ -1,4 +1,4 @@
-"""Corpora whose words, windows or n-grams were chosen to collide take no longer than others, and keys of hashes change no result.
+"""Corpora whose words, windows or n-grams were chosen to collide take no longer than others.
 
 The chosen ones would collide in tables with a known hash: each of n would be compared with n / 2 others on average.
 """
@@ -13,7 +13,6 @@ from prequential_corpora import overlap as overlap_module
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import KeyTable, measure_overlap
-from pytest import MonkeyPatch
 
 from prequential.evaluation import novelty
 from prequential.evaluation.novelty import Copies, Words
@@ -93,46 +92,13 @@ def test_chosen_keys_take_no_longer_than_others() -> None:
     assert added(np.arange(1, N_CHOSEN + 1).astype(np.uint64)) < MOST_TIMES_LONGER * added(others)
 
 
-# ---- keys change no result
-
-
-CORPORA = [
-    np.frombuffer(sample_path("christmas_carol").read_bytes()[:30_000], np.uint8),
-    np.random.default_rng(3).integers(0x60, 0x64, 20_000).astype(np.uint8),
-    np.random.default_rng(4).integers(0, 256, 5_000).astype(np.uint8),
-    np.zeros(1000, np.uint8),
-]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [CORPORA[1], *(pytest.param(corpus, marks=pytest.mark.thorough) for corpus in (CORPORA[0], *CORPORA[2:]))],
-    ids=["few letters", "text", "noise", "zeros"],
-)
-def test_words_and_copies_do_not_depend_on_the_key(source: Bytes, monkeypatch: MonkeyPatch) -> None:
-    found = []
-    for point in (novelty.hash_point(source), 1 << 31, (1 << 32) - 1, 0xDEADBEEF, 0xB504F333):
-        monkeypatch.setattr(novelty, "hash_point", lambda _, point=point: np.uint64(point))
-        words, copies, few = Words(source), Copies(source), Words(source, max_slots=256)  # words without a slot
-        labels = [table.next_labels(0, len(source)).tolist() for table in (words, copies, few)]
-        counts = [
-            words.times.tolist(),
-            words.n_distinct.tolist(),
-            words.n_untracked,
-            copies.n_forgotten,
-            few.n_untracked,
-        ]
-        found.append((labels, counts))
-    assert all(other == found[0] for other in found)
-
-
 def test_the_key_is_the_same_on_every_machine_and_depends_on_every_byte() -> None:
-    source = CORPORA[0].copy()
-    assert novelty.hash_point(source) == novelty.hash_point(source.copy()) == 0xBDF1D992
+    source = np.frombuffer(sample_path("christmas_carol").read_bytes()[:30_000], np.uint8).copy()
+    assert novelty.hash_point(source) == 0xBDF1D992
     for at in (0, len(source) // 2, len(source) - 1):
-        changed = source.copy()
-        changed[at] ^= 1
-        assert novelty.hash_point(changed) != novelty.hash_point(source)
+        source[at] ^= 1
+        assert novelty.hash_point(source) != 0xBDF1D992
+        source[at] ^= 1
 
 
 @pytest.mark.parametrize("memory", [1024, 1 << 14, 1 << 24])

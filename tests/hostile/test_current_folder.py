@@ -4,19 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from every_command import BAD, CASES, make_damaged_archive, words_of, write_sources
+from record_seeds import LEARNERS
 
 import prequential
 
 PROJECT = Path(prequential.__file__).parents[1]
-CONFIG = prequential.Config(
-    gpt=prequential.GPTConfig(n_layers=1, width=16, n_heads=1, window=16),
-    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(history_bits=14, block_symbols=1024),
-)
 MODULES = (
     "brotli", "codecs", "constriction", "contextlib", "corpora", "datasets", "evil", "json", "llvmlite", "matplotlib",
     "msgspec", "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource",
@@ -45,64 +42,30 @@ def note(event, args):
             os.close(number)
 sys.addaudithook(note)
 """
-COMMANDS = [
-    "compress --config small.cfg -o new.pq text",
-    "compress -1 -o first.pq text",
-    "list --json text.pq",
-    "test text.pq",
-    "decompress -o copy text.pq",
-    "evaluate --config small.cfg --verify text",
-    "evaluate -1 --baselines gzip,ppmd text",
-    "evaluate --config small.cfg --no-run --output records.jsonl --baselines gzip text",
-    "evaluate --learner prequential.adapters:TransformersLearner --baselines none --no-run text",
-    "evaluate --static hf:missing --config small.cfg --baselines none --no-run text",
-    "evaluate --config small.cfg --baselines none --no-run hf:missing/data",
-    "decompose --config gpt.cfg text",
-    "labels --config small.cfg --label y rows",
-    "heldout --config small.cfg --train other --test text --no-run",
-    "monorepo --config small.cfg --since HEAD~1 --picture series.png --series series.jsonl repository",
-    "compare RUNS",
-    "runs list",
-    "runs pack -o packed.jsonl runs",
-    "report -o page.html RUNS",
-    "report --plots plots RUNS",
-    "sweep --config small.cfg --seeds 0,1 --runs swept text",
-    "sweep --ladder --config small.cfg --sizes 16x1,16x2,32x1,32x2 --runs steps text",
-    "forecast steps --target-width 64 --target-layers 1 --target-bytes 2800 -o forecast.json",
-    "forecast scored --score forecast.json --corpus text",
-    "ablate --config small.cfg --sizes 16x1 --features mixer --runs ablated text",
-    "matrix --config small.cfg --picture matrix.png text other",
-    "train --config small.cfg -o model text",
-    "train --export exported model",
-    "doctor",
-    "estimate --config small.cfg --probe 1000 text",
-    "doctor --config small.cfg --samples 1 --law text",
-    "compress --kernels plain --config gpt.cfg -o compiled.pq text",
-]
-QUICK = ("compress --config small.cfg -o new.pq text",)
-GIT = """git init -q repository && cd repository && seq 300 > a.py && git add . &&
-git -c user.name=a -c user.email=a@b commit -q -m 1 && seq 400 > b.py && git add . &&
-git -c user.name=a -c user.email=a@b commit -q -m 2"""
-MAY_FAIL = ("hf:missing", "TransformersLearner", "--score")
+MORE = (
+    "compress -1 -o first.pq a", "list --json a.pq", "test a.pq", "runs list", "doctor", "decompose GPT a", "compare RUN RUN",
+    "evaluate --no-run --verify --estimate MIXER a", "evaluate --no-run -1 --baselines gzip,ppmd a",
+    "evaluate --no-run --learner prequential.adapters:TransformersLearner --baselines none a",
+    "evaluate --no-run --static hf:missing --baselines none MIXER a", "evaluate --no-run --baselines none MIXER hf:missing/data",
+    "estimate --probe 1000 MIXER a", "doctor --samples 1 --law a MIXER", "labels --label y MIXER rows.jsonl",
+    "compress --kernels plain --config gpt.json -o compiled.pq a",
+)  # fmt: skip
+MAY_FAIL = ("hf:missing", "TransformersLearner", "compare", BAD)
+(QUICK, *LONG) = (*CASES, *MORE)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with traps, and what the commands need."""
     folder = tmp_path_factory.mktemp("hostile").resolve()
+    with chdir(folder):
+        write_sources(b"".join(b"line %d: the quick brown fox\n" % i for i in range(150)), 0o644)
+        Path("mixer.json").write_text(json.dumps(LEARNERS["mixer"].to_dict()))
+        make_damaged_archive()
     for name in MODULES:
         (folder / f"{name}.py").write_text(f"open('PWNED', 'a').write({name!r} + '\\n')\n")
     for name, text in SETTINGS.items():
         (folder / name).write_text(text)
-    (folder / "text").write_bytes(b"".join(b"line %d: the quick brown fox\n" % i for i in range(100)))
-    (folder / "other").write_bytes(b"".join(b"row %d: the lazy dog sleeps\n" % i for i in range(100)))
-    (folder / "rows").write_bytes(b"".join(b'{"t": "row %d", "y": "%d"}\n' % (i, i % 2) for i in range(100)))
-    (folder / "small.cfg").write_text(json.dumps(CONFIG.to_dict()))
-    prequential.compress(
-        folder / "text", folder / "text.pq", config=CONFIG, runtime=prequential.Runtime(kernels="fused")
-    )
-    (folder / "gpt.cfg").write_text(json.dumps(replace(CONFIG, mixer=None).to_dict()))
-    subprocess.run(GIT, cwd=folder, shell=True, check=True, env=os.environ | {"GIT_CONFIG_GLOBAL": os.devnull})
     return folder
 
 
@@ -131,13 +94,10 @@ def opened(environment):
     return {line.partition("/")[0] for line in lines}
 
 
-@pytest.mark.parametrize(
-    "command", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.thorough) for each in COMMANDS]
-)
+@pytest.mark.parametrize("command", [QUICK, *(pytest.param(each, marks=pytest.mark.thorough) for each in LONG)])
 def test_no_planted_file_is_opened_or_run(folder, environment, command, tmp_path):
-    runs = [str(path.relative_to(folder)) for path in sorted(folder.glob("runs/*")) if not path.name.startswith(".")]
-    args = [part for word in command.split() for part in (runs if word == "RUNS" else [word])]
-    program = [sys.executable, environment["SCRIPT"], *args]
+    with chdir(folder):
+        program = [sys.executable, environment["SCRIPT"], *words_of(command)]
     fresh = {"NUMBA_CACHE_DIR": str(tmp_path)} if "compiled" in command else {}  # this command compiles its kernels
     done = subprocess.run(program, cwd=folder, env=environment | fresh, capture_output=True, timeout=300)
     assert done.returncode == 0 or any(word in command for word in MAY_FAIL), done.stderr.decode()
@@ -149,9 +109,11 @@ def test_no_planted_file_is_opened_or_run(folder, environment, command, tmp_path
 
 def test_the_audit_sees_what_is_opened_and_what_children_open(folder, environment):
     opened(environment)
-    program = "import subprocess, sys; open('setup.cfg'); subprocess.run([sys.executable, '-c', \"open('small.cfg')\"])"
+    program = (
+        "import subprocess, sys; open('setup.cfg'); subprocess.run([sys.executable, '-c', \"open('mixer.json')\"])"
+    )
     subprocess.run([sys.executable, "-P", "-c", program], cwd=folder, env=environment, check=True)
-    assert {"setup.cfg", "small.cfg"} <= opened(environment)
+    assert {"setup.cfg", "mixer.json"} <= opened(environment)
 
 
 def test_python_m_prequential_imports_nothing_from_the_current_folder(folder, environment):

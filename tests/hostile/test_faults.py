@@ -13,7 +13,6 @@ from pytest import MonkeyPatch
 from seeds import RUNTIME
 
 import prequential
-from prequential.cli.failures import _reason
 from prequential.cli.main import main
 from prequential.errors import CorpusError, OutputError
 from prequential.files import new_folder, output_file, set_mode
@@ -60,22 +59,6 @@ def test_a_run_that_resumes_after_its_last_block_compares_the_digest_of_all_byte
     HashedSymbols(data).check(digest_of(data), "a")
     with pytest.raises(CorpusError, match="changed"):
         HashedSymbols(data).check(digest_of(data[1:]), "a")
-
-
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_failed_synchronisation_is_an_error(error: int, at: int, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    failing(error, monkeypatch, "fsync", at=at)  # of the folder of the working folder, the file, the folder of the file
-    with pytest.raises(OutputError, match=os.strerror(error)), output_file(tmp_path / "a") as sink:
-        sink.write(b"text")
-    assert {path.name for path in tmp_path.iterdir()} <= ({"a"} if at == 3 else set())
-
-
-def test_a_folder_whose_name_cannot_be_stored_is_deleted(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    failing(errno.EIO, monkeypatch, "fsync", at=2)
-    with pytest.raises(OutputError), new_folder(tmp_path / "model") as draft:
-        (draft / "a").write_bytes(b"text")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EIO])
@@ -154,8 +137,3 @@ def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
     assert main(["train", "tree", "-o", "model", *learner]) == 0
     assert (tmp_path / "restored" / "a").read_bytes() == b"text " * 20
     assert {"a.pq", "a.jsonl", "runs", "model", "restored"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_a_message_names_the_file(tmp_path: Path) -> None:
-    assert _reason(OSError(errno.EIO, "Input/output error", "a\nb")) == r"'a\nb': Input/output error"
-    assert _reason(OSError(errno.EIO, "Input/output error")) == "Input/output error"

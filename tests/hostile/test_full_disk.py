@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from pytest import MonkeyPatch
 
 from prequential.errors import CheckpointError, OutputError
 from prequential.evaluation.curves import MODEL
-from prequential.evaluation.trace import ArrayFile, Trace
+from prequential.evaluation.trace import Trace
 
 TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 400
 SETUP = """
@@ -24,9 +23,7 @@ import os, sys
 from pathlib import Path
 import prequential
 from prequential.evaluation import evaluation
-from prequential.online import checkpoint
 evaluation.warm_up = lambda *_: None
-checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")  # after each segment
 RUNTIME = prequential.Runtime(kernels="fused", threads=1)
 CONFIG = prequential.Config(
     gpt=None,
@@ -34,17 +31,15 @@ CONFIG = prequential.Config(
     schedule=prequential.ScheduleConfig(history_bits=14, segment_symbols=256, block_symbols=8192),
 )
 
-def evaluate(corpus, folder, on_progress=lambda done, n_bytes: None, resume=False):
+def evaluate(corpus, folder, on_progress=lambda done, n_bytes: None):
     Path(folder).mkdir(exist_ok=True)
-    draft = prequential.DraftFolder(path=Path(folder), keep=True, resume=resume)
-    return prequential.evaluate(
-        corpus, config=CONFIG, runtime=RUNTIME, baselines=(), draft=draft, on_progress=on_progress
-    )
+    draft = prequential.DraftFolder(path=Path(folder), keep=True)
+    return prequential.evaluate(corpus, config=CONFIG, runtime=RUNTIME, baselines=(), draft=draft, on_progress=on_progress)
 """
 
 
-def child(script: str, *arguments: object, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [*before, sys.executable, "-c", SETUP + script, *map(str, arguments)]
+def child(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", SETUP + script, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -67,63 +62,7 @@ def test_an_evaluation_ends_if_its_corpus_is_cut(tmp_path: Path, small_n_bytes: 
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-# ---- the trace on a full disk
-
-
-FULL_DISK = """
-import errno
-from prequential.errors import OutputError
-
-if hasattr(os, "posix_fallocate"):  # the space is not reserved, so that the disk is full in the middle of the run
-    def not_supported(*_):
-        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-    os.posix_fallocate = not_supported
-corpus, disk, other = sys.argv[1:]
-n_reports = 0
-
-def fill(done, n_bytes):
-    global n_reports
-    n_reports += 1
-    if n_reports != 10:
-        return
-    with open(disk + "/filler", "wb", buffering=0) as filler:
-        for n in (1 << 16, 1 << 12, 1):
-            try:
-                while filler.write(bytes(n)):
-                    pass
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
-
-draft = Path(disk, "draft")
-try:
-    evaluate(corpus, draft, fill)
-except OutputError as error:
-    print(str(error).replace(disk, "DISK"))
-os.unlink(disk + "/filler")
-resumed, expected = evaluate(corpus, draft, resume=True), evaluate(corpus, other)
-print(resumed.ledger == expected.ledger, resumed.tables == expected.tables)
-print((draft / "archive.pq").read_bytes() == Path(other, "archive.pq").read_bytes())
-"""
-
-
-def can_mount() -> bool:
-    command = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not can_mount(), reason="this user cannot mount a small file system")
-@pytest.mark.thorough
-def test_an_evaluation_on_a_full_disk_fails_in_one_line_and_can_be_resumed(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(TEXT)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = 'mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@"'
-    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(disk))
-    done = child(FULL_DISK, tmp_path / "a", disk, tmp_path / "other", before=before)
-    assert done.returncode == 0, done.stderr
-    error, *same = done.stdout.splitlines()
-    assert error == "cannot write 'DISK/draft/costs': No space left on device"
-    assert same == ["True True", "True"]
+# ---- the trace on a full disk: faults.py fills one in the middle of an evaluation
 
 
 LIMITED = """
@@ -154,14 +93,11 @@ def test_space_that_cannot_be_reserved_is_an_output_error(
         Trace([MODEL], 100, tmp_path / name if name else None)
 
 
-@pytest.mark.parametrize("reason", [errno.EINVAL, errno.EOPNOTSUPP, None])
+@pytest.mark.parametrize("reason", [errno.EINVAL, errno.EOPNOTSUPP])
 def test_a_file_system_that_cannot_reserve_space_is_used_without(
-    tmp_path: Path, monkeypatch: MonkeyPatch, reason: int | None
+    tmp_path: Path, monkeypatch: MonkeyPatch, reason: int
 ) -> None:
-    if reason is None:
-        monkeypatch.delattr(os, "posix_fallocate", raising=False)
-    else:
-        failing(reason, monkeypatch, "posix_fallocate")
+    failing(reason, monkeypatch, "posix_fallocate")
     trace = Trace([MODEL], 3, tmp_path / "costs")
     trace.append(MODEL, np.array([1.0, 2.0]))
     assert trace.bits(MODEL).tolist() == [1.0, 2.0, 0.0]
@@ -173,27 +109,6 @@ def test_a_trace_that_is_cut_while_it_is_in_use_is_an_error(tmp_path: Path) -> N
     os.truncate(tmp_path / "costs", 10)
     with pytest.raises(CheckpointError, match="became shorter"):
         trace.total_bits(MODEL)
-
-
-def test_parts_of_writes_and_reads_are_continued(monkeypatch: MonkeyPatch) -> None:
-    class Slow:
-        """At most 5 bytes at a time, as at a signal or for 2 GiB."""
-
-        def __init__(self, file):
-            self.file, self.seek = file, file.seek
-
-        def write(self, data):
-            return self.file.write(data[:5])
-
-        def readinto(self, data):
-            return self.file.readinto(data[:5])
-
-    array = ArrayFile(np.int64, 10)
-    monkeypatch.setattr(array, "_file", Slow(array._file))
-    array.write(2, np.arange(7))
-    array.write(9, np.zeros(0))
-    assert array.read(0, 10).tolist() == [0, 0, 0, 1, 2, 3, 4, 5, 6, 0]
-    assert array.read(3, 3).tolist() == []
 
 
 # ---- the offsets of documents

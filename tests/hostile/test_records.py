@@ -311,20 +311,13 @@ def test_a_bad_run_is_named_and_the_others_are_listed(runs_folder: Path, capsys:
 
 
 @pytest.mark.thorough
-def test_a_bad_run_does_not_stop_a_plan(runs_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["sweep", "sweep --ladder --sizes 16x1", "ablate --sizes 16x1,32x1"])
+def test_a_bad_run_does_not_stop_a_plan(command: str, runs_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs_folder / "bad").mkdir()
     BAD_RUNS["incomplete"](runs_folder / "bad")
-    corpus = ["sample:christmas_carol", "--limit", "2K"]
-    for command in (
-        ["sweep", *corpus],
-        ["sweep", "--ladder", *corpus, "--sizes", "16x1"],
-        ["ablate", *corpus, "--sizes", "16x1,32x1"],
-    ):
-        code = main([*command, "-5", "--dry-run", "--runs", str(runs_folder)])
-        shown = capsys.readouterr()
-        assert (code, shown.err.count("\n")) == (1, 1), shown.err
-        assert "bad" in shown.err
-        assert "runs of 2,048 bytes" in shown.out
+    options = ["sample:christmas_carol", "--limit", "2K", "-5", "--dry-run", "--runs", str(runs_folder)]
+    code, shown = main([*command.split(), *options]), capsys.readouterr()
+    assert (code, shown.err.count("\n"), "bad" in shown.err) == (1, 1, True) and "runs of 2,048 bytes" in shown.out
 
 
 def test_a_bad_line_of_packed_runs_is_named_and_the_others_are_listed(

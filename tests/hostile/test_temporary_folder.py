@@ -20,17 +20,6 @@ from prequential.evaluation.trace import ArrayFile
 from prequential.files import temporary_folder
 
 
-def unusable(kind: str, folder: Path, monkeypatch: MonkeyPatch) -> Path:
-    """A path of this kind in which no file can be made."""
-    path = folder / "unusable"
-    if kind == "a file":
-        path.touch()
-    if kind == "not writable":
-        path.mkdir()
-        monkeypatch.setattr("os.access", lambda found, *_: Path(found) != path)
-    return path
-
-
 @pytest.mark.parametrize("name", ["TMPDIR", "TMP"])
 @pytest.mark.parametrize("kind", ["missing", "a file", "not writable"])
 def test_a_temporary_folder_that_cannot_be_used_is_refused(
@@ -38,7 +27,13 @@ def test_a_temporary_folder_that_cannot_be_used_is_refused(
 ) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.delenv("TEMP", raising=False)
-    monkeypatch.setenv(name, str(unusable(kind, tmp_path, monkeypatch)))
+    path = tmp_path / "unusable"
+    if kind == "a file":
+        path.touch()
+    if kind == "not writable":
+        path.mkdir()
+        monkeypatch.setattr("os.access", lambda found, *_: Path(found) != path)
+    monkeypatch.setenv(name, str(path))
     with pytest.raises(OutputError, match=rf"^{name} is '.*unusable', which is not a folder that you can write"):
         temporary_folder()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from small import BOTH
 
-from prequential.cli.failures import report_failure
+from prequential.cli.streams import report_failure
 from prequential.errors import ConfigError
 from prequential.machine import usable_memory
 from prequential.machine.usable_memory import usable_memory_bytes

@@ -1,7 +1,9 @@
 """Interrupts a run in the middle, for tests of how it resumes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 
 class InterruptionError(Exception):
@@ -18,3 +20,13 @@ def stopping_at(n_reports: int) -> Callable[[Any, int], None]:
             raise InterruptionError
 
     return on_progress
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """In the block, a checkpoint is written after every segment."""
+    from prequential.online import checkpoint
+
+    always = {"FIRST_AFTER_S": 0.0, "COST": float("inf"), "BYTES_PER_S": float("inf")}
+    with mock.patch.multiple(checkpoint, **always):
+        yield
