@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from in_numpy import SEEDS, F, before_norm, normalised, rounded, same_bits
 from in_numpy import tensors as t
-from prequential.model.gpt.gradients import EmbeddingGradient
+
+from prequential.model.gpt.weights import EmbeddingGradient
 
 EXTREMES = (0.0, -0.0, 1.0, 1e-30, -1e-30, 2e-30, 1e-10, -1e10, 1e30)
 
