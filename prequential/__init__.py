@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from prequential.online.coding import Progress
     from prequential.online.limits import memory_bytes
     from prequential.online.runtime import Runtime
+    from prequential.recording.imported import import_log
+    from prequential.recording.recorder import Recorder
     from prequential.report import plots as plots
     from prequential.sweeps.plans import sweep_plan
     from prequential.sweeps.sweep import sweep
@@ -74,6 +76,7 @@ __all__ = [
     "OutputError",
     "PrequentialError",
     "Progress",
+    "Recorder",
     "ReplicaConfig",
     "Run",
     "Runtime",
@@ -82,6 +85,7 @@ __all__ = [
     "compress",
     "decompress",
     "evaluate",
+    "import_log",
     "measure_matrix",
     "memory_bytes",
     "preset",
@@ -113,6 +117,8 @@ _MODULES = {
     "prequential.online.limits": ("memory_bytes",),
     "prequential.learners.protocol": ("OnlineModel",),
     "prequential.online.runtime": ("Runtime",),
+    "prequential.recording.imported": ("import_log",),
+    "prequential.recording.recorder": ("Recorder",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -12,7 +12,7 @@ from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.printable import printable
-from prequential.records.forms import CODED_HERE, NOT_CODED
+from prequential.records.forms import CODED_HERE, IMPORTED, REPORTED, WITHOUT_ARCHIVE
 from prequential.records.table import format_table
 from prequential.watch.health import Finding
 
@@ -54,7 +54,7 @@ def size_rows(results: Sequence[tuple[str, int, float]], n_bytes: int) -> list[l
 
 def is_coded(record: Mapping[str, Any]) -> bool:
     """Whether the run wrote an archive; if not, its size is its code length in whole bytes."""
-    return record.get("coding") != NOT_CODED
+    return record.get("coding") not in WITHOUT_ARCHIVE
 
 
 def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
@@ -96,7 +96,8 @@ def model_summary(config: dict[str, Any]) -> str:
     """A configuration (Config.to_dict) in a few words."""
     if other := config.get("learner"):
         arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
-        return f"{other['name']}({arguments}), {other['n_symbols']} symbols, runs of {other['run_symbols']}"
+        runs = f", runs of {other['run_symbols']}" if "run_symbols" in other else ""
+        return f"{other['name']}({arguments}), {other['n_symbols']} symbols{runs}"
     gpt, mixer = config["gpt"], config["mixer"]
     parts = []
     if gpt:
