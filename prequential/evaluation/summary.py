@@ -12,7 +12,7 @@ from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.printable import printable
-from prequential.records.forms import CODED_HERE, IMPORTED, REPORTED, WITHOUT_ARCHIVE
+from prequential.records.forms import CODED_HERE, WITHOUT_ARCHIVE
 from prequential.records.table import format_table
 from prequential.watch.health import Finding
 
@@ -110,6 +110,8 @@ def model_summary(config: dict[str, Any]) -> str:
 
 
 def _figures(record: dict[str, Any]) -> list[str]:
+    if "reported" in record:
+        return _reported_figures(record)
     corpus, environment = record["corpus"], record["environment"]
     n_threads, backend = environment["threads"], environment["backend"]
     matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
@@ -143,9 +145,30 @@ def _figures(record: dict[str, Any]) -> list[str]:
     return [f"{name:<20}{text}" for name, text in rows]
 
 
+def _reported_figures(record: dict[str, Any]) -> list[str]:
+    """Of a training run: what its loop, or its log, said."""
+    corpus, reported, n_tokens = record["corpus"], record["reported"], record.get("n_tokens", 0)
+    rows = [
+        ("data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {n_tokens:,} tokens"),
+        ("model", model_summary(record["config"])),
+        ("proof", f"none: {record['coding']}"),
+        ("code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"),
+        ("per token", f"{record.get('bits_per_token', 0):.4f} bits, {record.get('nats_per_token', 0):.4f} nats"),
+    ]
+    if repeated := reported.get("repeated"):
+        counts = "counted, too" if reported.get("counts_repeats") else "not counted"
+        rows += [
+            ("rows", f"{reported['new']['n_rows']:,} in {reported.get('n_steps', 0):,} steps"),
+            ("seen before", f"{repeated['n_rows']:,} rows, {repeated['code_bits']:,.0f} bits: {counts}"),
+            ("order of rows", str(reported.get("order", ""))[:16]),
+            ("checks", f"{reported.get('n_audits', 0):,} for a look ahead, {len(record.get('findings', ()))} mistakes"),
+        ]
+    return [f"{name:<20}{text}" for name, text in rows]
+
+
 def _archive(record: dict[str, Any]) -> str:
     if not is_coded(record):
-        return f"none: {NOT_CODED}"
+        return f"none: {record['coding']}"
     parts = (
         f"{record['archive_bytes']:,} bytes = header {record['header_bytes']:,} + payload {record['payload_bytes']:,} + "
         f"container {record['container_bytes']:,}"

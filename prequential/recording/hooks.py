@@ -74,7 +74,7 @@ def hf_callback(recorder: "Recorder") -> Any:
 
 
 def lightning_callback(recorder: "Recorder") -> Any:
-    """A Callback of Lightning, whose state is in each checkpoint. `training_step` calls `rec.score`. Raises MissingDependencyError."""
+    """A Callback of Lightning, with its state in each checkpoint. `training_step` scores. Raises MissingDependencyError."""
     try:
         from lightning.pytorch import Callback
     except ImportError as error:

@@ -84,9 +84,8 @@ def _columns(path: PathLike, tokens: str, loss: str) -> tuple[np.ndarray, np.nda
         if name not in names:
             known = ", ".join(map(repr, list(names)[:12]))
             raise CorpusError(f"{str(path)!r} has no column {name!r}; it has {known}")
-    found = [
-        pair for line in lines if (pair := (_number(line.get(tokens)), _number(line.get(loss)))) and None not in pair
-    ]
+    pairs = [(_number(line.get(tokens)), _number(line.get(loss))) for line in lines]
+    found = [(seen, mean) for seen, mean in pairs if seen is not None and mean is not None]
     if not found:
         raise CorpusError(f"{str(path)!r} has no line with numbers in {tokens!r} and {loss!r}")
     n_tokens, losses = np.array(found, np.float64).T
@@ -97,7 +96,7 @@ def _columns(path: PathLike, tokens: str, loss: str) -> tuple[np.ndarray, np.nda
 
 def _lines(text: bytes, where: str) -> list[dict[str, Any]]:
     try:
-        if not text.lstrip()[:1] == b"{":
+        if text.lstrip()[:1] != b"{":
             return list(csv.DictReader(io.StringIO(text.decode("utf-8-sig"))))
         value = parse_json(text)
         lines = value["log_history"]

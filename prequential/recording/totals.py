@@ -24,7 +24,8 @@ class Totals:
     """Sums up to a step. new, repeated: (rows, tokens, bytes, units of 2**-22 bits) of rows seen first and of rows seen again.
 
     rows: the sum of the mixed hashes of the new rows, of their targets alone. order: a chained digest of the rows of each step.
-    points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are closed. open_rows, open_count: of the step in progress.
+    points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are closed. open_rows,
+    open_count: of the step in progress.
     """
 
     new: list[int] = field(default_factory=lambda: [0] * len(COUNTS))

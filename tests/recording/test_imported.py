@@ -70,5 +70,5 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
         prequential.import_log(path, tmp_path, **(OPTIONS | {"bytes_per_token": 0}))
     with pytest.raises(ConfigError, match="unit is 'nats'"):
         prequential.import_log(path, tmp_path, **OPTIONS, unit="nats")
-    with pytest.raises(CorpusError, match="does not exist|No such file"):
+    with pytest.raises(CorpusError, match=r"does not exist|No such file"):
         prequential.import_log(tmp_path / "none.csv", tmp_path, **OPTIONS)

@@ -281,7 +281,7 @@ def test_a_check_for_a_look_ahead_changes_neither_model_nor_random_numbers(tmp_p
 
 def _score(tmp_path: Path, **values: object) -> None:
     loop = Loop(tmp_path)
-    x, y, logits = loop.forward(batches(1)[0])
+    _, y, logits = loop.forward(batches(1)[0])
     values = {name: logits if value == "logits" else value for name, value in values.items()}
     loop.rec.score(**({"targets": y} | values))
     loop.rec.step()
