@@ -25,6 +25,7 @@ from prequential.cli import (
     evaluate,
     forecast,
     heldout,
+    import_,
     labels,
     list,
     matrix,
@@ -46,7 +47,7 @@ from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, list),
-    "measure": (evaluate, heldout, monorepo, labels, decompose, compare, runs, report),
+    "measure": (evaluate, heldout, monorepo, labels, decompose, compare, import_, runs, report),
     "study": (sweep, ablate, forecast, matrix),
     "models": (train,),
     "machine": (doctor, estimate),
@@ -87,7 +88,7 @@ def build_parser() -> Parser:
 
 
 def _name(command: ModuleType) -> str:
-    return command.__name__.rpartition(".")[2]
+    return command.__name__.rpartition(".")[2].rstrip("_")  # import is a word of Python
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -66,8 +66,8 @@ def _probabilities(model: Any, ids: "torch.Tensor", forward: Callable[[Any, Any]
     shape = tuple(getattr(found, "shape", ()))
     if len(shape) != 3 or shape[:2] != tuple(ids.shape):
         raise ConfigError(
-            f"Recorder: model(inputs) gives shape {shape} for inputs {tuple(ids.shape)}: give forward=, a function of the "
-            "model and the inputs that returns logits (rows, columns, V)"
+            f"Recorder: model(inputs) gives shape {shape} for inputs {tuple(ids.shape)}: call rec.attach(forward=...) with a "
+            "function of the model and the inputs that returns logits (rows, columns, V)"
         )
     return found[0].float().softmax(-1)
 
@@ -77,7 +77,7 @@ def _call(model: Any, ids: "torch.Tensor") -> Any:
         found = model(ids)
     except TypeError as error:
         raise ConfigError(
-            f"Recorder: model(inputs) fails ({error}): give forward=, a function of the model and the inputs"
+            f"Recorder: model(inputs) fails ({error}): call rec.attach(forward=...) with a function of the model and the inputs"
         ) from error
     if hasattr(found, "logits"):
         return found.logits

@@ -1,19 +1,16 @@
-"""A Recorder in the loops of transformers and Lightning."""
+"""A Recorder in the loops of transformers and Lightning. Its own methods call these functions."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prequential.errors import ConfigError, MissingDependencyError
 from prequential.recording.score import IGNORED
 
-if TYPE_CHECKING:
-    from prequential.recording.recorder import Recorder
-
 STATE_FILE = "recorder.pt"
 
 
-def loss_func(recorder: "Recorder", loss: Callable[..., Any] | None) -> Callable[..., Any]:
+def loss_func(recorder: Any, loss: Callable[..., Any] | None) -> Callable[..., Any]:
     """A `compute_loss_func` for a causal language model: it scores a batch in training, and returns the loss.
 
     loss: another loss of (outputs, labels, num_items_in_batch=...); by default the mean cross entropy. Labels are shifted
@@ -37,7 +34,7 @@ def loss_func(recorder: "Recorder", loss: Callable[..., Any] | None) -> Callable
     return compute
 
 
-def hf_callback(recorder: "Recorder") -> Any:
+def hf_callback(recorder: Any) -> Any:
     """A TrainerCallback. The state is saved as recorder.pt in each checkpoint. Raises MissingDependencyError."""
     try:
         from transformers import TrainerCallback
@@ -73,7 +70,7 @@ def hf_callback(recorder: "Recorder") -> Any:
     return RecorderCallback()
 
 
-def lightning_callback(recorder: "Recorder") -> Any:
+def lightning_callback(recorder: Any) -> Any:
     """A Callback of Lightning, with its state in each checkpoint. `training_step` scores. Raises MissingDependencyError."""
     try:
         from lightning.pytorch import Callback

@@ -15,7 +15,7 @@ from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import read_regular, reading
 from prequential.files.strict_json import parse_json
-from prequential.recording.run import reported_record, save
+from prequential.recording.run import TrainingRun
 from prequential.records.forms import IMPORTED
 
 MAX_LOG_BYTES = 1 << 28
@@ -68,10 +68,15 @@ def import_log(
     }
     learner = {"name": name or Path(path).stem, "arguments": dict(arguments or {}), "n_symbols": 1 << 18}
     reported = {"source": Path(path).name, "n_steps": len(ends)}
-    record = reported_record(
-        corpus, learner, int(n_tokens[-1]), float(bits[-1]), 0.0, reported, IMPORTED, [], "not known"
+    run = TrainingRun(
+        coding=IMPORTED,
+        corpus=corpus,
+        learner=learner,
+        reported=reported,
+        n_tokens=int(n_tokens[-1]),
+        curve=Curve(n_bytes=ends, bits=bits),
     )
-    return save(folder, record, Curve(n_bytes=ends, bits=bits))
+    return run.save(folder)
 
 
 def _columns(path: PathLike, tokens: str, loss: str) -> tuple[np.ndarray, np.ndarray]:

@@ -21,11 +21,13 @@ import numpy as np
 from prequential.errors import ConfigError, InvalidDistributionError, LawError, PrequentialError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.recording.causal import look_ahead, named_ids, token_ids
-from prequential.recording.rows import MAX_ROWS, SeenRows, hash_rows, mix
-from prequential.recording.run import write_run
+from prequential.recording.rows import SeenRows, hash_rows, mix
+from prequential.recording.run import TrainingRun
 from prequential.recording.score import FIELDS, Scored, plain_nll, row_sums
-from prequential.recording.totals import UNITS_PER_NAT, Totals
+from prequential.recording.totals import UNITS_PER_NAT, Totals, sums_record
 from prequential.recording.units import Units, units_of
+from prequential.records.forms import REPORTED
+from prequential.watch.health import Finding
 
 if TYPE_CHECKING:
     import torch
@@ -48,8 +50,7 @@ class Recorder:
     model, optimizer: a step of the optimiser ends a step of the recorder; the calls of the model in training are checked against
     the scores. Either may come later (`attach`). repeats: whether rows seen before count: "exclude" or "include".
     process_group: of torch.distributed; by default the default group, if there is one. audit_every: steps between two checks for
-    a look ahead; 0: none. forward: calls the model for logits (rows, columns, V), if `model(inputs)` does not give them.
-    strict: a mistake raises LawError; otherwise it is recorded, and the page shows it.
+    a look ahead; 0: none. strict: a mistake raises LawError; otherwise it is recorded, and the page shows it.
 
     Raises ConfigError for wrong arguments.
 
@@ -85,11 +86,9 @@ class Recorder:
         repeats: str = "exclude",
         process_group: Any = None,
         audit_every: int = 1000,
-        forward: Callable[[Any, Any], Any] | None = None,
         strict: bool = True,
         arguments: Mapping[str, Any] | None = None,
         data: str | None = None,
-        max_rows: int = MAX_ROWS,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"Recorder: name is {name!r}: give a text")
@@ -103,10 +102,11 @@ class Recorder:
         self.faults: list[str] = []
         self.n_audits, self.n_steps = 0, 0
         self.totals = Totals(counts_repeats=repeats == "include")
-        self.seen = SeenRows(max_rows=max_rows)
+        self.seen = SeenRows()
         self.scored = Scored()
         self.wall_s = 0.0
-        self._group, self._audit_every, self._forward = process_group, audit_every, forward
+        self._group, self._audit_every = process_group, audit_every
+        self._forward: Callable[[Any, Any], Any] | None = None
         self._pending: list[tuple[int, torch.Tensor]] = []
         self._forwarded: list[tuple[int, torch.Tensor]] = []
         self._n_scores = 0  # since the last step
@@ -117,8 +117,19 @@ class Recorder:
         self._run: Run | None = None
         self.attach(model=model, optimizer=optimizer)
 
-    def attach(self, *, model: "torch.nn.Module | None" = None, optimizer: Any = None) -> None:
-        """Hooks into a model or an optimiser that was not there before."""
+    def attach(
+        self,
+        *,
+        model: "torch.nn.Module | None" = None,
+        optimizer: Any = None,
+        forward: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        """Hooks into a model or an optimiser that was not there before.
+
+        forward: a function of model and inputs that gives logits (rows, columns, V), if `model(inputs)` does not.
+        """
+        if forward is not None:
+            self._forward = forward
         if optimizer is not None:
             optimizer = getattr(optimizer, "optimizer", optimizer)  # of accelerate
             if not hasattr(optimizer, "register_step_post_hook"):
@@ -291,9 +302,53 @@ class Recorder:
             for hook in self._hooks:
                 hook.remove()
             self.wall_s += time.perf_counter() - self._started_s if self._started_s is not None else 0.0
-            n_ranks, rank = self._world()
-            self._run = write_run(self, n_ranks, is_writer=rank == 0)
+            _, rank = self._world()
+            self._run = self._training_run().save(self.folder, is_writer=rank == 0)
         return self._run
+
+    def _training_run(self) -> TrainingRun:
+        totals = self.totals
+        _, n_tokens, n_bytes, _ = totals.counted
+        if not n_bytes:
+            raise ConfigError("rec.finish(): nothing was scored")
+        corpus = {
+            "name": self.data or "training data",
+            "kind": "rows",
+            "n_bytes": n_bytes,
+            "blake2b": totals.rows_digest(),
+        }
+        return TrainingRun(
+            coding=REPORTED,
+            corpus=corpus,
+            learner={"name": self.name, "arguments": self.arguments, "n_symbols": self.units.n_symbols},
+            reported=self._reported(),
+            n_tokens=n_tokens,
+            curve=totals.curve(),
+            findings=tuple(Finding(kind="law", position=0, block=0, message=f, cause="program") for f in self.faults),
+            wall_s=self.wall_s,
+            device=self.scored.device,
+        )
+
+    def _reported(self) -> dict[str, Any]:
+        """The part of the record that only training runs have."""
+        totals, units = self.totals, self.units
+        return {
+            "source": "training loop",
+            "n_steps": self.n_steps,
+            "n_ranks": self._world()[0],
+            "n_rows": totals.new[0] + totals.repeated[0],
+            "counts_repeats": totals.counts_repeats,
+            "new": sums_record(totals.new),
+            "repeated": sums_record(totals.repeated),
+            "all_rows_kept": not self.seen.is_full,
+            "order": totals.order.hex(),
+            "tokenizer": {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest},
+            "n_audits": self.n_audits,
+            "logits": self.scored.dtype,
+            "is_training": self.scored.is_training,
+            "dropout": self.scored.dropout,
+            "n_parameters": self.n_parameters(),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, to be saved beside the model: tensors, numbers, texts, and lists of them.

@@ -74,6 +74,11 @@ class Totals:
         """The code length of what counts."""
         return self.counted[3] * UNIT_BITS
 
+    def rows_digest(self) -> str:
+        """A digest of the new rows, in whichever order they came."""
+        rows = self.rows.to_bytes(8, "little") + self.new[0].to_bytes(8, "little")
+        return hashlib.blake2b(rows, digest_size=32).hexdigest()
+
     def curve(self) -> Curve:
         """Cumulative bits at the ends of steps; the last point is the end."""
         self.mark()
@@ -94,3 +99,9 @@ class Totals:
         """The totals that `state` described."""
         points = [(int(n_bytes), int(units)) for n_bytes, units in state["points"]]
         return cls(**(state | {"order": bytes.fromhex(state["order"]), "points": points}))
+
+
+def sums_record(sums: list[int]) -> dict[str, Any]:
+    """Sums by their names in the record; units become bits."""
+    *counts, units = sums
+    return dict(zip(COUNTS, counts, strict=False)) | {"code_bits": units * UNIT_BITS}
