@@ -20,7 +20,7 @@ from prequential.watch.health import Finding
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
-    """What somebody else's program says about its training. The fields are those of the record; curve: its last point is the end."""
+    """What somebody else's program says about its training, under the names of the record. The curve ends with the run."""
 
     coding: str
     corpus: dict[str, Any]
