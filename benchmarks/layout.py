@@ -43,7 +43,7 @@ ORDER = (
     ("watch",),
     ("records",),
     ("evaluation",),
-    ("compression",),
+    ("compression", "recording"),
     ("estimation", "proof"),
     ("comparison",),
     ("heldout_loss",),
@@ -194,11 +194,12 @@ def functions() -> Iterator[Function]:
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 arguments = node.args
+                unnamed = [a for a in (*arguments.posonlyargs, *arguments.args) if a.arg != "self"]
                 yield Function(
                     where=f"{name}.{node.name}",
                     n_lines=(node.end_lineno or node.lineno) - node.lineno + 1,
-                    n_parameters=len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs),
-                    n_unnamed=len([a for a in (*arguments.posonlyargs, *arguments.args) if a.arg != "self"]),
+                    n_parameters=len(unnamed) + len(arguments.kwonlyargs),
+                    n_unnamed=len(unnamed),
                     is_kernel=any(
                         ast.unparse(d) in ("kernel", "inlined", "merged", "triton.jit") for d in node.decorator_list
                     ),

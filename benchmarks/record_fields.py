@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct, inspect
 
-from prequential.records.forms import EvaluationRecord, HeldoutRecord, MonorepoRecord, PackedRun
+from prequential.records.forms import EvaluationRecord, HeldoutRecord, MonorepoRecord, PackedRun, TrainingRecord
 
 PAGE = Path(__file__).parents[1] / "docs" / "RECORDS.md"
-RECORDS = (EvaluationRecord, PackedRun, HeldoutRecord, MonorepoRecord)
+RECORDS = (EvaluationRecord, TrainingRecord, PackedRun, HeldoutRecord, MonorepoRecord)
 HEAD = """# Records
 
 <!-- Written by benchmarks/record_fields.py: change prequential/records/forms.py instead. -->

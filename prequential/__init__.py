@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from prequential.online.coding import Progress
     from prequential.online.costs import memory_bytes
     from prequential.online.runtime import Runtime
+    from prequential.recording.imported import import_log
+    from prequential.recording.recorder import Recorder
     from prequential.report import plots as plots
     from prequential.sweeps.plans import sweep_plan
     from prequential.sweeps.sweep import sweep
@@ -53,8 +55,8 @@ __all__ = [
     "CheckpointError", "CompressionResult", "Config", "ConfigError", "CorpusError", "CorruptArchiveError", "Curve",
     "DecompressionResult", "DraftFolder", "Evaluation", "FaultError", "Finding", "GPTConfig", "Health",
     "InexactMachineError", "InvalidDistributionError", "LawError", "Ledger", "Matrix", "MissingDependencyError",
-    "MixerConfig", "OnlineModel", "OutputError", "PrequentialError", "Progress", "ReplicaConfig", "Run", "Runtime",
-    "ScheduleConfig", "UnsupportedVersionError", "compress", "decompress", "evaluate", "measure_matrix",
+    "MixerConfig", "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "ReplicaConfig", "Run", "Runtime",
+    "ScheduleConfig", "UnsupportedVersionError", "compress", "decompress", "evaluate", "import_log", "measure_matrix",
     "memory_bytes", "preset", "progress", "read_run", "read_runs", "read_series", "sample_path", "sweep",
     "sweep_plan",
 ]  # fmt: skip
@@ -79,6 +81,8 @@ _MODULES = {
     "prequential.online.costs": ("memory_bytes",),
     "prequential.learners.protocol": ("OnlineModel",),
     "prequential.online.runtime": ("Runtime",),
+    "prequential.recording.imported": ("import_log",),
+    "prequential.recording.recorder": ("Recorder",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -28,6 +28,7 @@ from prequential.cli import (
     evaluate,
     forecast,
     heldout,
+    import_,
     labels,
     matrix,
     monorepo,
@@ -56,7 +57,7 @@ from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, listing),
-    "measure": (evaluate, heldout, monorepo, labels, decompose, compare, runs, report),
+    "measure": (evaluate, heldout, monorepo, labels, decompose, compare, import_, runs, report),
     "study": (sweep, ablate, forecast, matrix),
     "models": (train,),
     "machine": (doctor, estimate),
@@ -70,16 +71,16 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIG
 
 def build_parser() -> Parser:
     """The parser of the complete command line."""
-    texts = {_name(command): command.__doc__ or "" for group in COMMANDS.values() for command in group}
+    texts = {name_of(command): command.__doc__ or "" for group in COMMANDS.values() for command in group}
     lines = {name: f"  {name:<12}{text.splitlines()[0].rstrip('.')}" for name, text in texts.items()}
-    groups = ("\n".join([f"{title}:", *(lines[_name(c)] for c in group)]) for title, group in COMMANDS.items())
+    groups = ("\n".join([f"{title}:", *(lines[name_of(c)] for c in group)]) for title, group in COMMANDS.items())
     description, form = "\n\n".join([DESCRIPTION, *groups]), argparse.RawDescriptionHelpFormatter
     top = Parser(prog="prequential", description=description, epilog=EPILOG, formatter_class=form)
     top.add_argument("--version", action="version", version=f"prequential {VERSION}")
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser, help="one of the commands above")
     for group in COMMANDS.values():
         for command in group:
-            parser = commands.add_parser(_name(command), description=texts[_name(command)])
+            parser = commands.add_parser(name_of(command), description=texts[name_of(command)])
             parser.set_defaults(run=getattr(command, "run", None), parser=parser)
             command.add_options(parser)
             if command is not runs:  # whose actions have them
@@ -93,8 +94,9 @@ def build_parser() -> Parser:
     return top
 
 
-def _name(command: ModuleType) -> str:
-    return command.__name__.rpartition(".")[2]
+def name_of(command: ModuleType) -> str:
+    """What a user types."""
+    return command.__name__.rpartition(".")[2].rstrip("_")  # import is a word of Python
 
 
 def main(argv: Sequence[str] | None = None) -> int:

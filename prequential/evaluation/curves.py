@@ -89,6 +89,13 @@ def crossing_byte(curve: Curve, other: Curve) -> int | None:
 
 def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> None:
     """Writes a Parquet table with the columns series, n_bytes, bits. Raises OutputError."""
+    table = curve_table(curves)
+    with writing(path):
+        write_bytes(Path(path), table)
+
+
+def curve_table(curves: Mapping[str, Curve]) -> bytes:
+    """The contents of the file that `write_curves` writes."""
     import pyarrow.parquet  # it takes a quarter of a second
 
     names = np.repeat(list(curves), [len(c.n_bytes) for c in curves.values()])
@@ -101,8 +108,7 @@ def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> N
     )
     contents = io.BytesIO()
     pyarrow.parquet.write_table(table, contents, compression="zstd")
-    with writing(path):
-        write_bytes(Path(path), contents.getvalue())
+    return contents.getvalue()
 
 
 def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:

@@ -58,7 +58,7 @@ from prequential.files import (
 )
 from prequential.model.presets import name_of
 from prequential.printable import printable
-from prequential.records.forms import EvaluationRecord, PackedRun
+from prequential.records.forms import REPORTED_CODINGS, EvaluationRecord, PackedRun, TrainingRecord
 from prequential.records.schema import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
@@ -169,7 +169,12 @@ def read_run(path: PathLike) -> Run:
             return found[0]
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
-    return Run(folder, check_record(read_object(record), EvaluationRecord, repr(record)))
+    return Run(folder, _checked(read_object(record), repr(record)))
+
+
+def _checked(value: Any, where: str) -> dict[str, Any]:
+    is_training = isinstance(value, dict) and value.get("coding") in REPORTED_CODINGS
+    return check_record(value, TrainingRecord if is_training else EvaluationRecord, where)
 
 
 def find_run(name: str, folder: PathLike) -> str:
@@ -265,7 +270,7 @@ def _unpacked(line: bytes, path: Path) -> Run:
         what = "neither a folder of runs nor a file that `prequential runs pack` wrote"
         raise CorpusError(f"{str(path)!r} is {what}") from error
     name = path / values["name"]
-    return Run(name, check_record(values["record"], EvaluationRecord, repr(str(name))), curves)
+    return Run(name, _checked(values["record"], repr(str(name))), curves)
 
 
 def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> list[Run]:

@@ -12,7 +12,7 @@ from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.printable import format_table, printable
-from prequential.records.forms import CODED_HERE, NOT_CODED
+from prequential.records.forms import CODED_HERE, REPORTED_CODINGS, WITHOUT_ARCHIVE
 from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
@@ -50,7 +50,12 @@ def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
 
 def is_coded(record: Mapping[str, Any]) -> bool:
     """Whether the run wrote an archive; if not, its size is its code length in whole bytes."""
-    return record.get("coding") != NOT_CODED
+    return record.get("coding") not in WITHOUT_ARCHIVE
+
+
+def is_reported(record: Mapping[str, Any]) -> bool:
+    """Whether somebody else's training loop, or its log, gave the figures."""
+    return record.get("coding") in REPORTED_CODINGS
 
 
 def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
@@ -87,7 +92,8 @@ def model_summary(config: dict[str, Any]) -> str:
     """A configuration (Config.to_dict) in a few words."""
     if other := config.get("learner"):
         arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
-        return f"{other['name']}({arguments}), {other['n_symbols']} symbols, runs of {other['run_symbols']}"
+        runs = f", runs of {other['run_symbols']}" if "run_symbols" in other else ""
+        return f"{other['name']}({arguments}), {other['n_symbols']} symbols{runs}"
     gpt, mixer = config["gpt"], config["mixer"]
     parts = []
     if gpt:
@@ -100,6 +106,8 @@ def model_summary(config: dict[str, Any]) -> str:
 
 
 def _figures(record: dict[str, Any]) -> list[str]:
+    if is_reported(record):
+        return _reported_figures(record)
     corpus, environment = record["corpus"], record["environment"]
     cpu, n_threads, backend = environment["machine"]["cpu"], environment["threads"], environment["backend"]
     matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
@@ -129,9 +137,30 @@ def _figures(record: dict[str, Any]) -> list[str]:
     return [f"{name:<20}{text}" for name, text in rows]
 
 
+def _reported_figures(record: dict[str, Any]) -> list[str]:
+    """Of a training run: what its loop, or its log, said."""
+    corpus, reported, n_tokens = record["corpus"], record["reported"], record["n_tokens"]
+    rows = [
+        ("data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {n_tokens:,} tokens"),
+        ("model", model_summary(record["config"])),
+        ("proof", f"none: {record['coding']}"),
+        ("code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"),
+        ("per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"),
+    ]
+    if repeated := reported.get("repeated"):
+        counts = "counted, too" if reported.get("counts_repeats") else "not counted"
+        rows += [
+            ("rows", f"{reported['new']['n_rows']:,} in {reported.get('n_steps', 0):,} steps"),
+            ("seen before", f"{repeated['n_rows']:,} rows, {repeated['code_bits']:,.0f} bits: {counts}"),
+            ("order of rows", str(reported.get("order", ""))[:16]),
+            ("checks", f"{reported.get('n_audits', 0):,} for a look ahead, {len(record.get('findings', ()))} mistakes"),
+        ]
+    return [f"{name:<20}{text}" for name, text in rows]
+
+
 def _archive(record: dict[str, Any]) -> str:
     if not is_coded(record):
-        return f"none: {NOT_CODED}"
+        return f"none: {record['coding']}"
     parts = " + ".join(f"{part} {record[f'{part}_bytes']:,}" for part in ("header", "payload", "container"))
     return f"{record['archive_bytes']:,} bytes = {parts}" + (
         "; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else ""

@@ -13,6 +13,11 @@ from prequential.records.schema import Absent, Count, Number, Positive, Seconds,
 DECODES_ANYWHERE = "archive"
 CODED_HERE = "archive, for this machine and these versions"
 NOT_CODED = "code length, no archive"
+REPORTED = "reported by a training loop"
+IMPORTED = "imported from a log: order and repeats unknown"
+REPORTED_CODINGS = (REPORTED, IMPORTED)
+WITHOUT_ARCHIVE = (NOT_CODED, *REPORTED_CODINGS)
+PROOFS = (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE)
 
 LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
 
@@ -26,7 +31,7 @@ class OtherLearner(Struct, kw_only=True):
     name: Annotated[str, says("its own name")]
     arguments: Annotated[dict[str, Any], says("what it was made with")]
     n_symbols: Annotated[Size, says("size of its alphabet")]
-    run_symbols: Annotated[Size, says("symbols that it predicts at a time")]
+    run_symbols: Annotated[Size, says("symbols that it predicts at a time")] | Absent = UNSET
 
 
 class GPTFields(Struct, kw_only=True):
@@ -137,13 +142,52 @@ class FindingFields(Struct, kw_only=True):
     cause: Annotated[str, says("most likely: data, model, program or machine")]
 
 
+class RowSums(Struct, kw_only=True):
+    """Some rows of a training run."""
+
+    n_rows: Annotated[Count, says("number of rows")]
+    n_tokens: Annotated[Count, says("tokens that were scored")]
+    n_bytes: Annotated[Count, says("bytes that they stand for")]
+    code_bits: Annotated[Number, says("what they cost")]
+
+
+class TokenizerFields(Struct, kw_only=True):
+    """What tokens stand for."""
+
+    name: Annotated[str, says("its name, or `bytes`")]
+    n_symbols: Annotated[Size, says("size of the vocabulary")]
+    digest: Annotated[str, says("digest of the bytes of each id")]
+
+
+class Reported(Struct, kw_only=True):
+    """What a training loop, or its log, says about the run. RECORDING.md explains the checks."""
+
+    source: Annotated[str, says("`training loop`, or the name of a log")]
+    n_steps: Annotated[Count, says("steps of the optimiser, or lines of a log")] | Absent = UNSET
+    n_ranks: Annotated[Size, says("processes of the run")] | Absent = UNSET
+    n_rows: Annotated[Count, says("rows that were scored")] | Absent = UNSET
+    counts_repeats: Annotated[bool, says("rows seen before count, too")] | Absent = UNSET
+    new: Annotated[RowSums, says("rows seen for the first time")] | Absent = UNSET
+    repeated: Annotated[RowSums, says("rows seen before")] | Absent = UNSET
+    all_rows_kept: Annotated[bool, says("every row was looked up among all earlier ones")] | Absent = UNSET
+    order: Annotated[str, says("digest of the rows of each step, in the order of steps")] | Absent = UNSET
+    tokenizer: Annotated[TokenizerFields, says("what tokens stand for")] | Absent = UNSET
+    n_audits: Annotated[Count, says("checks for a look ahead")] | Absent = UNSET
+    logits: Annotated[str, says("type of the numbers that were scored")] | Absent = UNSET
+    is_training: Annotated[bool, says("the model was in training mode when scored")] | Absent = UNSET
+    dropout: Annotated[Number, says("largest rate of dropout when scored; 0: none")] | Absent = UNSET
+    n_parameters: Annotated[Count | None, says("parameters of the model; null: not known")] | Absent = UNSET
+
+
 class EvaluationRecord(Struct, kw_only=True):
     """What `evaluate` measured: `record.jsonl` of a run folder. It suffices to repeat the run."""
 
     schema: Annotated[Literal[1], says("version of this table")] = 1
     kind: Annotated[Literal["evaluation"], says("kind of record")] = "evaluation"
     time: Annotated[Time, says("end of the run, in UTC")] | Absent = UNSET
-    coding: Annotated[str, says(f"proof: `{DECODES_ANYWHERE}`; `{CODED_HERE}`; or `{NOT_CODED}`")] | Absent = UNSET
+    coding: Annotated[str, says("what proves the figures: " + "; ".join(f"`{proof}`" for proof in PROOFS))] | Absent = (
+        UNSET
+    )
     corpus: Annotated[Corpus, says("what was coded")]
     limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] | Absent = UNSET
     config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
@@ -181,6 +225,16 @@ class EvaluationRecord(Struct, kw_only=True):
     notes: Annotated[list[str], says("baselines that were left out, and why")] | Absent = UNSET
     findings: Annotated[list[FindingFields], says("what was unusual")] | Absent = UNSET
     environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
+
+
+class TrainingRecord(EvaluationRecord, kw_only=True):
+    """What a training loop, or its log, reported: the fields of `EvaluationRecord`, and these."""
+
+    n_tokens: Annotated[Size, says("tokens that count")]
+    bits_per_token: Annotated[Number, says("code length per token")]
+    nats_per_token: Annotated[Number, says("the same in nats: the mean loss")]
+    tokens_per_byte: Annotated[Positive, says("tokens that count, per byte")]
+    reported: Annotated[Reported, says("what the loop says about itself")]
 
 
 class PackedRun(Struct, kw_only=True):

@@ -12,7 +12,7 @@ import pytest
 
 import prequential
 from prequential.cli import options
-from prequential.cli.main import COMMANDS, build_parser
+from prequential.cli.main import COMMANDS, build_parser, name_of
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.model.presets import DEVICE_PRESETS
 from prequential.online.runtime import DEVICES, KERNELS
@@ -35,14 +35,12 @@ def test_help_lists_the_commands_in_groups_in_less_than_three_tenths_of_a_second
     assert subprocess.run([sys.executable, "-m", "prequential"], capture_output=True).stdout == done.stdout
     assert run(tmp_path, "--version").stdout.decode() == f"prequential {prequential.__version__}\n"
     for title, commands in COMMANDS.items():
-        names = [command.__name__.rpartition(".")[2] for command in commands]
+        names = [name_of(command) for command in commands]
         lines = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0].splitlines()
         assert [line.split()[0] for line in lines] == names
 
 
-@pytest.mark.parametrize(
-    "command", [command.__name__.rpartition(".")[2] for group in COMMANDS.values() for command in group]
-)
+@pytest.mark.parametrize("command", [name_of(command) for group in COMMANDS.values() for command in group])
 def test_every_command_explains_itself(run, tmp_path, command):
     done = run(tmp_path, command, "--help")
     assert (done.returncode, done.stderr) == (0, b"")

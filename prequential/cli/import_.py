@@ -1,0 +1,38 @@
+"""Make a run of the log of a training run.
+
+The log is a trainer_state.json of transformers, or CSV, as Weights & Biases and TensorBoard export it. The order of the data and
+what came twice are unknown, and every page says so. prequential.Recorder measures a run itself (docs/RECORDING.md).
+"""
+
+import argparse
+import json
+
+from prequential.cli import options
+from prequential.cli.runs import DEFAULT_FOLDER
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", metavar="FILE", help="trainer_state.json, or CSV with a line of names")
+    parser.add_argument("--tokens", metavar="NAME", required=True, help="the column of the tokens so far")
+    parser.add_argument("--loss", metavar="NAME", required=True, help="the column of the mean loss since the last line")
+    parser.add_argument(
+        "--bytes-per-token", type=float, metavar="X", required=True, help="of the tokenizer on this text"
+    )
+    parser.add_argument("--unit", default="nats/token", choices=("nats/token", "bits/token"), help="of the loss")
+    parser.add_argument("--name", metavar="NAME", help="of the model (default: the file)")
+    parser.add_argument(
+        "--data", metavar="NAME", help="of what it learned; runs of one name and length can be compared"
+    )
+    parser.add_argument("--runs", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default: {DEFAULT_FOLDER}")
+    options.add(parser, options.JSON)
+    parser.set_defaults(inputs=("log",))
+
+
+def run(args: argparse.Namespace) -> int:
+    from prequential.evaluation.summary import format_report
+    from prequential.recording.imported import import_log
+
+    names = {name: getattr(args, name) for name in ("tokens", "loss", "bytes_per_token", "unit", "name", "data")}
+    found = import_log(args.log, args.runs, **names)
+    print(json.dumps(found.record) if args.json else f"{format_report(found.record)}\n\nrun: {found.path}")
+    return 0

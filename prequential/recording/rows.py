@@ -1,0 +1,88 @@
+"""Rows of ids: their hashes, which of them were seen before, and a digest of which rows each step used.
+
+A row is hashed where it is, on the device: the sum of (id + 1) times a fixed odd number for each column, modulo 2**64, which is
+then mixed. Two different rows have one hash with a probability near 2**-64; of n rows, some two with n**2 / 2**65.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from prequential.exact.arrays import random_words
+
+if TYPE_CHECKING:
+    import torch
+
+MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
+MASK = (1 << 64) - 1
+
+
+@lru_cache(maxsize=16)
+def _multipliers(name: str, n_columns: int, device: str) -> "torch.Tensor":
+    import torch
+
+    return torch.from_numpy(random_words(0, f"rows/{name}", n_columns).view(np.int64) | 1).to(device)
+
+
+def hash_rows(ids: "torch.Tensor", name: str) -> "torch.Tensor":
+    """A hash of each row, (rows,) int64 on the device of the ids, (rows, columns) int64. Names give different hashes."""
+    return ((ids + 1) * _multipliers(name, ids.shape[1], str(ids.device))).sum(1)
+
+
+def mix(hashes: np.ndarray) -> np.ndarray:
+    """A permutation of 64-bit numbers, (n,) uint64, after which every bit depends on every bit (SplitMix64, Steele 2014)."""
+    with np.errstate(over="ignore"):
+        x = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+class SeenRows:
+    """The rows that were seen, by their hashes. It keeps at most `max_rows`: what comes later is looked up, but not kept.
+
+    Sorted arrays of growing length: a row costs 8 bytes, and a look-up a binary search in each of a few arrays.
+    """
+
+    def __init__(self, keys: np.ndarray | None = None, max_rows: int = MAX_ROWS) -> None:
+        self._runs = [np.sort(keys)] if keys is not None and len(keys) else []
+        self.max_rows = max_rows
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it keeps no further rows."""
+        return len(self) >= self.max_rows
+
+    def add(self, keys: np.ndarray) -> np.ndarray:
+        """Which of the keys (n,) uint64 are new, (n,) bool. Of equal keys the first one is."""
+        _, first = np.unique(keys, return_index=True)
+        is_new = np.zeros(len(keys), np.bool_)
+        is_new[first] = True
+        for run in self._runs:
+            places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
+            is_new &= run[places] != keys
+        if not self.is_full:
+            self._keep(np.sort(keys[is_new]))
+        return is_new
+
+    def _keep(self, run: np.ndarray) -> None:
+        if not len(run):
+            return
+        self._runs.append(run)
+        while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate((self._runs[-1], last)), kind="stable")
+
+    def keys(self) -> np.ndarray:
+        """All keys, (n,) uint64, ascending."""
+        return np.sort(np.concatenate([*self._runs, np.empty(0, np.uint64)]))
+
+
+def chained(before: bytes, total: int, n_rows: int) -> bytes:
+    """The digest after one more step, whose rows have this sum of mixed hashes. Their order within a step does not matter."""
+    step = (total & MASK).to_bytes(8, "little") + n_rows.to_bytes(8, "little")
+    return hashlib.blake2b(before + step, digest_size=32).digest()

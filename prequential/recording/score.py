@@ -1,0 +1,125 @@
+"""The negative log-likelihood of targets, and the sums of each row, on the device."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from prequential.errors import ConfigError
+from prequential.recording.rows import hash_rows
+from prequential.recording.units import Units
+
+if TYPE_CHECKING:
+    import torch
+
+IGNORED = -100
+# Of each row: hash that repeated rows share, hash of targets, hash of inputs (0: none), sums, and what must not occur.
+FIELDS = ("key", "targets", "inputs", "nats", "tokens", "bytes", "outside", "least")
+CHUNK = 1 << 26  # logits that are turned into float32 at a time
+
+
+def plain_nll(
+    logits: "torch.Tensor | None", nll: "torch.Tensor | None", targets: "torch.Tensor", units: Units
+) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """The nats of each target, (rows, columns) float32 or float64, and the targets, (rows, columns) int64. Raises ConfigError."""
+    import torch
+
+    if (logits is None) == (nll is None):
+        raise ConfigError("rec.score(): give logits= or nll=, one of them")
+    if not isinstance(targets, torch.Tensor) or targets.dtype not in (
+        torch.int64,
+        torch.int32,
+        torch.uint8,
+        torch.int16,
+    ):
+        raise ConfigError("rec.score(): targets are not a tensor of integers")
+    targets = (targets if targets.dim() == 2 else targets.reshape(1, -1)).detach().long()
+    given = logits if logits is not None else nll
+    if not isinstance(given, torch.Tensor) or not given.is_floating_point():
+        raise ConfigError(
+            f"rec.score(): {'logits' if logits is not None else 'nll'} is not a tensor of floating-point numbers"
+        )
+    n = targets.numel()
+    if nll is not None:
+        if nll.numel() != n:
+            raise ConfigError(
+                f"rec.score(): nll has shape {tuple(nll.shape)}, targets {tuple(targets.shape)}: give one loss each"
+            )
+        return nll.detach().reshape(targets.shape), targets
+    if given.dim() < 2 or given.numel() != n * given.shape[-1]:
+        raise ConfigError(
+            f"rec.score(): logits have shape {tuple(given.shape)}, targets {tuple(targets.shape)}: rows differ"
+        )
+    if given.shape[-1] < units.n_symbols:
+        raise ConfigError(
+            f"rec.score(): logits have {given.shape[-1]:,} columns, but the vocabulary has {units.n_symbols:,} ids: this is the "
+            "tokenizer of another model"
+        )
+    with torch.no_grad():
+        return _cross_entropy(given.detach().reshape(n, -1), targets.reshape(-1)).reshape(targets.shape), targets
+
+
+def _cross_entropy(logits: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
+    """-log softmax of the targets, (n,) float32, in parts, so that no second copy of all logits is made."""
+    import torch
+
+    chosen = targets.clamp(0, logits.shape[1] - 1)
+    n = max(1, CHUNK // logits.shape[1])
+    parts = [
+        part.logsumexp(1) - part.gather(1, ids[:, None])[:, 0]
+        for part, ids in ((part.float(), ids) for part, ids in zip(logits.split(n), chosen.split(n), strict=True))
+    ]
+    return torch.cat(parts) if parts else logits.new_zeros(0, dtype=torch.float32)
+
+
+def row_sums(
+    nats: "torch.Tensor",
+    targets: "torch.Tensor",
+    inputs: "torch.Tensor | None",
+    indices: "torch.Tensor | None",
+    units: Units,
+) -> "torch.Tensor":
+    """FIELDS of each row, (rows, 8) int64 on the device; nats and least are the bits of float64."""
+    import torch
+
+    with torch.no_grad():
+        n_bytes = units.on(targets.device)
+        used = targets != IGNORED
+        inside = (targets >= 0) & (targets < len(n_bytes))
+        sizes = torch.where(used & inside, n_bytes[torch.where(inside, targets, 0)], -1)
+        counts = sizes >= 0
+        kept = torch.where(counts, nats.double(), 0.0)
+        content = hash_rows(targets, "targets")
+        read = hash_rows(inputs, "inputs") if inputs is not None else torch.zeros_like(content)
+        key = content + read
+        if indices is not None:
+            numbers = torch.as_tensor(indices, device=targets.device).reshape(-1, 1).long()
+            if len(numbers) != len(targets):
+                raise ConfigError(f"rec.score(): {len(numbers)} indices for {len(targets)} rows")
+            key = hash_rows(numbers, "indices")
+        columns = [
+            key, content, read, kept.sum(1).view(torch.int64), counts.sum(1), (sizes * counts).sum(1),
+            (used & ~inside).sum(1), kept.amin(1).view(torch.int64),
+        ]  # fmt: skip
+        return torch.stack(columns, 1)
+
+
+@dataclass
+class Scored:
+    """How the rows were scored: what the record says about it."""
+
+    dtype: str = ""
+    device: str = ""
+    dropout: float = 0.0
+    is_training: bool = False
+
+    def see(self, values: Any, model: Any) -> None:
+        """Notes the first score."""
+        if self.dtype:
+            return
+        import torch
+
+        self.dtype = str(values.dtype).removeprefix("torch.")
+        self.device = torch.cuda.get_device_name(values.device) if values.is_cuda else values.device.type
+        if model is not None:
+            self.is_training = model.training
+            rates = [m.p for m in model.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.training]
+            self.dropout = max(rates, default=0.0)

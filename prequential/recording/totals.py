@@ -1,0 +1,107 @@
+"""What a training run has cost so far: rows counted once and rows counted apart, the curve, and which rows each step used.
+
+All sums are of integers, so their order does not matter: two ranks give what one gives, and a resumed run what a whole one gives.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from prequential_codecs.bit_coder import UNIT_BITS
+
+from prequential.evaluation.curves import Curve
+from prequential.recording.rows import MASK, chained
+
+MAX_POINTS = 1 << 16  # of the curve; beyond it every second one is dropped
+COUNTS = ("n_rows", "n_tokens", "n_bytes", "units")
+UNITS_PER_NAT = 1 / (math.log(2.0) * UNIT_BITS)
+
+
+@dataclass
+class Totals:
+    """Sums up to a step. new, repeated: (rows, tokens, bytes, units of 2**-22 bits) of rows seen first and of rows seen again.
+
+    rows: the sum of the mixed hashes of the new rows, of their targets alone. order: a chained digest of the rows of each step.
+    points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are closed. open_rows,
+    open_count: of the step in progress.
+    """
+
+    new: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
+    repeated: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
+    rows: int = 0
+    order: bytes = hashlib.blake2b(digest_size=32).digest()
+    steps: int = 0
+    open_rows: int = 0
+    open_count: int = 0
+    points: list[tuple[int, int]] = field(default_factory=list)
+    stride: int = 1
+    counts_repeats: bool = False
+
+    def add(self, sums: np.ndarray, rows: int, hashes: np.ndarray) -> None:
+        """A part of a step. sums (2, 4) int64 of new and repeated rows; rows: the sum for `rows`; hashes (n,) of all its rows."""
+        for total, part in ((self.new, sums[0]), (self.repeated, sums[1])):
+            total[:] = [a + int(b) for a, b in zip(total, part, strict=True)]
+        self.rows = (self.rows + rows) & MASK
+        self.open_rows = (self.open_rows + int(hashes.sum(dtype=np.uint64))) & MASK
+        self.open_count += len(hashes)
+
+    def end_step(self) -> None:
+        """Closes the step in progress."""
+        self.steps += 1
+        self.order = chained(self.order, self.open_rows, self.open_count)
+        self.open_rows = self.open_count = 0
+        if self.steps % self.stride == 0:
+            self.mark()
+        if len(self.points) > MAX_POINTS:
+            self.stride *= 2
+            self.points = self.points[1::2]
+
+    def mark(self) -> None:
+        """A point of the curve, where bytes were added."""
+        point = (self.counted[2], self.counted[3])
+        if point[0] > (self.points[-1][0] if self.points else 0):
+            self.points.append(point)
+
+    @property
+    def counted(self) -> list[int]:
+        """The four sums of what counts: new rows, or all of them."""
+        return [a + b for a, b in zip(self.new, self.repeated, strict=True)] if self.counts_repeats else self.new
+
+    @property
+    def code_bits(self) -> float:
+        """The code length of what counts."""
+        return self.counted[3] * UNIT_BITS
+
+    def rows_digest(self) -> str:
+        """A digest of the new rows, in whichever order they came."""
+        rows = self.rows.to_bytes(8, "little") + self.new[0].to_bytes(8, "little")
+        return hashlib.blake2b(rows, digest_size=32).hexdigest()
+
+    def curve(self) -> Curve:
+        """Cumulative bits at the ends of steps; the last point is the end."""
+        self.mark()
+        n_bytes, units = np.array(self.points, np.float64).T
+        return Curve(n_bytes=n_bytes.astype(np.int64), bits=units * UNIT_BITS)
+
+    def state(self) -> dict[str, Any]:
+        """Numbers, texts and lists of them."""
+        return {
+            "new": list(self.new), "repeated": list(self.repeated), "rows": self.rows, "order": self.order.hex(),
+            "steps": self.steps,
+            "open_rows": self.open_rows, "open_count": self.open_count, "stride": self.stride,
+            "points": [list(point) for point in self.points], "counts_repeats": self.counts_repeats,
+        }  # fmt: skip
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> "Totals":
+        """The totals that `state` described."""
+        points = [(int(n_bytes), int(units)) for n_bytes, units in state["points"]]
+        return cls(**(state | {"order": bytes.fromhex(state["order"]), "points": points}))
+
+
+def sums_record(sums: list[int]) -> dict[str, Any]:
+    """Sums by their names in the record; units become bits."""
+    *counts, units = sums
+    return dict(zip(COUNTS, counts, strict=False)) | {"code_bits": units * UNIT_BITS}

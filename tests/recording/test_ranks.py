@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+import prequential
+from prequential.errors import LawError
+
+N_STEPS, N_ROWS, COLUMNS = 70, 4, 16
+
+
+def _rows() -> torch.Tensor:
+    rows = torch.randint(0, 256, (N_STEPS, N_ROWS, COLUMNS + 1), generator=torch.Generator().manual_seed(0))
+    rows[40:50] = rows[10:20].flip(1)  # rows that come again, on the other rank
+    return rows
+
+
+def _train(
+    rank: int, world: int, folder: str, fault_at: int | None = None, n_first: int | None = None
+) -> prequential.Run:
+    """A run whose losses depend on the rows alone, so that one rank and two must agree to the last digit."""
+    model = torch.nn.Embedding(256, 256)
+    torch.nn.init.zeros_(model.weight)
+    called = DistributedDataParallel(model) if world > 1 else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes")
+    for step, rows in enumerate(_rows()):
+        if step == n_first:
+            state = rec.state_dict()
+            rec.finish()
+            rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes")
+            rec.load_state_dict(state)
+        own = rows[rank::world]
+        x, y = own[:, :-1], own[:, 1:]
+        logits = called(x)
+        rec.score(nll=(y % 7) / 4.0, targets=y, inputs=x)
+        if rank == 1 and step == fault_at:
+            called(x)  # one rank trains on rows without a score
+        optimizer.zero_grad()
+        cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+        optimizer.step()
+    return rec.finish()
+
+
+def _rank(rank: int, folder: str, fault_at: int | None, n_first: int | None) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    try:
+        run = _train(rank, 2, f"{folder}/runs", fault_at, n_first)
+        (Path(folder) / f"bits-{rank}").write_text(repr((run.record["code_bits"], run.record["corpus"])))
+    except LawError as error:
+        (Path(folder) / f"error-{rank}").write_text(str(error))
+    finally:
+        dist.destroy_process_group()
+
+
+def _two_ranks(folder: Path, fault_at: int | None = None, n_first: int | None = None) -> None:
+    torch.multiprocessing.spawn(_rank, (str(folder), fault_at, n_first), nprocs=2)
+
+
+@pytest.mark.parametrize("n_first", [None, 33])
+def test_two_ranks_give_what_one_gives(tmp_path: Path, n_first: int | None) -> None:
+    _two_ranks(tmp_path, n_first=n_first)
+    one = _train(0, 1, str(tmp_path / "one")).record
+    both = prequential.read_runs(tmp_path / "runs")[-1].record
+    assert both["reported"]["n_ranks"] == 2 and both["reported"]["repeated"]["n_rows"] == 40
+    ignored = ("n_ranks", "n_audits")
+    first, second = ({k: v for k, v in r["reported"].items() if k not in ignored} for r in (one, both))
+    assert first == second
+    assert both["code_bits"] == one["code_bits"] and both["corpus"] == one["corpus"]
+    texts = [(tmp_path / f"bits-{rank}").read_text() for rank in (0, 1)]
+    assert texts[0] == texts[1]  # every rank returns the run
+
+
+def test_a_mistake_of_one_rank_stops_all(tmp_path: Path) -> None:
+    _two_ranks(tmp_path, fault_at=5)
+    assert {(tmp_path / f"error-{rank}").read_text() for rank in (0, 1)} == {
+        "step 6 trained on 2 rows that were not scored before it"
+    }

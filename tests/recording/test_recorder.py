@@ -1,0 +1,398 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import prequential
+from prequential.errors import ConfigError, InvalidDistributionError, LawError
+from prequential.recording.rows import SeenRows
+from prequential.recording.totals import MAX_POINTS, Totals
+
+V, COLUMNS = 256, 24
+
+
+class Bigrams(torch.nn.Module):
+    """Predicts the next byte from the last one. reach: bytes of the future that it sees."""
+
+    def __init__(self, reach: int = 0, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.table, self.reach = torch.nn.Embedding(V, V), reach
+        self.dropout = torch.nn.Dropout(dropout)
+        torch.nn.init.zeros_(self.table.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dropout(self.table(torch.roll(x, -self.reach, 1)))
+
+
+class Loop:
+    """A training run over rows of bytes."""
+
+    def __init__(self, folder: Path, *, model: torch.nn.Module | None = None, **options: object) -> None:
+        self.model = model or Bigrams()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        options = {"units": "bytes", "model": self.model, "optimizer": self.optimizer} | options
+        self.rec = prequential.Recorder(folder, name="bigrams", **options)
+
+    def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        x, y = rows[:, :-1], rows[:, 1:]
+        return x, y, self.model(x)
+
+    def learn(self, logits: torch.Tensor, y: torch.Tensor) -> None:
+        self.optimizer.zero_grad()
+        cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+        self.optimizer.step()
+
+    def run(self, batches: list[torch.Tensor]) -> "Loop":
+        for rows in batches:
+            x, y, logits = self.forward(rows)
+            self.rec.score(logits=logits, targets=y, inputs=x)
+            self.learn(logits, y)
+        return self
+
+
+def batches(n: int, n_rows: int = 4, seed: int = 0) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    return list(torch.randint(0, V, (n, n_rows, COLUMNS + 1), generator=draw))
+
+
+def few_letters(n: int) -> list[torch.Tensor]:
+    """Batches that a model of bigrams soon learns something about."""
+    return [rows % 4 for rows in batches(n)]
+
+
+def test_the_code_length_is_the_sum_of_the_online_losses(tmp_path: Path) -> None:
+    loop, total = Loop(tmp_path), 0.0
+    for rows in batches(5):
+        x, y, logits = loop.forward(rows)
+        loop.rec.score(logits=logits, targets=y, inputs=x)
+        total += cross_entropy(logits.detach().double().flatten(0, 1), y.flatten(), reduction="sum").item()
+        loop.learn(logits, y)
+    run = loop.rec.finish()
+    record = prequential.read_run(run.path).record
+    assert record["code_bits"] == pytest.approx(total / math.log(2.0), rel=1e-6)
+    assert record["n_tokens"] == record["corpus"]["n_bytes"] == 5 * 4 * COLUMNS
+    assert record["nats_per_token"] == pytest.approx(total / record["n_tokens"], rel=1e-6)
+    assert record["coding"] == "reported by a training loop" and not record["verified"]
+    assert not run.archive.exists()
+    curve = prequential.read_run(run.path).curves["model"]
+    assert curve.n_bytes.tolist() == [4 * COLUMNS * i for i in range(1, 6)] and curve.bits[-1] == record["code_bits"]
+
+
+def test_rows_seen_before_are_counted_apart(tmp_path: Path) -> None:
+    once, twice = batches(6), batches(6) + batches(6)[::-1]
+    one = Loop(tmp_path).run(once).rec.finish().record
+    two = Loop(tmp_path).run(twice).rec.finish().record
+    assert two["code_bits"] == one["code_bits"] and two["corpus"] == one["corpus"]
+    assert two["reported"]["repeated"]["n_rows"] == 24 and two["reported"]["repeated"]["code_bits"] > 0
+    both = Loop(tmp_path, repeats="include").run(twice).rec.finish().record
+    assert both["code_bits"] == two["code_bits"] + two["reported"]["repeated"]["code_bits"]
+    assert both["n_tokens"] == 2 * one["n_tokens"]
+
+
+def test_numbers_of_rows_tell_duplicates_in_the_data_from_a_second_epoch(tmp_path: Path) -> None:
+    (rows,) = batches(1)
+    loop = Loop(tmp_path)
+    for first in (0, 4, 0):  # the data hold the rows twice; then an epoch begins again
+        x, y, logits = loop.forward(rows)
+        loop.rec.score(logits=logits, targets=y, inputs=x, indices=torch.arange(first, first + 4))
+        loop.learn(logits, y)
+    reported = loop.rec.finish().record["reported"]
+    assert reported["new"]["n_rows"] == 8 and reported["repeated"]["n_rows"] == 4
+
+
+def test_rows_with_equal_targets_and_other_inputs_are_other_rows(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    for prompt in (1, 2, 1):
+        x, y = torch.full((1, 4), prompt), torch.tensor([[-100, -100, 7, 8]])
+        logits = loop.model(x)
+        loop.rec.score(logits=logits, targets=y, inputs=x)
+        loop.learn(logits, y)
+    reported = loop.rec.finish().record["reported"]
+    assert reported["new"] == reported["new"] | {"n_rows": 2, "n_tokens": 4}
+    assert reported["repeated"]["n_rows"] == 1
+
+
+def test_losses_that_a_loop_has_are_scored_as_its_logits_are(tmp_path: Path) -> None:
+    by_logits, by_nll = Loop(tmp_path), Loop(tmp_path)
+    by_logits.run(batches(3))
+    for rows in batches(3):
+        x, y, logits = by_nll.forward(rows)
+        nll = cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none", label_smoothing=0.0)
+        by_nll.rec.score(nll=nll, targets=y, inputs=x)
+        by_nll.learn(logits, y)
+    found = [loop.rec.finish().record for loop in (by_logits, by_nll)]
+    assert found[0]["code_bits"] == pytest.approx(found[1]["code_bits"], rel=1e-6)
+
+
+def test_parts_of_a_batch_give_what_the_batch_gives(tmp_path: Path) -> None:
+    whole, parts = Loop(tmp_path), Loop(tmp_path)
+    for rows in batches(3, n_rows=4):
+        for loop, size in ((whole, 4), (parts, 2)):
+            loop.optimizer.zero_grad()
+            for part in rows.split(size):
+                x, y, logits = loop.forward(part)
+                loop.rec.score(logits=logits, targets=y, inputs=x)
+                (cross_entropy(logits.flatten(0, 1), y.flatten()) * len(part) / 4).backward()
+            loop.optimizer.step()
+    one, other = whole.rec.finish().record, parts.rec.finish().record
+    assert one["reported"]["order"] == other["reported"]["order"]
+    assert one["code_bits"] == pytest.approx(other["code_bits"], rel=1e-6)
+
+
+def test_masks_padding_and_special_ids_are_not_scored(tmp_path: Path) -> None:
+    sizes = np.full(V, 1)
+    sizes[0], sizes[65] = -1, 3  # a special id, and one of three bytes
+    loop = Loop(tmp_path, units=sizes)
+    x, y = torch.tensor([[1, 2, 3, 4]]), torch.tensor([[0, 65, -100, 66]])
+    logits = loop.model(x)
+    loop.rec.score(logits=logits, targets=y, inputs=x)
+    loop.learn(logits, y)
+    record = loop.rec.finish().record
+    assert record["n_tokens"] == 2 and record["corpus"]["n_bytes"] == 4
+    assert record["code_bits"] == pytest.approx(2 * 8.0)  # the table begins uniform
+
+
+def test_bf16_logits_are_summed_in_float32_and_dropout_is_recorded(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, model=Bigrams(dropout=0.25), strict=False)
+    x, y = batches(1)[0][:, :-1], batches(1)[0][:, 1:]
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = loop.model(x).bfloat16()
+    loop.rec.score(logits=logits, targets=y, inputs=x)
+    loop.learn(logits.float(), y)
+    reported = loop.rec.finish().record["reported"]
+    assert (reported["logits"], reported["dropout"], reported["is_training"]) == ("bfloat16", 0.25, True)
+
+
+# ---- an interrupted run
+
+
+@pytest.mark.parametrize("n_first", [1, 70])
+def test_an_interrupted_run_equals_an_uninterrupted_one_to_the_last_digit(tmp_path: Path, n_first: int) -> None:
+    data = batches(90, n_rows=2) + batches(90, n_rows=2)[:20]
+    whole = Loop(tmp_path).run(data).rec.finish()
+    first = Loop(tmp_path).run(data[:n_first])
+    torch.save({"model": first.model.state_dict(), "recorder": first.rec.state_dict()}, tmp_path / "saved.pt")
+    first.run(data[n_first : n_first + 5])  # lost: it goes on from the checkpoint, and these steps are made again
+    saved = torch.load(tmp_path / "saved.pt", weights_only=True)
+    second = Loop(tmp_path)
+    second.model.load_state_dict(saved["model"])
+    second.rec.load_state_dict(saved["recorder"])
+    resumed = second.run(data[n_first:]).rec.finish()
+    assert _figures(resumed) == _figures(whole)
+    assert all(
+        np.array_equal(getattr(resumed.curves["model"], k), getattr(whole.curves["model"], k))
+        for k in ("n_bytes", "bits")
+    )
+
+
+def _figures(run: prequential.Run) -> dict[str, object]:
+    reported = {k: v for k, v in run.record["reported"].items() if k not in ("n_ranks", "n_audits")}
+    return {"bits": run.record["code_bits"], "corpus": run.record["corpus"], "reported": reported}
+
+
+def test_a_state_of_another_vocabulary_or_of_nothing_is_refused(tmp_path: Path) -> None:
+    state = Loop(tmp_path).run(batches(1)).rec.state_dict()
+    with pytest.raises(ConfigError, match=r"load_state_dict.*another tokenizer"):
+        Loop(tmp_path, units=np.full(V, 2)).rec.load_state_dict(state)
+    with pytest.raises(ConfigError, match=r"load_state_dict.*repeats"):
+        Loop(tmp_path, repeats="include").rec.load_state_dict(state)
+    with pytest.raises(ConfigError, match=r"load_state_dict.*not the state"):
+        Loop(tmp_path).rec.load_state_dict({})
+    with pytest.raises(ConfigError, match=r"load_state_dict.*damaged"):
+        Loop(tmp_path).rec.load_state_dict(state | {"totals": {}})
+
+
+# ---- dishonest loops
+
+
+def test_a_step_without_a_score_is_caught(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    _, y, logits = loop.forward(batches(1)[0])
+    with pytest.raises(LawError, match=r"step 1: the optimiser stepped without a score: call rec.score"):
+        loop.learn(logits, y)
+
+
+def test_a_score_after_the_step_that_used_the_rows_is_caught(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    first, *others = batches(4)
+    loop.run([first])
+    with pytest.raises(LawError, match=r"step 2 trained on 4 rows that were not scored before it"):
+        for before, rows in zip([first, *others], others, strict=False):
+            with torch.no_grad():
+                x, y, late = loop.forward(before)
+            loop.rec.score(
+                logits=late, targets=y, inputs=x
+            )  # the rows of the step before, by the model that knows them
+            x, y, logits = loop.forward(rows)
+            loop.learn(logits, y)
+        loop.rec.finish()
+
+
+def test_rows_that_are_left_out_are_caught(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    with pytest.raises(LawError, match=r"step 1 trained on 1 rows that were not scored"):
+        for rows in batches(2):
+            x, y, logits = loop.forward(rows)
+            loop.rec.score(logits=logits[1:], targets=y[1:], inputs=x[1:])
+            loop.learn(logits, y)
+        loop.rec.finish()
+
+
+def test_a_model_that_sees_the_future_is_caught(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, model=Bigrams(reach=1), audit_every=10)
+    with pytest.raises(LawError, match=r"step \d+: the model looks ahead"):
+        loop.run(few_letters(60))
+
+
+def test_a_lenient_recorder_goes_on_and_the_record_says_what_it_saw(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, model=Bigrams(reach=1), audit_every=10, strict=False)
+    record = loop.run(few_letters(60)).rec.finish().record
+    assert any("looks ahead" in finding["message"] for finding in record["findings"])
+    assert record["reported"]["n_audits"] == 6
+
+
+def test_an_evaluation_within_the_training_is_no_training(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    for rows in batches(3):
+        loop.run([rows])
+        loop.model.eval()
+        loop.forward(batches(1, seed=9)[0])
+        loop.model.train()
+        with torch.no_grad():
+            loop.forward(batches(1, seed=9)[0])
+    assert loop.rec.finish().record["reported"]["n_rows"] == 12
+
+
+def test_a_check_for_a_look_ahead_changes_neither_model_nor_random_numbers(tmp_path: Path) -> None:
+    found = []
+    for audit_every in (0, 1):
+        torch.manual_seed(5)
+        loop = Loop(tmp_path, model=Bigrams(dropout=0.5), audit_every=audit_every)
+        record = loop.run(batches(4)).rec.finish().record
+        found.append((record["code_bits"], loop.model.table.weight.sum().item(), loop.model.dropout.training))
+    assert found[0] == found[1]
+
+
+# ---- what cannot be scored
+
+
+def _score(tmp_path: Path, **values: object) -> None:
+    loop = Loop(tmp_path)
+    _, y, logits = loop.forward(batches(1)[0])
+    values = {name: logits if value == "logits" else value for name, value in values.items()}
+    loop.rec.score(**({"targets": y} | values))
+    loop.rec.step()
+    loop.rec.finish()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, r"rec.score\(\): give logits= or nll="),
+        ({"logits": "logits", "nll": torch.zeros(1)}, r"give logits= or nll=, one of them"),
+        ({"nll": torch.zeros(3)}, r"nll has shape \(3,\), targets \(4, 24\)"),
+        ({"logits": torch.zeros(4, 23, V)}, r"logits have shape \(4, 23, 256\), targets \(4, 24\): rows differ"),
+        ({"logits": torch.zeros(4, 24, 100)}, r"100 columns, but the vocabulary has 256 ids"),
+        ({"logits": torch.zeros(4, 24, V, dtype=torch.int64)}, r"logits is not a tensor of floating-point"),
+        ({"nll": torch.zeros(4, 24), "targets": torch.zeros(4, 24)}, r"targets are not a tensor of integers"),
+        (
+            {"logits": "logits", "inputs": torch.zeros(3, 24, dtype=torch.int64)},
+            r"3 rows of inputs for 4 rows of targets",
+        ),
+        ({"logits": "logits", "indices": torch.arange(3)}, r"3 indices for 4 rows"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_at_once(tmp_path: Path, values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _score(tmp_path, **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"nll": torch.full((4, 24), math.nan)}, r"rec.score\(\) in step 1: the loss is not a finite number"),
+        ({"nll": torch.full((4, 24), -0.5)}, r"rec.score\(\) in step 1: a loss is negative"),
+        (
+            {"nll": torch.zeros(4, 24), "targets": torch.full((4, 24), 256)},
+            r"a target is no id of the vocabulary of 256",
+        ),
+    ],
+)
+def test_values_that_no_model_gives_are_refused(tmp_path: Path, values: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidDistributionError, match=message):
+        _score(tmp_path, **values)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"units": None}, "give tokenizer="),
+        ({"units": "letters"}, "units is 'letters'"),
+        ({"units": [0.5, 1.0]}, "neither"),
+        ({"units": [-2, 1]}, "bytes of an id are -2 to 1"),
+        ({"repeats": "sometimes"}, "repeats is 'sometimes'"),
+        ({"audit_every": -1}, "audit_every is -1"),
+        ({"optimizer": object()}, "call rec.step"),
+        ({"units": None, "tokenizer": object()}, "no tokenizer that is known here"),
+    ],
+)
+def test_wrong_arguments_are_refused(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Loop(tmp_path, **options)
+
+
+def test_a_recorder_that_scored_nothing_or_has_finished_says_so(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    with pytest.raises(ConfigError, match="nothing was scored"):
+        loop.rec.finish()
+    loop = Loop(tmp_path).run(batches(1))
+    assert loop.rec.finish() is loop.rec.finish()
+    with pytest.raises(ConfigError, match="has finished"):
+        loop.rec.score(targets=torch.zeros(1, 1, dtype=torch.int64), nll=torch.zeros(1, 1))
+
+
+# ---- memory and sums
+
+
+def test_rows_that_were_seen_are_found_again_as_a_set_finds_them() -> None:
+    draw, seen, known = np.random.default_rng(0), SeenRows(), set()
+    for _ in range(200):
+        keys = draw.integers(0, 3000, draw.integers(1, 60)).astype(np.uint64)
+        is_new = seen.add(keys)
+        expected = []
+        for key in keys.tolist():
+            expected.append(key not in known)
+            known.add(key)
+        assert is_new.tolist() == expected
+    assert len(seen) == len(known) and seen.keys().tolist() == sorted(known)
+
+
+def test_rows_beyond_the_limit_are_looked_up_but_not_kept() -> None:
+    seen = SeenRows(max_rows=10)
+    seen.add(np.arange(10, dtype=np.uint64))
+    assert seen.is_full
+    keys = np.arange(5, 15, dtype=np.uint64)
+    assert [seen.add(keys).sum() for _ in range(2)] == [5, 5] and len(seen) == 10
+
+
+def test_the_curve_of_a_long_run_has_a_bounded_number_of_points() -> None:
+    totals = Totals()
+    one = np.array([[1, 4, 4, 1 << 22], [0, 0, 0, 0]])
+    for _ in range(3 * MAX_POINTS):
+        totals.add(one, 0, np.zeros(1, np.uint64))
+        totals.end_step()
+    curve = totals.curve()
+    assert len(curve.bits) <= MAX_POINTS and curve.n_bytes[-1] == 4 * 3 * MAX_POINTS
+    assert np.array_equal(curve.bits, curve.n_bytes / 4)
+
+
+def test_the_digest_of_a_run_says_whether_rows_came_in_the_same_order(tmp_path: Path) -> None:
+    data = batches(6)
+    first, same, turned, other = (
+        Loop(tmp_path).run(each).rec.finish().record for each in (data, data, data[::-1], batches(6, seed=1))
+    )
+    assert first["reported"]["order"] == same["reported"]["order"] != turned["reported"]["order"]
+    assert first["corpus"]["blake2b"] == turned["corpus"]["blake2b"] != other["corpus"]["blake2b"]
