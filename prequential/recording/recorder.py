@@ -12,22 +12,25 @@ values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps l
 """
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, InvalidDistributionError, LawError, PrequentialError
+from prequential.errors import ConfigError, InvalidDistributionError, LawError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.recording.causal import look_ahead, named_ids, token_ids
+from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
+from prequential.recording.queued import impossible_value, on_host, unscored_rows
+from prequential.recording.ranks import Ranks
 from prequential.recording.rows import SeenRows, hash_rows, mix
 from prequential.recording.run import TrainingRun
 from prequential.recording.score import FIELDS, Scored, plain_nll, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, Totals, sums_record
 from prequential.recording.units import Units, units_of
 from prequential.records.forms import REPORTED
+from prequential.records.schema import append_record
 from prequential.watch.health import Finding
 
 if TYPE_CHECKING:
@@ -107,7 +110,7 @@ class Recorder:
         self.seen = SeenRows()
         self.scored = Scored()
         self.wall_s = 0.0
-        self._group, self._audit_every = process_group, audit_every
+        self._ranks, self._audit_every = Ranks(process_group), audit_every
         self._forward: Callable[[Any, Any], Any] | None = None
         self._pending: list[tuple[int, torch.Tensor]] = []
         self._forwarded: list[tuple[int, torch.Tensor]] = []
@@ -116,6 +119,7 @@ class Recorder:
         self._hooks: list[Any] = []
         self._model: torch.nn.Module | None = None
         self._started_s: float | None = None
+        self._heldout: dict[str, tuple[int, Sums]] = {}  # by name: the step of the last scores, and their sums
         self._run: Run | None = None
         self.attach(model=model, optimizer=optimizer)
 
@@ -140,8 +144,10 @@ class Recorder:
                 )
             self._hooks.append(optimizer.register_step_post_hook(lambda *_: self.step()))
         if model is not None:
+            import torch
+
             self._model = model
-            self._hooks.append(model.register_forward_pre_hook(self._saw, with_kwargs=True))
+            self._hooks.append(model.register_forward_pre_hook(torch.compiler.disable(self._saw), with_kwargs=True))
 
     @property
     def has_model(self) -> bool:
@@ -217,31 +223,53 @@ class Recorder:
         if found:
             self._fault(f"step {self.n_steps}: {found}")
 
-    def _fault(self, message: str, kind: type[PrequentialError] = LawError) -> None:
+    def _fault(self, message: str) -> None:
         if self.strict:
-            raise kind(message)
+            raise LawError(message)
         if len(self.faults) < MAX_FAULTS:
             self.faults.append(message)
+
+    def heldout(
+        self,
+        name: str,
+        *,
+        targets: "torch.Tensor",
+        documents: Sequence[Any],
+        logits: "torch.Tensor | None" = None,
+        nll: "torch.Tensor | None" = None,
+    ) -> None:
+        """Scores held-out rows, which the loop does not learn from. documents (rows,): the name or number of each row's document.
+
+        Rows of one step are one evaluation; a later step begins a new one. `finish` writes the last one of each name to
+        heldout-NAME.jsonl in the run folder. `prequential compare A/heldout-NAME.jsonl B/heldout-NAME.jsonl` gives the paired
+        difference over documents. Raises ConfigError, InvalidDistributionError.
+        """
+        step, sums = self._heldout.get(checked_name(name), (-1, {}))
+        if step != self.n_steps:
+            sums = {}
+        nats, targets = plain_nll(logits, nll, targets, self.units)
+        add_documents(sums, documents, nats, targets, self.units)
+        self._heldout[name] = (self.n_steps, sums)
 
     # ---- reading the device
 
     def _flush(self) -> None:
         """Reads what is queued, exchanges it between ranks, and adds it up. All ranks call it after the same step."""
-        mine = _on_host(self._pending, FIELDS), _on_host(self._forwarded, ("inputs",))
+        mine = on_host(self._pending, FIELDS), on_host(self._forwarded, ("inputs",))
         self._pending, self._forwarded = [], []
-        parts = self._gathered(mine)
-        rows = np.concatenate([scored for scored, _ in parts])
-        self._check(rows, np.concatenate([called for _, called in parts]))
+        parts = self._ranks.gathered(mine)
+        rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        if wrong := impossible_value(rows, self.units.n_symbols):
+            raise InvalidDistributionError(wrong)
+        for fault in unscored_rows(called, rows):
+            self._fault(fault)
         keys = mix(rows["key"].view(np.uint64))
-        world, rank = self._world()
-        own = keys % np.uint64(world) == rank
+        own = keys % np.uint64(self._ranks.n) == self._ranks.own
         is_new = np.zeros(len(rows), np.int64)
         order = np.argsort(rows["step"], kind="stable")  # the first of equal rows is that of the earliest step
         own = order[own[order]]
         is_new[own] = self.seen.add(keys[own])
-        if world > 1:
-            is_new = np.sum(self._gathered(is_new), axis=0)
-        self._add(rows, is_new.astype(np.bool_))
+        self._add(rows, np.sum(self._ranks.gathered(is_new), axis=0) > 0)
 
     def _add(self, rows: np.ndarray, is_new: np.ndarray) -> None:
         units = np.rint(rows["nats"].view(np.float64) * UNITS_PER_NAT).astype(np.int64)
@@ -256,42 +284,6 @@ class Recorder:
             if step < self.n_steps:
                 self.totals.end_step()
 
-    def _check(self, rows: np.ndarray, called: np.ndarray) -> None:
-        """Raises for values that no model gives, and for rows that the model was trained on without a score."""
-        nats, least = rows["nats"].view(np.float64), rows["least"].view(np.float64)
-        for wrong, what in (
-            (rows["outside"] > 0, f"a target is no id of the vocabulary of {self.units.n_symbols:,}"),
-            (~np.isfinite(nats), "the loss is not a finite number"),
-            (least < -1e-3, "a loss is negative; give the plain negative log-likelihood"),
-        ):
-            if wrong.any():
-                step = rows["step"][wrong].min() + 1
-                raise InvalidDistributionError(f"rec.score() in step {step}: {what}")
-        for step in np.unique(called["step"]):
-            calls, scores = (each[each["step"] == step]["inputs"] for each in (called, rows))
-            missing = Counter(calls.tolist()) - Counter(scores.tolist()) if (scores != 0).any() else None
-            n_missing = sum(missing.values()) if missing is not None else max(0, len(calls) - len(scores))
-            if n_missing:
-                self._fault(f"step {step + 1} trained on {n_missing} rows that were not scored before it")
-
-    def _world(self) -> tuple[int, int]:
-        import torch.distributed as dist
-
-        if not (dist.is_available() and dist.is_initialized()):
-            return 1, 0
-        return dist.get_world_size(self._group), dist.get_rank(self._group)
-
-    def _gathered(self, value: Any) -> list[Any]:
-        """The value of every rank."""
-        n_ranks, _ = self._world()
-        if n_ranks == 1:
-            return [value]
-        import torch.distributed as dist
-
-        parts: list[Any] = [None] * n_ranks
-        dist.all_gather_object(parts, value, group=self._group)
-        return parts
-
     # ---- the end, and interruptions
 
     def finish(self) -> Run:
@@ -304,8 +296,14 @@ class Recorder:
             for hook in self._hooks:
                 hook.remove()
             self.wall_s += time.perf_counter() - self._started_s if self._started_s is not None else 0.0
-            _, rank = self._world()
-            self._run = self._training_run().save(self.folder, is_writer=rank == 0)
+            is_writer = self._ranks.own == 0
+            run = self._training_run().save(self.folder, is_writer=is_writer)
+            for name, (step, sums) in self._heldout.items():
+                documents = joined(self._ranks.gathered(sums))
+                record = heldout_record(name, documents, step, run.record["config"], run.record["environment"])
+                if is_writer:
+                    append_record(run.path / f"heldout-{name}.jsonl", record)
+            self._run = run
         return self._run
 
     def _training_run(self) -> TrainingRun:
@@ -337,7 +335,7 @@ class Recorder:
         return {
             "source": "training loop",
             "n_steps": self.n_steps,
-            "n_ranks": self._world()[0],
+            "n_ranks": self._ranks.n,
             "n_rows": totals.new[0] + totals.repeated[0],
             "counts_repeats": totals.counts_repeats,
             "new": sums_record(totals.new),
@@ -361,7 +359,7 @@ class Recorder:
 
         self._flush()
         wall_s = self.wall_s + (time.perf_counter() - self._started_s if self._started_s is not None else 0.0)
-        keys = np.concatenate(self._gathered(self.seen.keys()))
+        keys = np.concatenate(self._ranks.gathered(self.seen.keys()))
         return {
             "version": STATE_VERSION,
             "units": self.units.digest,
@@ -391,8 +389,7 @@ class Recorder:
             raise ConfigError(
                 "rec.load_state_dict(): the state counts repeated rows in another way: give the same `repeats`"
             )
-        n_ranks, rank = self._world()
-        self.seen = SeenRows(keys[keys % np.uint64(n_ranks) == rank], self.seen.max_rows)
+        self.seen = SeenRows(keys[keys % np.uint64(self._ranks.n) == self._ranks.own], self.seen.max_rows)
         self._pending, self._forwarded, self._n_scores, self._inputs, self._started_s = [], [], 0, None, None
 
     # ---- other people's loops
@@ -414,18 +411,3 @@ class Recorder:
         from prequential.recording.hooks import lightning_callback
 
         return lightning_callback(self)
-
-
-def _on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> np.ndarray:
-    """Rows queued on the device, as a structured array with their step. One synchronisation."""
-    import torch
-
-    queued = list(queued)
-    form = np.dtype([("step", np.int64), *((name, np.int64) for name in names)])
-    found = np.zeros(sum(len(part) for _, part in queued), form)
-    if len(found):
-        values = torch.cat([part.reshape(len(part), -1) for _, part in queued]).cpu().numpy()
-        found["step"] = np.repeat([step for step, _ in queued], [len(part) for _, part in queued])
-        for i, name in enumerate(names):
-            found[name] = values[:, i]
-    return found

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import prequential
+from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.errors import ConfigError, InvalidDistributionError, LawError
 from prequential.recording.rows import SeenRows
 from prequential.recording.totals import MAX_POINTS, Totals
@@ -396,3 +397,41 @@ def test_the_digest_of_a_run_says_whether_rows_came_in_the_same_order(tmp_path: 
     )
     assert first["reported"]["order"] == same["reported"]["order"] != turned["reported"]["order"]
     assert first["corpus"]["blake2b"] == turned["corpus"]["blake2b"] != other["corpus"]["blake2b"]
+
+
+# ---- held-out documents
+
+
+def test_held_out_documents_of_two_runs_are_compared_in_pairs(tmp_path: Path) -> None:
+    held_out = batches(10, n_rows=4, seed=7)
+    places = []
+    for n_steps in (1, 8):
+        loop = Loop(tmp_path / str(n_steps))
+        for rows in held_out * n_steps:
+            loop.run([rows])
+            for i, (document,) in enumerate(rows[None] for rows in held_out):
+                with torch.no_grad():
+                    logits = loop.model(document[:, :-1])
+                loop.rec.heldout(
+                    "val", logits=logits, targets=document[:, 1:], documents=[f"{i}/{j}" for j in range(4)]
+                )
+        places.append(loop.rec.finish().path / "heldout-val.jsonl")
+    losses = [read_document_losses(str(place)) for place in places]
+    found = compare_documents(losses)
+    (difference,) = found.differences
+    assert difference.n_documents == 40 and difference.bits_per_byte < 0
+    assert difference.interval is not None and difference.interval.high_bits_per_byte < 0
+    assert sum(losses[0].losses["frozen"].n_bytes) == 40 * COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("name", "documents", "message"),
+    [("../x", [1, 2, 3, 4], "the name is"), ("val", [1, 2], "2 documents for 4 rows")],
+)
+def test_held_out_documents_that_do_not_fit_are_refused(
+    tmp_path: Path, name: str, documents: list[int], message: str
+) -> None:
+    loop = Loop(tmp_path)
+    _, y, logits = loop.forward(batches(1)[0])
+    with pytest.raises(ConfigError, match=rf"rec.heldout\(\).*{message}"):
+        loop.rec.heldout(name, logits=logits, targets=y, documents=documents)

@@ -1,0 +1,107 @@
+"""Held-out documents that a training loop scores: the last scores of each name become a record that `compare` reads."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from prequential_codecs.bit_coder import UNIT_BITS
+
+from prequential.comparison.intervals import cluster
+from prequential.errors import ConfigError, InvalidDistributionError
+from prequential.recording.rows import mix
+from prequential.recording.score import row_sums
+from prequential.recording.totals import UNITS_PER_NAT
+from prequential.recording.units import Units
+from prequential.records.forms import REPORTED, HeldoutRecord
+from prequential.records.schema import record_of
+
+if TYPE_CHECKING:
+    import torch
+
+POLICY = "as the loop called the model"
+Sums = dict[
+    str, list[int]
+]  # of each document: bytes, units of 2**-22 bits, and the sum of the mixed hashes of its rows
+
+
+def checked_name(name: Any) -> str:
+    """The name of a set of documents, which becomes part of a file's name. Raises ConfigError."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise ConfigError(f"rec.heldout(): the name is {name!r}: give letters, digits, dots, dashes or underscores")
+    return name
+
+
+def add_documents(
+    sums: Sums, documents: Sequence[Any], nats: "torch.Tensor", targets: "torch.Tensor", units: Units
+) -> None:
+    """Adds rows to the sums of their documents. Raises ConfigError, InvalidDistributionError."""
+    names = [str(each) for each in (documents.tolist() if hasattr(documents, "tolist") else documents)]
+    if len(names) != len(targets):
+        raise ConfigError(
+            f"rec.heldout(): {len(names)} documents for {len(targets)} rows: give the document of each row"
+        )
+    rows = row_sums(nats, targets, None, None, units).cpu().numpy()
+    found = rows[:, 3].view(np.float64)
+    if not np.isfinite(found).all() or (rows[:, 6] > 0).any():
+        raise InvalidDistributionError("rec.heldout(): a loss is not finite, or a target is no id of the vocabulary")
+    hashes = mix(rows[:, 1].view(np.uint64))
+    for name, row, nat, content in zip(names, rows, found, hashes, strict=True):
+        total = sums.setdefault(name, [0, 0, 0])
+        for i, part in enumerate((int(row[5]), round(nat * UNITS_PER_NAT), int(content))):
+            total[i] += part
+
+
+def joined(parts: Iterable[Sums]) -> Sums:
+    """The sums of all ranks."""
+    found: Sums = {}
+    for part in parts:
+        for name, values in part.items():
+            found[name] = [a + b for a, b in zip(found.get(name, [0, 0, 0]), values, strict=True)]
+    return found
+
+
+def heldout_record(
+    name: str, sums: Sums, step: int, learner: dict[str, Any], environment: dict[str, Any]
+) -> dict[str, Any]:
+    """A record of held-out loss; documents are in the order of their names."""
+    ordered = sorted(sums.items())
+    sizes, bits = [values[0] for _, values in ordered], [values[1] * UNIT_BITS for _, values in ordered]
+    n_bytes, total = sum(sizes), float(sum(bits))
+    group = {
+        "name": name,
+        "n_documents": len(sizes),
+        "n_bytes": n_bytes,
+        "bits": total,
+        "bits_per_byte": total / max(1, n_bytes),
+    }
+    clusters = cluster(sizes, bits)
+    text = "\n".join(f"{document} {values[2] & (1 << 64) - 1}" for document, values in ordered)
+    return record_of(
+        HeldoutRecord,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        train={"name": f"{learner['learner']['name']}, step {step}"},
+        test={"name": name, "n_bytes": n_bytes, "blake2b": hashlib.blake2b(text.encode(), digest_size=32).hexdigest()},
+        config=learner,
+        learner_digest=REPORTED,
+        policy=POLICY,
+        frozen={
+            "total": group,
+            "documents": group,
+            "outside": {"name": "outside", "n_documents": 0, "n_bytes": 0, "bits": 0.0},
+            "bits_per_byte": group["bits_per_byte"],
+            "clusters": {
+                "n_documents": clusters.n_documents,
+                "n_bytes": list(clusters.n_bytes),
+                "bits": list(clusters.bits),
+            },
+        },
+        dynamic=None,
+        untrained=None,
+        saved_bits=None,
+        baselines=[],
+        overlap=None,
+        environment=environment,
+    )
