@@ -45,6 +45,29 @@ def _train(
     return rec.finish()
 
 
+def _sharded(rank: int, folder: str) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(256, 32), torch.nn.Linear(32, 256))
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    rec = prequential.Recorder(
+        f"{folder}/runs", name="m", model=model, optimizer=optimizer, units="bytes", audit_every=10
+    )
+    for rows in _rows():
+        x, y = rows[rank::2, :-1], rows[rank::2, 1:]
+        logits = model(x)
+        rec.score(logits=logits, targets=y, inputs=x)
+        cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    rec.finish()
+    dist.destroy_process_group()
+
+
 def _rank(rank: int, folder: str, fault_at: int | None, n_first: int | None) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     try:
@@ -79,3 +102,12 @@ def test_a_mistake_of_one_rank_stops_all(tmp_path: Path) -> None:
     assert {(tmp_path / f"error-{rank}").read_text() for rank in (0, 1)} == {
         "step 6 trained on 2 rows that were not scored before it"
     }
+
+
+@pytest.mark.thorough
+def test_the_weights_may_be_sharded_over_ranks(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(_sharded, (str(tmp_path),), nprocs=2)
+    (run,) = prequential.read_runs(tmp_path / "runs")
+    reported = run.record["reported"]
+    assert (reported["n_ranks"], reported["n_audits"], reported["n_parameters"]) == (2, 7, 256 * 32 * 2 + 256)
+    assert reported["new"]["n_rows"] == 240 and not run.record["findings"]

@@ -31,10 +31,12 @@ class Bigrams(torch.nn.Module):
 class Loop:
     """A training run over rows of bytes."""
 
-    def __init__(self, folder: Path, *, model: torch.nn.Module | None = None, **options: object) -> None:
+    def __init__(
+        self, folder: Path, *, model: torch.nn.Module | None = None, seen: object = None, **options: object
+    ) -> None:
         self.model = model or Bigrams()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
-        options = {"units": "bytes", "model": self.model, "optimizer": self.optimizer} | options
+        options = {"units": "bytes", "model": seen or self.model, "optimizer": self.optimizer} | options
         self.rec = prequential.Recorder(folder, name="bigrams", **options)
 
     def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -275,6 +277,87 @@ def test_a_check_for_a_look_ahead_changes_neither_model_nor_random_numbers(tmp_p
         record = loop.run(batches(4)).rec.finish().record
         found.append((record["code_bits"], loop.model.table.weight.sum().item(), loop.model.dropout.training))
     assert found[0] == found[1]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("passes_compiled", [True, False])
+def test_a_compiled_model_is_checked_too(tmp_path: Path, passes_compiled: bool) -> None:
+    model = Bigrams()
+    compiled = torch.compile(model, backend="eager")
+    loop = Loop(tmp_path, model=model, seen=compiled if passes_compiled else model)
+    with pytest.raises(LawError, match=r"step 2 trained on 4 rows that were not scored before it"):
+        for before, rows in zip([first, *others], others, strict=False):
+            with torch.no_grad():
+                x, y, late = loop.forward(before)
+            loop.rec.score(
+                logits=late, targets=y, inputs=x
+            )  # the rows of the step before, by the model that knows them
+            x, y, logits = loop.forward(rows)
+            loop.learn(logits, y)
+        loop.rec.finish()
+
+
+def test_rows_that_are_left_out_are_caught(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    with pytest.raises(LawError, match=r"step 1 trained on 1 rows that were not scored"):
+        for rows in batches(2):
+            x, y, logits = loop.forward(rows)
+            loop.rec.score(logits=logits[1:], targets=y[1:], inputs=x[1:])
+            loop.learn(logits, y)
+        loop.rec.finish()
+
+
+def test_a_model_that_sees_the_future_is_caught(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, model=Bigrams(reach=1), audit_every=10)
+    with pytest.raises(LawError, match=r"step \d+: the model looks ahead"):
+        loop.run(few_letters(60))
+
+
+def test_a_lenient_recorder_goes_on_and_the_record_says_what_it_saw(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, model=Bigrams(reach=1), audit_every=10, strict=False)
+    record = loop.run(few_letters(60)).rec.finish().record
+    assert any("looks ahead" in finding["message"] for finding in record["findings"])
+    assert record["reported"]["n_audits"] == 6
+
+
+def test_an_evaluation_within_the_training_is_no_training(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    for rows in batches(3):
+        loop.run([rows])
+        loop.model.eval()
+        loop.forward(batches(1, seed=9)[0])
+        loop.model.train()
+        with torch.no_grad():
+            loop.forward(batches(1, seed=9)[0])
+    assert loop.rec.finish().record["reported"]["n_rows"] == 12
+
+
+def test_a_check_for_a_look_ahead_changes_neither_model_nor_random_numbers(tmp_path: Path) -> None:
+    found = []
+    for audit_every in (0, 1):
+        torch.manual_seed(5)
+        loop = Loop(tmp_path, model=Bigrams(dropout=0.5), audit_every=audit_every)
+        record = loop.run(batches(4)).rec.finish().record
+        found.append((record["code_bits"], loop.model.table.weight.sum().item(), loop.model.dropout.training))
+    assert found[0] == found[1]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("passes_compiled", [True, False])
+def test_a_compiled_model_is_checked_too(tmp_path: Path, passes_compiled: bool) -> None:
+    model = Bigrams()
+    compiled = torch.compile(model, backend="eager")
+    loop = Loop(tmp_path, model=model)
+    loop.rec = prequential.Recorder(
+        tmp_path, name="c", units="bytes", model=compiled if passes_compiled else model, optimizer=loop.optimizer
+    )
+    with pytest.raises(LawError, match=r"step 2 trained on 2 rows"):
+        for first, rows in zip((0, 2, 0), batches(3), strict=True):
+            x, y = rows[:, :-1], rows[:, 1:]
+            logits = compiled(x)
+            loop.rec.score(logits=logits[first:], targets=y[first:], inputs=x[first:])
+            loop.learn(logits, y)
+        loop.rec.finish()
 
 
 # ---- what cannot be scored
