@@ -36,7 +36,11 @@ class Loop:
     ) -> None:
         self.model = model or Bigrams()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
-        options = {"units": "bytes", "model": seen or self.model, "optimizer": self.optimizer} | options
+        options = {
+            "units": "bytes",
+            "model": self.model if seen is None else seen,
+            "optimizer": self.optimizer,
+        } | options
         self.rec = prequential.Recorder(folder, name="bigrams", **options)
 
     def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
