@@ -1,7 +1,4 @@
-"""`decompress`: from an archive to the original.
-
-This module and its imports are the decoder that a description length counts (evaluation/ledger.py).
-"""
+"""`decompress`: from an archive to the original. With its imports it is the decoder that evaluation/ledger.py counts."""
 
 import io
 import logging
@@ -56,11 +53,9 @@ class DecompressionResult:
 
     Examples:
         >>> import io, prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> archive = prequential.compress(b"text" * 100, config=small, runtime=plain)
+        >>> archive = prequential.compress(b"text" * 100, config=prequential.preset(1))
         >>> original = io.BytesIO()
-        >>> prequential.decompress(archive, original, runtime=plain).n_bytes
+        >>> prequential.decompress(archive, original).n_bytes
         400
     """
 
@@ -124,10 +119,8 @@ def decompress(
 
     Examples:
         >>> import prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> archive = prequential.compress(b"one line\\n", config=small, runtime=plain)
-        >>> prequential.decompress(archive, runtime=plain)
+        >>> archive = prequential.compress(b"one line\\n", config=prequential.preset(1))
+        >>> prequential.decompress(archive)
         b'one line\\n'
     """
     _check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)

@@ -84,12 +84,11 @@ def measure_matrix(
     Examples:
         >>> import tempfile, prequential
         >>> from pathlib import Path
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     names = [str(Path(folder) / name) for name in ("a", "b")]
         ...     for name, text in zip(names, (b"one two " * 20, b"one two three " * 20)):
         ...         _ = Path(name).write_bytes(text)
-        ...     found = prequential.measure_matrix(names, [], small, prequential.Runtime(kernels="plain"))
+        ...     found = prequential.measure_matrix(names, [], prequential.preset(1), prequential.Runtime())
         >>> found.saved.shape, bool(found.after[0, 1] < found.alone[0])
         ((2, 2), True)
     """

@@ -52,11 +52,9 @@ class DraftFolder:
 
     Examples:
         >>> import pathlib, tempfile, prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
         >>> with tempfile.TemporaryDirectory() as name:
         ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
-        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
+        ...     result = prequential.evaluate(b"text" * 100, config=prequential.preset(1), baselines=(), draft=draft)
         ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
         True
     """

@@ -97,10 +97,7 @@ class Pool:
         self._started: list[_Piece] = []
 
     def pieces(self, n: int) -> list[slice]:
-        """range(n) cut into contiguous pieces of about equal size, at most one for each thread but the helper.
-
-        None is empty if n > 0.
-        """
+        """range(n) in contiguous, about equal pieces, at most one for each thread but the helper. None is empty if n > 0."""
         count = max(1, min(self._n_workers, n))
         return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 

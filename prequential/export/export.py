@@ -65,10 +65,7 @@ def plain_module(learner: OnlineLearner) -> plain_gpt.GPT:
 
 
 def export(folder: PathLike, model: StoredModel, *, mode: int = 0o777) -> tuple[plain_gpt.GPT, dict[str, Any]]:
-    """Writes the module of the model's GPT to a new folder. Returns it, and the record as JSON values.
-
-    Raises ConfigError if the learner has no GPT, OutputError.
-    """
+    """Writes the model's GPT to a new folder. Returns it, and the record. Raises ConfigError without a GPT, OutputError."""
     module, shape = plain_module(model.learner), asdict(_shape(check_exportable(model.config)))
     about: dict[str, Any] = {
         "from": {"digest": model.digest, "config": model.config.to_dict(), "trained_on": model.trained_on},

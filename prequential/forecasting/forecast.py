@@ -28,13 +28,7 @@ from prequential.forecasting.backtest import (
     naive_losses,
     rolling_origins,
 )
-from prequential.forecasting.intervals import (
-    CONFIDENCE,
-    Calibration,
-    calibrate,
-    combined_deviation,
-    seed_deviation,
-)
+from prequential.forecasting.intervals import CONFIDENCE, Calibration, calibrate, combined_deviation, seed_deviation
 from prequential.forecasting.scaling import FORMS, Fit
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config

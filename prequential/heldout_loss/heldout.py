@@ -96,10 +96,7 @@ def follow_trace(symbols: Bytes, subject: Subject, learner: Learner, on_progress
 
 
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
-    """The cost of each of symbols (n,) uint8, which may be memory-mapped, while the learner continues to learn from them.
-
-    Raises CorpusError if n is 0.
-    """
+    """The cost of each of symbols (n,) uint8 while the learner continues to learn from them. Raises CorpusError if n is 0."""
     trace = _new_trace(symbols)
 
     def record(done: Progress, n_bytes: int) -> None:

@@ -74,10 +74,7 @@ def replay_factor(config: Config) -> float:
 
 
 def most_flops_per_byte(config: Config) -> float:
-    """A bound of `total_flops(config, n).total / n` for all n.
-
-    Every segment except the first of the corpus has a step, on at most all rows. Attention costs most in full runs.
-    """
+    """A bound of `total_flops(config, n).total / n` for all n: with full runs, and a step on all rows for every segment."""
     s = config.schedule
     n_read = min(s.segment_symbols, s.block_symbols, COLUMNS_AT_ONCE)
     step = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols)).total
@@ -85,10 +82,7 @@ def most_flops_per_byte(config: Config) -> float:
 
 
 def steps_per_byte(config: Config) -> float:
-    """The most segments, and so steps of the GPT, for each byte.
-
-    Segments have at least the size of the first ones, except the last segment of each block.
-    """
+    """The most segments, and so steps of the GPT, for each byte: all but the last of a block have at least the first size."""
     s = config.schedule
     n_symbols = min(s.first_segment_symbols, s.segment_symbols)
     return -(-s.block_symbols // n_symbols) / s.block_symbols
@@ -232,10 +226,7 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
 
 
 def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> int:
-    """The learners' memory. Raises ConfigError for those that exceed the limit, or the work that any archive may ask for.
-
-    n_threads, n_learners: as in `memory_bytes`.
-    """
+    """The learners' memory. Raises ConfigError above the limit, and for more operations than an archive may ask for."""
     if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
         raise ConfigError(
             f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "

@@ -1,7 +1,4 @@
-"""Training: a learner reads a corpus and learns from all of it, as in `compress`, but nothing is written.
-
-In the loop the GPT learns from a segment while the next one is read; `finish` takes the last step at the end of the corpus.
-"""
+"""Training: a learner reads a corpus and learns from all of it, as in `compress`, but nothing is written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -76,10 +73,7 @@ def _train(
 
 @contextmanager
 def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
-    """The checkpoints of a training that makes `model`, deleted when the body succeeds.
-
-    Raises OutputError if one exists without resume, or if another run writes this model.
-    """
+    """Checkpoints of a training of `model`, deleted on success. Raises OutputError if one exists without resume or is in use."""
     path = checkpoint_path(model)
     with hold_work_folder(model) as folder:
         check_new_folder(model)  # again, now that no other run writes it

@@ -233,10 +233,7 @@ def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
 
 
 def diverged_runs(ladder: Ladder) -> dict[str, str]:
-    """The reason why a run looks diverged, by the name of its rung.
-
-    It ends above the uniform code, or one of its windows costs more than an earlier one by MAX_RISE times the usual rise.
-    """
+    """Why a run looks diverged, by rung: it ends above the uniform code, or a window costs MAX_RISE times the usual rise more."""
     rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
     rises = (rates / np.maximum(np.minimum.accumulate(rates, 1), 1e-9)).max(1)
     usual = float(np.median(rises))

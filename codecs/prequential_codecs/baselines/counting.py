@@ -1,7 +1,4 @@
-"""Codes that only count bytes: of order 0, frequencies first and then the data (two-part); of order 2, adaptive.
-
-Sizes include all parts. All arithmetic is on integers, so sizes are the same on every machine.
-"""
+"""Codes that only count bytes, in integers: of order 0, frequencies before the data (two-part); of order 2, adaptive."""
 
 import io
 
@@ -74,8 +71,7 @@ def _frequencies_of(parameters: bytes) -> Ints:
 def compress_order2(data: bytes) -> bytes:
     """Mixes the counts after two, one and no bytes of context, and updates them while it codes. 7 to 10 microseconds per byte.
 
-    Like the learner, it predicts a byte, codes it, and only then counts it. It divides the data into streams and reads them in
-    parallel: numpy computes one byte of each at a time. Stored form: length, range coder's payload.
+    The data are divided into streams, which numpy reads in parallel. Stored form: length, range coder's payload.
     """
     encoder = RangeEncoder()
     _code(encoder, np.frombuffer(data, dtype=np.uint8).astype(np.int64))

@@ -23,15 +23,7 @@ from prequential.exact.device.attention import (
 )
 from prequential.exact.device.rounding import FINE as FINE_LEVELS
 from prequential.exact.device.rounding import TINY, block_of, inverse, inverse_rms, largest, levels, rounded, row_dot
-from prequential.exact.plain import (
-    FINE,
-    GRADIENT_LIMIT,
-    INT8_LIMIT,
-    TOTAL,
-    embedding_sums,
-    loss_gradient,
-    peak_of,
-)
+from prequential.exact.plain import FINE, GRADIENT_LIMIT, INT8_LIMIT, TOTAL, embedding_sums, loss_gradient, peak_of
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
 Tensor = torch.Tensor

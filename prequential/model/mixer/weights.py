@@ -125,10 +125,7 @@ def learn_weights(
     bit: int, mixed: Any, n_contexts: int, n_bits: int, inputs: Array, weights: Array, ages: Array, mean_errors: Array,
     rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array, centred: Array,
 ) -> None:  # fmt: skip
-    """One gradient step of each set. mixed: the log-odds that `mix` returned; outputs (S,), finals (N_LAST,): as it left them.
-
-    n_bits: learned from before. centred (I,) int16: a scratch array.
-    """
+    """One gradient step of each set, with what `mix` returned. n_bits: learned from before. centred (I,) int16: scratch."""
     error_of_mixture = error_of(bit, mixed)
     centre(inputs, centred)
     rate, extra = step_size(n_bits, inputs, n_contexts), NEW_ROW_FACTOR * lasting_rate(n_contexts)
