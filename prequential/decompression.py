@@ -15,19 +15,9 @@ from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_corpora.tree_restore import restore_tree
 
+from prequential import files
 from prequential.errors import ConfigError, CorruptArchiveError, OutputError
-from prequential.files import (
-    PathLike,
-    Sink,
-    check_new_folder,
-    checkpoint_path,
-    is_device,
-    output_file,
-    partial_path,
-    possible_name,
-    reading,
-    stream_output,
-)
+from prequential.files import PathLike, Sink
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.online import coding
@@ -225,18 +215,18 @@ def _original(
     if header.corpus.get("kind") != "tree" or not isinstance(output, str | os.PathLike):
         return open_sink(output, overwrite=overwrite, resume=resume, like=like)
     folder, mode = Path(output), like.stat().st_mode if like else 0o777
-    return output_file(
+    return files.output_file(
         output,
         overwrite=overwrite,
         resume=resume,
-        check=partial(check_new_folder, output),
+        check=partial(files.check_new_folder, output),
         publish=lambda stream, _: restore_tree(stream, folder, mode=mode),
     )
 
 
 def _archive(archive: bytes | bytearray | memoryview | PathLike | BinaryIO) -> AbstractContextManager[BinaryIO]:
     if isinstance(archive, str | os.PathLike):
-        with reading(archive), possible_name(archive):
+        with files.reading(archive), files.possible_name(archive):
             return Path(archive).open("rb")
     if hasattr(archive, "read"):
         return nullcontext(cast(BinaryIO, archive))
@@ -248,8 +238,8 @@ def open_sink(
 ) -> AbstractContextManager[Sink]:
     """A sink for a path, as `files.output_file` makes it, or for an open binary file, which is flushed at the end."""
     if isinstance(output, str | os.PathLike):
-        return output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
-    return _flushed(stream_output(output, overwrite=overwrite))
+        return files.output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
+    return _flushed(files.stream_output(output, overwrite=overwrite))
 
 
 @contextmanager
@@ -260,6 +250,6 @@ def _flushed(sink: Sink) -> Iterator[Sink]:
 
 def checkpoints_of(output: PathLike | BinaryIO | None, *, resume: bool) -> Checkpoints | None:
     """The checkpoints of a run that makes a file or folder; None for streams and devices, which cannot be continued."""
-    if not isinstance(output, str | os.PathLike) or is_device(output):
+    if not isinstance(output, str | os.PathLike) or files.is_device(output):
         return None
-    return Checkpoints(checkpoint_path(output), partial_path(output), resume=resume)
+    return Checkpoints(files.checkpoint_path(output), files.partial_path(output), resume=resume)

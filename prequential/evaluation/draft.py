@@ -1,10 +1,7 @@
 """The first part of an evaluation: coding a corpus into an archive, and recording the cost of each byte.
 
-An interrupted evaluation leaves in its folder what it needs to resume:
-
-    .archive.pq.prequential/                      while it codes, as of `compress`; afterwards archive.pq
-    costs, seconds                                the cost of each byte; the time at which each segment ended
-    encoded.json                                  wall time of a finished archive, its digest and those of its costs
+To resume, its folder holds the working folder of archive.pq; `costs` of bytes; `seconds` at which segments ended; and
+encoded.json: the wall time of a finished archive, its digest and those of its costs.
 """
 
 import hashlib

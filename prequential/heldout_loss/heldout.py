@@ -1,11 +1,8 @@
-"""Held-out loss: the cost of a test corpus under a learner that was trained on another corpus, with and without learning from it.
+"""Held-out loss: the cost of a test corpus under a learner that was trained on another corpus.
 
-    frozen    weights, counts, adaptive maps and the index of matches do not change; a policy says which symbols of the test
-              corpus predict a symbol
-    dynamic   learning continues: the prequential code length of the test corpus after the training corpus
-
-docs/MEASURES.md explains the policies carried, isolated and strided of the frozen loss. Bytes between two documents belong to the
-first of them. Costs are those of coded decisions, in whole units of 2**-22 bits; `code_frozen` with a decoder returns the bytes.
+Frozen: nothing of the learner changes, and a policy says which symbols of the test corpus predict a symbol. Dynamic: learning
+continues. docs/MEASURES.md explains both. Bytes between two documents belong to the first of them. Costs are those of coded
+decisions, in whole units of 2**-22 bits.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,7 @@
 """What a learner costs, from its configuration alone: its operations for each byte, its memory, and the limits of both.
 
-Operations are counted from shapes; a multiply-add is two. The count covers the GPT's matrix products for a coder that knows the
-symbols, and equals what `Matmul` computes: with the masked entries of attention, without elementwise work. The mixer's are an
-estimate. The limits are checked before anything is built: a stranger's archive may declare a model that exceeds the machine.
+A multiply-add is two operations. They are those that `Matmul` computes for a coder that knows the symbols: with the masked
+entries of attention, without elementwise work. The mixer's are an estimate. Limits are checked first.
 """
 
 from collections import Counter

@@ -10,15 +10,9 @@ from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
+from prequential import files
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.files import (
-    RESUMABLE,
-    PathLike,
-    check_new_folder,
-    checkpoint_path,
-    delete_checkpoint,
-    hold_work_folder,
-)
+from prequential.files import PathLike
 from prequential.model.schedule import blocks
 from prequential.online.checkpoint import Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
@@ -74,9 +68,9 @@ def _train(
 @contextmanager
 def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
     """Checkpoints of a training of `model`, deleted on success. Raises OutputError if one exists without resume or is in use."""
-    path = checkpoint_path(model)
-    with hold_work_folder(model) as folder:
-        check_new_folder(model)  # again, now that no other run writes it
+    path = files.checkpoint_path(model)
+    with files.hold_work_folder(model) as folder:
+        files.check_new_folder(model)  # again, now that no other run writes it
         if path.exists() and not resume:
             raise OutputError(
                 f"an interrupted run left {str(folder)!r}: resume=True continues it, or delete that folder"
@@ -85,9 +79,9 @@ def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoin
             yield Checkpoints(path, resume=resume)
         except BaseException as error:
             if path.exists() and not isinstance(error, CheckpointError):
-                error.add_note(RESUMABLE)
+                error.add_note(files.RESUMABLE)
             raise
-        delete_checkpoint(path)
+        files.delete_checkpoint(path)
 
 
 def finish(learner: Learner) -> None:

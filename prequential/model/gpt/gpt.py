@@ -40,8 +40,7 @@ NOT_LEARNED = ("carried.", "counters")
 class GPT:
     """A GPT on one device.
 
-    For each segment, one thread calls `begin`, then `forward` or `frequencies` any number of times. Another thread may run
-    `update` at the same time. When both are done, `end` closes the segment.
+    For each segment one thread calls `begin`, then `forward` or `frequencies`. Another may run `update`. `end` follows both.
     """
 
     def __init__(self, config: GPTConfig, seed: int, backend: Backend, device: torch.device = HOST) -> None:
