@@ -46,7 +46,7 @@ def hash_point(source: NDArray[np.uint8]) -> np.uint64:
 
 
 class Copies:
-    """Which bytes of `source` (n,) uint8 are copied (see above).
+    """Which bytes of `source` (n,) uint8 are copied (docs/MEASURES.md).
 
     max_slots: a power of 2 that limits the memory, 4 bytes for each slot (8 from 4 GiB on). With more windows than 3/4 of it,
     some are forgotten, and some copied bytes count as novel. A novel byte never counts as copied.

@@ -186,7 +186,7 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder) -> np.ndarray:
 
 
 def checked_rows(found: Any, n: int, n_symbols: int, first: int, row: int | None = None) -> np.ndarray:
-    """Log-probabilities (n, V) or (1, V) as float64. first: the position of the first. Raises InvalidDistributionError."""
+    """Log-probabilities (n, V) or (1, V) as float64; rows sum to one. first: their position. Raises InvalidDistributionError."""
     try:
         rows = to_array(found.detach().double() if hasattr(found, "detach") else found)
     except (AttributeError, TypeError, RuntimeError) as error:

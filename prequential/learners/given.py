@@ -46,7 +46,10 @@ def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str,
 
 
 def remembering(config: Config, n_given: int) -> Config:
-    """The configuration of a learner that finds matches in a given text of n_given bytes while it reads another as long."""
+    """The configuration of a learner that finds matches in a given text of n_given bytes while it reads another as long.
+
+    An archive's header holds `config`: a decoder derives this one.
+    """
     n_bits = (2 * n_given - 1).bit_length() if n_given else 0
     schedule, mixer = config.schedule, config.mixer
     schedule = replace(schedule, history_bits=max(schedule.history_bits, min(n_bits, MAX_HISTORY_BITS)))

@@ -101,7 +101,7 @@ class Checkpoints:
         return read(self.path, identity(direction, header), learner)
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """Saves the run if that is due or a signal waits, which is then delivered; between two segments only. A failure warns."""
+        """Saves a run between two segments if due, or if a signal waits, which is then delivered. A failure is only a warning."""
         start, ends = self._clock(), self._signals.pending
         if self._is_first:
             self._is_first = False

@@ -81,7 +81,7 @@ def most_flops_per_byte(config: Config) -> float:
 
 
 def steps_per_byte(config: Config) -> float:
-    """The most segments, and so steps of the GPT, for each byte: all but the last of a block have at least the first size."""
+    """The most segments, and so steps of the GPT, for each byte. Only the last of a block may be shorter than the first."""
     s = config.schedule
     n_symbols = min(s.first_segment_symbols, s.segment_symbols)
     return -(-s.block_symbols // n_symbols) / s.block_symbols

@@ -30,7 +30,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Series:
-    """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. style: N_COLOURS + i is colour i, dashed."""
+    """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. style: N_COLOURS + i is colour i, other dashes."""
 
     name: str
     x: NDArray[np.float64]

@@ -174,7 +174,7 @@ class GPT:
     def _backward(
         self, g: Tensor, saved: SavedActivations, inputs: Tensor, phases: tuple[Tensor, Tensor]
     ) -> Iterator[tuple[str, Gradient]]:
-        """Yields the name and the gradient of each parameter, from g (N, V) at the logits. The pass then needs it no more."""
+        """Yields the name and the gradient of each parameter, from g (N, V) at the logits. Its update may then start."""
         ops, head = self._ops, self._weights.head
         norm = saved["head"]
         dh = self._through_norm(head.fine_input_gradient_sums(g), norm, g.new_zeros(len(g), self.config.width))

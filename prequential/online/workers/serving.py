@@ -1,4 +1,4 @@
-"""How a command runs: alone, or in the workers of torchrun: the first runs it, the others serve it. Only these import torch."""
+"""How a command runs: alone, or in the workers of torchrun. The first runs it, the others serve it. Only these need torch."""
 
 from __future__ import annotations
 
