@@ -1,7 +1,4 @@
-"""`compress`: from bytes or a named corpus to an archive. The command line is a thin layer over this.
-
-A run divides its work among its own threads. Afterwards torch has as many as before.
-"""
+"""`compress`: from bytes or a named corpus to an archive. The command line is a thin layer over this."""
 
 import io
 import os
@@ -32,10 +29,8 @@ class CompressionResult:
 
     Examples:
         >>> import io, prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
         >>> archive = io.BytesIO()
-        >>> result = prequential.compress(b"text" * 100, archive, config=small, runtime=plain)
+        >>> result = prequential.compress(b"text" * 100, archive, config=prequential.preset(1))
         >>> result.ledger.archive_bytes == len(archive.getvalue())
         True
     """
@@ -100,12 +95,10 @@ def compress(
     Examples:
         >>> import prequential
         >>> text = b"It was the best of times, it was the worst of times. " * 20
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")  # nothing to compile; the default is faster for longer texts
-        >>> archive = prequential.compress(text, config=small, runtime=plain)
+        >>> archive = prequential.compress(text, config=prequential.preset(1))
         >>> len(archive) < len(text)
         True
-        >>> prequential.decompress(archive, runtime=plain) == text
+        >>> prequential.decompress(archive) == text
         True
     """
     check_arguments(source=source, output=output, config=config, given=given, runtime=runtime)

@@ -1,7 +1,4 @@
-"""`decompress`: from an archive to the original.
-
-This module and its imports are the decoder that a description length counts (evaluation/ledger.py).
-"""
+"""`decompress`: from an archive to the original. With its imports it is the decoder that evaluation/ledger.py counts."""
 
 import io
 import logging
@@ -18,19 +15,9 @@ from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_corpora.tree_restore import restore_tree
 
+from prequential import files
 from prequential.errors import ConfigError, CorruptArchiveError, OutputError
-from prequential.files import (
-    PathLike,
-    Sink,
-    check_new_folder,
-    checkpoint_path,
-    is_device,
-    output_file,
-    partial_path,
-    possible_name,
-    reading,
-    stream_output,
-)
+from prequential.files import PathLike, Sink
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.online import coding
@@ -56,11 +43,9 @@ class DecompressionResult:
 
     Examples:
         >>> import io, prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> archive = prequential.compress(b"text" * 100, config=small, runtime=plain)
+        >>> archive = prequential.compress(b"text" * 100, config=prequential.preset(1))
         >>> original = io.BytesIO()
-        >>> prequential.decompress(archive, original, runtime=plain).n_bytes
+        >>> prequential.decompress(archive, original).n_bytes
         400
     """
 
@@ -124,10 +109,8 @@ def decompress(
 
     Examples:
         >>> import prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> archive = prequential.compress(b"one line\\n", config=small, runtime=plain)
-        >>> prequential.decompress(archive, runtime=plain)
+        >>> archive = prequential.compress(b"one line\\n", config=prequential.preset(1))
+        >>> prequential.decompress(archive)
         b'one line\\n'
     """
     _check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
@@ -232,18 +215,18 @@ def _original(
     if header.corpus.get("kind") != "tree" or not isinstance(output, str | os.PathLike):
         return open_sink(output, overwrite=overwrite, resume=resume, like=like)
     folder, mode = Path(output), like.stat().st_mode if like else 0o777
-    return output_file(
+    return files.output_file(
         output,
         overwrite=overwrite,
         resume=resume,
-        check=partial(check_new_folder, output),
+        check=partial(files.check_new_folder, output),
         publish=lambda stream, _: restore_tree(stream, folder, mode=mode),
     )
 
 
 def _archive(archive: bytes | bytearray | memoryview | PathLike | BinaryIO) -> AbstractContextManager[BinaryIO]:
     if isinstance(archive, str | os.PathLike):
-        with reading(archive), possible_name(archive):
+        with files.reading(archive), files.possible_name(archive):
             return Path(archive).open("rb")
     if hasattr(archive, "read"):
         return nullcontext(cast(BinaryIO, archive))
@@ -255,8 +238,8 @@ def open_sink(
 ) -> AbstractContextManager[Sink]:
     """A sink for a path, as `files.output_file` makes it, or for an open binary file, which is flushed at the end."""
     if isinstance(output, str | os.PathLike):
-        return output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
-    return _flushed(stream_output(output, overwrite=overwrite))
+        return files.output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
+    return _flushed(files.stream_output(output, overwrite=overwrite))
 
 
 @contextmanager
@@ -267,6 +250,6 @@ def _flushed(sink: Sink) -> Iterator[Sink]:
 
 def checkpoints_of(output: PathLike | BinaryIO | None, *, resume: bool) -> Checkpoints | None:
     """The checkpoints of a run that makes a file or folder; None for streams and devices, which cannot be continued."""
-    if not isinstance(output, str | os.PathLike) or is_device(output):
+    if not isinstance(output, str | os.PathLike) or files.is_device(output):
         return None
-    return Checkpoints(checkpoint_path(output), partial_path(output), resume=resume)
+    return Checkpoints(files.checkpoint_path(output), files.partial_path(output), resume=resume)

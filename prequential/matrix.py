@@ -1,9 +1,8 @@
 """Which corpus teaches which: the code length of each of several corpora alone, and after each other one was read.
 
-L(X) is the prequential code length of X under a fresh learner, L(X|Y) under one that has read and learned Y. Both are exact sums
-of ideal code lengths. The distance of two corpora is max(L(X|Y), L(Y|X)) / max(L(X), L(Y)): the normalised information distance
-of Li et al. (2004) with code lengths in place of Kolmogorov complexity. It is near 0 where each contains the other, and near 1
-where none teaches the other; it can exceed 1, because a learner may be misled.
+L(X) is the code length of X under a fresh learner, L(X|Y) under one that has learned Y: exact sums of ideal code lengths. The
+distance is that of Li et al. (2004), with code lengths in place of Kolmogorov complexity (docs/LEARNERS.md). It can exceed 1,
+because a learner may be misled.
 """
 
 import os
@@ -84,12 +83,11 @@ def measure_matrix(
     Examples:
         >>> import tempfile, prequential
         >>> from pathlib import Path
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     names = [str(Path(folder) / name) for name in ("a", "b")]
         ...     for name, text in zip(names, (b"one two " * 20, b"one two three " * 20)):
         ...         _ = Path(name).write_bytes(text)
-        ...     found = prequential.measure_matrix(names, [], small, prequential.Runtime(kernels="plain"))
+        ...     found = prequential.measure_matrix(names, [], prequential.preset(1), prequential.Runtime())
         >>> found.saved.shape, bool(found.after[0, 1] < found.alone[0])
         ((2, 2), True)
     """

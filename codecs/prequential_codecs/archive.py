@@ -1,8 +1,7 @@
 """The .pq archive, version 1: a container that knows nothing about models. docs/FORMAT.md specifies its bytes.
 
-It is written and read from front to back, also through pipes. Checksums are chained: each continues from the previous one. So
-blocks cannot be swapped, repeated or moved between archives. The format contains no pickle, so reading an archive runs no code.
-All of the end (a mark, an index, a checksum, a magic) follows from the blocks: a reader builds it again and compares the bytes.
+It is written and read from front to back, also through pipes. It contains no pickle, so reading an archive runs no code. All of
+its end follows from the blocks: a reader builds it again and compares the bytes.
 """
 
 import os

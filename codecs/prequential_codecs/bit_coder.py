@@ -1,8 +1,7 @@
 """The coder that writes archives: range coding of single bits inside compiled loops. docs/FORMAT.md specifies its steps.
 
-A bit that is one with frequency f, 1 <= f < 2**16, is coded under the row of frequencies (2**16 - f, f). The words are those of
-tests/codecs/plain_coder.py. The total is 2**16: the coder rounds a width down to a multiple of the total, and with 2**24, as for
-the baselines, this would cost 1.3e-4 bits per decision. The coder runs inside the loop that predicts.
+The total is 2**16, not 2**24 as for the baselines: the coder rounds a width down to a multiple of the total, and 2**24 would
+cost 1.3e-4 bits per decision.
 
 state (6,) uint64: low, width, number of words written or read, offset, mode, fault. words (n,) uint32.
 """

@@ -1,7 +1,4 @@
-"""The samples of the package: real texts for demonstrations and tests without a network.
-
-A corpus is a file, so the samples are files on the disk and the package must be installed unzipped.
-"""
+"""The samples of the package: real texts, as files, for demonstrations and tests. The package must be installed unzipped."""
 
 from importlib.resources import as_file, files
 from pathlib import Path

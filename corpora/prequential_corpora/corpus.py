@@ -1,7 +1,4 @@
-"""A corpus: a sequence of bytes in one file or in a stream, and the origin of these bytes.
-
-Memory does not depend on the file's length. A length that changes while the corpus is open is refused.
-"""
+"""A corpus: a sequence of bytes in one file or in a stream, and its origin. A length that changes while it is open is refused."""
 
 import hashlib
 import mmap

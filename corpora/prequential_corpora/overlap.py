@@ -19,16 +19,7 @@ from numpy.typing import NDArray
 from prequential.errors import ConfigError, CorpusError
 from prequential.machine.compiled import kernel
 from prequential_corpora.corpus import Document
-from prequential_corpora.tokens import (
-    CHUNK_BYTES,
-    GRAM_TOKENS,
-    Indices,
-    Keys,
-    Layout,
-    constants,
-    gram_chunks,
-    mixed,
-)
+from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, Indices, Keys, Layout, constants, gram_chunks, mixed
 
 WINDOW_BYTES = 50
 DIRTY_SHARE = 0.2  # a document is dirty if at least this share of its 13-grams or of its bytes was seen

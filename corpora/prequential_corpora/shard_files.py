@@ -1,10 +1,8 @@
-"""One shard: a file of many documents, read one after another in limited memory.
+"""One shard: a file of many documents, read one after another in limited memory. docs/DATA.md lists the kinds.
 
-docs/DATA.md lists the kinds. A small table may hold terabytes, because each row may be the same entry of a dictionary. So a batch
-has at most BATCH_N_ROWS rows, and so few that they take BATCH_BYTES if each is as long as all texts that their row group stores.
-
-Gzip members (zeros may follow the last one) and zstd frames may follow one another; all must be complete. A shard that is
-damaged, ends early, or has a row that is too long or without a text in UTF-8 is refused.
+A small table may hold terabytes, because each row may be the same entry of a dictionary. So a batch has at most BATCH_N_ROWS
+rows, and so few that they take BATCH_BYTES if each is as long as all texts that their row group stores. A shard that is damaged,
+ends early, or has a row that is too long or without a text in UTF-8 is refused.
 """
 
 import gzip

@@ -198,10 +198,7 @@ def _joined(keys: Keys) -> Keys:
 
 @inlined
 def _read(stream, at, end):  # type: ignore[no-untyped-def]
-    """The code point at `at`, and its number of bytes. `end`: the end of the document.
-
-    Valid are the forms of RFC 3629: the shortest ones, up to U+10FFFF, without surrogates. Another byte is 0x110000 + byte, 1.
-    """
+    """The code point at `at`, before `end`, and its number of bytes (RFC 3629). An invalid byte is 0x110000 + byte, 1."""
     first = np.int64(stream[at])
     if first < 0x80:
         return first, 1

@@ -1,7 +1,4 @@
-"""The tokenizer of a model of transformers (tokenizer.json) as one of bytes (learners/protocol.py).
-
-It runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here.
-"""
+"""A model's tokenizer.json, run in a limited process (tokenizer_process.py), as a tokenizer of bytes (learners/protocol.py)."""
 
 import json
 import re

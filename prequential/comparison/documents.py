@@ -136,10 +136,7 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
 
 
 def compare_documents(records: Sequence[DocumentLosses], bootstrap: Bootstrap | None = None) -> DocumentComparison:
-    """Every record compared with the first one, in every loss that both have.
-
-    Raises CorpusError for records of other bytes or other documents, ConfigError for fewer than two records.
-    """
+    """Every record compared with the first one. Raises CorpusError for other documents, ConfigError for fewer than two."""
     if len(records) < 2:
         raise ConfigError("a comparison needs two records or more")
     reference, *others = records

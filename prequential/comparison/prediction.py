@@ -145,10 +145,7 @@ def _shapes(n: int) -> tuple[tuple[NDArray[np.float64], float, float], ...]:
 
 
 def noise_covariances(n: int, hurst: float) -> NDArray[np.float64]:
-    """The autocovariances (n,) of fractional Gaussian noise with variance 1, from lag 0 on.
-
-    Means of equal numbers of its values are such noise again, with the same H.
-    """
+    """The autocovariances (n,), from lag 0 on, of fractional Gaussian noise with variance 1. Means of it are such noise, too."""
     lags = np.arange(n, dtype=np.float64)
     power = 2 * hurst
     return np.asarray(((lags + 1) ** power - 2 * lags**power + np.abs(lags - 1) ** power) / 2, np.float64)

@@ -1,26 +1,17 @@
 """What the code length of a corpus consists of: the cost of data for a learner that knows such data, and the cost of learning.
 
-    learning cost   the area between the learning curve and the end of the expected curve
-    surplus         the area of the expected curve above a threshold
-    hindsight       the corpus coded once more, under the learner's final weights, which do not change any more
-    regret          code length minus hindsight: what it would save to know the final weights beforehand
+docs/MEASURES.md defines the parts. The learner is a GPT without context mixer and without a table of contexts: its weights can be
+sent to a receiver, unlike hundreds of megabytes of counts and rows. They are sent as the GPT uses them, as int8 levels and
+float32 scales; for the embedding, the levels of its change since initialisation. Hindsight is a code only together with these
+weights. A frozen learner reads the corpus as one stream: its window continues from segment to segment.
 
-The learner is a GPT without context mixer and without a table of contexts: its weights can be sent to a receiver, unlike hundreds
-of megabytes of counts and rows. They are sent as the GPT uses them, as int8 levels and float32 scales; for the embedding, the
-levels of its change since initialisation. Hindsight is a code only together with these weights. A frozen learner reads the corpus
-as one stream: its window continues from segment to segment. The receiver has the program and the configuration.
+The expected curve takes the cost of a byte at position t as r(t) = E + A (t + s)^-b + noise, with A >= 0, 0.05 <= b <= 2 and
+s >= 0. The mean over cells of equal length is fitted by least squares. E and A are linear; b and s are taken from a grid, for the
+fit is used inside the text, where neighbouring nodes give nearly the same curve (it is no forecast).
 
-The expected curve takes the cost of a byte at position t as
-
-    r(t) = E + A (t + s)^-b + noise        A >= 0, 0.05 <= b <= 2, s >= 0
-
-The mean over cells of equal length is fitted by least squares. E and A are linear; b and s are taken from a grid, for the fit is
-used inside the text, where neighbouring nodes give nearly the same curve (it is no forecast).
-
-Text has long memory: an easy or hard passage has easy or hard ones around it, at every scale, and one text cannot show how much.
-So the intervals come from replicates whose noise is fractional Gaussian (Mandelbrot & Van Ness 1968), with Hurst exponents of 0.5
-to 0.9 in equal shares. Its variance is that of the residuals, corrected for what the fit takes away. Each replicate is fitted
-again. benchmarks/learning_cost.py measures how often the intervals hold.
+Text has long memory, and one text cannot show how much. So the intervals come from replicates whose noise is fractional Gaussian
+(Mandelbrot & Van Ness 1968), with Hurst exponents of 0.5 to 0.9 in equal shares. Its variance is that of the residuals, corrected
+for what the fit takes away. Each replicate is fitted again.
 """
 
 import io

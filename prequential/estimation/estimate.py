@@ -254,10 +254,7 @@ def _code(
     has_full: bool,
     budget_s: float = math.inf,
 ) -> tuple[ProbePass, list[slice]]:
-    """Codes the pieces, or decodes them in place; returns the pass, and the parts that were coded.
-
-    has_full: whether the last part has the full-size segments.
-    """
+    """Codes or decodes the pieces in place; returns the pass and the parts coded. has_full: the last has full-size segments."""
     sizes: list[int] = []
     wall_s, code_bits, coded, spent_s = [], [], [], 0.0
     for k, (part, piece) in enumerate(zip(parts, pieces, strict=True)):

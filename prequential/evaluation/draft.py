@@ -1,10 +1,7 @@
 """The first part of an evaluation: coding a corpus into an archive, and recording the cost of each byte.
 
-An interrupted evaluation leaves in its folder what it needs to resume:
-
-    .archive.pq.prequential/                      while it codes, as of `compress`; afterwards archive.pq
-    costs, seconds                                the cost of each byte; the time at which each segment ended
-    encoded.json                                  wall time of a finished archive, its digest and those of its costs
+To resume, its folder holds the working folder of archive.pq; `costs` of bytes; `seconds` at which segments ended; and
+encoded.json: the wall time of a finished archive, its digest and those of its costs.
 """
 
 import hashlib
@@ -52,11 +49,9 @@ class DraftFolder:
 
     Examples:
         >>> import pathlib, tempfile, prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
         >>> with tempfile.TemporaryDirectory() as name:
         ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
-        ...     result = prequential.evaluate(b"text" * 100, config=small, runtime=plain, baselines=(), draft=draft)
+        ...     result = prequential.evaluate(b"text" * 100, config=prequential.preset(1), baselines=(), draft=draft)
         ...     (draft.path / "archive.pq").stat().st_size == result.ledger.archive_bytes
         True
     """

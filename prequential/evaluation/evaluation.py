@@ -1,7 +1,4 @@
-"""Evaluation of a learner on a corpus: description length, learning curve, where the bits went, and the sizes of baselines.
-
-The archive is really written, to a file (evaluation/draft.py), and all figures are of that file.
-"""
+"""Evaluation of a learner on a corpus. The archive is really written, to a file (draft.py), and all figures are of that file."""
 
 import tempfile
 import time
@@ -60,9 +57,7 @@ class Evaluation:
 
     Examples:
         >>> import prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> result = prequential.evaluate(b"abcdefgh" * 500, config=small, runtime=plain, baselines=("gzip",))
+        >>> result = prequential.evaluate(b"abcdefgh" * 500, config=prequential.preset(1), baselines=("gzip",))
         >>> result.declaring(n_configs=8).ledger.choice_bits
         3.0
     """
@@ -152,9 +147,7 @@ def evaluate(
 
     Examples:
         >>> import prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> result = prequential.evaluate("sample:christmas_carol", config=small, limit_bytes=4096, runtime=plain)
+        >>> result = prequential.evaluate("sample:christmas_carol", config=prequential.preset(1), limit_bytes=4096)
         >>> int(result.curve.n_bytes[-1])
         4096
     """
@@ -295,10 +288,7 @@ def _subject(
 
 
 def warm_up(runtime: Runtime, planned: Config) -> None:
-    """Runs self-tests, also of the device, and compiles kernels: once in a process, so that no later wall time includes it.
-
-    planned: the configuration that will run next. One without a GPT needs no torch.
-    """
+    """Runs self-tests and compiles kernels, once in a process, so that no later wall time of `planned` includes it."""
     runtime.accelerator(planned)
     run_once(small_config(has_gpt=planned.gpt is not None, has_mixer=True), replace(runtime, device="cpu").learner)
 

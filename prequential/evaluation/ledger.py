@@ -1,8 +1,6 @@
 """The ledger of an archive: what each of its bits is spent on. Bits per byte, coder overhead and nats are computed here only.
 
-The prequential description length of a corpus is the length of its complete archive: header, payload and container. The ideal
-code length, the sum of -log2 p over the coded symbols, is what the learner determines. The total cost is the archive, the
-decoder, and the bits that name the chosen configuration and seed.
+docs/METHOD.md defines code length, description length and total cost.
 """
 
 import ast

@@ -1,17 +1,12 @@
 """How novel a byte is: whether it is copied, how often its trigram occurred before, how common its word is in the corpus.
 
-Each class labels the bytes of a corpus in one pass, in consecutive stretches, with limited memory. Words and trigrams are counted
-exactly (words up to MAX_WORD_SLOTS). Every copy and every word is compared byte by byte.
+docs/MEASURES.md defines the classes. Each labels the bytes of a corpus in one pass, in consecutive stretches, with limited
+memory. Every copy and every word is compared byte by byte. The counts of all 2**24 trigrams fit into 64 MiB, without hashing;
+those of four bytes would need 16 GiB.
 
 The hash of a window or word is a polynomial modulo the prime 2**61 - 1, at a point that depends on all bytes of the corpus. So
 nobody can choose bytes that collide (n different windows or words of 1 GiB have fewer than n colliding pairs on average), and the
 result is the same on every machine.
-
-    copied   byte i is copied if it lies in some [s, s + 32) that equals [t, t + 32) of the same corpus with t < s. It is in a
-             match of 32 bytes or more that begins earlier and may overlap its source, as in LZ77
-    trigram  a byte with the two before it. The counts of all 2**24 trigrams fit into 64 MiB, without hashing. Those of four
-             bytes would need 16 GiB
-    word     a maximal run of letters: A-Z, a-z, and bytes from 128 on, which in UTF-8 are mostly letters. "The" is not "the"
 """
 
 import hashlib
@@ -51,7 +46,7 @@ def hash_point(source: NDArray[np.uint8]) -> np.uint64:
 
 
 class Copies:
-    """Which bytes of `source` (n,) uint8 are copied (see above).
+    """Which bytes of `source` (n,) uint8 are copied (docs/MEASURES.md).
 
     max_slots: a power of 2 that limits the memory, 4 bytes for each slot (8 from 4 GiB on). With more windows than 3/4 of it,
     some are forgotten, and some copied bytes count as novel. A novel byte never counts as copied.

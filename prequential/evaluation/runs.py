@@ -1,14 +1,7 @@
 """Run folders: the files of an evaluation, from which later commands show it, compare it, draw it and decode its archive.
 
-    RUNS/enwik6-20261121-224500-05c7fd87/
-        record.jsonl      one line: corpus, configuration, ledger, tables, baselines, findings, environment (docs/MEASURES.md)
-        curve.parquet     series, n_bytes, bits: cumulative bits of the model, its parts and the baselines
-        archive.pq        the proof: it decodes to the corpus
-
-A folder gets its name when it is complete. Until then it is a draft, .run-..., which stays if its run can be resumed.
-
-Runs without their archives can be packed into one text file, which `read_runs` accepts in place of a folder of run folders.
-Each line is a JSON object: kind ("packed run"), name, record, and curves (the contents of curve.parquet in base64).
+docs/MEASURES.md lists the files, and the format of runs that are packed into one file. A folder gets its name when it is
+complete. Until then it is a draft, .run-..., which stays if its run can be resumed.
 """
 
 import base64
@@ -27,6 +20,7 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prequential import files
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation.curves import (
@@ -39,23 +33,7 @@ from prequential.evaluation.curves import (
     write_curves,
 )
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
-from prequential.files import (
-    RESUMABLE,
-    PathLike,
-    check_own_folder,
-    checkpoint_path,
-    common_mode,
-    hold_work_folder,
-    output_file,
-    permissions,
-    read_regular,
-    reading,
-    share_folder,
-    sync_folder,
-    warn_of_readers,
-    write_text,
-    writing,
-)
+from prequential.files import PathLike
 from prequential.model.presets import name_of
 from prequential.printable import printable
 from prequential.records.forms import REPORTED_CODINGS, EvaluationRecord, PackedRun, TrainingRecord
@@ -105,8 +83,8 @@ class Run:
     def mode(self) -> int:
         """The permissions of its files, or of the file that it is packed in. What is made of it gets no others."""
         if self.packed_curves is not None:
-            return common_mode(self.path.parent)
-        return common_mode(self.path, self.path / RECORD, self.path / CURVE)
+            return files.common_mode(self.path.parent)
+        return files.common_mode(self.path, self.path / RECORD, self.path / CURVE)
 
     @property
     def archive(self) -> Path:
@@ -133,8 +111,8 @@ class Run:
         """The contents of curve.parquet. Raises CorpusError."""
         if self.packed_curves is not None:
             return self.packed_curves
-        with reading(self.path / CURVE):
-            return read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
+        with files.reading(self.path / CURVE):
+            return files.read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
 
     def __repr__(self) -> str:
         record = self.record
@@ -186,7 +164,7 @@ def find_run(name: str, folder: PathLike) -> str:
         if runs := runs_so_far(folder, on_bad=lambda error: None):
             return str(runs[-1].path)
         raise CorpusError(f"{place} has no run")
-    with reading(folder):
+    with files.reading(folder):
         children = list(Path(folder).iterdir()) if path.name == name and Path(folder).is_dir() else []
     found = [child for child in children if child.name.startswith(name)]
     if len(found) == 1:
@@ -243,7 +221,7 @@ def runs_so_far(path: PathLike, on_bad: Callable[[CorpusError], object] | None =
 
 def _readers(root: Path) -> Iterator[Callable[[], Run]]:
     """A function for each run at `root` that reads it. Raises CorpusError if the runs cannot be found."""
-    with reading(root):
+    with files.reading(root):
         if root.is_file():
             yield from (partial(_unpacked, line, root) for line in read_lines(root))
         else:
@@ -281,7 +259,7 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
     runs = read_runs(folder)
     if not runs:
         raise CorpusError(f"{os.fspath(folder)!r} has no runs to pack")
-    with output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
+    with files.output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
             curves = base64.b64encode(run.curve_table()).decode()
             line = record_line(record_of(PackedRun, run, curves=curves)).encode()
@@ -299,7 +277,7 @@ def mode_of_all(runs: Iterable[Run]) -> int:
 
 def interrupted_runs(root: PathLike) -> list[Path]:
     """Drafts in `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
-    with reading(root):
+    with files.reading(root):
         found = sorted(Path(root).glob(f"{DRAFT}*")) if Path(root).exists() else []
     return [path for path in found if _can_be_resumed(path)]
 
@@ -314,16 +292,16 @@ class RunFolder:
         """Writes the remaining files and renames the draft; returns the new path. mode: its permissions. Raises OutputError."""
         draft = self.draft
         write_curves(draft / CURVE, curves)
-        with writing(root):
-            write_text(draft / RECORD, record_line(record))
-            share_folder(draft, mode)
-            sync_folder(draft)
+        with files.writing(root):
+            files.write_text(draft / RECORD, record_line(record))
+            files.share_folder(draft, mode)
+            files.sync_folder(draft)
             path = _rename_to_free_name(draft, root / run_name(record))
             with suppress(OSError):  # the run is complete
                 for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
                     (path / name).unlink(missing_ok=True)
-            sync_folder(root)
-        warn_of_readers(path, permissions(mode))
+            files.sync_folder(root)
+        files.warn_of_readers(path, files.permissions(mode))
         return path
 
 
@@ -333,12 +311,12 @@ def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunF
 
     hint: it stays if its run can be resumed, and this is what the error then says about it; None: it never stays.
     """
-    with writing(root):
+    with files.writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
     try:
         with (
-            hold_work_folder(draft),
+            files.hold_work_folder(draft),
             _deleting(draft, hint or str, unless=lambda: bool(hint) and _can_be_resumed(draft)),
         ):
             yield RunFolder(draft)
@@ -356,9 +334,9 @@ def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[Run
     folder = Path(draft)
     if not (folder.name.startswith(DRAFT) and _can_be_resumed(folder)):
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
-    with writing(draft):
-        check_own_folder(folder)
-    with hold_work_folder(folder), _deleting(folder, hint, unless=lambda: True):
+    with files.writing(draft):
+        files.check_own_folder(folder)
+    with files.hold_work_folder(folder), _deleting(folder, hint, unless=lambda: True):
         yield RunFolder(folder)
 
 
@@ -372,7 +350,7 @@ def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[N
             shutil.rmtree(draft, ignore_errors=True)
             error.__notes__ = [note for note in getattr(error, "__notes__", ()) if draft.name not in note]
         elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
-            notes = [note for note in getattr(error, "__notes__", ()) if note != RESUMABLE]
+            notes = [note for note in getattr(error, "__notes__", ()) if note != files.RESUMABLE]
             error.__notes__ = [*notes, hint(draft)]
         raise
     shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
@@ -380,7 +358,7 @@ def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[N
 
 def _can_be_resumed(draft: Path) -> bool:
     try:
-        return (draft / ARCHIVE).is_file() or checkpoint_path(draft / ARCHIVE).is_file()
+        return (draft / ARCHIVE).is_file() or files.checkpoint_path(draft / ARCHIVE).is_file()
     except OSError:  # a folder of another user
         return False
 

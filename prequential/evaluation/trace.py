@@ -1,7 +1,4 @@
-"""The trace of a run: the cost of each byte under the learner, and under each of its parts.
-
-Costs are whole units of 2**-22 bits, 4 bytes each, in a file, so that memory does not grow with the corpus. Sums are exact.
-"""
+"""The trace of a run: the cost of each byte, in whole units of 2**-22 bits, in a file, so that memory does not grow."""
 
 import errno
 import hashlib

@@ -1,7 +1,6 @@
 """What an exact computation runs on: elementwise primitives, integer matrix products and threads; and Muon's orthogonalisation.
 
-The three choices are independent and change only the speed: each gives the same bits. Two modules implement the primitives on a
-processor: `plain` (torch, the definition, on any device) and `fused` (compiled loops); device/primitives.py has them for CUDA.
+The three choices are independent and change only the speed: each gives the same bits.
 
 Muon (Jordan et al. 2024) replaces the gradient of a matrix by an approximation of the nearest orthogonal matrix. Five
 Newton-Schulz steps compute it, with products of int8 matrices.

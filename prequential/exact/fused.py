@@ -1,10 +1,8 @@
 """The exact primitives as compiled loops: the same bits as `plain`, several times faster on a processor.
 
-Each function has the name, the signature and the contract of its definition in `plain`, and tests compare the two bit for bit.
-Functions that would not become faster are imported from `plain`. `plain` passes over memory once per operation; a kernel passes
-once or twice in total. Each call runs in one thread without the interpreter lock, so a Pool runs several calls in parallel.
-Tensors are on the host, and strided tensors are copied first. numba compiles a kernel at its first use, in about a second, and
-caches it (compiled.py). Letters as in plain.py.
+Each function has the name, the signature and the contract of its definition in `plain`; those that would not become faster are
+imported from there. Each call runs in one thread without the interpreter lock, so a Pool runs several calls in parallel. Tensors
+are on the host, and strided tensors are copied first. Letters as in plain.py.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Loops over one row that the compiled kernels share: the largest entry, rounding, and the RMS norm.
-
-Literals are wrapped in np.float32. numba computes a float32 with a Python float in float64, unlike torch.
-"""
+"""Loops over one row that the kernels share. Literals are np.float32: numba computes a float32 with a Python float in float64."""
 
 import math
 from functools import cache
@@ -80,10 +77,7 @@ def round_row(x: Array, limit: int, levels: Array) -> np.float32:
 
 @inlined
 def round_row_to_int8(x: Array, zero: int, levels: Array) -> tuple[np.float32, np.int32]:
-    """levels = zero + x rounded to 127 levels; returns the largest magnitude of x and the sum of the squares of the levels.
-
-    levels: int8 with zero = 0, or uint8 with zero = 128.
-    """
+    """levels = zero + x in 127 levels, int8 (zero 0) or uint8 (128); returns the largest |x| and the sum of squared levels."""
     magnitude = largest_magnitude(x)
     factor = levels_per_unit(magnitude, INT8_LIMIT)
     squares = np.int32(0)  # 127 * 127 * C < 2**31

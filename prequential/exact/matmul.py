@@ -1,11 +1,7 @@
-"""Products of integer matrices, and the self-test that decides which implementation this machine may use.
+"""Products of integer matrices, and the self-test that decides which implementation this machine may use (docs/EXACT.md).
 
 A sum of integers that fits its accumulator is exact. So three implementations give the same bits: int8 (`torch._int_mm` with
 int32 sums), integers carried in float32 (exact below 2**24) and integers carried in float64 (exact below 2**53).
-
-None is trusted by its name. `torch._int_mm` saturates silently if the library runs without VNNI (pytorch/pytorch#136746). A
-lowered float32 matmul precision rounds operands to 8 bits. Each implementation must reproduce int64 products of operands that
-provoke both faults.
 
 Letters: (M, K) @ (K, N) -> (M, N); "..." a stack of matrices.
 """

@@ -1,8 +1,7 @@
-"""Threads for independent pieces of exact work.
+"""Threads for independent pieces of exact work. No two pieces add to the same sum, so threads and their order change no bit.
 
-Each kernel runs in one thread. Complete pieces of work run in parallel: parts of the rows, or the updates of different
-matrices. No two pieces add to the same sum, so neither the number of threads nor their order can change a bit. Waiting threads
-sleep. OpenMP's threads spin in barriers instead, and two busy programs then slowed this one 10 to 40 times (dev/LOG.md).
+Waiting threads sleep. OpenMP's threads spin in barriers instead, and two busy programs then slowed this one 10 to 40 times
+(dev/LOG.md).
 """
 
 import os
@@ -97,10 +96,7 @@ class Pool:
         self._started: list[_Piece] = []
 
     def pieces(self, n: int) -> list[slice]:
-        """range(n) cut into contiguous pieces of about equal size, at most one for each thread but the helper.
-
-        None is empty if n > 0.
-        """
+        """range(n) in contiguous, about equal pieces, at most one for each thread but the helper. None is empty if n > 0."""
         count = max(1, min(self._n_workers, n))
         return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 

@@ -1,10 +1,7 @@
 """Exports the GPT of a learner as an ordinary torch module with float32 weights. The folder does not need this program.
 
-    FOLDER/gpt.py             the module: export/plain_gpt.py, copied
-    FOLDER/config.json        the shape of the module, and the origin of its weights
-    FOLDER/model.safetensors  the weights, float32: int8 levels of the exact GPT times their scales
-
-The losses differ slightly, because the exact GPT also rounds activations and probabilities (docs/DATA.md has figures).
+It holds gpt.py, a copy of export/plain_gpt.py; config.json, the shape and origin; and model.safetensors, the int8 levels times
+their scales. The exact GPT also rounds activations and probabilities, so the losses differ slightly (docs/DATA.md).
 """
 
 import json
@@ -65,10 +62,7 @@ def plain_module(learner: OnlineLearner) -> plain_gpt.GPT:
 
 
 def export(folder: PathLike, model: StoredModel, *, mode: int = 0o777) -> tuple[plain_gpt.GPT, dict[str, Any]]:
-    """Writes the module of the model's GPT to a new folder. Returns it, and the record as JSON values.
-
-    Raises ConfigError if the learner has no GPT, OutputError.
-    """
+    """Writes the model's GPT to a new folder. Returns it, and the record. Raises ConfigError without a GPT, OutputError."""
     module, shape = plain_module(model.learner), asdict(_shape(check_exportable(model.config)))
     about: dict[str, Any] = {
         "from": {"digest": model.digest, "config": model.config.to_dict(), "trained_on": model.trained_on},

@@ -1,9 +1,4 @@
-"""Output files and folders that are either complete or absent, and safe reading of files that a stranger may have made.
-
-This holds after an error, a full disk, Ctrl-C, SIGTERM, `kill -9` and a power cut. A file grows in a hidden working folder next
-to its name. It is synchronised and then linked to its name. A new folder is filled under a temporary name. Devices and pipes are
-written directly. Files of records are in append.py, which no decoder needs.
-"""
+"""Output files and folders that are either complete or absent (docs/RELIABILITY.md), and safe reading of a stranger's files."""
 
 from prequential.files.folders import (
     check_new_folder,

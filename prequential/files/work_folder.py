@@ -1,15 +1,7 @@
 """The working folder of an output: what a run needs until its output is complete, and a lock against a second run.
 
-For an output NAME it is .NAME.prequential, next to it, readable for its owner only. If that is too long for a name, a digest of
-NAME stands in place of NAME. The folder holds:
-
-    owner            marks the folder as ours; locked while a run writes the output
-    partial          the output so far
-    run.checkpoint   the run between two segments (online/checkpoint.py)
-    new.checkpoint/  the next checkpoint while it is written
-    new.folder/      a restored folder while it is written
-
-Only files of these names are ever deleted, and only in a folder that carries our mark and belongs to this user.
+For an output NAME it is .NAME.prequential, next to it. If that is too long for a name, a digest of NAME stands in place of NAME.
+docs/RELIABILITY.md lists its files. Only these are ever deleted, and only in a folder that has our mark and is this user's.
 """
 
 import hashlib

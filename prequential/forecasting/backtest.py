@@ -1,10 +1,7 @@
 """Backtests: a law of size and length is fitted to the smaller runs of a ladder, and forecasts the larger ones.
 
-Rolling origins hide larger sizes and longer prefixes in every possible way. The errors of these forecasts decide which form the
-law takes, and how wide the interval of a real forecast must be (intervals.py).
-
 What is forecast is the mean loss over all bytes, or, with a proxy (a cheap run over the same text), its ratio to the proxy's. A
-second law, of the loss itself, is fitted to blocks, each from one prefix to the next.
+second law, of the loss itself, is fitted to blocks, each from one prefix to the next. docs/STUDIES.md says what follows.
 """
 
 import math

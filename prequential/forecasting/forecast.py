@@ -1,10 +1,7 @@
-"""Forecasts of the total bits of a larger run, frozen before the run is made.
+"""Forecasts of the total bits of a larger run, frozen before the run is made (docs/STUDIES.md).
 
 A law of size and length (scaling.py) is fitted to a ladder (sweeps/ladder.py). The backtest of the ladder (backtest.py) decides
 the form of the law and the width of the interval (intervals.py). The forecast is one sealed JSON object (sealed.py).
-
-The law knows nothing about the text after the ladder's bytes. A proxy does: it is a cheap run over the target's bytes. With a
-proxy, the law is fitted to the ratio of the losses, and the forecast is that ratio times the proxy's loss.
 """
 
 import math
@@ -28,13 +25,7 @@ from prequential.forecasting.backtest import (
     naive_losses,
     rolling_origins,
 )
-from prequential.forecasting.intervals import (
-    CONFIDENCE,
-    Calibration,
-    calibrate,
-    combined_deviation,
-    seed_deviation,
-)
+from prequential.forecasting.intervals import CONFIDENCE, Calibration, calibrate, combined_deviation, seed_deviation
 from prequential.forecasting.scaling import FORMS, Fit
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.model.config import Config

@@ -96,10 +96,7 @@ class Fit:
         return float((np.asarray(total) ** form.root(a, b))[0])
 
     def mean_to(self, n_weights: float, n_bytes: float) -> float | None:
-        """The mean loss over the first n_bytes, for a law of the loss at n_bytes.
-
-        None for forms without the identity, and for b >= 1, where this mean is infinite.
-        """
+        """The mean loss over the first n_bytes, for a law of the loss at n_bytes; None if it is infinite or has another form."""
         n_falling = {"additive": 1, "crossed": 2}.get(self.form)  # the last terms, which contain D^-b
         if n_falling is None or self.b >= 1:
             return None

@@ -1,11 +1,8 @@
-"""Held-out loss: the cost of a test corpus under a learner that was trained on another corpus, with and without learning from it.
+"""Held-out loss: the cost of a test corpus under a learner that was trained on another corpus.
 
-    frozen    weights, counts, adaptive maps and the index of matches do not change; a policy says which symbols of the test
-              corpus predict a symbol
-    dynamic   learning continues: the prequential code length of the test corpus after the training corpus
-
-docs/MEASURES.md explains the policies carried, isolated and strided of the frozen loss. Bytes between two documents belong to the
-first of them. Costs are those of coded decisions, in whole units of 2**-22 bits; `code_frozen` with a decoder returns the bytes.
+Frozen: nothing of the learner changes, and a policy says which symbols of the test corpus predict a symbol. Dynamic: learning
+continues. docs/MEASURES.md explains both. Bytes between two documents belong to the first of them. Costs are those of coded
+decisions, in whole units of 2**-22 bits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,10 +93,7 @@ def follow_trace(symbols: Bytes, subject: Subject, learner: Learner, on_progress
 
 
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
-    """The cost of each of symbols (n,) uint8, which may be memory-mapped, while the learner continues to learn from them.
-
-    Raises CorpusError if n is 0.
-    """
+    """The cost of each of symbols (n,) uint8 while the learner continues to learn from them. Raises CorpusError if n is 0."""
     trace = _new_trace(symbols)
 
     def record(done: Progress, n_bytes: int) -> None:

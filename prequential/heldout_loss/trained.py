@@ -1,7 +1,4 @@
-"""Trained learners: from a corpus, from a run of `evaluate`, or from a stored model.
-
-In all three cases the GPT has also learned from the last segment that was read (online/training.finish).
-"""
+"""Trained learners: of a corpus, a run of `evaluate` or a stored model. Their GPT has also learned from the last segment."""
 
 import io
 from collections.abc import Callable, Iterator, Sequence

@@ -1,14 +1,8 @@
-"""A learner of one's own in the loop of this program, and the law that it must keep.
+"""A learner of one's own in the loop of this program, and the law that it must keep (docs/LEARNERS.md).
 
 For each run of n symbols the loop asks for n distributions, codes the symbols, and only then lets the learner learn from them.
-The learner sees the run when it predicts, because one call for n symbols is n times as fast as n calls. So it could look ahead.
-That is checked. In the first runs, and then in one of CHECK_EVERY, drawn at random:
-
-    future    the symbols from a drawn place on are replaced by others. The distributions up to that place must not move
-    state     the digest of state_dict() before and after predict. Predicting is not learning
-
-One rule turns log-probabilities into integer frequencies: with V symbols, that of symbol v is 1 + floor(p_v (2**24 - V)). What is
-missing to 2**24 goes to the most probable symbol, the first one of equals. Ids of a tokenizer have 2**32 instead of 2**24.
+The learner sees the run when it predicts, because one call for n symbols is n times as fast as n calls. So it could look ahead,
+which is checked: in the first runs, and then in one of CHECK_EVERY, drawn at random.
 """
 
 import copy
@@ -192,10 +186,7 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder) -> np.ndarray:
 
 
 def checked_rows(found: Any, n: int, n_symbols: int, first: int, row: int | None = None) -> np.ndarray:
-    """Log-probabilities as (n, V) float64, or (1, V) of one row, each of which sums to one. first: its position, for messages.
-
-    Raises InvalidDistributionError for anything else.
-    """
+    """Log-probabilities (n, V) or (1, V) as float64; rows sum to one. first: their position. Raises InvalidDistributionError."""
     try:
         rows = to_array(found.detach().double() if hasattr(found, "detach") else found)
     except (AttributeError, TypeError, RuntimeError) as error:

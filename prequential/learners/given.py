@@ -46,7 +46,7 @@ def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str,
 
 
 def remembering(config: Config, n_given: int) -> Config:
-    """The configuration of a learner that can find matches in a given text of n_given bytes while it reads another as long.
+    """The configuration of a learner that finds matches in a given text of n_given bytes while it reads another as long.
 
     An archive's header holds `config`: a decoder derives this one.
     """

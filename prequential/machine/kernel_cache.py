@@ -1,15 +1,10 @@
-"""Where compiled kernels are kept: in a private folder that belongs to exactly this program on this processor.
+"""Where compiled kernels are kept: in a private folder that belongs to exactly this program on this processor (docs/MACHINES.md).
 
-Design decisions:
-
-- The folder's name is a digest of all that a compiled kernel depends on: the sources of all kernels, the versions of Python,
-  numba and llvmlite, the processor, and numba's variables in the environment. numba's own cache looks at one source file only,
-  but a kernel also contains helpers of other files.
+- The folder's name is a digest of all that a compiled kernel depends on. numba's own cache looks at one source file only, but a
+  kernel also contains helpers of other files.
 - The digest is taken when the first kernel is imported. If the sources have changed since then, nothing is saved.
-- Files are unpickled, so the folder must be safe: an absolute path, owned by this user, closed to all others, below folders that
-  no other user can exchange. Without a safe folder each run compiles its kernels, and one warning says why.
+- Files are unpickled, so a folder that other users could exchange is not used.
 - One file for each kernel and types of arguments, complete or absent, under a name that no other process chooses.
-- Folders of other versions that no run has used for a month are deleted.
 """
 
 import functools

@@ -128,10 +128,7 @@ def _precision() -> Callable[[], None]:
 
 
 class HeldSignals:
-    """The signal that came while signals were held, if any.
-
-    A second signal acts at once; but SIGXCPU comes again with each second of CPU time, so only its first counts.
-    """
+    """The signal that came while signals were held. A second one acts at once, except SIGXCPU, which comes each second."""
 
     def __init__(self) -> None:
         self.over = False

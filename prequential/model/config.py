@@ -1,7 +1,4 @@
-"""Configurations: frozen dataclasses that are checked when they are built.
-
-Every archive stores the complete one, so names of fields and contexts are part of the archive format (docs/FORMAT.md).
-"""
+"""Configurations, checked when they are built. Names of fields and contexts are part of the archive format (docs/FORMAT.md)."""
 
 import dataclasses
 from dataclasses import dataclass, field

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 class History:
-    """The last 2**bits symbols (uint8), the number of symbols in the stream so far, and what the GPT recalls of them, if it does.
-
-    recall: at the same place in the stream.
-    """
+    """The last 2**bits symbols (uint8), the number of symbols in the stream so far, and what the GPT recalls there, if any."""
 
     def __init__(self, bits: int, recall: "Recall | None" = None) -> None:
         self.ring = np.zeros(1 << bits, np.uint8)
@@ -41,10 +38,7 @@ class History:
         self._ahead = self._ahead[:0]
 
     def look_ahead(self, symbols: np.ndarray) -> None:
-        """Lets the GPT recall symbols (n,) that will be appended. Those that it has read already are not read again.
-
-        Raises ValueError if they differ from those.
-        """
+        """Lets the GPT recall symbols (n,) before they are appended. Raises ValueError if they differ from those it has read."""
         if self.recall:
             if not np.array_equal(self._ahead[: len(symbols)], symbols[: len(self._ahead)]):
                 raise ValueError("these symbols follow others than those that the GPT has read ahead")

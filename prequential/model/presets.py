@@ -128,10 +128,7 @@ def default_for(n_bytes: int) -> Config:
 
 
 def name_of(config: Mapping[str, Any]) -> str | None:
-    """The options of the command line that give this configuration (Config.to_dict, or read from JSON); None if none do.
-
-    An entry `given` is left out: it is not part of the preset.
-    """
+    """The options that give this configuration (Config.to_dict, or from JSON), but for its entry `given`; None if none do."""
     own = {name: value for name, value in config.items() if name != "given"}
     if not isinstance(seed := own.pop("seed", None), int):
         return None

@@ -1,7 +1,4 @@
-"""A series of monorepo losses: a file with one record a line, one for each point. Lines are appended and never changed.
-
-All points have the same setting. Each window begins at the commit where the previous one ended.
-"""
+"""A series of monorepo losses: one record a line, of one setting, never changed. A window begins where the last one ended."""
 
 import os
 import re
@@ -112,10 +109,7 @@ def points_so_far(path: PathLike) -> list[dict[str, Any]]:
 def append_point(
     path: PathLike, record: Mapping[str, Any], before: Sequence[Mapping[str, Any]], mode: int = 0o777
 ) -> None:
-    """Appends a point, without its single documents. mode: the permissions of the repository (`append_line`).
-
-    Raises OutputError if another run has appended a point to those `before`.
-    """
+    """Appends a point without its documents. mode: the repository's. Raises OutputError if another run appended to `before`."""
     if len(points_so_far(path)) != len(before):
         raise OutputError(
             f"another run has appended a point to {os.fspath(path)!r}, so this one is not appended: run it again"

@@ -1,16 +1,7 @@
 """A learner that is audited while it runs. The audit finds flipped bits and repeated errors, and changes no coded bit.
 
-It compares:
-
-    GPT at rest       the digest of each tensor with the one taken when it was last written: before and after it is read with,
-                      before its update, before a block is written
-    predictions       each segment is predicted twice: by the learner, and by a second reader, mixer and history (`Shadow`)
-    mixer, history    all arrays of both, after every `every` segments, at each checkpoint and before a block is written
-    rows of a step    with the rows drawn from the second history
-    drawn segment     one of each `every`: the second prediction, and a repetition of the GPT's complete step, run on another
-                      matmul backend and on the other kernels (`recomputing.opposite`)
-
-docs/RELIABILITY.md says which faults are found in time, which one is not, and what the audit costs.
+docs/RELIABILITY.md says what is compared and when, which faults are found, and what it costs. A second reader, mixer and history
+are in `Shadow`. The rows of a step are compared with those drawn from the second history.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -101,10 +101,7 @@ class Checkpoints:
         return read(self.path, identity(direction, header), learner)
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
-        """Saves the run if that is due, or if a signal waits, which is then delivered; between two segments only.
-
-        A failure only gives a warning: the last checkpoint remains.
-        """
+        """Saves a run between two segments if due, or if a signal waits, which is then delivered. A failure is only a warning."""
         start, ends = self._clock(), self._signals.pending
         if self._is_first:
             self._is_first = False

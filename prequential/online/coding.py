@@ -44,11 +44,9 @@ class Progress:
 
     Examples:
         >>> import prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
         >>> reports = []
         >>> archive = prequential.compress(
-        ...     b"text" * 100, config=small, runtime=plain, on_progress=lambda done, n_bytes: reports.append(done)
+        ...     b"text" * 100, config=prequential.preset(1), on_progress=lambda done, n_bytes: reports.append(done)
         ... )
         >>> reports[-1].n_bytes, reports[-1].archive_bytes == len(archive)
         (400, True)

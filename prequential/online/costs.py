@@ -1,8 +1,7 @@
 """What a learner costs, from its configuration alone: its operations for each byte, its memory, and the limits of both.
 
-Operations are counted from shapes; a multiply-add is two. The count covers the GPT's matrix products for a coder that knows the
-symbols, and equals what `Matmul` computes: with the masked entries of attention, without elementwise work. The mixer's are an
-estimate. The limits are checked before anything is built: a stranger's archive may declare a model that exceeds the machine.
+A multiply-add is two operations. They are those that `Matmul` computes for a coder that knows the symbols: with the masked
+entries of attention, without elementwise work. The mixer's are an estimate. Limits are checked first.
 """
 
 from collections import Counter
@@ -74,10 +73,7 @@ def replay_factor(config: Config) -> float:
 
 
 def most_flops_per_byte(config: Config) -> float:
-    """A bound of `total_flops(config, n).total / n` for all n.
-
-    Every segment except the first of the corpus has a step, on at most all rows. Attention costs most in full runs.
-    """
+    """A bound of `total_flops(config, n).total / n` for all n: with full runs, and a step on all rows for every segment."""
     s = config.schedule
     n_read = min(s.segment_symbols, s.block_symbols, COLUMNS_AT_ONCE)
     step = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols)).total
@@ -85,10 +81,7 @@ def most_flops_per_byte(config: Config) -> float:
 
 
 def steps_per_byte(config: Config) -> float:
-    """The most segments, and so steps of the GPT, for each byte.
-
-    Segments have at least the size of the first ones, except the last segment of each block.
-    """
+    """The most segments, and so steps of the GPT, for each byte. Only the last of a block may be shorter than the first."""
     s = config.schedule
     n_symbols = min(s.first_segment_symbols, s.segment_symbols)
     return -(-s.block_symbols // n_symbols) / s.block_symbols
@@ -232,10 +225,7 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
 
 
 def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> int:
-    """The learners' memory. Raises ConfigError for those that exceed the limit, or the work that any archive may ask for.
-
-    n_threads, n_learners: as in `memory_bytes`.
-    """
+    """The learners' memory. Raises ConfigError above the limit, and for more operations than an archive may ask for."""
     if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
         raise ConfigError(
             f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "

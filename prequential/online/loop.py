@@ -15,10 +15,7 @@ from prequential.model.schedule import segments
 
 
 class Learner(Protocol):
-    """What the loop codes with: begin(n) ; code(symbols) ; end(n) for each segment of n symbols.
-
-    Two learners with equal states code equal symbols to equal bits.
-    """
+    """The loop calls begin(n), code(symbols), end(n) for each segment of n symbols. Equal states code symbols to equal bits."""
 
     @property
     def schedule(self) -> ScheduleConfig:

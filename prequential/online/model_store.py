@@ -1,10 +1,7 @@
 """A learner stored in a folder. Any later command can load it and continue as if the learner had never stopped.
 
-    MODEL/model.json         format, configuration, what it was trained on, digests
-    MODEL/model.safetensors  every tensor that later predictions depend on (Learner.state)
-
 The folder is complete or absent. No code in it is run: digests, limits, names, shapes and types are checked before its use.
-docs/DATA.md describes model.json.
+docs/DATA.md describes model.json; model.safetensors has every tensor that later predictions depend on (Learner.state).
 """
 
 import hashlib

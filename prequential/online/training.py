@@ -1,7 +1,4 @@
-"""Training: a learner reads a corpus and learns from all of it, as in `compress`, but nothing is written.
-
-In the loop the GPT learns from a segment while the next one is read; `finish` takes the last step at the end of the corpus.
-"""
+"""Training: a learner reads a corpus and learns from all of it, as in `compress`, but nothing is written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,15 +10,9 @@ from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
+from prequential import files
 from prequential.errors import CheckpointError, CorpusError, OutputError
-from prequential.files import (
-    RESUMABLE,
-    PathLike,
-    check_new_folder,
-    checkpoint_path,
-    delete_checkpoint,
-    hold_work_folder,
-)
+from prequential.files import PathLike
 from prequential.model.schedule import blocks
 from prequential.online.checkpoint import Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
@@ -76,13 +67,10 @@ def _train(
 
 @contextmanager
 def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoints]:
-    """The checkpoints of a training that makes `model`, deleted when the body succeeds.
-
-    Raises OutputError if one exists without resume, or if another run writes this model.
-    """
-    path = checkpoint_path(model)
-    with hold_work_folder(model) as folder:
-        check_new_folder(model)  # again, now that no other run writes it
+    """Checkpoints of a training of `model`, deleted on success. Raises OutputError if one exists without resume or is in use."""
+    path = files.checkpoint_path(model)
+    with files.hold_work_folder(model) as folder:
+        files.check_new_folder(model)  # again, now that no other run writes it
         if path.exists() and not resume:
             raise OutputError(
                 f"an interrupted run left {str(folder)!r}: resume=True continues it, or delete that folder"
@@ -91,9 +79,9 @@ def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoin
             yield Checkpoints(path, resume=resume)
         except BaseException as error:
             if path.exists() and not isinstance(error, CheckpointError):
-                error.add_note(RESUMABLE)
+                error.add_note(files.RESUMABLE)
             raise
-        delete_checkpoint(path)
+        files.delete_checkpoint(path)
 
 
 def finish(learner: Learner) -> None:

@@ -1,20 +1,8 @@
 """The check of the prequential law on a running learner: an ordinary run with a witness, and the opposite run without one.
 
-A code length is prequential only if each symbol was predicted from the symbols before it, and was learned from afterwards. A
-witness takes the learner's place in a run and observes it. At drawn places it experiments with a twin, a second learner that
+A witness takes the learner's place in a run and observes it. At drawn places it experiments with a twin, a second learner that
 receives the same state, so the run computes the same as without a witness. A corpus is encoded under a witness and decoded
-without; an archive is decoded under a witness and encoded without. The checks:
-
-    DISTRIBUTION  the GPT's frequencies of the 256 bytes are integers, at least 1, and sum to 2**24
-    CODE          each of the 256 possible next bytes costs what the bits that lead to it cost: from one state of the mixer, the
-                  256 products of the probabilities of the decisions sum to exactly 1. The actual byte costs its share
-    FUTURE        if all later symbols are replaced by random ones, frequencies and costs up to here are the same in every bit
-    WEIGHTS       the weights that predict a segment are the same before and after it
-    STEP          the step that runs in parallel with a segment results in the same weights if the segment has other symbols. So
-                  it uses only symbols before the segment
-    ONCE          the numbers of symbols coded, of decisions learned and of bytes of the original agree. The payload is as long as
-                  the decisions cost, so it contains nothing else
-    ROUND_TRIP    what was encoded decodes to the same bytes; what was decoded encodes to the same payloads and digests
+without; an archive is decoded under a witness and encoded without. docs/RELIABILITY.md says what each check compares.
 """
 
 import io

@@ -1,7 +1,4 @@
-"""HTML and SVG markup in which every text is escaped: elements, tables, and documents that load nothing.
-
-XML forbids most control characters, also as references, so they become escapes such as \\x1b.
-"""
+"""HTML and SVG markup in which every text is escaped, also control characters, which XML forbids: elements, tables, documents."""
 
 import html
 import json

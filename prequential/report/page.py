@@ -1,7 +1,4 @@
-"""HTML pages about runs: their comparison, figures, curves, passages and tables.
-
-A page is one file without scripts, whose policy forbids the browser to load anything. markup.py escapes every text of records.
-"""
+"""HTML pages about runs. A page is one file without scripts, whose policy forbids the browser to load anything."""
 
 import json
 import math
@@ -32,10 +29,7 @@ Named = Sequence[tuple[str, Run]]  # runs with their names on the page, which ar
 
 
 def html_report(runs: Sequence[Run]) -> str:
-    """The page about one or more runs. Several runs are compared first.
-
-    Raises CorpusError for a run whose record or curves are incomplete.
-    """
+    """The page about one or more runs, which are compared first. Raises CorpusError for incomplete records or curves."""
     labels, articles = [], []
     for run in runs:
         with _naming(run):

@@ -1,7 +1,4 @@
-"""What a picture or a table shows. Back ends draw it: svg.py (in pages), figures.py (matplotlib), markup.py (tables).
-
-The vertical axis of a Panel has the range of the lines that are not grey, and of the references.
-"""
+"""What a picture or a table shows. Back ends draw it: svg.py (in pages), figures.py (matplotlib), markup.py (tables)."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -33,10 +30,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Series:
-    """A line through the points (x, y): each (n,) float64 and finite, n >= 1. A single point is a dot.
-
-    style: 0 or more. N_COLOURS + i has the colour of i, and other dashes.
-    """
+    """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. style: N_COLOURS + i is colour i, other dashes."""
 
     name: str
     x: NDArray[np.float64]

@@ -1,7 +1,4 @@
-"""Pictures of results as matplotlib figures, for notebooks and files: `prequential.plots`. They need the extra `plots`.
-
-Every function that makes a figure raises MissingDependencyError without matplotlib.
-"""
+"""`prequential.plots`: results as matplotlib figures. Without the extra `plots`, functions raise MissingDependencyError."""
 
 from __future__ import annotations
 

@@ -214,10 +214,7 @@ def _costs(rows: Sequence[Record], name: str, look: Look) -> list[dict[str, obje
 
 
 def passages(record: Record) -> list[Html]:
-    """The passages of a record, each character coloured by its bits, with the scale; none if the record has none.
-
-    Raises ValueError unless each byte of a passage has its bits.
-    """
+    """The passages of a record, coloured by bits, with the scale. Raises ValueError unless each byte has its bits."""
     found = record.get("passages", [])[:MAX_PASSAGES]
     if not found:
         return []

@@ -3,11 +3,9 @@
 Segment length, step size and the choice of training rows depend only on the bytes so far. So a run contains the run over every
 prefix, and one run per size and seed serves all prefixes.
 
-The sizes differ in width, layers, heads (at most MAX_HEAD_WIDTH wide) and the step size of embedding and head, which is
-proportional to width**-0.75. Adam moves every entry by the same amount, and a logit is a sum over the width. In theory the head's
-step is therefore proportional to 1 / width, and the embedding's is constant (Yang et al. 2022). Both share one step here, and
-measurements favour an exponent in between (docs/STUDIES.md). Segments, rows and the step size of the matrices are the same at
-every size (Muon's steps have one spectral norm, times a factor of shape).
+The sizes differ in width, layers, heads (at most MAX_HEAD_WIDTH wide) and the step size of embedding and head, proportional to
+width**-0.75. In theory the head's step is proportional to 1 / width, and the embedding's is constant (Yang et al. 2022). Both
+share one step here, and measurements favour an exponent in between (docs/STUDIES.md).
 """
 
 import json
@@ -233,10 +231,7 @@ def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
 
 
 def diverged_runs(ladder: Ladder) -> dict[str, str]:
-    """The reason why a run looks diverged, by the name of its rung.
-
-    It ends above the uniform code, or one of its windows costs more than an earlier one by MAX_RISE times the usual rise.
-    """
+    """Why a run looks diverged, by rung: it ends above the uniform code, or a window costs MAX_RISE times the usual rise more."""
     rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
     rises = (rates / np.maximum(np.minimum.accumulate(rates, 1), 1e-9)).max(1)
     usual = float(np.median(rises))

@@ -1,8 +1,4 @@
-"""The runs of a plan, one after another. Each leaves a run folder (evaluation/runs.py).
-
-A finished run of the same configuration over the same bytes is used again, so an interrupted plan continues when it is started
-again.
-"""
+"""The runs of a plan, one after another, in run folders. A finished run of the same configuration and bytes is used again."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -74,10 +74,7 @@ class Plan:
 
 
 def plan_of(parts: Iterable[tuple[str, Callable[[], Iterable[Variant]]]]) -> Plan:
-    """The variants of every part that can be made; a part that raises ConfigError is refused by its name.
-
-    Raises ConfigError if none is left.
-    """
+    """The variants of every part. Parts that raise ConfigError are refused by name. Raises ConfigError if none is left."""
     variants: list[Variant] = []
     refusals = []
     for name, make in parts:

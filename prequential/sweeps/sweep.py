@@ -33,7 +33,7 @@ class Result:
     """A variant over its seeds.
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
-    online/flops.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
+    online/costs.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
     the lowest cost (`data_multiple`). on_front: no other variant has fewer bits for at most the same cost, or a lower
     cost for at most as many bits. The cost is operations, or, where they are not known, time.
     """

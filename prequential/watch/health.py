@@ -266,10 +266,8 @@ class Health:
 
     Examples:
         >>> import prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
         >>> health = prequential.Health()
-        >>> archive = prequential.compress(b"a short text", config=small, runtime=plain, on_progress=health)
+        >>> archive = prequential.compress(b"a short text", config=prequential.preset(1), on_progress=health)
         >>> health.findings
         []
     """

@@ -131,10 +131,8 @@ def progress(title: str = "") -> ProgressBar:
 
     Examples:
         >>> import prequential
-        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
         >>> bar = prequential.progress("book")
-        >>> archive = prequential.compress(b"a short text", config=small, runtime=plain, on_progress=bar)
+        >>> archive = prequential.compress(b"a short text", config=prequential.preset(1), on_progress=bar)
         >>> bar.health.findings
         []
     """

@@ -1,22 +1,11 @@
-"""Codes that only count bytes: of order 0, frequencies first and then the data (two-part); of order 2, adaptive.
-
-Sizes include all parts. All arithmetic is on integers, so sizes are the same on every machine.
-"""
+"""Codes that only count bytes, in integers: of order 0, frequencies before the data (two-part); of order 2, adaptive."""
 
 import io
 
 import numpy as np
 
-from prequential_codecs.baselines.range_coder import (
-    TOTAL,
-    TOTAL_BITS,
-    Coder,
-    Ints,
-    RangeDecoder,
-    RangeEncoder,
-    code_under,
-    frequencies_from,
-)
+from prequential_codecs.baselines import range_coder
+from prequential_codecs.baselines.range_coder import Coder, Ints
 from prequential_codecs.byte_source import ByteSource, varint
 
 _BYTE_VALUES = 256
@@ -37,8 +26,8 @@ def compress_order0(data: bytes) -> bytes:
     if len(parameters) < 2:  # the data follow from the length; a coder needs two symbols
         return head
     ranks = (np.cumsum(present) - 1)[symbols]
-    encoder = RangeEncoder()
-    code_under(encoder, ranks, _frequencies_of(parameters))
+    encoder = range_coder.RangeEncoder()
+    range_coder.code_under(encoder, ranks, _frequencies_of(parameters))
     return head + encoder.finish()
 
 
@@ -51,8 +40,8 @@ def decompress_order0(compressed: bytes) -> bytes:
     parameters = source.take(len(values))
     if len(values) < 2:
         return values.tobytes() * n_bytes
-    decoder = RangeDecoder(compressed[source.n_bytes_taken :])
-    ranks = code_under(decoder, np.zeros(n_bytes, np.int64), _frequencies_of(parameters))
+    decoder = range_coder.RangeDecoder(compressed[source.n_bytes_taken :])
+    ranks = range_coder.code_under(decoder, np.zeros(n_bytes, np.int64), _frequencies_of(parameters))
     decoder.finish()
     return values[ranks].tobytes()
 
@@ -68,16 +57,15 @@ def _frequencies_of(parameters: bytes) -> Ints:
     """(V,) frequencies in proportion to V minifloats."""
     codes = np.frombuffer(parameters, dtype=np.uint8).astype(np.int64)
     weights = (_MANTISSA_ONE + codes % _MANTISSA_ONE) << (codes >> _MANTISSA_BITS)
-    return frequencies_from(weights[None, :] * TOTAL // weights.sum())[0]
+    return range_coder.frequencies_from(weights[None, :] * range_coder.TOTAL // weights.sum())[0]
 
 
 def compress_order2(data: bytes) -> bytes:
     """Mixes the counts after two, one and no bytes of context, and updates them while it codes. 7 to 10 microseconds per byte.
 
-    Like the learner, it predicts a byte, codes it, and only then counts it. It divides the data into streams and reads them in
-    parallel: numpy computes one byte of each at a time. Stored form: length, range coder's payload.
+    The data are divided into streams, which numpy reads in parallel. Stored form: length, range coder's payload.
     """
-    encoder = RangeEncoder()
+    encoder = range_coder.RangeEncoder()
     _code(encoder, np.frombuffer(data, dtype=np.uint8).astype(np.int64))
     return varint(len(data)) + encoder.finish()
 
@@ -86,7 +74,7 @@ def decompress_order2(compressed: bytes) -> bytes:
     """The inverse of `compress_order2`. Raises CorruptArchiveError for damaged bytes, if the damage can be detected."""
     source = ByteSource(io.BytesIO(compressed))
     symbols = np.zeros(source.take_varint(), np.int64)
-    decoder = RangeDecoder(compressed[source.n_bytes_taken :])
+    decoder = range_coder.RangeDecoder(compressed[source.n_bytes_taken :])
     _code(decoder, symbols)
     decoder.finish()
     return symbols.astype(np.uint8).tobytes()
@@ -123,7 +111,7 @@ class _Order2Model:
 
     def predict(self, history: Ints) -> Ints:
         """(n, 256) frequencies after each of n histories. history: (n,), the last two bytes as one number."""
-        probabilities = np.full((len(history), _BYTE_VALUES), TOTAL // _BYTE_VALUES, dtype=np.int64)
+        probabilities = np.full((len(history), _BYTE_VALUES), range_coder.TOTAL // _BYTE_VALUES, dtype=np.int64)
         for order, counts in enumerate(self._counts):
             seen = counts[history % _BYTE_VALUES**order].astype(np.int64)
             # 1: a new context keeps the shorter one's probabilities
@@ -131,10 +119,10 @@ class _Order2Model:
             reciprocals = (1 << 32) // (seen.sum(axis=1) + n_different)
             # (count * 2**24 + u * p) / (n + u) <= 2**24. The reciprocal is rounded down; the product is below 2**57.
             probabilities *= n_different[:, None]
-            probabilities += seen << TOTAL_BITS
+            probabilities += seen << range_coder.TOTAL_BITS
             probabilities *= reciprocals[:, None]
             probabilities >>= 32
-        return frequencies_from(probabilities)
+        return range_coder.frequencies_from(probabilities)
 
     def update(self, history: Ints, symbols: Ints) -> None:
         """Counts the symbols, (n,), that followed the histories."""

@@ -64,10 +64,7 @@ def _limit_memory(number: int) -> None:
 
 
 class GitProcess:
-    """A running git process that answers requests. Its output is buffered, so that it can be split at any byte.
-
-    Every method raises CorpusError if git fails, ends too early or does not answer for `SILENCE_S`.
-    """
+    """A running git process that answers requests. Every method raises CorpusError if git fails or is silent for `SILENCE_S`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
         self._process, self._errors, self._buffer = process, errors, bytearray()

@@ -1,8 +1,7 @@
 """The user's repository, in which git only looks up revisions; and a session: processes in an empty one that borrows its objects.
 
-There is one process for each kind of question. Answers are parsed by the lengths and counts that git gives. Objects may be
-hostile: only complete ids are given to git; the contents of commits and blobs must have the hash that their id states, so a
-history has no cycle. Lengths and numbers are limited, because a small tree can list one subtree many times.
+Objects may be hostile: git is given complete ids only; commits and blobs must have the hash that their id states, so a history
+has no cycle; and lengths and numbers are limited, because a small tree can list one subtree many times.
 """
 
 import hashlib
@@ -21,14 +20,7 @@ from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
 from prequential_corpora.corpus import unicode_name
 from prequential_corpora.git.file_rules import is_safe
-from prequential_corpora.git.process import (
-    PATCH_OPTIONS,
-    GitProcess,
-    Patch,
-    git_environment,
-    start_git,
-    wrong_answer,
-)
+from prequential_corpora.git.process import PATCH_OPTIONS, GitProcess, Patch, git_environment, start_git, wrong_answer
 
 N_DIGITS = {"sha1": 40, "sha256": 64}  # of an object id in hexadecimal
 MAX_COMMIT_N_BYTES = 1 << 24

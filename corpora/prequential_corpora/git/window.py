@@ -1,16 +1,11 @@
-r"""A git repository as a corpus: the files at a commit, and the changes after it, read through git.
-
-    read_tree(repo, commit)            every tracked file that the rules keep, ascending by the bytes of its path
-    read_window(repo, since, until)    the changes of the window (since, until], in the order of the commits
-    open_documents(documents)          either of them as one file, a `Corpus`
+"""A git repository as a corpus: the files at a commit (`read_tree`), and the changes after it (`read_window`), read through git.
 
 docs/MEASURES.md defines windows and documents. Renames are those that git detects: half of the content is the same. Of equal
-files in a tree, the first path in order is kept. Skipped files are counted by reason.
+files in a tree, the first path in order is kept.
 
-The repository cannot run or configure anything. Only revisions are looked up in it (`rev-parse`, which runs no program). All
-other reading happens in an empty repository that borrows its objects. So configuration, hooks, filters, external diffs, replaced
-objects and info/attributes of the repository, which also differ between clones, have no effect. The .gitattributes files are
-those of the commit; for a window, those at its end.
+The repository cannot run or configure anything. Only revisions are looked up in it. All other reading happens in an empty
+repository that borrows its objects: configuration, hooks, filters, replaced objects and info/attributes have no effect. The
+.gitattributes files are those of the commit; for a window, those at its end.
 """
 
 import os

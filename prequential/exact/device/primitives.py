@@ -1,9 +1,7 @@
 """The exact primitives as Triton kernels for a CUDA device: the bits of `plain`, in one or two launches instead of up to forty.
 
-Each function has the name, the signature and the contract of its definition in `plain`. A device is used with them only if they
-give the processor's bits there (online/accelerators.py). Functions that would not need fewer launches are imported from `plain`.
-Triton comes with torch for CUDA. With TRITON_INTERPRET=1 a processor runs the kernels, slowly. Tests do
-this on machines without a device. An NVIDIA H200 has run the kernels (docs/MACHINES.md).
+Each function has the name, the signature and the contract of its definition in `plain`; those that would not need fewer launches
+are imported from there. With TRITON_INTERPRET=1 a processor runs the kernels, slowly: for tests. docs/MACHINES.md has more.
 
 A program of a kernel holds one row, or a block of columns, of a matrix. Strided tensors are copied first. Letters as in plain.py.
 """
@@ -23,15 +21,7 @@ from prequential.exact.device.attention import (
 )
 from prequential.exact.device.rounding import FINE as FINE_LEVELS
 from prequential.exact.device.rounding import TINY, block_of, inverse, inverse_rms, largest, levels, rounded, row_dot
-from prequential.exact.plain import (
-    FINE,
-    GRADIENT_LIMIT,
-    INT8_LIMIT,
-    TOTAL,
-    embedding_sums,
-    loss_gradient,
-    peak_of,
-)
+from prequential.exact.plain import FINE, GRADIENT_LIMIT, INT8_LIMIT, TOTAL, embedding_sums, loss_gradient, peak_of
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
 Tensor = torch.Tensor

@@ -163,11 +163,7 @@ def _add(h: Array, y: Array) -> None:
 
 @kernel
 def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array, y: Array) -> None:
-    """y = the output (D,) of attention in this layer, from the row qkv (3D,). totals: space for ROWS int32.
-
-    The kernel stores the column's own key and value. The bits are those of attention_inputs, of attention_weights and
-    attention_output in plain.py, and of the two products between them.
-    """
+    """y = the output (D,) of attention in this layer, with the bits of plain.py, from qkv (3D,). totals: space for ROWS int32."""
     _, n_heads, _, width = a.k.shape
     own = a.window - 1 + column  # the slot of this column's key
     first = max(a.first_valid, column)  # and of the first visible one

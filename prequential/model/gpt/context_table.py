@@ -80,7 +80,7 @@ class ContextTable:
         return h + sums.to(h.device).float() * (1.0 / UNITS)  # below 2**15 * 2**8, so exact
 
     def sums(self, rows: Tensor) -> Tensor:
-        """The sum (N, D) int32 of the rows (N, K) at each position."""
+        """The sums (U, D) int32 at the rows `touched` (U,) int64, which ascend and include `rows`; on the host. peak (1,)."""
         sums = torch.empty(len(rows), self.rows.shape[1], dtype=torch.int32)
         sum_of_rows(self.rows.numpy(), rows.cpu().contiguous().numpy(), sums.numpy())
         return sums
@@ -104,10 +104,7 @@ class ContextTable:
         self.stage_update_from_sums(touched, gradient.sums(touched, peak), peak, gradient.rows, gradient.places)
 
     def stage_update_from_sums(self, touched: Tensor, sums: Tensor, peak: Tensor, rows: Tensor, places: Tensor) -> None:
-        """The same from the sums (U, D) int32 of a gradient at the rows `touched` (U,), and its peak (1,).
-
-        rows (N, K) and places (N,): of all new positions of the step.
-        """
+        """The same from sums (U, D) int32 at the rows `touched` (U,), and the peak (1,). rows, places: of new positions."""
         squares, change = self._ops.adagrad_change(
             sums, peak * (1.0 / SUM_LIMIT), self.squares[touched], self._step_size, UNITS, 2.0 * MAX_LEVEL
         )
@@ -135,10 +132,7 @@ class ContextTable:
 
 
 def compressed(sums: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 levels (N, D) and int8 shifts (N,): levels << shifts are the sums (N, D) int32, rounded to 8 bits of the largest.
-
-    Sums are below 2**24 in magnitude.
-    """
+    """int8 levels (N, D) and shifts (N,): levels << shifts are the sums (N, D) int32, rounded to 8 bits. Sums are below 2**24."""
     # As many shifts as there are bounds that the largest sum reaches.
     bounds = 128 << torch.arange(MOST_SHIFTS, dtype=torch.int32, device=sums.device)
     shifts = (sums.abs().amax(1, keepdim=True) >= bounds).sum(1, dtype=torch.int32)
@@ -231,10 +225,7 @@ class DeviceContextTable(ContextTable):
 
 
 def distinct(rows: Tensor, n_rows: int) -> tuple[Tensor, Tensor]:
-    """The distinct rows among `rows` (N, K), ascending, (N * K,), and the place of each of `rows` in them, (N, K).
-
-    n_rows fills the end, so that the shape does not depend on the values.
-    """
+    """The distinct rows among `rows` (N, K), ascending, (N * K,) filled up with n_rows; and the place of each, (N, K)."""
     ordered, order = rows.flatten().sort()
     is_new = torch.cat((ordered.new_zeros(1), (ordered[1:] != ordered[:-1]).to(torch.int64)))
     number = is_new.cumsum(0)

@@ -95,10 +95,7 @@ class DeviceGPT(GPT):
         self._record_event()
 
     def _capture(self, n_columns: int) -> None:
-        """Captures a step or a reading whose shape was that of the last two. If that fails, all run kernel by kernel.
-
-        A step can be captured if the context table is on the device.
-        """
+        """Captures a step or a reading of the shape of the last two, if the context table is here. A failure ends capturing."""
         shapes, sizes = self._last_shapes, [*self._last_sizes, n_columns]
         captures_step = not (self.config.contexts and self._reads_on_host)
         try:

@@ -40,8 +40,7 @@ NOT_LEARNED = ("carried.", "counters")
 class GPT:
     """A GPT on one device.
 
-    For each segment, one thread calls `begin`, then `forward` or `frequencies` any number of times. Another thread may run
-    `update` at the same time. When both are done, `end` closes the segment.
+    For each segment one thread calls `begin`, then `forward` or `frequencies`. Another may run `update`. `end` follows both.
     """
 
     def __init__(self, config: GPTConfig, seed: int, backend: Backend, device: torch.device = HOST) -> None:
@@ -175,10 +174,7 @@ class GPT:
     def _backward(
         self, g: Tensor, saved: SavedActivations, inputs: Tensor, phases: tuple[Tensor, Tensor]
     ) -> Iterator[tuple[str, Gradient]]:
-        """The backward pass from g (N, V) at the logits to the embedding: yields the name and the gradient of each parameter.
-
-        When it yields a parameter, the pass no longer needs the old value of the parameter, so an update may start.
-        """
+        """Yields the name and the gradient of each parameter, from g (N, V) at the logits. Its update may then start."""
         ops, head = self._ops, self._weights.head
         norm = saved["head"]
         dh = self._through_norm(head.fine_input_gradient_sums(g), norm, g.new_zeros(len(g), self.config.width))
@@ -226,10 +222,7 @@ class GPT:
     def _update_parameter(
         self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float | Tensor
     ) -> None:
-        """One step of one parameter: Muon for hidden matrices, Adam for embedding and head, Adagrad for the context table.
-
-        factor: of the step size. A tensor () float64 gives the same bits as a number: both are rounded to float32 in the product.
-        """
+        """One step of one parameter by Muon, Adam or Adagrad. factor: of the step size, a number or a tensor () float64."""
         if isinstance(gradient, ContextGradient):
             self._weights.contexts.stage_update(gradient)
             return

@@ -22,10 +22,7 @@ OFFSET = np.int32(128)
 
 
 def interleaved(levels: Tensor) -> Array:
-    """levels (N, C_in, C_out) int8, in the layout for `multiply_add`: (N, B, P, ROWS, PART).
-
-    Zeros fill C_out up to B * ROWS, and C_in up to P * PART.
-    """
+    """levels (N, C_in, C_out) int8, filled with zeros, in the layout for `multiply_add`: (N, B, P, ROWS, PART)."""
     n, n_in, n_out = levels.shape
     if n_in % PART or n_out % ROWS:
         levels = pad(levels, (0, -n_out % ROWS, 0, -n_in % PART))

@@ -1,9 +1,4 @@
-"""The inputs that each context gives to the mixer, and what they learn.
-
-Of its INPUTS_PER_CONTEXT log-odds, at most four are not 0: of the node itself; of history and run together; of the history, by
-what was seen (both bits, one bit, or one byte); and of the run (in a bucket, or of a deterministic context). Units as in
-nodes.py.
-"""
+"""The inputs that each context gives to the mixer (docs/FORMAT.md), and what they learn. Units as in nodes.py."""
 
 from typing import Any
 

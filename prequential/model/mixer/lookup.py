@@ -1,13 +1,7 @@
 """Where a context's nodes and run are: two hashed tables, and how contexts are found in them, made and replaced.
 
-    deterministic   four bytes for a context that was always followed by one byte: 16 bits of its hash, how often it was, and the
-                    byte. It has no bucket
-    bucket          one cache line, for each half byte of a context that was followed by different bytes: a head and 15 nodes,
-                    which are the inner nodes of the binary tree of the half byte
-    head            12 bits of the hash, so that another context is noticed; and the run
-
-A deterministic context has the nodes that a bucket would hold. A bucket is made when another byte follows. The second half
-of a byte is a context of its own, with its own entry.
+A bucket is one cache line for each half byte of a context; a deterministic context, which one byte always followed, has an entry
+of four bytes instead. docs/FORMAT.md describes both. The second half of a byte is a context of its own.
 """
 
 from typing import Any

@@ -1,14 +1,12 @@
 """The weight sets of the mixer: which row of weights each of them uses for the next bit.
 
-A set has one row of weights for each value of a small context, its selector. All sets get the same inputs; the last weights
-combine their results, and are selected in the same way. To add a set, append its name to WEIGHT_SETS in model/config.py, its
-size to SET_SIZES, and a line to `select_rows`.
+A set has one row of weights for each value of a small context, its selector. The last weights are selected in the same way. To
+add a set, append its name to WEIGHT_SETS in model/config.py, its size to SET_SIZES, and a line to `select_rows`.
 
 `known` counts the contexts, of bytes and of words, that have been seen before; `states` says what five contexts know.
 
-A byte is coded as the eight decisions of its code word. A node remembers what followed a context and the first bits of a code
-word, so in text, letters that follow similar contexts begin alike, and the space stands beside the ends of lines (dev/LOG.md,
-2026-11-26). In binary data a byte is its own code word. What the input is, is decided from the past.
+A node remembers what followed a context and the first bits of a code word. So in text, letters that follow similar contexts begin
+alike, and the space stands beside the ends of lines (dev/LOG.md, 2026-11-26). In binary data a byte is its own code word.
 """
 
 from collections.abc import Sequence

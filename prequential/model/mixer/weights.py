@@ -1,12 +1,8 @@
-"""Weights of the mixer: log-odds as sums of inputs, and their steps.
+"""Weights of the mixer: log-odds as sums of inputs, and their steps. docs/FORMAT.md has every number, docs/EXACT.md the bounds.
 
-    first     each weight set gives log-odds from all inputs, by the row that its selector chooses (sets.py)
-    last      some sets of last weights mix these; the result is their mean
-
-Weights of the first sets are int16 with 14 fractional bits, those of the last ones int32 with 16. A step is proportional to an
-error and to the centred input. It is divided by the mean square of the inputs where that is large (normalised steps; Nagumo and
-Noda 1967). A row takes larger steps until it has been used a few thousand times, and where its errors are small on average: the
-code length curves less there. The factor is the power -1/4 of the mean error.
+A step is proportional to an error and to the centred input. It is divided by the mean square of the inputs where that is large
+(normalised steps; Nagumo and Noda 1967). A row takes larger steps until it has been used a few thousand times, and where its
+errors are small on average: the code length curves less there. The factor is the power -1/4 of the mean error.
 
 The error is the mean of two. By its own error, each set learns to predict alone. By the error of the mixture, times the set's
 share of it, the sets learn what the others do not know. The last sets use the mean of their own error and the mixture's.
@@ -16,10 +12,6 @@ the last sets, whose inputs are the log-odds of the first, the mean and the diff
 
 The weights of the first sets start at one half, divided by the number of contexts. Arrays hold what they have changed since, at
 most 2, so memory that is not used stays zero.
-
-Sums of the first sets have 32 bits. An input is below 2**12 and a weight below 2**15, so a product is below 2**27. A sum of
-them wraps around modulo 2**32 on every machine, whatever the order; that would take log-odds of 512 nats. An error is at most
-2**17 and a centred input below 2**12, so a step's product is below 2**29.
 """
 
 from math import isqrt
@@ -125,10 +117,7 @@ def learn_weights(
     bit: int, mixed: Any, n_contexts: int, n_bits: int, inputs: Array, weights: Array, ages: Array, mean_errors: Array,
     rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array, centred: Array,
 ) -> None:  # fmt: skip
-    """One gradient step of each set. mixed: the log-odds that `mix` returned; outputs (S,), finals (N_LAST,): as it left them.
-
-    n_bits: learned from before. centred (I,) int16: a scratch array.
-    """
+    """One gradient step of each set, with what `mix` returned. n_bits: learned from before. centred (I,) int16: scratch."""
     error_of_mixture = error_of(bit, mixed)
     centre(inputs, centred)
     rate, extra = step_size(n_bits, inputs, n_contexts), NEW_ROW_FACTOR * lasting_rate(n_contexts)

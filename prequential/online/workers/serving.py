@@ -1,7 +1,4 @@
-"""How a command runs, alone or in the workers that torchrun starts: the first one runs it, the others serve it.
-
-torch is imported for workers only.
-"""
+"""How a command runs: alone, or in the workers of torchrun. The first runs it, the others serve it. Only these need torch."""
 
 from __future__ import annotations
 

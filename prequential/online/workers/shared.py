@@ -1,14 +1,9 @@
 """The workers that torchrun starts for one command take the GPT's steps together. The bits are those of one process.
 
-Each computes the forward and backward pass of a part of the rows; every sum over rows is completed by all (docs/MACHINES.md):
-
-    rows            first worker -> all
-    column peaks    the maximum over all workers    (float32 magnitudes, compared as integers)
-    column sums     the sum over all workers        (int32, bounded for all rows of the step together)
-    momentum, Adam  by each worker, identically
-    matrices        each orthogonalised by one worker, and sent to all
-
-With replicas each worker takes the complete steps of its own ones, and all exchange them when they become their mean.
+Each computes both passes of a part of the rows. Exchanged are the rows, the column peaks (a maximum, as integers) and the column
+sums (int32, bounded for all rows together). Momentum and Adam are computed by each worker; a matrix is orthogonalised by one and
+sent to all. With replicas, each worker takes the complete steps of its own ones, and all exchange them when they become their
+mean. docs/MACHINES.md says why the bits are the same.
 """
 
 import json

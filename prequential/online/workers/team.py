@@ -34,10 +34,7 @@ def meet() -> tuple[dist.Store, int, int]:
 
 
 def choose_interfaces() -> None:
-    """The network interfaces of gloo and NCCL: loopback, unless the user has named others; for several machines he must.
-
-    By default they would listen to other machines. Raises ConfigError.
-    """
+    """Loopback for gloo and NCCL, unless the user has named other interfaces, as for several machines. Raises ConfigError."""
     if GLOO_INTERFACE not in os.environ and local_workers() < workers()[0]:
         raise ConfigError(
             f"these workers are on several machines: name the network interface between them, such as {GLOO_INTERFACE}=eth0; "
