@@ -10,14 +10,17 @@ import json
 from prequential.cli import options
 from prequential.cli.runs import DEFAULT_FOLDER
 
+OPTIONS = ("tokens", "loss", "bytes_per_token", "tokens_per_step", "unit", "name", "data")
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="FILE", help="trainer_state.json, or CSV with a line of names")
-    parser.add_argument("--tokens", metavar="NAME", required=True, help="the column of the tokens so far")
+    parser.add_argument("--tokens", metavar="NAME", required=True, help="the column of the tokens so far (or of steps)")
     parser.add_argument("--loss", metavar="NAME", required=True, help="the column of the mean loss since the last line")
     parser.add_argument(
         "--bytes-per-token", type=float, metavar="X", required=True, help="of the tokenizer on this text"
     )
+    parser.add_argument("--tokens-per-step", type=int, metavar="N", help="if --tokens names a column of steps")
     parser.add_argument("--unit", default="nats/token", choices=("nats/token", "bits/token"), help="of the loss")
     parser.add_argument("--name", metavar="NAME", help="of the model (default: the file)")
     parser.add_argument(
@@ -32,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.evaluation.summary import format_report
     from prequential.recording.imported import import_log
 
-    names = {name: getattr(args, name) for name in ("tokens", "loss", "bytes_per_token", "unit", "name", "data")}
+    names = {name: getattr(args, name) for name in OPTIONS}
     found = import_log(args.log, args.runs, **names)
     print(json.dumps(found.record) if args.json else f"{format_report(found.record)}\n\nrun: {found.path}")
     return 0

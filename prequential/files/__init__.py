@@ -1,6 +1,7 @@
 """Output files and folders that are either complete or absent (docs/RELIABILITY.md), and safe reading of a stranger's files."""
 
 from prequential.files.folders import (
+    check_can_write,
     check_new_folder,
     common_mode,
     folder_permissions,
@@ -40,7 +41,7 @@ from prequential.files.work_folder import (
 )
 
 __all__ = [
-    "RESUMABLE", "PathLike", "Sink", "check_new_folder", "check_output", "check_own_folder", "checkpoint_path",
+    "RESUMABLE", "PathLike", "Sink", "check_can_write", "check_new_folder", "check_output", "check_own_folder", "checkpoint_path",
     "common_mode", "delete_checkpoint", "delete_new_checkpoint", "folder_permissions", "hold_work_folder",
     "is_device", "is_foreign", "new_folder", "open_own_file", "open_regular", "output_file", "partial_path",
     "permissions", "possible_name", "read_regular", "reading", "set_mode", "share_folder", "stream_output", "sync",

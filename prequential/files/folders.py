@@ -21,6 +21,16 @@ def check_name(path: PathLike) -> None:
         os.stat(path)  # noqa: PTH116  # the questions of pathlib answer False or raise, as the version of Python decides
 
 
+def check_can_write(folder: PathLike) -> None:
+    """Raises OutputError if nothing can be made in `folder`, or it cannot be made itself. Cheap: call it before long work."""
+    path = Path(folder).absolute()
+    nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"cannot write into {os.fspath(folder)!r}: {str(nearest)!r} is not a folder that you can write"
+        )
+
+
 def check_new_folder(folder: PathLike) -> None:
     """Raises OutputError if `folder` exists and is not an empty folder, or cannot be created. Cheap: call it before long work."""
     check_name(folder)

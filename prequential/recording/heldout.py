@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 POLICY = "as the loop called the model"
-Sums = dict[
-    str, list[int]
-]  # of each document: bytes, units of 2**-22 bits, and the sum of the mixed hashes of its rows
+Sums = dict[str, list[Any]]  # of each document: bytes, units of 2**-22 bits, and the mixed hashes of its rows
 
 
 def checked_name(name: Any) -> str:
@@ -49,9 +47,11 @@ def add_documents(
         raise InvalidDistributionError("rec.heldout(): a loss is not finite, or a target is no id of the vocabulary")
     hashes = mix(rows[:, 1].view(np.uint64))
     for name, row, nat, content in zip(names, rows, found, hashes, strict=True):
-        total = sums.setdefault(name, [0, 0, 0])
-        for i, part in enumerate((int(row[5]), round(nat * UNITS_PER_NAT), int(content))):
-            total[i] += part
+        total = sums.setdefault(name, [0, 0, []])
+        if int(content) not in total[2]:  # otherwise the step's evaluation is made again
+            total[0] += int(row[5])
+            total[1] += round(nat * UNITS_PER_NAT)
+            total[2].append(int(content))
 
 
 def joined(parts: Iterable[Sums]) -> Sums:
@@ -59,7 +59,7 @@ def joined(parts: Iterable[Sums]) -> Sums:
     found: Sums = {}
     for part in parts:
         for name, values in part.items():
-            found[name] = [a + b for a, b in zip(found.get(name, [0, 0, 0]), values, strict=True)]
+            found[name] = [a + b for a, b in zip(found.get(name, [0, 0, []]), values, strict=True)]
     return found
 
 
@@ -78,7 +78,7 @@ def heldout_record(
         "bits_per_byte": total / max(1, n_bytes),
     }
     clusters = cluster(sizes, bits)
-    text = "\n".join(f"{document} {values[2] & (1 << 64) - 1}" for document, values in ordered)
+    text = "\n".join(f"{document} {sum(values[2]) & (1 << 64) - 1}" for document, values in ordered)
     return record_of(
         HeldoutRecord,
         time=datetime.now(UTC).isoformat(timespec="seconds"),

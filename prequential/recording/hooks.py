@@ -26,7 +26,7 @@ def loss_func(recorder: Any, loss: Callable[..., Any] | None) -> Callable[..., A
             logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
         )
         if torch.is_grad_enabled():  # an evaluation is not part of the training
-            recorder.score(nll=nll.view(targets.shape), targets=targets)
+            recorder.score(nll=nll.view(targets.shape), targets=targets, inputs=recorder.called_with())
         if loss is not None:
             return loss(outputs, labels, num_items_in_batch=num_items_in_batch)
         return nll.sum() / ((targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)

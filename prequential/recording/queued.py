@@ -1,6 +1,5 @@
 """What a recorder queued on the device, read at once, and the mistakes that are seen in it."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -38,15 +37,16 @@ def impossible_value(rows: np.ndarray, n_symbols: int) -> str | None:
     return None
 
 
-def unscored_rows(called: np.ndarray, rows: np.ndarray) -> list[str]:
-    """The steps that trained on rows which no score had. called: the rows that the model was called for in training.
+def mistakes(called: np.ndarray, rows: np.ndarray) -> list[str]:
+    """The steps that trained on rows which no score had, and targets that are the inputs themselves.
 
-    Rows are recognised by their inputs; if no score had inputs, only their number counts.
+    called: the rows that the model was called for in training. Rows are recognised by their first inputs; a step whose scores had
+    no inputs is not checked.
     """
-    found = []
+    unshifted = np.unique(rows["step"][rows["unshifted"] > 0])
+    found = [f"step {step + 1}: the targets are the inputs; shift them by one" for step in unshifted[:1]]
     for step in np.unique(called["step"]):
-        calls, scores = (each[each["step"] == step]["inputs"].tolist() for each in (called, rows))
-        n = (Counter(calls) - Counter(scores)).total() if any(scores) else max(0, len(calls) - len(scores))
-        if n:
+        calls, scores = (set(each[each["step"] == step]["head"].tolist()) for each in (called, rows))
+        if 0 not in scores and (n := len(calls - scores)):
             found.append(f"step {step + 1} trained on {n} rows that were not scored before it")
     return found

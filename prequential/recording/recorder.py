@@ -5,14 +5,17 @@ it, counts rows that were seen before apart, and looks for the mistakes that mak
 
     a step without a score        the optimiser stepped, and nothing was scored since its last step
     rows that were not scored     the model was called to train on them, but they were not scored before the step
-    a look ahead                  every `audit_every` steps: with another future, earlier predictions of a drawn row move
+    targets that are the inputs   nobody shifted them
+    a look ahead                  at steps 1, 2, 4, ... and every `audit_every`: with another future, earlier predictions move
 
-Scoring queues small sums on the device. Every FLUSH_STEPS steps they are read, and all ranks exchange them. So a mistake in the
-values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later, with its step.
+Scoring queues small sums on the device. Every FLUSH_STEPS steps those of complete steps are read, and all ranks exchange them. So
+a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later, with its step.
 """
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,21 +23,22 @@ import numpy as np
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, InvalidDistributionError, LawError
 from prequential.evaluation.runs import PathLike, Run
-from prequential.recording.causal import look_ahead, named_ids, token_ids
+from prequential.files import check_can_write
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
-from prequential.recording.queued import impossible_value, on_host, unscored_rows
+from prequential.recording.queued import impossible_value, mistakes, on_host
 from prequential.recording.ranks import Ranks
-from prequential.recording.rows import SeenRows, hash_rows, mix
+from prequential.recording.rows import SeenRows, head_hashes, mix
 from prequential.recording.run import TrainingRun
-from prequential.recording.score import FIELDS, Scored, plain_nll, row_sums
+from prequential.recording.score import FIELDS, Scored, plain_nll, row_sums, token_ids
 from prequential.recording.totals import UNITS_PER_NAT, Totals, sums_record
 from prequential.recording.units import Units, units_of
 from prequential.records.forms import REPORTED
-from prequential.records.schema import append_record
 from prequential.watch.health import Finding
 
 if TYPE_CHECKING:
     import torch
+
+    from prequential.recording.causal import Call
 
 FLUSH_STEPS = 64
 REPEATS = ("exclude", "include")
@@ -95,6 +99,7 @@ class Recorder:
         data: str | None = None,
     ) -> None:
         check_arguments(folder=folder)
+        check_can_write(folder)
         if not isinstance(name, str) or not name:
             raise ConfigError(f"Recorder: name is {name!r}: give a text")
         if repeats not in REPEATS:
@@ -105,18 +110,24 @@ class Recorder:
         self.arguments, self.strict = dict(arguments or {}), strict
         self.units: Units = units_of(tokenizer, units)
         self.faults: list[str] = []
-        self.n_audits, self.n_steps = 0, 0
+        self.n_audits, self.n_steps, self.n_checked_steps = 0, 0, 0
+        self.not_audited = ""  # why the last check for a look ahead could not be made
         self.totals = Totals(counts_repeats=repeats == "include")
         self.seen = SeenRows()
         self.scored = Scored()
         self.wall_s = 0.0
+        self.numbered = False  # whether rows were told apart by their numbers in the data
         self._ranks, self._audit_every = Ranks(process_group), audit_every
         self._forward: Callable[[Any, Any], Any] | None = None
         self._pending: list[tuple[int, torch.Tensor]] = []
-        self._forwarded: list[tuple[int, torch.Tensor]] = []
+        self._called: list[tuple[int, torch.Tensor]] = []
+        self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._n_scores = 0  # since the last step
-        self._inputs: torch.Tensor | None = None  # of the last call in training
+        self._last_stepped: Any = None
+        self._call: Call | None = None  # the last one in training, since the last step
+        self._targets: torch.Tensor | None = None  # of the last score
         self._hooks: list[Any] = []
+        self._optimizers: list[Any] = []
         self._model: torch.nn.Module | None = None
         self._started_s: float | None = None
         self._heldout: dict[str, tuple[int, Sums]] = {}  # by name: the step of the last scores, and their sums
@@ -142,12 +153,16 @@ class Recorder:
                 raise ConfigError(
                     "Recorder: optimizer is not one of torch: leave it out, and call rec.step() after each step"
                 )
-            self._hooks.append(optimizer.register_step_post_hook(lambda *_: self.step()))
-        if model is not None:
-            import torch
+            if not any(optimizer is each for each in self._optimizers):
+                self._optimizers.append(optimizer)
+                self._hooks.append(optimizer.register_step_post_hook(lambda *_: self._stepped(optimizer)))
+        if model is not None and model is not self._model:
+            from prequential.recording.causal import CallHook
 
+            if self._model is not None:
+                raise ConfigError("Recorder: it has another model already")
             self._model = model
-            self._hooks.append(model.register_forward_pre_hook(torch.compiler.disable(self._saw), with_kwargs=True))
+            self._hooks.append(model.register_forward_pre_hook(CallHook(model, self._saw), with_kwargs=True))
 
     @property
     def has_model(self) -> bool:
@@ -181,53 +196,68 @@ class Recorder:
             raise ConfigError("rec.score(): this recorder has finished")
         if self._started_s is None:
             self._started_s = time.perf_counter()
-        if inputs is None and self._inputs is not None and len(self._inputs) == len(targets):
-            inputs = self._inputs
         nats, targets = plain_nll(logits, nll, targets, self.units)
         self.scored.see(logits if logits is not None else nll, self._model)
-        self._pending.append(
-            (self.n_steps, row_sums(nats, targets, token_ids(inputs, len(targets)), indices, self.units))
-        )
-        self._n_scores += 1
+        sums = row_sums(nats, targets, token_ids(inputs, targets), indices, self.units)
+        self.numbered |= indices is not None
+        self._pending.append((self.n_steps, sums))
+        self._n_scores, self._targets = self._n_scores + 1, targets
+
+    def called_with(self) -> "torch.Tensor | None":
+        """The ids (rows, columns) of the last call of the model in training since the last step."""
+        return self._call.ids if self._call else None
 
     def step(self) -> None:
         """Ends a step. A given optimiser calls it. Raises LawError or InvalidDistributionError for a mistake, if `strict`."""
         if self._run is not None:
             return
-        if not self._n_scores:
+        self.n_steps += 1
+        has_scores, self._n_scores = self._n_scores > 0, 0
+        if not has_scores:
             self._fault(
-                f"step {self.n_steps + 1}: the optimiser stepped without a score: call rec.score() before each step"
+                f"step {self.n_steps}: the optimiser stepped without a score: call rec.score() before each step"
             )
-        self.n_steps, self._n_scores = self.n_steps + 1, 0
-        if self._audit_every and self._inputs is not None and (self.n_steps - 1) % self._audit_every == 0:
-            self._audit(self._inputs)
-        self._inputs = None
+        if self._audit_every and self._call and _is_due(self.n_steps, self._audit_every):
+            self._audit(self._call)
+        self._call = None
         if self.n_steps % FLUSH_STEPS == 0:
             self._flush()
 
-    def _saw(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The model is called: in training, it must be for rows that are scored before the next step."""
-        import torch
+    def _stepped(self, optimizer: Any) -> None:
+        """An optimiser has stepped. Another one that steps after it, without scores between them, belongs to the same step."""
+        if self._n_scores or self._last_stepped in (None, id(optimizer)):
+            self._last_stepped = id(optimizer)
+            self.step()
 
-        if not (model.training and torch.is_grad_enabled()):
+    def _saw(self, call: "Call") -> None:
+        """The model is called in training: for rows that must be scored before the next step."""
+        self._call = call
+        self._called.append((self.n_steps, head_hashes(call.ids)))
+
+    def _audit(self, call: "Call") -> None:
+        from prequential.recording.causal import look_ahead
+
+        targets = self._targets if self._targets is not None and len(self._targets) == len(call.ids) else None
+        try:
+            found = look_ahead(self._model, call, targets, self._forward, self.n_steps)
+        except Exception as error:  # the check must not end somebody's training
+            self.not_audited = f"{type(error).__name__}: {error}"[:200]
             return
-        ids = named_ids(args, kwargs)
-        if ids is not None:
-            self._inputs = ids.detach()
-            self._forwarded.append((self.n_steps, hash_rows(self._inputs, "inputs")))
-
-    def _audit(self, inputs: "torch.Tensor") -> None:
-        assert self._model is not None
         self.n_audits += 1
-        found = look_ahead(self._model, inputs, self._forward, self.n_steps, self.units.n_symbols)
         if found:
             self._fault(f"step {self.n_steps}: {found}")
 
     def _fault(self, message: str) -> None:
-        if self.strict:
-            raise LawError(message)
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(message)
+        """A mistake: it stays in the record. If strict, it ends the run, on all ranks at once if there are several."""
+        self._new_faults.append(message)
+        if self._ranks.n == 1:
+            self._settle_faults([self._new_faults])
+
+    def _settle_faults(self, parts: Sequence[list[str]]) -> None:
+        new, self._new_faults = [fault for part in parts for fault in part], []
+        self.faults += new[: max(0, MAX_FAULTS - len(self.faults))]
+        if new and self.strict:
+            raise LawError(new[0])
 
     def heldout(
         self,
@@ -254,35 +284,38 @@ class Recorder:
     # ---- reading the device
 
     def _flush(self) -> None:
-        """Reads what is queued, exchanges it between ranks, and adds it up. All ranks call it after the same step."""
-        mine = on_host(self._pending, FIELDS), on_host(self._forwarded, ("inputs",))
-        self._pending, self._forwarded = [], []
+        """Reads the complete steps that are queued, exchanges them, and adds them up. All ranks call it after the same step."""
+        ready = [[each for each in queue if each[0] < self.n_steps] for queue in (self._pending, self._called)]
+        mine = on_host(ready[0], FIELDS), on_host(ready[1], ("head",)), list(self._new_faults)
         parts = self._ranks.gathered(mine)
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         if wrong := impossible_value(rows, self.units.n_symbols):
-            raise InvalidDistributionError(wrong)
-        for fault in unscored_rows(called, rows):
-            self._fault(fault)
-        keys = mix(rows["key"].view(np.uint64))
-        own = keys % np.uint64(self._ranks.n) == self._ranks.own
-        is_new = np.zeros(len(rows), np.int64)
-        order = np.argsort(rows["step"], kind="stable")  # the first of equal rows is that of the earliest step
-        own = order[own[order]]
-        is_new[own] = self.seen.add(keys[own])
-        self._add(rows, np.sum(self._ranks.gathered(is_new), axis=0) > 0)
+            raise InvalidDistributionError(wrong)  # what is queued stays: the run cannot be finished
+        self._pending, self._called = (
+            [each for each in q if each[0] >= self.n_steps] for q in (self._pending, self._called)
+        )
+        self._add(rows)
+        self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
+        self._settle_faults([*(part[2] for part in parts), mistakes(called, rows)])
 
-    def _add(self, rows: np.ndarray, is_new: np.ndarray) -> None:
+    def _add(self, rows: np.ndarray) -> None:
+        """Adds the rows of the steps that are not in the totals yet."""
+        rows = rows[np.argsort(rows["step"], kind="stable")]  # the first of equal rows is that of the earliest step
+        keys = mix(rows["key"].view(np.uint64))
+        own = np.flatnonzero(keys % np.uint64(self._ranks.n) == self._ranks.own)
+        is_new = np.zeros(len(rows), np.int64)
+        is_new[own] = self.seen.add(keys[own])
+        flags = self._ranks.gathered((is_new, self.seen.is_full))
+        fresh = np.sum([each for each, _ in flags], axis=0) > 0
+        self.totals.all_rows_kept &= not any(is_full for _, is_full in flags)
         units = np.rint(rows["nats"].view(np.float64) * UNITS_PER_NAT).astype(np.int64)
         sums = np.stack([np.ones(len(rows), np.int64), rows["tokens"], rows["bytes"], units], axis=1)
         contents = mix(rows["targets"].view(np.uint64))
-        first = self.totals.steps
-        for step in range(first, self.n_steps + 1):
-            here = rows["step"] == step
-            fresh, again = here & is_new, here & ~is_new
-            part = np.stack([sums[fresh].sum(0), sums[again].sum(0)])
-            self.totals.add(part, int(contents[fresh].sum(dtype=np.uint64)), contents[here])
-            if step < self.n_steps:
-                self.totals.end_step()
+        ends = np.searchsorted(rows["step"], np.arange(self.totals.steps, self.n_steps + 1))
+        for start, end in pairwise(ends.tolist()):
+            here, new = slice(start, end), fresh[start:end]
+            part = np.stack([sums[here][new].sum(0), sums[here][~new].sum(0)])
+            self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
 
     # ---- the end, and interruptions
 
@@ -292,19 +325,28 @@ class Recorder:
         Raises ConfigError if nothing was scored, OutputError if the folder cannot be written.
         """
         if self._run is None:
+            if self._pending and not self.n_steps:
+                raise ConfigError("rec.finish(): no step was seen: give optimizer=, or call rec.step() after each step")
             self._flush()
+            run = self._training_run()
             for hook in self._hooks:
                 hook.remove()
-            self.wall_s += time.perf_counter() - self._started_s if self._started_s is not None else 0.0
-            is_writer = self._ranks.own == 0
-            run = self._training_run().save(self.folder, is_writer=is_writer)
-            for name, (step, sums) in self._heldout.items():
-                documents = joined(self._ranks.gathered(sums))
-                record = heldout_record(name, documents, step, run.record["config"], run.record["environment"])
-                if is_writer:
-                    append_record(run.path / f"heldout-{name}.jsonl", record)
-            self._run = run
+            self._run = run.save(self.folder, self._heldout_records(run), is_writer=self._ranks.own == 0)
         return self._run
+
+    def _heldout_records(self, run: TrainingRun) -> dict[str, dict[str, Any]]:
+        """The record of each set of documents, of all ranks, by the name of its file."""
+        record, parts = run.record(), self._ranks.gathered(self._heldout)
+        found = {}
+        for name in sorted({name for part in parts for name in part}):
+            step = max(part[name][0] for part in parts if name in part)
+            documents = joined(part[name][1] for part in parts if name in part and part[name][0] == step)
+            made = heldout_record(name, documents, step, record["config"], record["environment"])
+            found[f"heldout-{name}.jsonl"] = made
+        return found
+
+    def _wall_s(self) -> float:
+        return self.wall_s + (time.perf_counter() - self._started_s if self._started_s is not None else 0.0)
 
     def _training_run(self) -> TrainingRun:
         totals = self.totals
@@ -325,7 +367,7 @@ class Recorder:
             n_tokens=n_tokens,
             curve=totals.curve(),
             findings=tuple(Finding(kind="law", position=0, block=0, message=f, cause="program") for f in self.faults),
-            wall_s=self.wall_s,
+            wall_s=self._wall_s(),
             device=self.scored.device,
         )
 
@@ -340,10 +382,13 @@ class Recorder:
             "counts_repeats": totals.counts_repeats,
             "new": sums_record(totals.new),
             "repeated": sums_record(totals.repeated),
-            "all_rows_kept": not self.seen.is_full,
+            "all_rows_kept": totals.all_rows_kept,
+            "numbered": self.numbered,
+            "n_checked_steps": self.n_checked_steps,
             "order": totals.order.hex(),
             "tokenizer": {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest},
             "n_audits": self.n_audits,
+            "not_audited": self.not_audited,
             "logits": self.scored.dtype,
             "is_training": self.scored.is_training,
             "dropout": self.scored.dropout,
@@ -353,12 +398,13 @@ class Recorder:
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, to be saved beside the model: tensors, numbers, texts, and lists of them.
 
+        It holds the complete steps. A step in progress, whose gradient no checkpoint has, is made again.
+
         All ranks call it. Each gets the complete state, so that it can be loaded by another number of ranks.
         """
         import torch
 
         self._flush()
-        wall_s = self.wall_s + (time.perf_counter() - self._started_s if self._started_s is not None else 0.0)
         keys = np.concatenate(self._ranks.gathered(self.seen.keys()))
         return {
             "version": STATE_VERSION,
@@ -367,8 +413,11 @@ class Recorder:
             "totals": self.totals.state(),
             "seen": torch.from_numpy(np.sort(keys).view(np.int64)),
             "faults": list(self.faults),
-            "n_audits": self.n_audits,
-            "wall_s": wall_s,
+            "checks": [self.n_audits, self.n_checked_steps],
+            "not_audited": self.not_audited,
+            "numbered": self.numbered,
+            "heldout": copy.deepcopy(self._heldout),
+            "wall_s": self._wall_s(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -381,8 +430,10 @@ class Recorder:
         try:
             keys = state["seen"].cpu().numpy().view(np.uint64)
             self.totals = Totals.of_state(dict(state["totals"]))
-            self.n_steps, self.n_audits = int(state["n_steps"]), int(state["n_audits"])
-            self.faults, self.wall_s = list(state["faults"]), float(state["wall_s"])
+            self.n_steps, self.wall_s = int(state["n_steps"]), float(state["wall_s"])
+            self.faults, self._heldout = list(state["faults"]), copy.deepcopy(dict(state["heldout"]))
+            self.n_audits, self.n_checked_steps = map(int, state["checks"])
+            self.not_audited, self.numbered = str(state["not_audited"]), bool(state["numbered"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"rec.load_state_dict(): the state is damaged: {error}") from error
         if self.totals.counts_repeats != counts_repeats:
@@ -390,7 +441,8 @@ class Recorder:
                 "rec.load_state_dict(): the state counts repeated rows in another way: give the same `repeats`"
             )
         self.seen = SeenRows(keys[keys % np.uint64(self._ranks.n) == self._ranks.own], self.seen.max_rows)
-        self._pending, self._forwarded, self._n_scores, self._inputs, self._started_s = [], [], 0, None, None
+        self._pending, self._called, self._new_faults, self._n_scores = [], [], [], 0
+        self._call, self._targets, self._started_s = None, None, None
 
     # ---- other people's loops
 
@@ -411,3 +463,8 @@ class Recorder:
         from prequential.recording.hooks import lightning_callback
 
         return lightning_callback(self)
+
+
+def _is_due(step: int, every: int) -> bool:
+    """Whether the step is 1, 2, 4, ... up to `every`, or a multiple of it."""
+    return step % every == 0 or (step < every and step & (step - 1) == 0)

@@ -1,6 +1,6 @@
 """Rows of ids: their hashes, which of them were seen before, and a digest of which rows each step used.
 
-A row is hashed where it is, on the device: the sum of (id + 1) times a fixed odd number for each column, modulo 2**64, which is
+A row is hashed where it is, on the device: the sum of (id + 128) times a fixed odd number for each column, modulo 2**64, which is
 then mixed. Two different rows have one hash with a probability near 2**-64; of n rows, some two with n**2 / 2**65.
 """
 
@@ -16,19 +16,31 @@ if TYPE_CHECKING:
     import torch
 
 MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
+MAX_COLUMNS = 1 << 20  # of a row
+HEAD = 16
+N_NEGATIVE = 128  # above the negative numbers that mark what is ignored, so that no term is 0
 MASK = (1 << 64) - 1
 
 
 @lru_cache(maxsize=16)
-def _multipliers(name: str, n_columns: int, device: str) -> "torch.Tensor":
+def _multipliers(name: str, device: str) -> "torch.Tensor":
     import torch
 
-    return torch.from_numpy(random_words(0, f"rows/{name}", n_columns).view(np.int64) | 1).to(device)
+    return torch.from_numpy(random_words(0, f"rows/{name}", MAX_COLUMNS).view(np.int64) | 1).to(device)
 
 
-def hash_rows(ids: "torch.Tensor", name: str) -> "torch.Tensor":
-    """A hash of each row, (rows,) int64 on the device of the ids, (rows, columns) int64. Names give different hashes."""
-    return ((ids + 1) * _multipliers(name, ids.shape[1], str(ids.device))).sum(1)
+def hash_rows(ids: "torch.Tensor", name: str, within: "torch.Tensor | None" = None) -> "torch.Tensor":
+    """A hash of each row, (rows,) int64 on the device of the ids, (rows, columns) int64. Names give different hashes.
+
+    within (rows, columns): 0 where a column does not count.
+    """
+    terms = (ids + N_NEGATIVE) * _multipliers(name, str(ids.device))[: ids.shape[1]]
+    return (terms if within is None else terms * within).sum(1)
+
+
+def head_hashes(ids: "torch.Tensor") -> "torch.Tensor":
+    """A hash of the first HEAD columns of each row, by which calls of the model and scores are matched. Never 0."""
+    return hash_rows(ids[:, :HEAD], "head") | 1
 
 
 def mix(hashes: np.ndarray) -> np.ndarray:

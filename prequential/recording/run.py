@@ -1,6 +1,7 @@
 """The run folder of a training run: an ordinary record, which says that the figures are reported, not proved."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import PathLike, Run, new_run_folder
 from prequential.online.runtime import Runtime
 from prequential.records.forms import TrainingRecord
-from prequential.records.schema import environment, record_of
+from prequential.records.schema import append_record, environment, record_of
 from prequential.watch.health import Finding
 
 
@@ -28,6 +29,7 @@ class TrainingRun:
     n_tokens: int
     curve: Curve
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
     wall_s: float = 0.0
     device: str = "not known"
 
@@ -55,7 +57,7 @@ class TrainingRun:
             verify_bytes_per_s=None,
             peak_memory_bytes=0,
             baselines=[],
-            notes=[],
+            notes=list(self.notes),
             findings=[asdict(finding) for finding in self.findings],
             environment={**environment(Runtime(), None), "device": self.device},
             bits_per_token=code_bits / self.n_tokens,
@@ -63,10 +65,14 @@ class TrainingRun:
             tokens_per_byte=self.n_tokens / n_bytes,
         )
 
-    def save(self, folder: PathLike, *, is_writer: bool = True) -> Run:
-        """The run, in a new run folder if this process writes. Raises OutputError."""
+    def save(
+        self, folder: PathLike, others: Mapping[str, dict[str, Any]] | None = None, *, is_writer: bool = True
+    ) -> Run:
+        """The run, in a new run folder if this process writes. others: further records, by file. Raises OutputError."""
         record, curves = self.record(), {MODEL: self.curve}
         if not is_writer:
             return Run(Path(folder) / "elsewhere", record, curve_table(curves))
         with new_run_folder(folder) as draft:
+            for name, other in (others or {}).items():
+                append_record(draft.draft / name, other)
             return Run(draft.finish(Path(folder), record, curves), record)

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import ConfigError
-from prequential.recording.rows import hash_rows
+from prequential.recording.rows import hash_rows, head_hashes
 from prequential.recording.units import Units
 
 if TYPE_CHECKING:
     import torch
 
 IGNORED = -100
-# Of each row: hash that repeated rows share, hash of targets, hash of inputs (0: none), sums, and what must not occur.
-FIELDS = ("key", "targets", "inputs", "nats", "tokens", "bytes", "outside", "least")
+# Of each row: the hash that repeated rows share, that of targets, that of the first inputs (0: none), sums, what must not occur.
+FIELDS = ("key", "targets", "head", "nats", "tokens", "bytes", "outside", "least", "unshifted")
 CHUNK = 1 << 26  # logits that are turned into float32 at a time
 
 
@@ -31,20 +31,24 @@ def plain_nll(
         torch.int16,
     ):
         raise ConfigError("rec.score(): targets are not a tensor of integers")
-    targets = (targets if targets.dim() == 2 else targets.reshape(1, -1)).detach().long()
+    targets = targets.detach().long()
     given = logits if logits is not None else nll
     if not isinstance(given, torch.Tensor) or not given.is_floating_point():
         raise ConfigError(
             f"rec.score(): {'logits' if logits is not None else 'nll'} is not a tensor of floating-point numbers"
         )
+    if targets.dim() != 2:
+        targets = targets.reshape(given.shape[:2] if given.dim() == (2 if logits is None else 3) else (1, -1))
     n = targets.numel()
+    if not n:
+        raise ConfigError("rec.score(): there are no targets")
     if nll is not None:
-        if nll.numel() != n:
+        if nll.shape not in (targets.shape, (n,)):
             raise ConfigError(
                 f"rec.score(): nll has shape {tuple(nll.shape)}, targets {tuple(targets.shape)}: give one loss each"
             )
         return nll.detach().reshape(targets.shape), targets
-    if given.dim() < 2 or given.numel() != n * given.shape[-1]:
+    if given.shape[:-1] not in (targets.shape, (n,)):
         raise ConfigError(
             f"rec.score(): logits have shape {tuple(given.shape)}, targets {tuple(targets.shape)}: rows differ"
         )
@@ -70,6 +74,20 @@ def _cross_entropy(logits: "torch.Tensor", targets: "torch.Tensor") -> "torch.Te
     return torch.cat(parts) if parts else logits.new_zeros(0, dtype=torch.float32)
 
 
+def token_ids(inputs: Any, targets: "torch.Tensor") -> "torch.Tensor | None":
+    """Inputs as (rows, columns) int64 beside the targets; None if they are no ids. Raises ConfigError for other rows."""
+    import torch
+
+    if inputs is None or (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
+        return None
+    ids = torch.as_tensor(inputs, device=targets.device).detach().long()
+    if ids.dim() != 2:
+        ids = ids.reshape(targets.shape if ids.numel() == targets.numel() else (1, -1))
+    if len(ids) != len(targets):
+        raise ConfigError(f"rec.score(): {len(ids)} rows of inputs for {len(targets)} rows of targets")
+    return ids
+
+
 def row_sums(
     nats: "torch.Tensor",
     targets: "torch.Tensor",
@@ -77,7 +95,10 @@ def row_sums(
     indices: "torch.Tensor | None",
     units: Units,
 ) -> "torch.Tensor":
-    """FIELDS of each row, (rows, 8) int64 on the device; nats and least are the bits of float64."""
+    """FIELDS of each row, (rows, 9) int64 on the device; nats and least are the bits of float64.
+
+    Columns after the last target that is used are padding: they do not change the key.
+    """
     import torch
 
     with torch.no_grad():
@@ -87,17 +108,23 @@ def row_sums(
         sizes = torch.where(used & inside, n_bytes[torch.where(inside, targets, 0)], -1)
         counts = sizes >= 0
         kept = torch.where(counts, nats.double(), 0.0)
-        content = hash_rows(targets, "targets")
-        read = hash_rows(inputs, "inputs") if inputs is not None else torch.zeros_like(content)
-        key = content + read
+        within = torch.flip(torch.cummax(torch.flip(used.long(), (1,)), 1).values, (1,))  # 1 up to the last used column
+        content = hash_rows(targets, "targets", within)
+        key, head, unshifted = content, torch.zeros_like(content), torch.zeros_like(content)
+        if inputs is not None:
+            n = min(inputs.shape[1], targets.shape[1])
+            read, aims, counted = inputs[:, :n], targets[:, :n], counts[:, :n]
+            key, head = content + hash_rows(read, "inputs", within[:, :n]), head_hashes(inputs)
+            same, shifted = (aims == read) & counted, (aims[:, :-1] == read[:, 1:]) & counted[:, :-1]
+            unshifted = ((same.sum(1) == counts.sum(1)) & (shifted.sum(1) < counted[:, :-1].sum(1))).long()
         if indices is not None:
             numbers = torch.as_tensor(indices, device=targets.device).reshape(-1, 1).long()
             if len(numbers) != len(targets):
                 raise ConfigError(f"rec.score(): {len(numbers)} indices for {len(targets)} rows")
             key = hash_rows(numbers, "indices")
         columns = [
-            key, content, read, kept.sum(1).view(torch.int64), counts.sum(1), (sizes * counts).sum(1),
-            (used & ~inside).sum(1), kept.amin(1).view(torch.int64),
+            key, content, head, kept.sum(1).view(torch.int64), counts.sum(1), (sizes * counts).sum(1),
+            (used & ~inside).sum(1), kept.amin(1).view(torch.int64), unshifted,
         ]  # fmt: skip
         return torch.stack(columns, 1)
 

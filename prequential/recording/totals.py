@@ -3,6 +3,7 @@
 All sums are of integers, so their order does not matter: two ranks give what one gives, and a resumed run what a whole one gives.
 """
 
+import copy
 import hashlib
 import math
 from dataclasses import dataclass, field
@@ -24,8 +25,8 @@ class Totals:
     """Sums up to a step. new, repeated: (rows, tokens, bytes, units of 2**-22 bits) of rows seen first and of rows seen again.
 
     rows: the sum of the mixed hashes of the new rows, of their targets alone. order: a chained digest of the rows of each step.
-    points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are closed. open_rows,
-    open_count: of the step in progress.
+    points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are in the sums. all_rows_kept:
+    every row was looked up among all earlier ones.
     """
 
     new: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
@@ -33,25 +34,18 @@ class Totals:
     rows: int = 0
     order: bytes = hashlib.blake2b(digest_size=32).digest()
     steps: int = 0
-    open_rows: int = 0
-    open_count: int = 0
+    all_rows_kept: bool = True
     points: list[tuple[int, int]] = field(default_factory=list)
     stride: int = 1
     counts_repeats: bool = False
 
-    def add(self, sums: np.ndarray, rows: int, hashes: np.ndarray) -> None:
-        """A part of a step. sums (2, 4) int64 of new and repeated rows; rows: the sum for `rows`; hashes (n,) of all its rows."""
+    def add_step(self, sums: np.ndarray, new_rows: int, hashes: np.ndarray) -> None:
+        """The next step. sums (2, 4) int64: of new and of repeated rows. new_rows: the sum for `rows`. hashes (n,): of all."""
         for total, part in ((self.new, sums[0]), (self.repeated, sums[1])):
             total[:] = [a + int(b) for a, b in zip(total, part, strict=True)]
-        self.rows = (self.rows + rows) & MASK
-        self.open_rows = (self.open_rows + int(hashes.sum(dtype=np.uint64))) & MASK
-        self.open_count += len(hashes)
-
-    def end_step(self) -> None:
-        """Closes the step in progress."""
+        self.rows = (self.rows + new_rows) & MASK
+        self.order = chained(self.order, int(hashes.sum(dtype=np.uint64)), len(hashes))
         self.steps += 1
-        self.order = chained(self.order, self.open_rows, self.open_count)
-        self.open_rows = self.open_count = 0
         if self.steps % self.stride == 0:
             self.mark()
         if len(self.points) > MAX_POINTS:
@@ -59,9 +53,11 @@ class Totals:
             self.points = self.points[1::2]
 
     def mark(self) -> None:
-        """A point of the curve, where bytes were added."""
+        """A point of the curve, where bytes were added; bits without bytes belong to the last one."""
         point = (self.counted[2], self.counted[3])
-        if point[0] > (self.points[-1][0] if self.points else 0):
+        if self.points and self.points[-1][0] == point[0]:
+            self.points.pop()
+        if point[0]:
             self.points.append(point)
 
     @property
@@ -87,18 +83,15 @@ class Totals:
 
     def state(self) -> dict[str, Any]:
         """Numbers, texts and lists of them."""
-        return {
-            "new": list(self.new), "repeated": list(self.repeated), "rows": self.rows, "order": self.order.hex(),
-            "steps": self.steps,
-            "open_rows": self.open_rows, "open_count": self.open_count, "stride": self.stride,
-            "points": [list(point) for point in self.points], "counts_repeats": self.counts_repeats,
-        }  # fmt: skip
+        return copy.deepcopy(
+            {**vars(self), "order": self.order.hex(), "points": [list(point) for point in self.points]}
+        )
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "Totals":
         """The totals that `state` described."""
         points = [(int(n_bytes), int(units)) for n_bytes, units in state["points"]]
-        return cls(**(state | {"order": bytes.fromhex(state["order"]), "points": points}))
+        return cls(**(copy.deepcopy(state) | {"order": bytes.fromhex(state["order"]), "points": points}))
 
 
 def sums_record(sums: list[int]) -> dict[str, Any]:

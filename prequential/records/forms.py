@@ -30,7 +30,7 @@ class OtherLearner(Struct, kw_only=True):
 
     name: Annotated[str, says("its own name")]
     arguments: Annotated[dict[str, Any], says("what it was made with")]
-    n_symbols: Annotated[Size, says("size of its alphabet")]
+    n_symbols: Annotated[Size, says("size of its alphabet")] | Absent = UNSET
     run_symbols: Annotated[Size, says("symbols that it predicts at a time")] | Absent = UNSET
 
 
@@ -172,7 +172,12 @@ class Reported(Struct, kw_only=True):
     all_rows_kept: Annotated[bool, says("every row was looked up among all earlier ones")] | Absent = UNSET
     order: Annotated[str, says("digest of the rows of each step, in the order of steps")] | Absent = UNSET
     tokenizer: Annotated[TokenizerFields, says("what tokens stand for")] | Absent = UNSET
+    numbered: Annotated[bool, says("rows were told apart by their numbers in the data")] | Absent = UNSET
+    n_checked_steps: Annotated[Count, says("steps whose calls of the model were compared with the scores")] | Absent = (
+        UNSET
+    )
     n_audits: Annotated[Count, says("checks for a look ahead")] | Absent = UNSET
+    not_audited: Annotated[str, says("why such a check could not be made; empty: each was made")] | Absent = UNSET
     logits: Annotated[str, says("type of the numbers that were scored")] | Absent = UNSET
     is_training: Annotated[bool, says("the model was in training mode when scored")] | Absent = UNSET
     dropout: Annotated[Number, says("largest rate of dropout when scored; 0: none")] | Absent = UNSET
