@@ -4,16 +4,8 @@ import json
 import re
 
 import pytest
+from studies import TINY
 
-import prequential
-
-PURE = prequential.Config(
-    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
-    mixer=None,
-    schedule=prequential.ScheduleConfig(
-        first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14
-    ),
-)
 GPT = ("--config", "pure.json", "--kernels", "fused")
 
 
@@ -21,7 +13,7 @@ GPT = ("--config", "pure.json", "--kernels", "fused")
 def folder(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("decompose")
     (folder / "a").write_bytes(text[:1200])
-    (folder / "pure.json").write_text(json.dumps(PURE.to_dict()))
+    (folder / "pure.json").write_text(json.dumps(TINY.to_dict()))
     return folder
 
 
@@ -42,6 +34,6 @@ def test_json_has_the_corpus_the_configuration_and_the_versions(run, folder):
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     record = json.loads(done.stdout)
     assert (record["kind"], record["corpus"]["n_bytes"], record["n_bytes"]) == ("decomposition", 600, 600)
-    assert record["config"] == json.loads(json.dumps(PURE.to_dict()))
+    assert record["config"] == json.loads(json.dumps(TINY.to_dict()))
     assert [t["epsilon"] for t in record["thresholds"]] == [0.5]
     assert "torch" in record["environment"]["versions"]

@@ -3,16 +3,8 @@
 import json
 
 import pytest
+from small import BOTH
 
-from prequential import Config, GPTConfig, MixerConfig, ScheduleConfig
-
-SMALL = Config(
-    gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),
-    mixer=MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
-    schedule=ScheduleConfig(
-        first_segment_symbols=32, segment_symbols=64, row_symbols=16, n_rows=4, history_bits=14, block_symbols=1024
-    ),
-)
 OPTIONS = ("--kernels", "fused", "--config", "learner.json", "--probe", "200")
 
 
@@ -20,7 +12,7 @@ OPTIONS = ("--kernels", "fused", "--config", "learner.json", "--probe", "200")
 def folder(text, tmp_path_factory):
     folder = tmp_path_factory.mktemp("estimate")
     (folder / "a").write_bytes(text)
-    (folder / "learner.json").write_text(json.dumps(SMALL.to_dict()))
+    (folder / "learner.json").write_text(json.dumps(BOTH.to_dict()))
     return folder
 
 

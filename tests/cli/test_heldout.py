@@ -1,18 +1,13 @@
 """heldout: tables, a record, and one line for each refusal."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from small import MIXER
+from studies import TINY
 
-import prequential
-
-GPT = prequential.Config(
-    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
-    mixer=prequential.MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(
-        first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14, block_symbols=1024
-    ),
-)
+BOTH = replace(TINY, mixer=MIXER)
 
 
 @pytest.fixture
@@ -21,7 +16,7 @@ def folder(tmp_path, text):
     (tmp_path / "tests").mkdir()
     for i, name in enumerate(("a.py", "b.py", "c.rs", "d")):
         (tmp_path / "tests" / name).write_bytes(text[3000 + 200 * i : 3150 + 200 * i] + bytes([65 + i]) * 60)
-    (tmp_path / "config.json").write_text(json.dumps(GPT.to_dict()))
+    (tmp_path / "config.json").write_text(json.dumps(BOTH.to_dict()))
     return tmp_path
 
 
@@ -36,7 +31,7 @@ def test_the_tables_begin_with_the_policy_and_the_record_is_appended(run, folder
     assert done.returncode == 0 and "mostly seen" not in lines[0]
     assert lines[0].startswith("test: tests, all ") and "4 documents" in lines[0]
     assert lines[1] == "train: train, 2,000 bytes (corpus)"
-    assert any("the GPT sees 12 to 15 symbols" in line for line in lines[:5])
+    assert any("the GPT sees 4 to 7 symbols" in line for line in lines[:5])
     assert [row for row in ("Python", "Rust", "(none)") if any(line.startswith(row + " ") for line in lines)] != []
     first, second = map(json.loads, (folder / "runs" / "heldout.jsonl").read_text().splitlines())
     for baseline in first["baselines"] + second["baselines"]:
@@ -44,7 +39,7 @@ def test_the_tables_begin_with_the_policy_and_the_record_is_appended(run, folder
     assert first | {"time": None} == second | {"time": None}
     assert first["saved_bits"] == first["untrained"]["total"]["bits"] - first["dynamic"]["total"]["bits"]
     assert (first["test"]["n_bytes"], first["train"]["n_bytes"]) == (first["frozen"]["total"]["n_bytes"], 2000)
-    assert first["config"] == json.loads(json.dumps(GPT.to_dict()))
+    assert first["config"] == json.loads(json.dumps(BOTH.to_dict()))
 
 
 def test_a_test_set_that_was_seen_in_training_gives_a_warning(run, folder, text):

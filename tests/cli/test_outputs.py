@@ -8,11 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 import pytest
-
-from prequential.files import checkpoint_path
 
 
 def test_an_existing_output_is_replaced_only_with_force(run, text, tmp_path):
@@ -100,31 +97,6 @@ from prequential.online import checkpoint
 checkpoint.FIRST_AFTER_S, checkpoint.BYTES_PER_S, checkpoint.COST = 0.0, float("inf"), float("inf")
 sys.exit(main(sys.argv[1:]))
 """
-
-
-def test_a_killed_run_resumes_from_its_checkpoint_and_makes_the_same_archive(run, start, tmp_path):
-    (tmp_path / "a").write_bytes(os.urandom(20_000) + b"It was the best of times, it was the worst of times. " * 300)
-    assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
-    checkpoint, n_stops = checkpoint_path(tmp_path / "a.pq"), 0
-    while n_stops < 3:
-        before = checkpoint.stat().st_mtime_ns if n_stops else 0
-        process = start(tmp_path, "compress", "--resume", "a", python=("-c", HURRIED))
-        while process.poll() is None:
-            with suppress(OSError):
-                if checkpoint.stat().st_mtime_ns > before:
-                    break
-            time.sleep(0.002)
-        process.kill()
-        process.communicate(timeout=60)
-        if process.returncode == 0:
-            break
-        n_stops += 1
-    assert n_stops > 0
-    if process.returncode:
-        assert run(tmp_path, "list", ".a.pq.prequential/partial").returncode == 0
-        assert run(tmp_path, "compress", "--resume", "a").returncode == 0
-    assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
 
 
 def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp_path):

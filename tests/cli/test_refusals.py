@@ -40,6 +40,8 @@ REFUSALS = [
     ("compress -0 a", 2, "-0 is not a level: give -1 to -9"),
     ("compress -1 --pure a", 2, "preset 1 has no GPT"),
     ("compress --threads 0 a", 2, "threads = 0"),
+    ("compress --audit-every -1 a", 2, "--audit-every"),
+    ("compress --audit-every x a", 2, "--audit-every"),
     ("compress --config missing.json a", 2, "cannot read 'missing.json'"),
     ("test --max-time soon archive", 2, "'soon' is not a time such as 90s, 10m, 2h or 1d"),
     # Archives

@@ -5,24 +5,21 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 
 import pytest
 from interruption import InterruptionError, stopping_at
 from prequential_codecs.archive_header import Header
 from prequential_corpora.sources import open_corpus
+from small import MIXER
+from studies import TINY
 
 import prequential
 from prequential.cli import main
 from prequential.online.model_store import load_model, save_model
 from prequential.online.training import train, training_checkpoints
 
-BOTH = prequential.Config(
-    gpt=prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16),
-    mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8),
-    schedule=prequential.ScheduleConfig(
-        first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14
-    ),
-)
+BOTH = replace(TINY, mixer=MIXER)
 FUSED = ("--kernels", "fused", "--threads", "1")
 
 

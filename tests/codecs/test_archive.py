@@ -133,12 +133,6 @@ def test_every_truncation_is_refused() -> None:
             read_all(SMALL[:n_bytes])
 
 
-@pytest.mark.parametrize("tail", [b"\0", b"\n", SMALL])
-def test_trailing_bytes_are_refused(tail: bytes) -> None:
-    with pytest.raises(CorruptArchiveError, match="follow the end"):
-        read_all(SMALL + tail)
-
-
 def test_an_archive_cut_off_between_blocks_gives_its_intact_blocks_and_is_refused() -> None:
     end_bytes = len(archive_of([])) - len(pack_header(Header(n_bytes=0, blake2b=DIGEST))) + 2 * 3
     n_intact, message = intact_blocks_before_refusal(SMALL[:-end_bytes])
@@ -208,21 +202,6 @@ def test_an_archive_that_does_not_cover_its_original_cannot_be_closed() -> None:
     writer = ArchiveWriter(io.BytesIO(), Header(n_bytes=4, blake2b=DIGEST))
     with pytest.raises(PrequentialError, match="0 of 4"):
         writer.close()
-
-
-def test_an_end_before_the_original_is_covered_is_refused() -> None:
-    short = pack_header(Header(n_bytes=22, blake2b=DIGEST))
-    blocks = io.BytesIO()
-    writer = ArchiveWriter(blocks, Header(n_bytes=22, blake2b=DIGEST))
-    for block in BLOCKS:
-        writer.write_block(block)
-    writer._header = Header(n_bytes=21, blake2b=DIGEST)
-    writer.close()
-    assert blocks.getvalue().startswith(short)
-    assert intact_blocks_before_refusal(blocks.getvalue()) == (
-        3,
-        "end of the archive: blocks cover 21 of 22 original bytes",
-    )
 
 
 @pytest.mark.parametrize("level", PRESETS)

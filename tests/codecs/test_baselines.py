@@ -181,8 +181,3 @@ def test_a_baseline_has_the_size_of_the_program(name: str, command: str, toleran
     assert program_size(command) == pytest.approx(
         len(BASELINES[name].compress(sample_path("christmas_carol").read_bytes())), rel=tolerance
     )
-
-
-def test_the_zstd_program_adds_only_a_checksum_of_four_bytes() -> None:
-    options = "zstd -22 --ultra --long=27 -q -c"
-    assert program_size(options) == program_size(f"{options} --no-check") + 4

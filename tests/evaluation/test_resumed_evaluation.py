@@ -147,15 +147,6 @@ def test_a_finished_archive_of_another_corpus_or_without_its_ledger_or_costs_is_
         measured(tmp_path, resume=True)
 
 
-def test_lost_costs_are_noticed(tmp_path):
-    interrupted(tmp_path)
-    costs = bytearray((tmp_path / "costs").read_bytes())
-    costs[8:16] = bytes(8)
-    (tmp_path / "costs").write_bytes(costs)
-    with pytest.raises(CheckpointError, match="costs"):
-        measured(tmp_path, resume=True)
-
-
 @pytest.mark.parametrize("step", ["_rename_to_free_name", "write_text", "write_curves"])
 @pytest.mark.first_quick
 def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(

@@ -107,15 +107,6 @@ def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> No
     assert not failed.value.__notes__ and not list(tmp_path.iterdir())
 
 
-def test_runs_of_the_same_second_get_different_names(run, tmp_path):
-    _, result, found = run
-    paths = []
-    for _ in range(3):
-        with new_run_folder(tmp_path) as folder:
-            paths.append(folder.finish(tmp_path, found.record, result.curves).name)
-    assert paths == [found.name, f"{found.name}-2", f"{found.name}-3"]
-
-
 def test_a_name_that_another_process_has_just_taken_is_not_used(run, tmp_path, monkeypatch):
     _, result, found = run
     (tmp_path / found.name / "another's").mkdir(parents=True)

@@ -84,15 +84,6 @@ def test_what_does_not_fit_is_refused_before_the_run_and_leaves_no_draft(
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["costs", None])
-def test_space_that_cannot_be_reserved_is_an_output_error(
-    tmp_path: Path, monkeypatch: MonkeyPatch, name: str | None
-) -> None:
-    failing(errno.ENOSPC, monkeypatch, "posix_fallocate")
-    with pytest.raises(OutputError, match=r"^cannot write '.*': No space left on device$"):
-        Trace([MODEL], 100, tmp_path / name if name else None)
-
-
 @pytest.mark.parametrize("reason", [errno.EINVAL, errno.EOPNOTSUPP])
 def test_a_file_system_that_cannot_reserve_space_is_used_without(
     tmp_path: Path, monkeypatch: MonkeyPatch, reason: int

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from bounds import CONFIGS
-from checkpoints import FORMS, VALUES
+from checkpoints import VALUES
 from forge import Draft
 from programs import program, script
 from seeds import RUNTIME, seeds
@@ -19,19 +19,14 @@ def unclean(found: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.thorough
-def test_checkpoints_of_impossible_values_are_refused() -> None:
-    assert unclean(script("checkpoints.py", *VALUES)) == {}
+def test_checkpoints_of_impossible_values_and_forms_are_refused() -> None:
+    assert unclean(script("checkpoints.py")) == {}
 
 
 @pytest.mark.slow
 def test_checkpoints_of_impossible_values_make_no_kernel_leave_its_arrays(tmp_path: Path) -> None:
     found = script("checkpoints.py", *VALUES, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
     assert unclean(found) == {}
-
-
-@pytest.mark.thorough
-def test_checkpoints_of_impossible_forms_are_refused() -> None:
-    assert unclean(script("checkpoints.py", *FORMS)) == {}
 
 
 @pytest.mark.slow

@@ -77,9 +77,3 @@ def test_without_any_temporary_folder_the_line_names_the_remedy(
     assert main(["evaluate", str(tmp_path / "tree"), "--no-run", "-q"]) == 1
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1 and "set TMPDIR to one that you can write" in shown
-
-
-def test_a_copy_lies_in_the_folder_of_tmpdir(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with spool([b"text"]) as file:
-        assert Path(file.name).parent == tmp_path

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prequential.exact import fused, plain
 from prequential.exact.arrays import digest
 from prequential.exact.backend import Backend
-from prequential.exact.matmul import Matmul, trials
+from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
 from prequential.model.gpt import reader
@@ -168,23 +168,6 @@ def test_an_update_in_the_middle_of_a_segment_does_not_change_how_it_is_read(ops
     assert_same_state(still, learning)
     assert torch.equal(read(still, symbols), read(learning, symbols))  # both now with the weights after the step
     assert not torch.equal(expected, read(learning, symbols))
-
-
-def test_kernels_backends_and_threads_do_not_change_a_bit():
-    exact = [trial.name for trial in trials() if trial.exact]
-    variants = [(ops, n, "float64") for ops in (plain, fused) for n in (1, 2, 4)]
-    variants += [(ops, 1, name) for ops in (plain, fused) for name in exact]
-    results = []
-    for ops, n_threads, backend in variants:
-        gpt = make_gpt(ops, n_threads=n_threads, backend=backend)
-        logits = []
-        for i in range(4):
-            logits.append(read(gpt, drawn_symbols(i)))
-            gpt.update(*drawn_rows(i))
-        results.append((torch.cat(logits), gpt))
-    for logits, gpt in results[1:]:
-        assert torch.equal(logits, results[0][0])
-        assert_same_state(gpt, results[0][1])
 
 
 # ---- learning

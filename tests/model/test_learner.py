@@ -8,6 +8,7 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from prequential_corpora.bundled import sample_path
 from small import DEEPER
 
+from prequential.exact.matmul import trials
 from prequential.model.config import ReplicaConfig
 from prequential.model.history import History
 from prequential.model.learner import training_rows
@@ -111,7 +112,7 @@ def test_threads_and_kernels_change_neither_payload_nor_state(config):
     results = set()
     for threads, kernels, backend in (
         (1, "fused", "float32"), (2, "fused", "float32"), (4, "fused", "float64"),
-        (1, "plain", "float64"), (4, "plain", "float32"),
+        (1, "plain", "float64"), (4, "plain", "float32"), *((1, "fused", trial.name) for trial in trials() if trial.exact),
     ):  # fmt: skip
         learner, coder = make_learner(config, threads, kernels, backend), BitCoder(ENCODE)
         learn(learner, TEXT, coder)

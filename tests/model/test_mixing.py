@@ -52,18 +52,20 @@ def followed(mixer, symbols, frequencies=None):
 
 
 def assert_decoded(data, config=SMALL, ring_bits=10, frequencies=None, cuts=((), ())):
-    """A decoder finds the bytes and ends in the encoder's state. cuts: of the encoder's and the decoder's calls."""
-    encoder, decoder, coder = make_mixer(config, ring_bits), make_mixer(config, ring_bits), BitCoder(ENCODE)
-    code(encoder, coder, data, frequencies, cuts[0])
-    found, _ = code(decoder, BitCoder(DECODE, coder.payload()), np.full(len(data), 511), frequencies, cuts[1])
+    """Decoder and follower end in the encoder's state, at its cost. cuts: of the encoder's and the decoder's calls."""
+    encoder, decoder, follower = (make_mixer(config, ring_bits) for _ in range(3))
+    coder = BitCoder(ENCODE)
+    _, code_bits = code(encoder, coder, data, frequencies, cuts[0])
+    reader = BitCoder(DECODE, coder.payload())
+    found, decoded_bits = code(decoder, reader, np.full(len(data), 511), frequencies, cuts[1])
     assert np.array_equal(found, data)
-    assert_same_state(encoder, decoder)
-
-
-def assert_same_state(a, b):
-    for name, tensor in a.state().items():
-        assert (tensor == b.state()[name]).all(), name
-    assert digest(a.state()) == digest(b.state())
+    reader.check_end()
+    assert 8 * len(coder.payload()) <= code_bits + 64 + 8 * len(data) * 2**-15
+    for bits, other in ((decoded_bits, decoder), (followed(follower, data, frequencies), follower)):
+        assert bits == pytest.approx(code_bits, rel=1e-12)
+        for name, tensor in encoder.state().items():
+            assert (tensor == other.state()[name]).all(), name
+        assert digest(encoder.state()) == digest(other.state())
 
 
 # ---- the same bits in every way
@@ -87,18 +89,7 @@ def test_interpreted_kernels_give_the_bits_of_the_compiled_ones_and_no_integer_o
 def test_a_decoder_finds_the_bytes_and_ends_in_the_encoders_state_for_any_division_into_calls(data, text, gpt):
     cuts = st.sets(st.integers(1, max(1, len(text) - 1)), max_size=5 if len(text) > 1 else 0)
     frequencies = drawn_frequencies(len(text), 5) if gpt else None
-    encoder, decoder, follower = make_mixer(), make_mixer(), make_mixer()
-    coder = BitCoder(ENCODE)
-    _, code_bits = code(encoder, coder, list(text), frequencies, data.draw(cuts))
-    reader = BitCoder(DECODE, coder.payload())
-    found, decoded_bits = code(decoder, reader, [0] * len(text), frequencies, data.draw(cuts))
-    assert bytes(found.astype(np.uint8)) == text
-    reader.check_end()
-    assert decoded_bits == pytest.approx(code_bits, rel=1e-12)
-    assert 8 * len(coder.payload()) <= code_bits + 64 + 8 * len(text) * 2**-15
-    assert followed(follower, list(text), frequencies) == pytest.approx(code_bits, rel=1e-12)
-    assert_same_state(encoder, decoder)
-    assert_same_state(encoder, follower)
+    assert_decoded(list(text), frequencies=frequencies, cuts=(data.draw(cuts), data.draw(cuts)))
 
 
 @pytest.mark.parametrize("gpt", [False, True])
@@ -222,10 +213,6 @@ def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_s
     assert [lookup.entry_of(deterministic, h) for h in hashes] == [3, lookup.NONE, 2, 1, lookup.NONE, 0]
 
 
-def test_a_table_of_few_buckets_forgets_but_still_decodes():
-    assert_decoded(TEXT[:3000], MixerConfig(**ALL, table_bits=4, match_bits=4))
-
-
 # ---- contexts
 
 
@@ -246,16 +233,11 @@ def hashes_after(text, names=CONTEXTS):
     return dict(zip(names, hashes.tolist(), strict=True))
 
 
+LETTERS = bytes(range(ord("a"), ord("z")))
 # for each context: a text, a text with the same context, and a text with another one
 SAMPLES = {
     "0": (b"abc", b"xyz", None),
-    "1": (b"abcdefghi", b"ABCDEFGHi", b"abcdefghI"),
-    "2": (b"abcdefghi", b"ABCDEFGhi", b"abcdefgHi"),
-    "3": (b"abcdefghi", b"ABCDEFghi", b"abcdefGhi"),
-    "4": (b"abcdefghi", b"ABCDEfghi", b"abcdeFghi"),
-    "5": (b"abcdefghi", b"ABCDefghi", b"abcdEfghi"),
-    "6": (b"abcdefghi", b"ABCdefghi", b"abcDefghi"),
-    "8": (b"abcdefghi", b"Abcdefghi", b"aBcdefghi"),
+    **{str(n): (b"0" + LETTERS[:n], b"9" + LETTERS[:n], b"0A" + LETTERS[1:n]) for n in (*range(1, 7), 8, 11, 12, 16)},
     "word": (b"say Hello", b"oh, hEllO", b"say hella"),
     "word,1": (b"a word;", b"b three;", b"a word,"),
     "word2": (b"one two th", b"six TWO th", b"one tvo th"),
@@ -271,7 +253,6 @@ SAMPLES = {
     "classes": (b"ab 12 c", b"XY 90 c", b"ab 1z c"),
     "match": (b"1abcdefX2abcdef", b"3abcdefX4abcdef", b"1abcdefY2abcdef"),
     "word,marks": (b"one, two th", b"six, ten th", b"one. two th"),
-    "11": (b"12abcdefghijk", b"98abcdefghijk", b"12Abcdefghijk"),
     "word,gap": (b"one, ", b"six, ", b"one; "),
     "word,gap2,1": (b"a; tw", b"x; tw", b"a, tw"),
     "gap,word2,1": (b"one, ", b"z one, ", b"one; "),
@@ -322,8 +303,6 @@ SAMPLES = {
     "case,word": (b"one The", b"one  The", b"one the"),
     "after4,2": (b"abcdxabcdyabcd", b"wbcdxwbcdywbcd", b"abcdzabcdyabcd"),
     "phrase": (b"one two", b". one two", b"onx two"),
-    "12": (b"0abcdefghijkl", b"9abcdefghijkl", b"0Abcdefghijkl"),
-    "16": (b"0abcdefghijklmnop", b"9abcdefghijklmnop", b"0Abcdefghijklmnop"),
     "skip3-5": (b"abcdefghi", b"ABCDefgHI", b"abcdEfghi"),
     "skip4-6": (b"abcdefghi", b"ABCdefGHI", b"abcDefghi"),
     "paragraph,word": (b"one two six th", b"one ten off th", b"onx two six th"),

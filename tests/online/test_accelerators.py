@@ -380,17 +380,6 @@ def test_a_device_that_cannot_be_opened_is_not_used(monkeypatch, caplog):
     assert len(caplog.records) == 1  # one warning only
 
 
-def test_a_saturating_library_routine_is_not_chosen(monkeypatch):
-    def saturating(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return (a.int() @ b.int()).clamp(-32768, 32767)
-
-    with simulated_cuda(monkeypatch):
-        monkeypatch.setattr(matmul, "tensor_core_product", saturating)
-        assert matmul.choose(CUDA).name != "int8"
-        with pytest.raises(InexactMachineError, match="int8 is not exact"):
-            matmul.choose(CUDA, "int8")
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees a CUDA device")
 def test_without_a_device_cuda_is_refused_and_auto_uses_the_processor():
     with pytest.raises(InexactMachineError, match="no CUDA device"):

@@ -12,7 +12,6 @@ from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 from small import DEEPER as BOTH
 
-from prequential.cli.main import main
 from prequential.errors import ConfigError, FaultError
 from prequential.exact import fused
 from prequential.exact.backend import Backend
@@ -295,10 +294,3 @@ def test_the_opposite_backend_shares_neither_kernels_nor_products():
         assert name != other.matmul.name
         assert (name == "float64") != (other.matmul.batches == "float64")
         assert other.matmul.batched(torch.ones(2, 3, 4), torch.ones(2, 4, 5)).tolist() == [[[4.0] * 5] * 3] * 2
-
-
-@pytest.mark.parametrize("value", ["-1", "x"])
-def test_an_invalid_period_is_a_usage_error(value, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["compress", "--audit-every", value, "a"])
-    assert capsys.readouterr().err.count("\n") == 1

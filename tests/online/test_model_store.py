@@ -10,7 +10,7 @@ from prequential_codecs.bit_coder import ENCODE, BitCoder
 from small import BOTH as CONFIG
 from small import CONFIGS
 
-from prequential.errors import ConfigError, CorpusError, OutputError
+from prequential.errors import CorpusError, OutputError
 from prequential.exact.arrays import to_tensor
 from prequential.files import check_new_folder
 from prequential.model.learner import training_rows
@@ -167,10 +167,3 @@ def test_a_save_that_fails_leaves_nothing(error, last, monkeypatch, tmp_path):
     with pytest.raises(OutputError if isinstance(error, OSError) else KeyboardInterrupt):
         save_model(tmp_path / "m", learner, {})
     assert not list(tmp_path.iterdir())
-
-
-def test_a_learner_larger_than_the_limit_is_not_built(monkeypatch, tmp_path):
-    save_model(tmp_path / "m", shared_learner(), {})
-    monkeypatch.setattr(Runtime, "learner", lambda *_: pytest.fail("built"))
-    with pytest.raises(ConfigError, match="more than the limit"):
-        load_model(tmp_path / "m", replace(ONE, max_memory_bytes=1 << 20))

@@ -53,26 +53,6 @@ def test_a_file_that_changes_while_it_is_coded_is_an_error_and_leaves_no_output(
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_log_that_grows_while_it_is_coded_is_an_error_and_leaves_no_output(tmp_path: Path) -> None:
-    path, output = tmp_path / "a", tmp_path / "a.pq"
-    path.write_bytes(TEXT)
-    with (
-        path.open("ab", 0) as log,
-        pytest.raises(CorpusError, match=f"a' changed while it was open: it had {len(TEXT)} bytes and now has"),
-    ):
-        prequential.compress(path, output, config=SMALL, runtime=RUNTIME, on_progress=lambda *_: log.write(b"more"))
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
-
-
-@pytest.mark.skipif(not Path("/proc/version").is_file(), reason="no /proc")
-def test_a_file_that_the_system_makes_up_is_coded_completely(tmp_path: Path) -> None:
-    """Its length is 0 for the system."""
-    prequential.compress("/proc/version", tmp_path / "a.pq", config=SMALL, runtime=RUNTIME)
-    prequential.decompress(tmp_path / "a.pq", tmp_path / "a", runtime=RUNTIME)
-    assert (tmp_path / "a").read_bytes() == Path("/proc/version").read_bytes() != b""
-    assert (tmp_path / "a.pq").stat().st_mode & 0o777 == 0o644
-
-
 def test_a_folder_without_files_is_coded_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a").mkdir()
     prequential.compress(tmp_path / "a", config=SMALL, runtime=RUNTIME)

@@ -18,7 +18,8 @@ from prequential.model.gpt.replicas import split_range
 from prequential.online.workers.shared import assign_work
 
 PROJECT = Path(__file__).parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{PROJECT / 'tests'}", "OMP_NUM_THREADS": "1"}
+FOLDERS = (PROJECT, PROJECT / "tests", PROJECT / "tests" / "hostile")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, FOLDERS)), "OMP_NUM_THREADS": "1"}
 SHARES = st.lists(st.integers(0, 64), min_size=1, max_size=9).filter(any)
 pytestmark = pytest.mark.xdist_group("workers")  # one fixture for all, in one worker
 

@@ -22,34 +22,19 @@ import pytest
 from interruption import InterruptionError, stopping_at
 from prequential_corpora.bundled import sample_path
 from simulated_cuda import is_on_device, simulated_cuda
+from small import DEEPER as MIXED
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import prequential
 from prequential.errors import ConfigError, PrequentialError
 from prequential.exact import plain
 from prequential.files import checkpoint_path
-from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
+from prequential.model.config import ReplicaConfig
 from prequential.online import accelerators, checkpoint
 from prequential.online.runtime import Runtime
 from prequential.online.workers import shared as workers
 from prequential.online.workers.serving import run_by_all
 
-MIXED = Config(
-    gpt=GPTConfig(
-        n_layers=2,
-        width=32,
-        n_heads=2,
-        mlp_factor=2,
-        contexts=("2", "word", "after2"),
-        context_bits=8,
-        memory_bits=13,
-        window=16,
-    ),
-    mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=8, match_bits=8),
-    schedule=ScheduleConfig(
-        first_segment_symbols=40, segment_symbols=48, row_symbols=16, n_rows=5, history_bits=14, block_symbols=300
-    ),
-)
 assert MIXED.gpt
 APART = replace(MIXED, gpt=replace(MIXED.gpt, contexts=()), replicas=ReplicaConfig(n_replicas=3, sync_every=5))
 CONFIGS = {"mixed": MIXED, "pure": replace(MIXED, mixer=None), "mixer": replace(MIXED, gpt=None), "apart": APART}
