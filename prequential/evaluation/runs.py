@@ -38,7 +38,7 @@ from prequential.evaluation.curves import (
     parse_curves,
     write_curves,
 )
-from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
+from prequential.evaluation.summary import comparison_rows, is_reported, model_summary, sizes_html
 from prequential.files import (
     RESUMABLE,
     PathLike,
@@ -141,12 +141,13 @@ class Run:
         try:
             corpus = f"{record['corpus'].get('name', 'bytes')}, {record['corpus']['n_bytes']:,} bytes"
             figures = f"{name_of(record['config']) or model_summary(record['config'])}, {record['bits_per_byte']:.4f} bits/byte"
+            figures += f", {record['coding']}" if is_reported(record) else ""
         except (KeyError, TypeError, ValueError, AttributeError):  # a record that somebody made
             return f"<Run {self.name}>"
         return printable(f"<Run {self.name} of {corpus}: {figures}>")
 
     def _repr_html_(self) -> str:
-        return sizes_html(repr(self), comparison_rows(self.record))
+        return sizes_html(repr(self), [] if is_reported(self.record) else comparison_rows(self.record))
 
     def record_line(self) -> bytes:
         """The contents of record.jsonl."""

@@ -61,14 +61,14 @@ def import_log(
     if len(ends) != len(n_tokens) or (np.diff(n_tokens, prepend=0) <= 0).any():
         raise CorpusError(f"{str(path)!r}: the column {tokens!r} does not ascend: give the tokens so far")
     bits = np.cumsum(np.diff(n_tokens, prepend=0) * losses * BITS_PER[unit])
-    declared = f"{data or Path(path).name}/{int(ends[-1])}"
+    declared = data.encode() if data else bits.tobytes()  # a log whose data nobody named equals only itself
     corpus = {
         "name": data or Path(path).stem,
         "kind": "declared",
         "n_bytes": int(ends[-1]),
-        "blake2b": hashlib.blake2b(declared.encode(), digest_size=32).hexdigest(),
+        "blake2b": hashlib.blake2b(declared + f"/{ends[-1]}".encode(), digest_size=32).hexdigest(),
     }
-    learner = {"name": name or Path(path).stem, "arguments": dict(arguments or {}), "n_symbols": 1 << 18}
+    learner = {"name": name or Path(path).stem, "arguments": dict(arguments or {})}
     reported = {"source": Path(path).name, "n_steps": len(ends)}
     run = TrainingRun(
         coding=IMPORTED,

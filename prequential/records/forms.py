@@ -30,7 +30,7 @@ class OtherLearner(Struct, kw_only=True):
 
     name: Annotated[str, says("its own name")]
     arguments: Annotated[dict[str, Any], says("what it was made with")]
-    n_symbols: Annotated[Size, says("size of its alphabet")]
+    n_symbols: Annotated[Size, says("size of its alphabet")] | Absent = UNSET
     run_symbols: Annotated[Size, says("symbols that it predicts at a time")] | Absent = UNSET
 
 
