@@ -32,9 +32,11 @@ Ids = list[list[int]]
 
 
 def sentences() -> list[str]:
-    """What the model reads first. No label is in it, but the kinds of colours and of nouns are."""
-    pairs = product(WARM + COLD, ANIMALS + TOOLS)
-    return [f"the {a} {n} {verb} {PLACES[a in WARM]}\n" for a, n in pairs for verb in VERBS[n in ANIMALS]]
+    """What the model reads first: the kinds of colours and of nouns are in it, and the letters, but not the rule of the labels."""
+    pairs = product(WARM + COLD, ANIMALS + TOOLS, KINDS.values())
+    return [
+        f"{letter} the {a} {n} {verb} {PLACES[a in WARM]}\n" for a, n, letter in pairs for verb in VERBS[n in ANIMALS]
+    ]
 
 
 def pre_trained(folder: Path, n_steps: int) -> Path:
@@ -42,9 +44,11 @@ def pre_trained(folder: Path, n_steps: int) -> Path:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    shape = {"vocab_size": 256, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 0}
+    shape = {"vocab_size": 256, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "initializer_range": 0.15}
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(**shape, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
+    model = GPT2LMHeadModel(
+        GPT2Config(**shape, bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     texts, draw = [tokenizer.encode(text).ids for text in sentences()], random.Random(0)
     for _ in range(n_steps):
@@ -82,7 +86,7 @@ def write_data(path: Path, n_rows: int, *, shuffled: bool) -> Path:
 def fine_tune(model: Path, data: Path, runs: str, name: str, lr: float = 3e-3) -> prequential.Run:
     """One pass of LoRA over the rows, eight at a time. Only the labels are scored and learned."""
     learner = TransformersLearner(str(model), lora=8, lr=lr)
-    texts = [text + b"\t" + label for text, label in read_rows(data, "label", "text")]
+    texts = [text + b" " + label for text, label in read_rows(data, "label", "text")]
     tokenizer = learner.tokenizer.prepared(texts)
     ids = [tokenizer.encode(text) for text in texts]
     rec = prequential.Recorder(

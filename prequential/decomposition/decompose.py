@@ -1,6 +1,6 @@
 """What the code length of a corpus consists of: the cost of data for a learner that knows such data, and the cost of learning.
 
-    learning cost   the area between the learning curve and the end of the expected curve
+    learning cost   the area between the learning curve and the end of the expected curve: the prequential estimate of epiplexity
     surplus         the area of the expected curve above a threshold
     hindsight       the corpus coded once more, under the learner's final weights, which do not change any more
     regret          code length minus hindsight: what it would save to know the final weights beforehand
@@ -315,19 +315,24 @@ def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None 
 
     data_bits + learning_bits = code_bits, also at the ends of their intervals.
     """
-    expected, n_bytes = found.expected, int(found.online.n_bytes[-1])
-    rate = expected.final_rate
+    return curve_record(found.expected, epsilons) | {
+        "hindsight_bits": float(found.hindsight.bits[-1]),
+        "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
+        "weights_bits": 8 * found.weights_bytes,
+    }
+
+
+def curve_record(expected: ExpectedCurve, epsilons: Sequence[float] | None = None) -> dict[str, Any]:
+    """The figures that a learning curve alone gives: all but those of hindsight."""
+    rate, n_bytes = expected.final_rate, expected.n_bytes
     return {
         "n_bytes": n_bytes,
         "level": LEVEL,
         "n_cells": expected.n_cells,
-        "code_bits": float(found.online.bits[-1]),
+        "code_bits": expected.code_bits,
         "final_bits_per_byte": vars(rate),
         "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
         "learning_bits": vars(expected.learning_bits),
-        "hindsight_bits": float(found.hindsight.bits[-1]),
-        "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
-        "weights_bits": 8 * found.weights_bytes,
         "thresholds": [
             {"epsilon": epsilon, "surplus_bits": vars(expected.surplus_bits(epsilon))}
             for epsilon in epsilons or [rate.point + above for above in THRESHOLDS]

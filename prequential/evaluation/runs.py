@@ -173,6 +173,12 @@ def read_run(path: PathLike) -> Run:
     return Run(folder, _checked(read_object(record), repr(record)))
 
 
+def is_run(name: str) -> bool:
+    """Whether `name` is a run folder, or FILE/NAME of a packed run, rather than a corpus."""
+    path = Path(name)
+    return ((path / RECORD).is_file() and (path / CURVE).is_file()) or path.parent.is_file()
+
+
 def _checked(value: Any, where: str) -> dict[str, Any]:
     is_training = isinstance(value, dict) and value.get("coding") in REPORTED_CODINGS
     return check_record(value, TrainingRecord if is_training else EvaluationRecord, where)
