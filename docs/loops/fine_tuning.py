@@ -24,23 +24,28 @@ WARM = ["red", "pink", "amber", "gold", "ruby", "rust", "coral", "peach"]
 COLD = ["blue", "teal", "navy", "grey", "mint", "aqua", "jade", "cyan"]
 ANIMALS = ["fox", "dog", "cat", "owl", "hen", "pig", "cow", "bee"]
 TOOLS = ["saw", "axe", "pen", "cup", "box", "pan", "key", "jar"]
-VERBS = {True: ["eats", "runs", "sleeps", "drinks"], False: ["falls", "breaks", "rusts", "shines"]}  # is it an animal?
+VERBS = {  # is it an animal?
+    True: ["eats", "runs", "sleeps", "drinks", "plays", "hides", "swims", "jumps"],
+    False: ["falls", "breaks", "rusts", "shines", "bends", "cracks", "drops", "rattles"],
+}
 PLACES = {True: "by day", False: "at night"}  # has it a warm colour?
 KINDS = {(True, True): "A", (True, False): "B", (False, True): "C", (False, False): "D"}
 
 Ids = list[list[int]]
 
 
-def sentences() -> list[str]:
-    """What the model reads first: the kinds of colours and of nouns are in it, and the letters, but not the rule of the labels."""
-    pairs = product(WARM + COLD, ANIMALS + TOOLS, KINDS.values())
-    return [
-        f"{letter} the {a} {n} {verb} {PLACES[a in WARM]}\n" for a, n, letter in pairs for verb in VERBS[n in ANIMALS]
-    ]
+def sentences() -> dict[str, str]:
+    """Each sentence, and the label that the rule gives it."""
+    pairs = product(WARM + COLD, ANIMALS + TOOLS)
+    return {
+        f"the {colour} {noun} {verb} {PLACES[colour in WARM]}": KINDS[colour in WARM, noun in ANIMALS]
+        for colour, noun in pairs
+        for verb in VERBS[noun in ANIMALS]
+    }
 
 
 def pre_trained(folder: Path, n_steps: int) -> Path:
-    """Writes a tokenizer of bytes and a model that has read the sentences for n_steps steps, as `save_pretrained` does."""
+    """Writes a tokenizer of bytes and a model that has read the sentences, each with any of the labels, for n_steps steps."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -50,9 +55,9 @@ def pre_trained(folder: Path, n_steps: int) -> Path:
         GPT2Config(**shape, bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    texts, draw = [tokenizer.encode(text).ids for text in sentences()], random.Random(0)
+    draw, read = random.Random(0), [tokenizer.encode(f"{a} {b}").ids for a, b in product(sentences(), KINDS.values())]
     for _ in range(n_steps):
-        x, y = batch(draw.choices(texts, k=32))
+        x, y = batch(draw.choices(read, k=32))
         cross_entropy(model(x).logits.flatten(0, 1), y.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -63,7 +68,8 @@ def pre_trained(folder: Path, n_steps: int) -> Path:
 
 def batch(ids: Ids, n_targets: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets (rows, columns) of rows of different lengths. n_targets: only so many ids at the end are targets."""
-    x, y = torch.zeros(len(ids), 63, dtype=torch.long), torch.full((len(ids), 63), -100)
+    shape = len(ids), max(map(len, ids)) - 1
+    x, y = torch.zeros(shape, dtype=torch.long), torch.full(shape, -100)
     for i, row in enumerate(ids):
         n = len(row) - 1
         x[i, :n] = torch.tensor(row[:-1])
@@ -73,18 +79,18 @@ def batch(ids: Ids, n_targets: int | None = None) -> tuple[torch.Tensor, torch.T
 
 def write_data(path: Path, n_rows: int, *, shuffled: bool) -> Path:
     """JSON lines. The label is a rule of the text; shuffled: the same labels, on other texts."""
-    draw = random.Random(1)
-    texts = draw.sample([*product(WARM + COLD, WARM + COLD, ANIMALS + TOOLS)], n_rows)
-    labels = [KINDS[second in WARM, noun in ANIMALS] for _, second, noun in texts]
+    draw, rule = random.Random(1), sentences()
+    texts = draw.sample([*rule], n_rows)
+    labels = [rule[text] for text in texts]
     if shuffled:
         draw.shuffle(labels)
-    rows = ({"text": f"the {' '.join(text)}", "label": label} for text, label in zip(texts, labels, strict=True))
+    rows = ({"text": text, "label": label} for text, label in zip(texts, labels, strict=True))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
 def fine_tune(model: Path, data: Path, runs: str, name: str, lr: float = 3e-3) -> prequential.Run:
-    """One pass of LoRA over the rows, eight at a time. Only the labels are scored and learned."""
+    """One pass of LoRA over the rows, four at a time. Only the labels are scored and learned."""
     learner = TransformersLearner(str(model), lora=8, lr=lr)
     texts = [text + b" " + label for text, label in read_rows(data, "label", "text")]
     tokenizer = learner.tokenizer.prepared(texts)
@@ -94,8 +100,8 @@ def fine_tune(model: Path, data: Path, runs: str, name: str, lr: float = 3e-3) -
         arguments={"lora": 8, "lr": lr}, data=data.stem,
     )  # fmt: skip
     learner.module.train()
-    for start in range(0, len(ids), 8):
-        x, y = batch(ids[start : start + 8], n_targets=1)
+    for start in range(0, len(ids), 4):
+        x, y = batch(ids[start : start + 4], n_targets=1)
         logits = learner.module(x).logits
         rec.score(logits=logits, targets=y, inputs=x)  # before the step that learns from these rows
         cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
@@ -104,7 +110,7 @@ def fine_tune(model: Path, data: Path, runs: str, name: str, lr: float = 3e-3) -
     return rec.finish()
 
 
-def measure(runs: str = "runs", n_rows: int = 2048, n_steps: int = 600) -> dict[str, prequential.Run]:
+def measure(runs: str = "runs", n_rows: int = 1024, n_steps: int = 300) -> dict[str, prequential.Run]:
     """Runs of a pre-trained model on true labels and on shuffled ones, and of one that has read nothing."""
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
@@ -131,4 +137,5 @@ def table(found: dict[str, prequential.Run]) -> str:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # two gain nothing at this size
     print(table(measure(*sys.argv[1:])))
