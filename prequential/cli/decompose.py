@@ -1,6 +1,7 @@
 """Split a code length into the cost of learning and the rest.
 
-The code is that of the GPT alone. It is compared with the code length under the GPT's last weights (docs/MEASURES.md).
+The code is that of the GPT alone. It is compared with the code length under the GPT's last weights. Of a run folder, also one of
+a training loop, the curve alone is split (docs/MEASURES.md).
 """
 
 import argparse
@@ -19,13 +20,21 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
 
 ROWS = {
-    "code_bits": "code length",
+    "code_bits": "prequential code length",
     "data_bits": "= data, at the expected final rate",
-    "learning_bits": "+ learning",
+    "learning_bits": "+ learning (epiplexity, estimated)",
     "hindsight_bits": "hindsight, under the last weights",
     "regret_bits": "regret to hindsight",
     "weights_bits": "the last weights, as int8 levels",
 }
+DATA = "data: the cost of all bytes at the end of the expected curve, a smooth law through the costs of all segments."
+HINDSIGHT = "hindsight is a code only together with the last weights."
+WORDS = (
+    "learning: the prequential estimate of epiplexity (Finzi et al. 2026), close to excess description length (Donoway et al. "
+    "2026). It is that of this learner, not the least over sizes and durations; it assumes one pass over the data, and takes as "
+    "final loss the end of the expected curve, of the weights as they were, not of averaged ones."
+)
+REPEATS = "This run also counts rows that came again: it is no single pass."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +45,41 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from prequential.evaluation.runs import is_run
+
+    if any(map(is_run, args.names)):
+        given = [*options.given_learner_options(args), *options.given_of(args, "limit")]
+        options.refuse(args, given, "a run folder has its learner and its bytes")
     config, runtime = _gpt_config(args), options.runtime(args)
-    return for_each(args.names, partial(_measure, args, config, runtime), verbose=args.verbose)
+    return for_each(args.names, partial(_split, args, config, runtime), verbose=args.verbose)
+
+
+def _split(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
+    from prequential.evaluation.runs import is_run
+
+    if not is_run(name):
+        _measure(args, config, runtime, name)
+        return
+    _show_run(args, name)
+
+
+def _show_run(args: argparse.Namespace, name: str) -> None:
+    """Splits the learning curve of a run folder. Nothing is learned, so there is no hindsight."""
+    from prequential.decomposition.decompose import curve_record, expected_curve
+    from prequential.evaluation.curves import MODEL
+    from prequential.evaluation.runs import read_run
+    from prequential.evaluation.summary import is_reported, model_summary, proof
+
+    run = read_run(name)
+    about = {each: run.record[each] for each in ("corpus", "config", "coding") if each in run.record}
+    found = curve_record(expected_curve(run.curves[MODEL]), args.epsilon or None)
+    if args.json:
+        print(json.dumps({"kind": "decomposition", "run": name, **about, **found}), flush=True)
+        return
+    what = proof(run.record) if is_reported(run.record) else "ideal code length"
+    title = f"{name}, {found['code_bits']:,.0f} bits ({what}) by {model_summary(run.record['config'])}, as it learned"
+    repeats = [REPEATS] if run.record.get("reported", {}).get("counts_repeats") else []
+    print(f"{printable(title)}\n\n{_tables(found, *repeats)}\n", flush=True)
 
 
 def _gpt_config(args: argparse.Namespace) -> "Config":
@@ -75,15 +117,15 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
     print(f"{title}\n\n{_tables(record)}\n", flush=True)
 
 
-def _tables(record: dict[str, Any]) -> str:
+def _tables(record: dict[str, Any], *notes: str) -> str:
     """The parts of the code length and the thresholds."""
     from prequential.decomposition.decompose import MIN_CELLS
 
     n_bytes, interval = record["n_bytes"], (f"{record['level']:.0%} from", "to")
+    rows = [_part_row(n_bytes, record[name], title) for name, title in ROWS.items() if name in record]
     parts = [
-        "data: the cost of all bytes at the end of the expected curve, a smooth law through the costs of all segments. hindsight "
-        "is a code only together with the last weights.",
-        format_table(("part", "bits", "bits/byte", *interval), [_part_row(n_bytes, record[k], ROWS[k]) for k in ROWS]),
+        "\n".join([DATA, WORDS, *([HINDSIGHT] if "hindsight_bits" in record else []), *notes]),
+        format_table(("part", "bits", "bits/byte", *interval), rows),
         format_table(
             ("epsilon", "surplus bits", *interval),
             [[f"{each['epsilon']:.4f}", *_figures(each["surplus_bits"])] for each in record["thresholds"]],

@@ -26,7 +26,17 @@ from prequential.comparison.prediction import LongMemory, coarse_cells, half_wid
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
-from prequential.evaluation.summary import is_coded, learner_label
+from prequential.evaluation.summary import is_coded, is_reported, learner_label, proof
+from prequential.records.forms import IMPORTED, REPORTED
+
+SAME_ORDER = "the same rows, in the same order"
+OTHER_ORDER = "the same rows, in another order or in other steps: cells hold different rows, so intervals are wide"
+DECLARED = "declared equal, not checked"
+DATA_OF = {REPORTED: "rows of a training loop", IMPORTED: "declared data of a log"}
+DIFFERENT = {
+    REPORTED: "the loops scored different rows, or rows of another tokenizer",
+    IMPORTED: "the logs declare different data, or other lengths; --data of `prequential import` names the data",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +138,16 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Groups of runs over one corpus. The first group is the reference of every difference."""
+    """Groups of runs over one corpus. The first group is the reference of every difference.
+
+    proof, rows: of reported runs, what they are and what is known about their data; None: both were coded from equal bytes.
+    """
 
     corpus: Mapping[str, Any]
     groups: tuple[RunGroup, ...]
     differences: tuple[Difference, ...]
+    proof: str | None = None
+    rows: str | None = None
 
     @property
     def n_runs(self) -> int:
@@ -153,6 +168,7 @@ class Comparison:
             "differences": [difference.to_dict() for difference in self.differences],
             "n_runs": self.n_runs,
             "choice_bits": self.choice_bits,
+            **({} if self.rows is None else {"proof": self.proof, "rows": self.rows}),
         }
 
 
@@ -178,11 +194,29 @@ def compare(
         _group(name, [run for run, label in zip(opened, labels, strict=True) if label == name]) for name in names
     )
     differences = tuple(_difference(reference, other, bootstrap or Bootstrap()) for other in others)
-    return Comparison(corpus=opened[0].record["corpus"], groups=(reference, *others), differences=differences)
+    record = opened[0].record
+    about = {"proof": proof(record), "rows": _rows(opened)} if is_reported(record) else {}
+    return Comparison(corpus=record["corpus"], groups=(reference, *others), differences=differences, **about)
+
+
+def _rows(runs: Sequence[Run]) -> str:
+    """What is known about the data of comparable reported runs."""
+    if runs[0].record["coding"] == IMPORTED:
+        return DECLARED
+    return SAME_ORDER if len({run.record["reported"]["order"] for run in runs}) == 1 else OTHER_ORDER
 
 
 def _check_comparable(first: Run, run: Run) -> None:
     """Raises CorpusError, which names the difference, if the runs are of different corpora."""
+    first_coding, coding = (each.record.get("coding") for each in (first, run))
+    if is_reported(first.record) or is_reported(run.record):
+        named = f"{str(first.path)!r} and {str(run.path)!r} are not comparable"
+        if first_coding != coding:
+            kinds = " and ".join(DATA_OF.get(str(each), "bytes that were coded") for each in (first_coding, coding))
+            raise CorpusError(f"{named}: they have {kinds}")
+        if first.record["corpus"]["blake2b"] != run.record["corpus"]["blake2b"]:
+            sizes = " and ".join(f"{each.record['corpus']['n_bytes']:,}" for each in (first, run))
+            raise CorpusError(f"{named}: {DIFFERENT[str(coding)]} ({sizes} bytes)")
     for name, what in (("n_bytes", "bytes"), ("blake2b", "BLAKE2b")):
         expected, found = (each.record["corpus"][name] for each in (first, run))
         if expected != found:

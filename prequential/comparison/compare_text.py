@@ -1,6 +1,6 @@
 """A comparison of runs as text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prequential.comparison.compare import Comparison, Difference, RunGroup
 from prequential.comparison.intervals import MIN_CELLS
@@ -17,19 +17,23 @@ def format_comparison(comparison: Comparison) -> str:
     """The complete report, without a final newline."""
     corpus, groups = comparison.corpus, comparison.groups
     name = corpus.get("name") or "bytes"
-    last = what_is_measured([group.is_coded for group in groups], "bits")
+    last = [what_is_measured([group.is_coded for group in groups], "bits")] if comparison.rows is None else []
     parts = [
         printable(f"corpus {name}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
-        format_table((*RUN_TITLES, last), [_group_row(group, corpus["n_bytes"]) for group in groups]),
+        *([] if comparison.rows is None else [f"proof {comparison.proof}\nrows  {comparison.rows}"]),
+        _table((*RUN_TITLES, *last), [_group_row(group, corpus["n_bytes"]) for group in groups]),
         "\n".join(printable(f"{group.name} on {name}: {', '.join(group.runs)}") for group in groups),
-        format_table(
-            (*DIFFERENCE_TITLES, last), [_difference_row(difference) for difference in comparison.differences]
-        ),
+        _table((*DIFFERENCE_TITLES, *last), [_difference_row(difference) for difference in comparison.differences]),
         *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
         f"If this comparison is used to choose the best of these {comparison.n_runs} runs, the choice costs log2 "
         f"{comparison.n_runs} = {comparison.choice_bits:.2f} bits more.",
     ]
     return "\n\n".join(parts)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Without the last column of each row if it has no title: reported runs have one code length."""
+    return format_table(titles, [row[: len(titles)] for row in rows])
 
 
 def _group_row(group: RunGroup, n_bytes: int) -> list[str]:

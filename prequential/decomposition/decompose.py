@@ -1,7 +1,7 @@
 """What the code length of a corpus consists of: the cost of data for a learner that knows such data, and the cost of learning.
 
-docs/MEASURES.md defines the parts. The learner is a GPT without context mixer and without a table of contexts: its weights can be
-sent to a receiver, unlike hundreds of megabytes of counts and rows. They are sent as the GPT uses them, as int8 levels and
+docs/MEASURES.md defines the parts, METHOD.md says what the field calls them. The learner is a GPT without context mixer and without
+a table of contexts: its weights can be sent to a receiver, unlike hundreds of megabytes of counts and rows. They are sent as the GPT uses them, as int8 levels and
 float32 scales; for the embedding, the levels of its change since initialisation. Hindsight is a code only together with these
 weights. A frozen learner reads the corpus as one stream: its window continues from segment to segment.
 
@@ -306,19 +306,24 @@ def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None 
 
     data_bits + learning_bits = code_bits, also at the ends of their intervals.
     """
-    expected, n_bytes = found.expected, int(found.online.n_bytes[-1])
-    rate = expected.final_rate
+    return curve_record(found.expected, epsilons) | {
+        "hindsight_bits": float(found.hindsight.bits[-1]),
+        "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
+        "weights_bits": 8 * found.weights_bytes,
+    }
+
+
+def curve_record(expected: ExpectedCurve, epsilons: Sequence[float] | None = None) -> dict[str, Any]:
+    """The figures that a learning curve alone gives: all but those of hindsight."""
+    rate, n_bytes = expected.final_rate, expected.n_bytes
     return {
         "n_bytes": n_bytes,
         "level": LEVEL,
         "n_cells": expected.n_cells,
-        "code_bits": float(found.online.bits[-1]),
+        "code_bits": expected.code_bits,
         "final_bits_per_byte": vars(rate),
         "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
         "learning_bits": vars(expected.learning_bits),
-        "hindsight_bits": float(found.hindsight.bits[-1]),
-        "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
-        "weights_bits": 8 * found.weights_bytes,
         "thresholds": [
             {"epsilon": epsilon, "surplus_bits": vars(expected.surplus_bits(epsilon))}
             for epsilon in epsilons or [rate.point + above for above in THRESHOLDS]

@@ -32,7 +32,7 @@ from prequential.evaluation.curves import (
     parse_curves,
     write_curves,
 )
-from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
+from prequential.evaluation.summary import comparison_rows, is_reported, model_summary, sizes_html
 from prequential.files import PathLike
 from prequential.model.presets import name_of
 from prequential.printable import printable
@@ -119,12 +119,13 @@ class Run:
         try:
             corpus = f"{record['corpus'].get('name', 'bytes')}, {record['corpus']['n_bytes']:,} bytes"
             figures = f"{name_of(record['config']) or model_summary(record['config'])}, {record['bits_per_byte']:.4f} bits/byte"
+            figures += f", {record['coding']}" if is_reported(record) else ""
         except (KeyError, TypeError, ValueError, AttributeError):  # a record that somebody made
             return f"<Run {self.name}>"
         return printable(f"<Run {self.name} of {corpus}: {figures}>")
 
     def _repr_html_(self) -> str:
-        return sizes_html(repr(self), comparison_rows(self.record))
+        return sizes_html(repr(self), [] if is_reported(self.record) else comparison_rows(self.record))
 
     def record_line(self) -> bytes:
         """The contents of record.jsonl."""
@@ -148,6 +149,12 @@ def read_run(path: PathLike) -> Run:
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
     return Run(folder, _checked(read_object(record), repr(record)))
+
+
+def is_run(name: str) -> bool:
+    """Whether `name` is a run folder, or FILE/NAME of a packed run, rather than a corpus."""
+    path = Path(name)
+    return ((path / RECORD).is_file() and (path / CURVE).is_file()) or path.parent.is_file()
 
 
 def _checked(value: Any, where: str) -> dict[str, Any]:

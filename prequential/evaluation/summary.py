@@ -12,7 +12,7 @@ from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.printable import format_table, printable
-from prequential.records.forms import CODED_HERE, REPORTED_CODINGS, WITHOUT_ARCHIVE
+from prequential.records.forms import CODED_HERE, IMPORTED, REPORTED_CODINGS, WITHOUT_ARCHIVE
 from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
@@ -23,9 +23,9 @@ MAX_COLUMNS = 100
 
 def format_report(record: dict[str, Any]) -> str:
     """The figures of one evaluation record, the table of the compressors, notes and warnings."""
-    sizes = format_table(COLUMNS, comparison_rows(record)).split("\n")
+    sizes = [] if is_reported(record) else ["", *format_table(COLUMNS, comparison_rows(record)).split("\n")]
     findings = [f"warning: {finding}" for finding in recorded_findings(record)]
-    return "\n".join(map(printable, [*_figures(record), "", *sizes, *record["notes"], *findings]))
+    return "\n".join(map(printable, [*_figures(record), *sizes, *record["notes"], *findings]))
 
 
 def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
@@ -58,6 +58,16 @@ def is_reported(record: Mapping[str, Any]) -> bool:
     return record.get("coding") in REPORTED_CODINGS
 
 
+def proof(record: Mapping[str, Any]) -> str:
+    """What a reported run says about itself."""
+    return f"{record['coding']}; not proved"
+
+
+def verified_word(record: Mapping[str, Any]) -> str:
+    """Whether every byte was decoded; of a reported run, which nobody can decode, where it comes from."""
+    return str(record["coding"]).split()[0] if is_reported(record) else "yes" if record["verified"] else "no"
+
+
 def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
     """The title of a column of sizes, in a unit, of runs with or without archives."""
     kinds = {True: "archive", False: "code length"}
@@ -67,6 +77,8 @@ def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
 
 def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
     """A line, and rows under COLUMNS as a table, for a notebook."""
+    if not rows:
+        return f"<p>{escape(line)}</p>"
     cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     titles = "".join(f"<th>{title}</th>" for title in COLUMNS)
     return f"<p>{escape(line)}</p><table><tr>{titles}</tr>{cells}</table>"
@@ -92,8 +104,8 @@ def model_summary(config: dict[str, Any]) -> str:
     """A configuration (Config.to_dict) in a few words."""
     if other := config.get("learner"):
         arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
+        symbols = f", {other['n_symbols']} symbols" if "n_symbols" in other else ""  # a log does not know them
         runs = f", runs of {other['run_symbols']}" if "run_symbols" in other else ""
-        symbols = f", {other['n_symbols']} symbols" if "n_symbols" in other else ""
         return f"{other['name']}({arguments}){symbols}{runs}"
     gpt, mixer = config["gpt"], config["mixer"]
     parts = []
@@ -108,7 +120,7 @@ def model_summary(config: dict[str, Any]) -> str:
 
 def _figures(record: dict[str, Any]) -> list[str]:
     if is_reported(record):
-        return _reported_figures(record)
+        return [f"{name:<20}{text}" for name, text in reported_figures(record)]
     corpus, environment = record["corpus"], record["environment"]
     cpu, n_threads, backend = environment["machine"]["cpu"], environment["threads"], environment["backend"]
     matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
@@ -138,13 +150,13 @@ def _figures(record: dict[str, Any]) -> list[str]:
     return [f"{name:<20}{text}" for name, text in rows]
 
 
-def _reported_figures(record: dict[str, Any]) -> list[str]:
-    """Of a training run: what its loop, or its log, said."""
+def reported_figures(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(name, text) of each line about a training run: what its loop, or its log, said."""
     corpus, reported, n_tokens = record["corpus"], record["reported"], record["n_tokens"]
     rows = [
         ("data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {n_tokens:,} tokens"),
         ("model", model_summary(record["config"])),
-        ("proof", f"none: {record['coding']}"),
+        ("proof", f"none: {proof(record)}"),
         ("code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"),
         ("per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"),
     ]
@@ -156,7 +168,7 @@ def _reported_figures(record: dict[str, Any]) -> list[str]:
             ("order of rows", str(reported.get("order", ""))[:16]),
             ("checks", f"{reported.get('n_audits', 0):,} for a look ahead, {len(record.get('findings', ()))} mistakes"),
         ]
-    return [f"{name:<20}{text}" for name, text in rows]
+    return rows
 
 
 def _archive(record: dict[str, Any]) -> str:
@@ -199,6 +211,7 @@ def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
     """The figures of a run for the list of runs, as JSON values. Raises CorpusError if the record is incomplete."""
     corpus, model = record["corpus"], name_of(record["config"]) or model_summary(record["config"])
     own = {name: record[name] for name in ("archive_bytes", "bits_per_byte", "bytes_per_s", "verified", "time")}
+    own |= {"coding": record["coding"]} if is_reported(record) else {}
     of_corpus = {"corpus": corpus.get("name"), "n_bytes": corpus["n_bytes"], "blake2b": corpus["blake2b"]}
     return {"run": str(path), **of_corpus, "model": model, **own}
 
@@ -207,9 +220,10 @@ def format_runs(records: list[dict[str, Any]]) -> str:
     """A table with one row for each of these `run_figures`, at most MAX_COLUMNS wide unless the names of runs are very long."""
     rows = []
     for record in records:
-        name, speed = Path(record["run"]).name, f"{record['bytes_per_s'] / 1e3:,.2f}"
+        is_timed = record.get("coding") != IMPORTED
+        name, speed = Path(record["run"]).name, f"{record['bytes_per_s'] / 1e3:,.2f}" if is_timed else ""
         size, rate = f"{record['n_bytes']:,}", f"{record['bits_per_byte']:.4f}"
-        rows.append([name, size, record["model"], rate, speed, "yes" if record["verified"] else "no"])
+        rows.append([name, size, record["model"], rate, speed, verified_word(record)])
     widths = [max(map(len, column)) for column in zip(LIST_TITLES, *rows, strict=True)]
     n_model = max(12, MAX_COLUMNS - (sum(widths) + 2 * (len(widths) - 1) - widths[2]))
     for row in rows:
@@ -219,6 +233,8 @@ def format_runs(records: list[dict[str, Any]]) -> str:
 
 def format_run(record: dict[str, Any]) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
+    if is_reported(record):
+        return format_report(record)
     labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
     rows = [
         [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()

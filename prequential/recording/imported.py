@@ -70,12 +70,13 @@ def import_log(
     ends = np.rint(np.cumsum(parts) * bytes_per_token).astype(np.int64)
     if (np.diff(ends, prepend=0) <= 0).any():
         raise CorpusError(f"{log}: two lines are less than a byte apart")
-    declared = f"{data or Path(path).name}/{int(ends[-1])}"
+    bits = np.cumsum(parts * losses * BITS_PER[unit])
+    declared = data.encode() if data else bits.tobytes()  # a log whose data nobody named equals only itself
     corpus = {
         "name": data or Path(path).stem,
         "kind": "declared",
         "n_bytes": int(ends[-1]),
-        "blake2b": hashlib.blake2b(declared.encode(), digest_size=32).hexdigest(),
+        "blake2b": hashlib.blake2b(declared + f"/{ends[-1]}".encode(), digest_size=32).hexdigest(),
     }
     run = TrainingRun(
         coding=IMPORTED,
@@ -83,7 +84,7 @@ def import_log(
         learner={"name": name or Path(path).stem, "arguments": dict(arguments or {})},
         reported={"source": Path(path).name, "n_steps": len(ends)},
         n_tokens=int(parts.sum()),
-        curve=Curve(n_bytes=ends, bits=np.cumsum(parts * losses * BITS_PER[unit])),
+        curve=Curve(n_bytes=ends, bits=bits),
         notes=tuple(notes),
     )
     return run.save(folder)

@@ -13,7 +13,14 @@ from prequential.comparison.compare import Comparison, compare
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import ARCHIVE, Run
-from prequential.evaluation.summary import is_coded, learner_label, model_summary, what_is_measured
+from prequential.evaluation.summary import (
+    is_coded,
+    is_reported,
+    learner_label,
+    model_summary,
+    verified_word,
+    what_is_measured,
+)
 from prequential.model.presets import name_of
 from prequential.report import run_panels, sections
 from prequential.report.markup import Html, element, first_byte, folded, html_document, html_table, join, value_table
@@ -56,26 +63,35 @@ def _naming(run: Run) -> Iterator[None]:
 
 
 def _article(run: Run, name: str, look: Look, heading_id: str) -> Html:
-    record = run.record
-    machine = folded("Machine and versions", value_table("Environment", record["environment"]))
-    content = {
-        "Learning curves": ("curves", sections.curves(run, look)),
-        "Comparison with other compressors": ("sizes", sections.sizes(record, name)),
-        "What the text costs": ("passages", sections.passages(record)),
-        "Breakdown of the code length": ("tables", [*sections.breakdowns(record["tables"], look)]),
-        "Total cost: the ledger": ("ledger", [sections.ledger(record)]),
-        "Findings during the run": ("findings", [sections.findings(record)]),
-        "How to repeat the run": ("repetition", [repetition(run)]),
-        "Configuration": ("configuration", [sections.configuration(record)]),
-        "Environment": ("environment", [machine]),
-    }
     parts = sections.headline(run, name, heading_id)
-    for title, (kind, shown) in content.items():
+    for title, (kind, shown) in _content(run, name, look).items():
         if shown:
             section_id = f"{heading_id}-{kind}"
             heading = element("h3", title, id=section_id)
             parts.append(element("section", heading, *shown, aria_labelledby=section_id))
     return element("article", *parts, aria_labelledby=heading_id)
+
+
+def _content(run: Run, name: str, look: Look) -> dict[str, tuple[str, list[Html]]]:
+    """The sections of a run by their titles: a name for links, and what is shown. An empty one is left out."""
+    record = run.record
+    curves = ("curves", sections.curves(run, look))
+    findings = ("findings", [sections.findings(record)])
+    machine = ("environment", [folded("Machine and versions", value_table("Environment", record["environment"]))])
+    if is_reported(record):
+        reported = ("reported", [sections.reported(record)])
+        return {"Learning curves": curves, "What was reported": reported, "Findings": findings, "Environment": machine}
+    return {
+        "Learning curves": curves,
+        "Comparison with other compressors": ("sizes", sections.sizes(record, name)),
+        "What the text costs": ("passages", sections.passages(record)),
+        "Breakdown of the code length": ("tables", [*sections.breakdowns(record["tables"], look)]),
+        "Total cost: the ledger": ("ledger", [sections.ledger(record)]),
+        "Findings during the run": findings,
+        "How to repeat the run": ("repetition", [repetition(run)]),
+        "Configuration": ("configuration", [sections.configuration(record)]),
+        "Environment": machine,
+    }
 
 
 # ---- several runs
@@ -133,7 +149,7 @@ def _run_table(runs: Named, caption: str) -> Html:
         "model": [model_summary(record["config"]) for record in records],
         what_is_measured([*map(is_coded, records)], "bytes"): [record["archive_bytes"] for record in records],
         "bits/byte": [record["bits_per_byte"] for record in records],
-        "verified": [record["verified"] for record in records],
+        "verified": [verified_word(record) for record in records],
         "run folder": [run.path.resolve().name for _, run in runs],
     }
     return html_table(Table("Runs", columns, caption))
@@ -158,6 +174,7 @@ def difference_table(compared: Comparison) -> Table:
         f"{reference}. With one corpus and one seed each, a difference is exact. To name the best of {compared.n_runs} runs "
         f"costs {compared.choice_bits:.2f} more bits."
     )
+    caption += f" Their figures are {compared.proof}; {compared.rows}." if compared.rows else ""
     populations = {
         f"At {each.confidence:.0%}, the confidence interval holds {each.mean_of}; the prediction interval, {each.text_of}."
         for each in long

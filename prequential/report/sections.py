@@ -13,7 +13,15 @@ from prequential.evaluation.breakdown import COUNTS, EXPLANATIONS, MAX_PASSAGES,
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
-from prequential.evaluation.summary import is_coded, model_summary, recorded_findings
+from prequential.evaluation.summary import (
+    is_coded,
+    is_reported,
+    model_summary,
+    proof,
+    recorded_findings,
+    reported_figures,
+)
+from prequential.records.forms import IMPORTED
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, first_byte, flattened, folded, html_table, value_table, words
 from prequential.report.panels import LIGHT, Table
@@ -55,6 +63,8 @@ def headline(run: Run, name: str, heading_id: str) -> list[Html]:
         f"The model coded each byte after it had learned only from the bytes before it. The {_proof(record)} of these "
         f"{n_bytes:,} bytes takes {size:,} bytes{included}: {size / n_bytes:.1%} of the original. {_best_baseline(record)}"
     )
+    if is_reported(record):
+        meaning = f"This code length is {proof(record)}. No decoder has confirmed it."
     origin = f"{model_summary(record['config'])}; {record['time']}; run {run.path.resolve().name}"
     figures = (element("li", element("strong", value), element("span", text)) for value, text in _figures(record))
     return [
@@ -68,12 +78,16 @@ def headline(run: Run, name: str, heading_id: str) -> list[Html]:
 def _figures(record: Record) -> Iterator[tuple[str, str]]:
     yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the complete {_proof(record)}"
     yield f"{record['archive_bytes']:,}", f"bytes of {_proof(record)} for {record['corpus']['n_bytes']:,}"
-    if not is_coded(record):
+    if is_reported(record):
+        yield "not proved", record["coding"]
+    elif not is_coded(record):
         yield "no proof", "no archive was written: only the code length was computed"
     elif record["verified"]:
         yield "verified", f"decoded again in {record['verify_wall_s']:,.1f} s, every byte compared"
     else:
         yield "not verified", "this run did not decode the archive"
+    if record.get("coding") == IMPORTED:
+        return
     cpu = record["environment"]["machine"]["cpu"]
     yield f"{record['bytes_per_s'] / 1e3:,.2f} kB/s", f"{record['wall_s']:,.1f} s on {cpu}"
 
@@ -93,12 +107,21 @@ def curves(run: Run, look: Look) -> list[Html]:
     """The learning curves and the bits saved, with an explanation."""
     makers = (run_panels.learning, run_panels.saved, run_panels.intervals)
     figures = [html_figure(panel) for panel in (make(run.curves, look) for make in makers) if panel.series]
+    own = f"The thick line is this run, {look.label(MODEL)}"
     text = (
-        f"The thick line is this run, {look.label(MODEL)}. Its line and those of its parts show ideal code length, known at the "
+        f"{own}. Its line and those of its parts show ideal code length, known at the "
         "end of each segment. The lines of other compressors show real sizes of log-spaced prefixes, each compressed "
         "separately. The best have colours. Bits saved above 0: this run needs fewer bits than the other."
     )
+    if is_reported(run.record):
+        text = f"{own}: {proof(run.record)}."
     return [element("div", *figures, class_="plots"), element("p", text)]
+
+
+def reported(record: Record) -> Html:
+    """What a training loop, or its log, said."""
+    titles, values = zip(*reported_figures(record), strict=True)
+    return html_table(Table("Reported", {"figure": titles, "value": values}, f"{proof(record)}.".capitalize()))
 
 
 def sizes(record: Record, name: str) -> list[Html]:

@@ -216,7 +216,10 @@ def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
             key = recorded_corpus(run.record), family(run.record["config"])
             ladders.setdefault(key, {})[rung.size, rung.config.seed] = run
     if not ladders:
-        raise CorpusError(f"{str(path)!r} has no runs of a GPT: make some with `prequential sweep --ladder`")
+        raise CorpusError(
+            f"{str(path)!r} has no runs of a GPT of this program, as `prequential sweep --ladder` makes them; how other learners "
+            "grow, such as that of a training loop, a forecast does not know"
+        )
     n_sizes = {key: len({size for size, _ in runs}) for key, runs in ladders.items()}
     largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
     if len(largest) > 1:

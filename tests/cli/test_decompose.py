@@ -23,7 +23,13 @@ def test_the_parts_in_the_table_add_up(run, folder):
     text = done.stdout.decode()
     whole, data, learning, hindsight, regret = (
         float(re.search(rf"^{name} +([\d,]+)  ", text, re.MULTILINE)[1].replace(",", ""))
-        for name in ("code length", "= data, at the expected final rate", r"\+ learning", "hindsight.*", "regret.*")
+        for name in (
+            "prequential code length",
+            "= data, at the expected final rate",
+            r"\+ learning \(epiplexity, estimated\)",
+            "hindsight.*",
+            "regret.*",
+        )
     )
     assert re.search(r"^no intervals: \d cells, 64 are needed$", text, re.MULTILINE)
     assert abs(whole - data - learning) <= 1 and abs(whole - hindsight - regret) <= 1  # each is rounded

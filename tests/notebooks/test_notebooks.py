@@ -62,6 +62,7 @@ def test_there_are_notebooks():
         "data_efficiency",
         "forecast_and_score",
         "your_model",
+        "your_training_run",
     }
 
 

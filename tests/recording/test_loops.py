@@ -117,3 +117,14 @@ def test_a_lightning_run_that_resumes_equals_a_whole_one(tmp_path: Path, loop: A
     assert resumed.record["code_bits"] == whole.record["code_bits"]
     assert resumed.record["reported"]["order"] == whole.record["reported"]["order"]
     assert resumed.record["reported"]["repeated"]["n_rows"] == 48
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+def test_labels_that_follow_a_rule_cost_a_fine_tuned_model_less_than_shuffled_ones(tmp_path: Path, loop: Any) -> None:
+    _needs("transformers", "peft")
+    found = loop("fine_tuning").measure(str(tmp_path), n_rows=512, n_steps=150)
+    bits = {name: run.record["code_bits"] for name, run in found.items()}
+    assert bits["pre-trained"] < 0.9 * bits["pre-trained, shuffled labels"] and bits["pre-trained"] < 0.9 * 2 * 512
+    assert bits["pre-trained, shuffled labels"] > 0.98 * 2 * 512  # which of four labels it is, nobody can know
+    assert all(run.record["n_tokens"] == 512 for run in found.values())

@@ -1,0 +1,134 @@
+"""Runs of a training loop, and of a log: every command reads them and says what they are, or refuses them in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import prequential
+
+REPORTED, IMPORTED = "reported by a training loop", "imported from a log: order and repeats unknown"
+LOSSES = [6.0, 4.0, 3.5]
+
+
+def record(folder: Path, rows: torch.Tensor, divisor: float, **options: Any) -> str:
+    """A run in `folder` whose losses depend on the targets alone, in steps of four rows; the name of its folder."""
+    rec = prequential.Recorder(folder, name="mine", units="bytes", data="carol", arguments={"lr": divisor}, **options)
+    for x in rows.split(4):
+        rec.score(nll=(x % 7 + 1) / divisor, targets=x, inputs=x)
+        rec.step()
+    return rec.finish().name
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A folder of runs, and what is special about each."""
+    folder = tmp_path_factory.mktemp("reported")
+    rows = torch.randint(0, 256, (520, 16), generator=torch.Generator().manual_seed(0))
+    names = {
+        "a": record(folder, rows, 3.0),
+        "b": record(folder, rows, 2.0),
+        "other order": record(folder, rows.flip(0), 2.0),
+        "other rows": record(folder, rows[:512], 2.0),
+        "repeats": record(folder, torch.cat((rows, rows)), 3.0, repeats="include"),
+    }
+    for name, data in (("log a", "web"), ("log b", "web"), ("log of other data", "books"), ("log without data", None)):
+        lines = [f"{1000 * i},{loss + len(name) / 100}" for i, loss in enumerate(LOSSES, 1)]
+        (folder / "log.csv").write_text("\n".join(["seen,loss", *lines]))
+        options = {"tokens": "seen", "loss": "loss", "bytes_per_token": 4.0, "name": "theirs", "data": data}
+        names[name] = prequential.import_log(folder / "log.csv", folder, **options).name
+    return folder, names
+
+
+def printed(run: Any, folder: Path, *args: str) -> str:
+    done = run(folder, *args)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"archive" not in done.stdout
+    return str(done.stdout.decode())
+
+
+def refused(run: Any, folder: Path, *args: str) -> str:
+    done = run(folder, *args)
+    assert done.returncode != 0 and not done.stdout and len(done.stderr.splitlines()) == 1
+    return str(done.stderr.decode())
+
+
+def test_the_list_says_reported_where_others_are_verified(run: Any, made: Any) -> None:
+    folder, names = made
+    lines = {line.split()[0]: line.split() for line in printed(run, folder, "runs", "list", ".").splitlines()}
+    assert lines[names["a"]][-1] == "reported" and lines[names["log a"]][-1] == "imported"
+    assert (
+        lines[names["log a"]][-2] == f"{sum(LOSSES) / 3 / 4 / 0.693147 + 0.05 / 4 / 0.693147:.4f}"
+    )  # no speed is known
+    listed = [json.loads(line) for line in run(folder, "runs", "list", "--json", ".").stdout.splitlines()]
+    assert {each["coding"] for each in listed} == {REPORTED, IMPORTED}
+
+
+@pytest.mark.parametrize(("name", "words"), [("a", REPORTED), ("log a", IMPORTED)])
+def test_show_decompose_and_the_page_say_that_nothing_is_proved(run: Any, made: Any, name: str, words: str) -> None:
+    folder, names = made
+    for command in (("runs", "show"), ("decompose",), ("report", "-c")):
+        assert f"{words}; not proved" in printed(run, folder, *command, names[name])
+    assert words in repr(prequential.read_run(folder / names[name]))
+
+
+def test_decompose_splits_a_run_as_it_splits_its_curve(run: Any, made: Any) -> None:
+    folder, names = made
+    found = json.loads(printed(run, folder, "decompose", "--json", names["a"]))
+    code_bits = prequential.read_run(folder / names["a"]).record["code_bits"]
+    assert found["data_bits"]["point"] + found["learning_bits"]["point"] == pytest.approx(code_bits)
+    assert found["coding"] == REPORTED and "hindsight_bits" not in found
+    text = printed(run, folder, "decompose", names["a"])
+    assert "epiplexity" in text and "excess description length" in text and "no single pass" not in text
+    assert "no single pass" in printed(run, folder, "decompose", names["repeats"])
+    assert "leave out -1..-9 or --config, --limit" in refused(
+        run, folder, "decompose", "-6", "--limit", "2K", names["a"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "rows"),
+    [
+        (("a", "b"), "rows  the same rows, in the same order"),
+        (("b", "other order"), "rows  the same rows, in another order or in other steps"),
+        (("log a", "log b"), "rows  declared equal, not checked"),
+    ],
+)
+def test_compare_says_whether_rows_and_order_are_equal(run: Any, made: Any, others: Any, rows: str) -> None:
+    folder, names = made
+    pair = [names[other] for other in others]
+    text = printed(run, folder, "compare", *pair)
+    assert rows in text and "; not proved" in text
+    assert rows.removeprefix("rows  ") in json.loads(run(folder, "compare", "--json", *pair).stdout)["rows"]
+    page = printed(run, folder, "report", "-c", *pair)
+    assert rows.removeprefix("rows  ") in page
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("other rows", "the loops scored different rows, or rows of another tokenizer (8,320 and 8,192 bytes)"),
+        ("log a", "they have rows of a training loop and declared data of a log"),
+        ("evaluated", "they have rows of a training loop and bytes that were coded"),
+    ],
+)
+def test_compare_refuses_other_rows_with_the_reason(run: Any, made: Any, text: bytes, other: str, reason: str) -> None:
+    folder, names = made
+    if other == "evaluated":
+        (folder / "text").write_bytes(text[:2048])
+        names[other] = run(folder, "evaluate", "text").stdout.decode().rpartition("run: ")[2].strip()
+    assert reason in refused(run, folder, "compare", names["a"], names[other])
+
+
+def test_logs_of_other_data_or_of_data_without_a_name_are_not_compared(run: Any, made: Any) -> None:
+    folder, names = made
+    for other in ("log of other data", "log without data"):
+        assert "the logs declare different data" in refused(run, folder, "compare", names["log a"], names[other])
+
+
+def test_a_forecast_of_training_loops_is_refused_with_the_reason(run: Any, made: Any) -> None:
+    folder, _ = made
+    target = ("--target-width", "64", "--target-bytes", "100K", "-o", "forecast.json")
+    assert "no runs of a GPT of this program" in refused(run, folder, "forecast", ".", *target)
