@@ -195,8 +195,13 @@ def compare(
     )
     differences = tuple(_difference(reference, other, bootstrap or Bootstrap()) for other in others)
     record = opened[0].record
-    about = {"proof": proof(record), "rows": _rows(opened)} if is_reported(record) else {}
+    about = {"proof": proof(record) + _mistakes(opened), "rows": _rows(opened)} if is_reported(record) else {}
     return Comparison(corpus=record["corpus"], groups=(reference, *others), differences=differences, **about)
+
+
+def _mistakes(runs: Sequence[Run]) -> str:
+    wrong = [f"{run.name} ({n})" for run in runs if (n := len(run.record["findings"]))]
+    return f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
 
 
 def _rows(runs: Sequence[Run]) -> str:

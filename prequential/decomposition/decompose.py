@@ -1,9 +1,10 @@
 """What the code length of a corpus consists of: the cost of data for a learner that knows such data, and the cost of learning.
 
-docs/MEASURES.md defines the parts, METHOD.md says what the field calls them. The learner is a GPT without context mixer and without
-a table of contexts: its weights can be sent to a receiver, unlike hundreds of megabytes of counts and rows. They are sent as the GPT uses them, as int8 levels and
-float32 scales; for the embedding, the levels of its change since initialisation. Hindsight is a code only together with these
-weights. A frozen learner reads the corpus as one stream: its window continues from segment to segment.
+docs/MEASURES.md defines the parts, METHOD.md says what the field calls them. The learner is a GPT without context mixer and
+without a table of contexts: its weights can be sent to a receiver, unlike hundreds of megabytes of counts and rows. They are
+sent as the GPT uses them, as int8 levels and float32 scales; for the embedding, the levels of its change since initialisation.
+Hindsight is a code only together with these weights. A frozen learner reads the corpus as one stream: its window continues from
+segment to segment.
 
 The expected curve takes the cost of a byte at position t as r(t) = E + A (t + s)^-b + noise, with A >= 0, 0.05 <= b <= 2 and
 s >= 0. The mean over cells of equal length is fitted by least squares. E and A are linear; b and s are taken from a grid, for the

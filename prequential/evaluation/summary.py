@@ -163,12 +163,34 @@ def reported_figures(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     if repeated := reported.get("repeated"):
         counts = "counted, too" if reported.get("counts_repeats") else "not counted"
         rows += [
-            ("rows", f"{reported['new']['n_rows']:,} in {reported.get('n_steps', 0):,} steps"),
+            (
+                "rows",
+                f"{reported['new']['n_rows']:,} in {reported.get('n_steps', 0):,} steps{_how_rows_are_known(reported)}",
+            ),
             ("seen before", f"{repeated['n_rows']:,} rows, {repeated['code_bits']:,.0f} bits: {counts}"),
             ("order of rows", str(reported.get("order", ""))[:16]),
-            ("checks", f"{reported.get('n_audits', 0):,} for a look ahead, {len(record.get('findings', ()))} mistakes"),
+            ("calls of the model", _n_checked(reported)),
+            ("look ahead", _n_audits(reported)),
+            ("mistakes", f"{len(record.get('findings', ())):,}"),
         ]
     return rows
+
+
+def _how_rows_are_known(reported: Mapping[str, Any]) -> str:
+    by_number = ", told apart by their numbers" if reported.get("numbered") else ""
+    return by_number + ("" if reported.get("all_rows_kept", True) else "; later ones were not remembered")
+
+
+def _n_checked(reported: Mapping[str, Any]) -> str:
+    n = reported.get("n_checked_steps", 0)
+    return f"compared with the scores in {n:,} of {reported.get('n_steps', 0):,} steps" if n else "not checked"
+
+
+def _n_audits(reported: Mapping[str, Any]) -> str:
+    why = reported.get("not_audited", "")
+    return (f"checked {n:,} times" if (n := reported.get("n_audits", 0)) else "not checked") + (
+        f"; {why}" if why else ""
+    )
 
 
 def _archive(record: dict[str, Any]) -> str:
