@@ -64,11 +64,11 @@ def delete_new_checkpoint(checkpoint: Path) -> None:
 
 
 def delete_incomplete(folder: Path) -> None:
-    """Deletes a folder that this run, or a killed one, has not completed."""
-    if folder.is_symlink() or folder.is_file():
-        folder.unlink()
-    else:
+    """Deletes a folder that this run, or a killed one, has not completed, or whatever else has its name."""
+    if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder, ignore_errors=True)
+    else:
+        folder.unlink(missing_ok=True)  # a pipe, too, which rmtree would open and wait for
 
 
 def delete_checkpoint(checkpoint: Path) -> None:
