@@ -134,20 +134,25 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
 def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndarray, np.ndarray]:
     """Ids (n,) int64 of the data, and how many of its bytes each stands for, (n,) int64; the sum is len(data).
 
+    The tokenizer's prefix is no part of the data: the first ids stand for fewer bytes.
+
     Raises CorpusError if decoding does not restore the data, ConfigError for ids that are no numbers below n_symbols.
     """
+    prefix = getattr(tokenizer, "prefix", b"") if data else b""
+    prefix = prefix if isinstance(prefix, bytes) else b""
     with named_failures("the tokenizer failed"):
         ids = check_sequence(tokenizer.encode(data), n_symbols)
         restored = tokenizer.decode(ids.tolist())
         pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
-    if restored != data:
-        differing = (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b)
-        same = next(differing, min(len(restored), len(data)))
+    if restored != prefix + data:
+        text = restored[len(prefix) :] if restored[: len(prefix)] == prefix else restored
+        differing = (i for i, (a, b) in enumerate(zip(text, data, strict=False)) if a != b)
+        same = next(differing, min(len(text), len(data)))
         raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
-    widths = np.array([len(pieces[int(i)]) for i in ids], np.int64)
-    if b"".join(pieces[int(i)] for i in ids) != data:
+    if b"".join(pieces[int(i)] for i in ids) != restored:
         raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
-    return ids, widths
+    ends = np.cumsum([len(pieces[int(i)]) for i in ids], dtype=np.int64) - len(prefix)
+    return ids, np.diff(np.maximum(ends, 0), prepend=0)
 
 
 def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:
