@@ -1,7 +1,7 @@
 """The tokenizer of a model of transformers (tokenizer.json) as one of bytes (learners/protocol.py).
 
-It runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by its family, which tokenizer.json
-tells: byte-level BPE writes bytes as characters; SentencePiece has a character for a space, and often tokens such as <0x0A>.
+It runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by the family of the tokenizer:
+byte-level BPE writes bytes as characters; SentencePiece has a character for a space, and often tokens such as <0x0A>.
 """
 
 import json
@@ -23,8 +23,8 @@ SECONDS, BYTES_PER_SECOND = 120, 10_000  # measured: 400,000
 
 
 class TextTokenizer:
-    """It adds no special tokens, and reads none from a text. ids: the id of each token. prefix: what stands before every text, and
-    is no part of it: a space or nothing. begins_with: the special id that the tokenizer itself puts before a text, if any.
+    """It adds no special tokens, and reads none from a text. ids: the id of each token. prefix: a space that is put before every
+    text and is no part of it, or nothing. begins_with: the special id that the tokenizer itself puts before a text, if any.
     """
 
     def __init__(self, source: bytes) -> None:

@@ -1,6 +1,7 @@
 """Small tokenizers of every family, made here as their files are: one tokenizer.json for each."""
 
 import json
+from functools import partial
 from typing import Any
 
 FIRST = "<|endoftext|>"
@@ -92,7 +93,7 @@ def unigram() -> dict[str, Any]:
 
 FAMILIES: dict[str, Any] = {
     "byte-level": byte_level,
-    "byte-level, space before": lambda: byte_level(add_prefix_space=True),
-    **{f"sentencepiece, {kind}": lambda kind=kind: sentencepiece(kind) for kind in ("prepend", "first", "always", "older", "gemma")},
+    "byte-level, space before": partial(byte_level, add_prefix_space=True),
+    **{kind: partial(sentencepiece, kind) for kind in ("prepend", "first", "always", "older", "gemma")},
     "unigram": unigram,
-}  # fmt: skip
+}

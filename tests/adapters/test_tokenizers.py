@@ -8,12 +8,14 @@ import pytest
 from made_tokenizers import FAMILIES, FIRST, HARD, SPACE, added, byte_level, sentencepiece
 
 from prequential.adapters.byte_lengths import byte_lengths
+from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError, CorpusError
 from prequential.learners.subject import tokenise
 
 tokenizers = pytest.importorskip("tokenizers")
-from prequential.adapters.text_tokenizer import TextTokenizer
 
+
+STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
 TEXTS = (
     "the cat",
     " the cat",
@@ -71,7 +73,7 @@ def test_a_space_that_is_put_before_a_text_is_not_in_it() -> None:
 
 @pytest.mark.parametrize(
     ("normalizer", "text", "byte"),
-    [({"type": "Lowercase"}, "the Cat", 4), ({"type": "NFC"}, "ab e\u0301", 3), ({"type": "Strip", "strip_left": True, "strip_right": True}, "ab ", 2)],
+    [({"type": "Lowercase"}, "the Cat", 4), ({"type": "NFC"}, "ab e\u0301", 3), (STRIP, "ab ", 2)],
 )  # fmt: skip
 def test_a_text_that_is_not_restored_is_refused_at_its_first_lost_byte(normalizer: Any, text: str, byte: int) -> None:
     with pytest.raises(CorpusError, match=f"byte {byte} differs") as refused:

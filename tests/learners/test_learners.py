@@ -12,7 +12,7 @@ from prequential_corpora.bundled import sample_path
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
 from prequential.evaluation.evaluation import evaluation_record
-from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, integer_frequencies
+from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, checked_shape, integer_frequencies
 from prequential.learners.loading import load_subject, parse_arguments
 from prequential.learners.subject import tokenise
 from prequential.online.runtime import Runtime
@@ -181,7 +181,7 @@ def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
 )
 def test_what_is_no_distribution_is_refused(rows, text):
     with pytest.raises(InvalidDistributionError, match=text):
-        checked_rows(rows, 3, 4, 9)
+        checked_rows(checked_shape(rows, 3, 4), 9)
 
 
 # ---- faults of somebody else's code are one line
