@@ -19,6 +19,7 @@ COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
 LIST_TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
 MAX_COLUMNS = 100
+MAX_ARGUMENT, MAX_ARGUMENTS = 24, 4  # characters of one, and how many
 
 
 def format_report(record: dict[str, Any]) -> str:
@@ -73,11 +74,20 @@ def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 def learner_label(config: Mapping[str, Any]) -> str:
-    """The preset of a configuration, the own name of another learner, or else the sizes of GPT and mixer."""
+    """The preset of a configuration, name and arguments of another learner, or else the sizes of GPT and mixer."""
     if other := config.get(OTHER):
-        return str(other["name"])
+        return ", ".join([str(other["name"]), *_argument_texts(other.get("arguments") or {})])
     own = {name: value for name, value in config.items() if name != GIVEN}
     return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def _argument_texts(arguments: Mapping[str, Any]) -> list[str]:
+    """`tok=8k`, also of a path that ends so. Not the seed, which differs within a group."""
+    shown = [
+        (name, value) for name, value in arguments.items() if name != "seed" and isinstance(value, str | int | float)
+    ]
+    ends = [(name, str(value).rstrip("/").rpartition("/")[2][-MAX_ARGUMENT:]) for name, value in shown]
+    return [f"{name}={end}" for name, end in ends][:MAX_ARGUMENTS]
 
 
 def _sizes(config: Mapping[str, Any]) -> str:

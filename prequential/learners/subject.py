@@ -76,11 +76,12 @@ def other_subject(
     learner: OnlineModel | Callable[[], OnlineModel],
     name: str | None = None,
     arguments: Mapping[str, Any] | None = None,
-    source: str | None = None,
+    source: Callable[[], str | None] = lambda: None,
 ) -> Subject:
     """Somebody else's learner: an object, which is copied before it learns, or a function or class that makes one.
 
-    name: in records; by default that of its class. arguments: those of the factory, as JSON values. source: a digest of its code.
+    name: in records; by default that of its class. arguments: those of the factory, as JSON values. source: gives a digest of its
+    code, when it has been made once and so has imported all that it needs.
     Raises ConfigError if it does not offer what learners/protocol.py says, or cannot be made or copied.
     """
     make_model = _factory(learner)
@@ -101,7 +102,7 @@ def other_subject(
 
     described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": n_symbols}
     return Subject(
-        description={OTHER: described | {"run_symbols": adapted.schedule.segment_symbols, "source": source}},
+        description={OTHER: described | {"run_symbols": adapted.schedule.segment_symbols, "source": source()}},
         schedule=schedule_of(model),
         make=make,
         tokenizer=tokenizer,
