@@ -29,7 +29,15 @@ from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.subject import Subject, byte_costs, follow, other_subject, own_subject, reported
+from prequential.learners.subject import (
+    Subject,
+    byte_costs,
+    follow,
+    other_subject,
+    own_subject,
+    reported,
+    vocabulary_bytes,
+)
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import Config
@@ -229,7 +237,7 @@ def _followed(symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgr
         trace.append(MODEL, costs)
         sizes.append(len(costs))
     wall_s = time.perf_counter() - start_s
-    ledger = Ledger.of_code_length(len(symbols), trace.total_bits(MODEL))
+    ledger = Ledger.of_code_length(len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(subject))
     return _Coding(ledger, trace, np.cumsum(sizes), wall_s, peak_memory_bytes())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
+from prequential.evaluation.ledger import VOCABULARY
 from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
@@ -179,7 +180,9 @@ def _archive(record: dict[str, Any]) -> str:
 
 def _total_cost(record: dict[str, Any]) -> str:
     if "learner" in record["config"]:
-        return "not known: the learner's own source is not counted"
+        vocabulary = [row["bits"] / 8 for row in record.get("ledger", ()) if row["entry"] == VOCABULARY]
+        also = f"; the vocabulary of its tokenizer takes {vocabulary[0]:,.0f} bytes, compressed" if vocabulary else ""
+        return f"not known: the learner's own source is not counted{also}"
     without = "; what was given is not counted" if "given" in record["config"] else ""
     return (
         f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the choice "

@@ -2,6 +2,7 @@
 
 import copy
 import secrets
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -154,6 +155,20 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndar
         raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
     ends = np.cumsum([len(pieces[int(i)]) for i in ids], dtype=np.int64) - len(prefix)
     return ids, np.diff(np.maximum(ends, 0), prepend=0)
+
+
+def vocabulary_bytes(subject: Subject) -> int:
+    """What the vocabulary of the learner's tokenizer takes: the bytes of every id, compressed by zlib. 0 without a tokenizer."""
+    if not subject.tokenizer:
+        return 0
+    pieces = []
+    for i in range(subject.description[OTHER]["n_symbols"]):
+        try:
+            piece = subject.tokenizer.decode([i])
+        except Exception:  # an id that it does not use
+            piece = b""
+        pieces.append(len(piece).to_bytes(4, "little") + piece)
+    return len(zlib.compress(b"".join(pieces), 9))
 
 
 def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ from prequential_corpora.bundled import sample_path
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
 from prequential.evaluation.evaluation import evaluation_record
+from prequential.evaluation.ledger import VOCABULARY
+from prequential.evaluation.summary import format_report
 from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, checked_shape, integer_frequencies
 from prequential.learners.loading import load_subject, parse_arguments
 from prequential.learners.subject import tokenise
@@ -122,6 +124,16 @@ def test_ids_of_a_tokenizer_cost_what_they_cost_and_their_bytes_share_it():
     assert bits[place] == pytest.approx(bits[place + 1], abs=1e-6) and bits[place + 1] == bits[place + 2]
     assert bits.sum() == result.ledger.code_bits == result.curve.bits[-1]
     assert result.curve.n_bytes[-1] == len(TEXT)
+
+
+def test_the_vocabulary_of_a_learner_is_an_entry_of_its_ledger():
+    result = evaluate(TEXT, learner=models.OfWords)
+    entries = dict(result.ledger.entries())
+    assert 300 < result.ledger.tokenizer_bytes < 2000
+    assert entries[VOCABULARY] == 8 * result.ledger.tokenizer_bytes
+    assert sum(entries.values()) == pytest.approx(result.ledger.total_bits)
+    assert "the vocabulary of its tokenizer takes" in format_report(evaluation_record(result, Runtime()))
+    assert VOCABULARY not in dict(evaluate(TEXT, learner=models.Counts).ledger.entries())
 
 
 @pytest.mark.parametrize("n_marks", [1, 49, 50, 51, 120])
