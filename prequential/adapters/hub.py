@@ -119,17 +119,22 @@ def _in_a_line(error: Exception) -> str:
 
 def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
     """The beginning-of-text id, else the end-of-text id: of the tokenizer, else of the model."""
-    for name in ("bos_token", "eos_token"):
+
+    def of_tokenizer(name: str) -> int | None:
         token = files.tokenizer_config.get(name)
         token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str) and token in tokenizer.ids:
-            return tokenizer.ids[token]
-    for name in ("bos_token_id", "eos_token_id"):
+        return tokenizer.ids.get(token) if isinstance(token, str) else None
+
+    def of_model(name: str) -> int | None:
         found = files.config.get(name)
         found = found[0] if isinstance(found, list) and found else found
-        if type(found) is int and found >= 0:
-            return found
-    return None
+        return found if type(found) is int and found >= 0 else None
+
+    found = (
+        of_tokenizer("bos_token"), tokenizer.begins_with, of_tokenizer("eos_token"),
+        of_model("bos_token_id"), of_model("eos_token_id"),
+    )  # fmt: skip
+    return next((each for each in found if each is not None), None)
 
 
 def _begins_windows(files: ModelFiles, tokenizer: TextTokenizer) -> bool:

@@ -36,7 +36,9 @@ MATRICES = 3  # of logits that are held at a time: these, their log-probabilitie
 
 
 class StaticModel:
-    """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: what its weights take."""
+    """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: of its files.
+    memory_bytes: what weights and logits take.
+    """
 
     def __init__(
         self,
@@ -85,8 +87,9 @@ class StaticModel:
 
     def _check_memory(self, weights_bytes: int, max_memory_bytes: int | None) -> None:
         logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float32.itemsize
+        self.memory_bytes = weights_bytes + logits_bytes
         try:
-            check_memory(weights_bytes + logits_bytes, max_memory_bytes)
+            check_memory(self.memory_bytes, max_memory_bytes)
         except ConfigError as error:
             shorter = f"{logits_bytes >> 20:,} MiB are of the logits of {self.run_symbols:,} ids, and a smaller stride has fewer"
             raise ConfigError(f"the model {self.name!r} is too large: {error}; {shorter}") from error

@@ -40,6 +40,7 @@ from prequential.learners.subject import (
 )
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
+from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config
 from prequential.model.presets import name_of, preset
 from prequential.online.coding import OnProgress, config_of, ignore
@@ -177,6 +178,7 @@ def evaluate(
     if verify and not subject.is_coded:
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
+    _check_memory(subject, baselines, runtime)
     with plain_torch() if subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
@@ -300,6 +302,14 @@ def _subject(
     if given is not None:
         raise ConfigError("a given text is for learners of this program: let your own one read it before")
     return learner if isinstance(learner, Subject) else other_subject(learner)
+
+
+def _check_memory(subject: Subject, baselines: Sequence[Baseline], runtime: Runtime) -> None:
+    """Raises ConfigError if the learner does not fit beside the static models, which are held from the beginning."""
+    held = sum(getattr(each, "memory_bytes", 0) for each in baselines)
+    if held and subject.config:
+        most = usable_memory_bytes() if runtime.max_memory_bytes is None else runtime.max_memory_bytes
+        replace(runtime, max_memory_bytes=most).check(subject.config, extra_bytes=held)
 
 
 def warm_up(runtime: Runtime, planned: Config) -> None:

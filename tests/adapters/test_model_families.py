@@ -11,9 +11,11 @@ import torch
 from made_tokenizers import FAMILIES, FIRST, HARD
 from prequential_corpora.bundled import sample_path
 
+import prequential
 from prequential.adapters import StaticModel
 from prequential.cli.main import main
 from prequential.errors import ConfigError
+from prequential.online.costs import memory_bytes
 
 transformers = pytest.importorskip("transformers")
 SIZE = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2}
@@ -102,6 +104,20 @@ def test_a_model_of_a_large_vocabulary_and_window_takes_bounded_memory(
     StaticModel(str(folder), stride=4, max_memory_bytes=400_000)
     with pytest.raises(ConfigError, match="cannot be loaded: it takes"):
         StaticModel(str(folder), max_memory_bytes=1000)
+
+
+def test_a_learner_has_to_fit_beside_a_static_model(tmp_path: Path) -> None:
+    static = StaticModel(str(saved("llama", tmp_path)))
+    config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=22))
+    needed = memory_bytes(config, n_threads=1)
+    plain = {"kernels": "plain", "threads": 1}
+    for more in (-1, 1 << 20):
+        runtime = prequential.Runtime(**plain, max_memory_bytes=needed + static.memory_bytes + more)
+        if more < 0:
+            with pytest.raises(ConfigError, match="max_memory_bytes"):
+                prequential.evaluate(b"abc" * 9, config=config, runtime=runtime, baselines=[static])
+        else:
+            prequential.evaluate(b"abc" * 9, config=config, runtime=runtime, baselines=[static])
 
 
 def test_weights_that_lie_there_twice_are_counted_once(tmp_path: Path) -> None:
