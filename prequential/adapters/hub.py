@@ -29,6 +29,7 @@ IGNORED = {
     "auto_map", "attn_implementation", "experts_implementation", "transformers_weights", "fusion_config", "distributed_config",
     "kernel_config", "use_kernels", "dtype", "torch_dtype", "num_labels", "id2label", "label2id",
 }  # fmt: skip
+NEED_FIRST = "gemma"
 MAX_INTEGER = 1 << 24  # lengths are smaller
 MODULES_PER_TENSOR, MORE_MODULES = 16, 4096
 MORE_BUFFER_BYTES = 1 << 30
@@ -36,16 +37,22 @@ MORE_BUFFER_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """model: in float32, ready to predict. first_id: what stands before a text. n_bytes: of all files that were read."""
+    """model: in float32, ready to predict. first_id: what stands before a text. begins_windows: the model was trained with it
+    before every window. n_bytes: of all files that were read. memory_bytes: what the weights take.
+    """
 
     model: Any
     tokenizer: TextTokenizer
     first_id: int | None
+    begins_windows: bool
     n_bytes: int
+    memory_bytes: int
 
 
-def load_model(name: str, revision: str | None = None) -> LoadedModel:
-    """A causal language model. name: a folder, or one of the hub. Raises MissingDependencyError, ConfigError of one line."""
+def load_model(name: str, revision: str | None = None, max_memory_bytes: int | None = None) -> LoadedModel:
+    """A causal language model. name: a folder, or one of the hub. max_memory_bytes: a larger one is refused (default: what this
+    process may use). Raises MissingDependencyError, ConfigError of one line.
+    """
     try:
         import transformers  # noqa: F401
         from huggingface_hub import constants
@@ -61,12 +68,15 @@ def load_model(name: str, revision: str | None = None) -> LoadedModel:
         try:
             files = read_model_files(fetch, Path(constants.HF_HUB_CACHE))
             tokenizer = TextTokenizer(files.tokenizer)
+            check_memory(_memory_bytes(files), max_memory_bytes)
             model = _model(files)
         except PrequentialError as error:
             raise type(error)(f"the model {name!r} cannot be loaded: {error}") from error
         except Exception as error:  # the library raises many types
             raise ConfigError(f"the model {name!r} cannot be loaded: {_in_a_line(error)}") from error
-    return LoadedModel(model, tokenizer, _first_id(files, tokenizer), files.n_bytes)
+    first_id = _first_id(files, tokenizer)
+    begins_windows = _begins_windows(files, tokenizer)
+    return LoadedModel(model, tokenizer, first_id, begins_windows, files.n_bytes, _memory_bytes(files))
 
 
 @contextmanager
@@ -109,26 +119,49 @@ def _in_a_line(error: Exception) -> str:
 
 def _first_id(files: ModelFiles, tokenizer: TextTokenizer) -> int | None:
     """The beginning-of-text id, else the end-of-text id: of the tokenizer, else of the model."""
-    for name in ("bos_token", "eos_token"):
+
+    def of_tokenizer(name: str) -> int | None:
         token = files.tokenizer_config.get(name)
         token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str) and token in tokenizer.ids:
-            return tokenizer.ids[token]
-    for name in ("bos_token_id", "eos_token_id"):
+        return tokenizer.ids.get(token) if isinstance(token, str) else None
+
+    def of_model(name: str) -> int | None:
         found = files.config.get(name)
         found = found[0] if isinstance(found, list) and found else found
-        if type(found) is int and found >= 0:
-            return found
-    return None
+        return found if type(found) is int and found >= 0 else None
+
+    found = (
+        of_tokenizer("bos_token"), tokenizer.begins_with, of_tokenizer("eos_token"),
+        of_model("bos_token_id"), of_model("eos_token_id"),
+    )  # fmt: skip
+    return next((each for each in found if each is not None), None)
+
+
+def _begins_windows(files: ModelFiles, tokenizer: TextTokenizer) -> bool:
+    """Whether the beginning-of-text id stands before every window: tokenizer_config.json says so, or the tokenizer puts it there.
+    Gemma's models predict badly without it.
+    """
+    said = files.tokenizer_config.get("add_bos_token")
+    if str(files.config.get("model_type")).startswith(NEED_FIRST):
+        return True
+    return said if isinstance(said, bool) else tokenizer.begins_with is not None
 
 
 # ---- the model
 
 
-def _model(files: ModelFiles) -> Any:
-    need, have = files.n_values * torch.float32.itemsize, usable_memory_bytes()
+def check_memory(need: int, max_memory_bytes: int | None = None) -> None:
+    """Raises ConfigError if this process may not use so much memory, or max_memory_bytes is less."""
+    have = usable_memory_bytes() if max_memory_bytes is None else max_memory_bytes
     if need > have:
         raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
+
+
+def _memory_bytes(files: ModelFiles) -> int:
+    return files.n_values * torch.float32.itemsize
+
+
+def _model(files: ModelFiles) -> Any:
     n_tensors = sum(len(file.tensors) for file in files.weights)
     config, kind = _config(files.config, n_tensors)
     with torch.device("meta"), _bounded(n_tensors, files.n_values):

@@ -2,11 +2,13 @@
 
     prequential.evaluate("book1", baselines=["xz", StaticModel("models/gpt2", context="document", stride=512)])
 
-Before the first id stands the beginning-of-text id (or the end-of-text id), which is not scored. Special ids are never produced
-from the text. Ids are scored `stride` at a time, with as many ids before them as fit into max_length. The corpus is a stream, or
-each document begins anew. The bytes of all files that were read count as weights.
+Before the first id stands the beginning-of-text id (or the end-of-text id), which is not scored; it stands before every window
+of a model that was trained so. Special ids are never produced from the text. Ids are scored `stride` at a time, with as many ids
+before them as fit into max_length; only their logits are computed. The corpus is a stream, or each document begins anew. The
+bytes of all files that were read count as weights.
 """
 
+import inspect
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,7 +21,7 @@ from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
 from torch.nn.functional import log_softmax
 
-from prequential.adapters.hub import load_model, quiet
+from prequential.adapters.hub import check_memory, load_model, quiet
 from prequential.errors import ConfigError
 from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
@@ -27,10 +29,16 @@ from prequential.learners.subject import Subject, byte_costs
 from prequential.printable import printable
 
 PREFIX = "hf:"
+DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloom and Mamba
+WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+MAX_LOGITS = 1 << 28  # of one stride, by default: 1 GiB
+MATRICES = 3  # of logits that are held at a time: these, their log-probabilities, and those of a second prediction
 
 
 class StaticModel:
-    """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: what its weights take."""
+    """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: of its files.
+    memory_bytes: what weights and logits take.
+    """
 
     def __init__(
         self,
@@ -40,28 +48,51 @@ class StaticModel:
         stride: int | None = None,
         max_length: int | None = None,
         device: str = "cpu",
+        max_memory_bytes: int | None = None,
     ) -> None:
-        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION. stride: by default max_length, and that is the model's by default.
+        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION. max_length: the window; by default the model's, or 2,048 if it has none.
+        stride: by default max_length, or less where that many logits take more than 1 GiB. max_memory_bytes: a model that takes
+        more, with its logits, is refused.
 
         Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
         """
         source = name.removeprefix(PREFIX)
         path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
-        loaded = load_model(path, revision or None)
-        self._longest = max_length or _max_length(loaded.model)
+        loaded = load_model(path, revision or None, max_memory_bytes)
+        self._model, self.tokenizer = loaded.model, loaded.tokenizer
+        self.n_symbols = int(self._model.get_input_embeddings().num_embeddings)
+        stated = _stated_window(self._model)
+        self._longest = max_length or stated or DEFAULT_WINDOW
         most = min(self._longest, MAX_RUN_SYMBOLS)
-        self.run_symbols = stride or most
+        self.run_symbols = stride or max(1, min(most, MAX_LOGITS // self.n_symbols))
         if not 1 <= self.run_symbols <= most:
             raise ConfigError(f"stride {stride} lies outside [1, {most}], the model's window")
         if loaded.first_id is None:
             raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
-        self._model, self.tokenizer, self._first = loaded.model.to(device), loaded.tokenizer, loaded.first_id
-        self.n_symbols = int(self._model.get_input_embeddings().num_embeddings)
+        self._first, self._begins_windows = loaded.first_id, loaded.begins_windows
         self.name = printable(PREFIX + (Path(path).name if Path(path).exists() else source))
+        self._check_memory(loaded.memory_bytes, max_memory_bytes)
+        self._model = self._model.to(device)
+        self._model.config.use_cache = False  # keys and values of a window are not used again
+        self._last_only = "logits_to_keep" in inspect.signature(self._model.forward).parameters
         self._isolates = context == "document"
-        policy = "documents apart" if self._isolates else "carried"
-        self.policy = f"window {self._longest}, stride {self.run_symbols}, {policy}"
+        self.policy = self._described(is_default=not (max_length or stated))
         self.weights_bytes = loaded.n_bytes
+
+    def _described(self, *, is_default: bool) -> str:
+        window = f"window {self._longest}{' (the model states none)' if is_default else ''}"
+        first = f"id {self._first} before {'every' if self._begins_windows else 'the first'} window"
+        documents = "documents apart" if self._isolates else "carried"
+        return f"{window}, stride {self.run_symbols}, {first}, {documents}"
+
+    def _check_memory(self, weights_bytes: int, max_memory_bytes: int | None) -> None:
+        logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float32.itemsize
+        self.memory_bytes = weights_bytes + logits_bytes
+        try:
+            check_memory(self.memory_bytes, max_memory_bytes)
+        except ConfigError as error:
+            shorter = f"{logits_bytes >> 20:,} MiB are of the logits of {self.run_symbols:,} ids, and a smaller stride has fewer"
+            raise ConfigError(f"the model {self.name!r} is too large: {error}; {shorter}") from error
 
     def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
         """The ideal code length of each byte, (n,) in bits, and the wall time in seconds. documents: for context="document"."""
@@ -81,19 +112,22 @@ class StaticModel:
         return np.concatenate(found), time.perf_counter() - start_s
 
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
-        """Log-probabilities (n, V). The first id is seen as long as it is within the window."""
-        first = [] if len(context) + len(symbols) > self._longest else [self._first]
-        known = np.concatenate((first, context[-self._longest :], symbols[:-1]))[-self._longest :]
+        """Log-probabilities (n, V). The first id is seen as long as it is within the window, or always (`begins_windows`)."""
+        is_first = self._begins_windows or len(context) + len(symbols) <= self._longest
+        n_before = self._longest - len(symbols) + 1 - is_first
+        first = [self._first] if is_first else []
+        known = np.concatenate((first, context[max(0, len(context) - n_before) :], symbols[:-1]))
+        more = {"logits_to_keep": len(symbols)} if self._last_only else {}
+        ids = torch.from_numpy(known[None].astype(np.int64)).to(self._model.device)
         with torch.no_grad(), quiet():
-            logits = self._model(torch.from_numpy(known[None].astype(np.int64)).to(self._model.device)).logits
-        return log_softmax(logits[0, -len(symbols) :].double(), -1).cpu()
+            logits = self._model(ids, **more).logits
+        return log_softmax(logits[0, -len(symbols) :].float(), -1).cpu()
 
     def update(self, symbols: np.ndarray) -> None:
         """It learns nothing."""
 
 
-def _max_length(model: Any) -> int:
-    for name in ("max_position_embeddings", "n_positions", "n_ctx"):
-        if isinstance(found := getattr(model.config, name, None), int):
-            return found
-    raise ConfigError("the model's configuration does not say how long its window is: give max_length")
+def _stated_window(model: Any) -> int | None:
+    """The window that the model's configuration states, if any."""
+    found = [value for name in WINDOWS if isinstance(value := getattr(model.config, name, None), int) and value > 0]
+    return found[0] if found else None

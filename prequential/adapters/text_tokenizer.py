@@ -1,4 +1,8 @@
-"""A model's tokenizer.json, run in a limited process (tokenizer_process.py), as a tokenizer of bytes (learners/protocol.py)."""
+"""The tokenizer of a model of transformers (tokenizer.json) as one of bytes (learners/protocol.py).
+
+It runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by the family of the tokenizer:
+byte-level BPE writes bytes as characters; SentencePiece has a character for a space, and often tokens such as <0x0A>.
+"""
 
 import json
 import re
@@ -19,15 +23,22 @@ SECONDS, BYTES_PER_SECOND = 120, 10_000  # measured: 400,000
 
 
 class TextTokenizer:
-    """It adds no special tokens. ids: the id of each token."""
+    """It adds no special tokens, and reads none from a text. ids: the id of each token. prefix: a space that is put before every
+    text and is no part of it, or nothing. begins_with: the special id that the tokenizer itself puts before a text, if any.
+    """
 
     def __init__(self, source: bytes) -> None:
         """source: a tokenizer.json. Raises ConfigError if it cannot be used."""
         self._source = source
         described, _ = _ask(source, None)
         self.ids: dict[str, int] = described["tokens"]
-        self._tokens = {i: token for token, i in self.ids.items()}
-        self._special = set(described["special"])
+        self.prefix = b" " if described["prefix"] else b""
+        self.begins_with: int | None = described["begins_with"]
+        special, added = set(described["special"]), set(described["added"])
+        self._bytes = {
+            i: b"" if i in special else _bytes_of(token, described, is_added=i in added)
+            for token, i in self.ids.items()
+        }
         self._known: dict[bytes, list[int]] = {}
 
     def encode(self, data: bytes) -> list[int]:
@@ -41,8 +52,8 @@ class TextTokenizer:
         return other
 
     def decode(self, ids: list[int]) -> bytes:
-        """The bytes that the ids stand for; of a special token, none."""
-        return b"".join(b"" if i in self._special else _bytes_of(self._tokens.get(i)) for i in ids)
+        """The bytes that the ids stand for, with the prefix; of a special token, none."""
+        return b"".join(self._bytes.get(i, b"") for i in ids)
 
     def _encode_all(self, texts: Sequence[bytes]) -> list[list[int]]:
         for data in texts:
@@ -89,14 +100,13 @@ def _ask(source: bytes, texts: Sequence[bytes] | None) -> tuple[dict[str, Any], 
 _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTE_OF_CHARACTER = {chr(byte): byte for byte in _PRINTABLE}
 BYTE_OF_CHARACTER |= {chr(256 + i): byte for i, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))}
+BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
-def _bytes_of(token: str | None) -> bytes:
-    """The bytes of one token, of byte-level BPE or of SentencePiece."""
-    if token is None:
-        return b""
-    if all(character in BYTE_OF_CHARACTER for character in token):
-        if match := re.fullmatch(r"<0x([0-9A-F]{2})>", token):  # SentencePiece, for bytes that no piece has
-            return bytes([int(match[1], 16)])
-        return bytes(BYTE_OF_CHARACTER[character] for character in token)
-    return token.replace("\u2581", " ").encode()
+def _bytes_of(token: str, family: dict[str, Any], *, is_added: bool) -> bytes:
+    """The bytes of one token. is_added: beside the model's own, written as it is in a text."""
+    if family["byte_level"] and not is_added:
+        return b"".join(bytes([BYTE_OF_CHARACTER[c]]) if c in BYTE_OF_CHARACTER else c.encode() for c in token)
+    if family["byte_fallback"] and (match := BYTE_TOKEN.fullmatch(token)):
+        return bytes([int(match[1], 16)])
+    return (token.replace(family["space"], " ") if family["space"] and not family["byte_level"] else token).encode()

@@ -33,6 +33,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "--baselines NAMES": "compressors to compare with: names separated by commas, all, or none",
             "--static hf:MODEL ...": "also measure this trained model, which learns nothing: a folder, or NAME@REVISION on the "
             "hub; repeatable",
+            "--static-window N": "with --static: tokens that the model sees at a time (default: what its configuration says, or "
+            "2,048)",
             "--static-stride N": "with --static: tokens that the model scores at a time (default: its window)",
             "--static-apart": "with --static: the model begins each document with an empty context",
             "--tables": "also print tables of where the bits go",
@@ -147,7 +149,16 @@ def _statics(args: argparse.Namespace) -> "list[Baseline]":
 
     context: Literal["document", "carried"] = "document" if args.static_apart else "carried"
     with foreign_code():
-        return [StaticModel(name, context=context, stride=args.static_stride) for name in args.static]
+        return [
+            StaticModel(
+                name,
+                context=context,
+                stride=args.static_stride,
+                max_length=args.static_window,
+                max_memory_bytes=args.max_memory,
+            )
+            for name in args.static
+        ]
 
 
 def _baseline_names(args: argparse.Namespace) -> Sequence[str]:

@@ -26,9 +26,18 @@ from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.subject import Subject, byte_costs, follow, other_subject, own_subject, reported
+from prequential.learners.subject import (
+    Subject,
+    byte_costs,
+    follow,
+    other_subject,
+    own_subject,
+    reported,
+    vocabulary_bytes,
+)
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
+from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config
 from prequential.model.presets import name_of, preset
 from prequential.online.coding import OnProgress, config_of, ignore
@@ -162,6 +171,7 @@ def evaluate(
     if verify and not subject.is_coded:
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
+    _check_memory(subject, baselines, runtime)
     with plain_torch() if subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
@@ -222,7 +232,7 @@ def _followed(symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgr
         trace.append(MODEL, costs)
         sizes.append(len(costs))
     wall_s = time.perf_counter() - start_s
-    ledger = Ledger.of_code_length(len(symbols), trace.total_bits(MODEL))
+    ledger = Ledger.of_code_length(len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(subject))
     return _Coding(ledger, trace, np.cumsum(sizes), wall_s, peak_memory_bytes())
 
 
@@ -285,6 +295,14 @@ def _subject(
     if given is not None:
         raise ConfigError("a given text is for learners of this program: let your own one read it before")
     return learner if isinstance(learner, Subject) else other_subject(learner)
+
+
+def _check_memory(subject: Subject, baselines: Sequence[Baseline], runtime: Runtime) -> None:
+    """Raises ConfigError if the learner does not fit beside the static models, which are held from the beginning."""
+    held = sum(getattr(each, "memory_bytes", 0) for each in baselines)
+    if held and subject.config:
+        most = usable_memory_bytes() if runtime.max_memory_bytes is None else runtime.max_memory_bytes
+        replace(runtime, max_memory_bytes=most).check(subject.config, extra_bytes=held)
 
 
 def warm_up(runtime: Runtime, planned: Config) -> None:

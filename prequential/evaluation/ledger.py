@@ -21,6 +21,7 @@ from prequential.machine.kernel_cache import PACKAGES, package_folder
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
 
+VOCABULARY = "vocabulary of the tokenizer, compressed"
 NATS_PER_BIT = math.log(2.0)
 
 
@@ -29,8 +30,9 @@ class Ledger:
     """Totals of a finished archive, in bytes unless the name says bits.
 
     n_bytes: length of the original. code_bits: ideal code length under the learner's frequencies, raw blocks included; exact, in
-    units of 2**-22 bits. decoder_bytes: the zipped source of the decoder; 0: not counted. n_configs, n_seeds: the user declares
-    that this archive is the best of so many configurations and seeds.
+    units of 2**-22 bits. decoder_bytes: the zipped source of the decoder; 0: not counted. tokenizer_bytes: of the
+    vocabulary of a learner of ids, compressed. n_configs, n_seeds: the user declares that this archive is the best of so many
+    configurations and seeds.
 
     Examples:
         >>> import prequential
@@ -49,6 +51,7 @@ class Ledger:
     n_raw_blocks: int
     code_bits: float
     decoder_bytes: int = 0
+    tokenizer_bytes: int = 0
     n_configs: int = 1
     n_seeds: int = 1
 
@@ -72,12 +75,12 @@ class Ledger:
         )
 
     @classmethod
-    def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:
+    def of_code_length(cls, n_bytes: int, code_bits: float, *, tokenizer_bytes: int = 0) -> Self:
         """The ledger of a corpus of which only the code length is known. It counts as an archive of so many whole bytes."""
         n_coded = math.ceil(code_bits / 8)
         return cls(
             n_bytes=n_bytes, archive_bytes=n_coded, header_bytes=0, payload_bytes=n_coded, n_blocks=0, n_raw_blocks=0,
-            code_bits=code_bits,
+            code_bits=code_bits, tokenizer_bytes=tokenizer_bytes,
         )  # fmt: skip
 
     @property
@@ -102,8 +105,8 @@ class Ledger:
 
     @property
     def total_bits(self) -> float:
-        """The total cost: archive, decoder and choice."""
-        return self.archive_bits + 8 * self.decoder_bytes + self.choice_bits
+        """The total cost: archive, decoder, vocabulary and choice."""
+        return self.archive_bits + 8 * (self.decoder_bytes + self.tokenizer_bytes) + self.choice_bits
 
     @property
     def benchmark_bytes(self) -> int:
@@ -131,13 +134,15 @@ class Ledger:
         return (8 * self.payload_bytes / self.code_bits - 1.0) * 1e6 if self.code_bits else 0.0
 
     def entries(self) -> list[tuple[str, float]]:
-        """Name and bits of each part of the total cost: the parts of the archive, then decoder and choice."""
+        """Name and bits of each part of the total cost: the parts of the archive, then decoder, vocabulary and choice."""
+        vocabulary = [(VOCABULARY, 8.0 * self.tokenizer_bytes)] if self.tokenizer_bytes else []
         return [
             ("header", 8.0 * self.header_bytes),
             ("ideal code length", self.code_bits),
             ("coder overhead", self.coder_bits),
             ("container", 8.0 * self.container_bytes),
             ("decoder source, zipped", 8.0 * self.decoder_bytes),
+            *vocabulary,
             (f"choice among {self.n_configs} configurations", math.log2(self.n_configs)),
             (f"choice among {self.n_seeds} seeds", math.log2(self.n_seeds)),
         ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
+from prequential.evaluation.ledger import VOCABULARY
 from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
@@ -19,6 +20,7 @@ COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
 LIST_TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
 MAX_COLUMNS = 100
+MAX_ARGUMENT, MAX_ARGUMENTS = 24, 4  # characters of one, and how many
 
 
 def format_report(record: dict[str, Any]) -> str:
@@ -85,11 +87,20 @@ def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 def learner_label(config: Mapping[str, Any]) -> str:
-    """The preset of a configuration, the own name of another learner, or else the sizes of GPT and mixer."""
+    """The preset of a configuration, name and arguments of another learner, or else the sizes of GPT and mixer."""
     if other := config.get(OTHER):
-        return str(other["name"])
+        return ", ".join([str(other["name"]), *_argument_texts(other.get("arguments") or {})])
     own = {name: value for name, value in config.items() if name != GIVEN}
     return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def _argument_texts(arguments: Mapping[str, Any]) -> list[str]:
+    """`tok=8k`, also of a path that ends so. Not the seed, which differs within a group."""
+    shown = [
+        (name, value) for name, value in arguments.items() if name != "seed" and isinstance(value, str | int | float)
+    ]
+    ends = [(name, str(value).rstrip("/").rpartition("/")[2][-MAX_ARGUMENT:]) for name, value in shown]
+    return [f"{name}={end}" for name, end in ends][:MAX_ARGUMENTS]
 
 
 def _sizes(config: Mapping[str, Any]) -> str:
@@ -204,7 +215,9 @@ def _archive(record: dict[str, Any]) -> str:
 
 def _total_cost(record: dict[str, Any]) -> str:
     if "learner" in record["config"]:
-        return "not known: the learner's own source is not counted"
+        vocabulary = [row["bits"] / 8 for row in record.get("ledger", ()) if row["entry"] == VOCABULARY]
+        also = f"; the vocabulary of its tokenizer takes {vocabulary[0]:,.0f} bytes, compressed" if vocabulary else ""
+        return f"not known: the learner's own source is not counted{also}"
     without = "; what was given is not counted" if "given" in record["config"] else ""
     return (
         f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the choice "

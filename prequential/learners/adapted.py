@@ -27,6 +27,7 @@ FIRST_CAPACITY = 1 << 16
 TOTAL = 1 << 24
 WIDE_TOTAL_BITS = 32  # of alphabets that are not bytes, whose symbols are not written
 MAX_SYMBOLS = 1 << 18
+PART_VALUES = 1 << 22  # 32 MiB; all rows of bytes are one part
 MAX_LOG_SUM = 0.01  # nats; reduced precision gives about half of that
 
 
@@ -55,7 +56,10 @@ class AdaptedLearner:
         if coder.decodes:
             bits = np.concatenate([self._decode(symbols, t, coder) for t in range(len(symbols))])
         else:
-            bits = _code(symbols, self._checked_prediction(symbols), coder)
+            found = self._checked_prediction(symbols)
+            bits = np.concatenate(
+                [_code(symbols[part], self._rows(found, part), coder) for part in self._parts(len(symbols))]
+            )
         self._append(symbols)
         return bits
 
@@ -63,7 +67,7 @@ class AdaptedLearner:
         """Decodes symbol t: predicts a run of the same length, of which it knows t symbols, so that equal sums are computed."""
         known = symbols.copy()
         known[t:] = 0
-        return _code(symbols[t : t + 1], self._predict(known, t), coder)
+        return _code(symbols[t : t + 1], self._rows(self._predict(known), slice(t, t + 1)), coder)
 
     def end(self, n_symbols: int) -> None:
         """The learner learns from the run, unless it is frozen."""
@@ -82,14 +86,23 @@ class AdaptedLearner:
 
     # ---- predictions and their checks
 
-    def _predict(self, symbols: np.ndarray, row: int | None = None) -> np.ndarray:
+    def _predict(self, symbols: np.ndarray) -> Any:
+        """What the model says of the run: logarithms of its probabilities, not checked but for their shape."""
         context = self._seen[: self.n_symbols]  # what comes after it in this memory is zero, not the future
         context.flags.writeable = False
         with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):
             found = self.model.predict(context, symbols.copy())
-        return checked_rows(found, len(symbols), self._n_alphabet, self.n_symbols, row)
+        return checked_shape(found, len(symbols), self._n_alphabet)
 
-    def _checked_prediction(self, symbols: np.ndarray) -> np.ndarray:
+    def _rows(self, found: Any, part: slice) -> np.ndarray:
+        return checked_rows(found[part], self.n_symbols + part.start)
+
+    def _parts(self, n: int) -> list[slice]:
+        """Rows that are computed with at a time: those of a vocabulary are long, and become 64-bit numbers."""
+        step = max(1, PART_VALUES // self._n_alphabet)
+        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+    def _checked_prediction(self, symbols: np.ndarray) -> Any:
         word = int(random_words(self._secret, f"law/{self.n_symbols}", 1)[0])
         if self._n_runs >= FIRST_CHECKED and word % CHECK_EVERY:
             return self._predict(symbols)
@@ -101,17 +114,21 @@ class AdaptedLearner:
         # The true run comes first or second, so that a learner cannot give its first answer again.
         before, true_first = self.digest(), bool(word >> 4 & 1)
         first = self._predict(symbols if true_first else changed)
+        first = (
+            first.detach().clone() if hasattr(first, "detach") else first.copy()
+        )  # the model may use its memory again
         if self.digest() != before:
             where = f"symbols {self.n_symbols}-{self.n_symbols + len(symbols)}"
             raise LawError(f"{where}: predict changed the learner's state; only update may learn")
         second = self._predict(changed if true_first else symbols)
-        self._compare(first[: place + 1], second[: place + 1], place)
+        for part in self._parts(place + 1):
+            self._compare(self._rows(first, part), self._rows(second, part), part.start, place)
         return first if true_first else second
 
-    def _compare(self, rows: np.ndarray, again: np.ndarray, place: int) -> None:
+    def _compare(self, rows: np.ndarray, again: np.ndarray, start: int, place: int) -> None:
         same = (rows == again) | (~self._deterministic & (np.abs(np.exp(rows) - np.exp(again)) <= MAX_MOVE))
         if not same.all():
-            t = int(np.argmin(same.all(axis=1)))
+            t = start + int(np.argmin(same.all(axis=1)))
             what = f"the prediction of symbol {self.n_symbols + t} moves when symbols from {self.n_symbols + place} on change"
             raise LawError(f"{what}: the learner looks ahead, or equal calls do not give equal results")
 
@@ -185,21 +202,33 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder) -> np.ndarray:
 # ---- distributions
 
 
-def checked_rows(found: Any, n: int, n_symbols: int, first: int, row: int | None = None) -> np.ndarray:
-    """Log-probabilities (n, V) or (1, V) as float64; rows sum to one. first: their position. Raises InvalidDistributionError."""
+def checked_shape(found: Any, n: int, n_symbols: int) -> Any:
+    """The same array or tensor if it is (n, V). Raises InvalidDistributionError for anything else."""
+    shape = getattr(found, "shape", None)
+    if shape is None or not (isinstance(found, np.ndarray) or hasattr(found, "detach")):
+        raise InvalidDistributionError(
+            f"predict returned {type(found).__name__}; give log-probabilities as an array or a tensor"
+        )
+    if tuple(shape) != (n, n_symbols):
+        raise InvalidDistributionError(
+            f"predict returned shape {tuple(shape)} for {n} symbols; give ({n}, {n_symbols})"
+        )
+    return found
+
+
+def checked_rows(found: Any, first: int) -> np.ndarray:
+    """Log-probabilities as (n, V) float64, each row of which sums to one. first: the position of the first, for messages.
+
+    Raises InvalidDistributionError for anything else.
+    """
     try:
         rows = to_array(found.detach().double() if hasattr(found, "detach") else found)
-    except (AttributeError, TypeError, RuntimeError) as error:
-        kind = type(found).__name__
+    except RuntimeError as error:
         raise InvalidDistributionError(
-            f"predict returned {kind}; give log-probabilities as an array or a tensor"
+            "predict returned a tensor that has no numbers: give log-probabilities"
         ) from error
-    if rows.shape != (n, n_symbols):
-        raise InvalidDistributionError(f"predict returned shape {rows.shape} for {n} symbols; give ({n}, {n_symbols})")
     if rows.dtype.kind != "f":
         raise InvalidDistributionError(f"predict returned {rows.dtype}; give floating-point log-probabilities")
-    if row is not None:
-        rows, first = rows[row : row + 1], first + row
     rows = rows.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         log_sums = np.logaddexp.reduce(rows, axis=1)

@@ -7,9 +7,9 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -29,8 +29,14 @@ def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subje
     A name that ends in .py is a file. A module that is not installed is searched in the current folder. While it is imported, and
     only then, modules of its folder can be imported, too, after installed ones. Raises ConfigError if this fails.
     """
-    folder, factory = _named(name)
-    source = _source_digest(factory, folder)
+    before = set(sys.modules)
+    folder, module, factory = _named(name)
+
+    def source() -> str | None:
+        if folder:
+            _mark_own(folder, sys.modules.keys() - before)
+        return _source_digest(module, factory, folder, arguments or {})
+
     return other_subject(partial(factory, **(arguments or {})), unicode_name(name), arguments, source=source)
 
 
@@ -57,24 +63,51 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def _source_digest(factory: Any, folder: Path | None) -> str | None:
-    """A digest of the file that defines the factory and of the modules that it has from its own folder; None without a file."""
+def _source_digest(module: Any, factory: Any, folder: Path | None, arguments: Mapping[str, Any]) -> str | None:
+    """A digest of the file that defines the factory, of the learner's own modules, and of the files that its arguments name."""
     try:
         defining = inspect.getsourcefile(inspect.unwrap(factory))
-        if not defining:
-            return None
+    except TypeError:  # an object that makes learners
+        defining = None
+    try:
+        defining = str(Path(defining or module.__file__).resolve())
         code = Path(defining).read_bytes()
-        if folder:
-            for path in _own_files(folder):
-                if path != Path(defining).resolve():
-                    code += b"\0" + os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes()
-    except (TypeError, OSError):
+        for path in _own_files(folder, module.__name__):
+            if str(path) != defining:
+                name = path.relative_to(folder) if folder else path.name
+                code += b"\0" + os.fsencode(name) + b"\0" + path.read_bytes()
+        for path in _given_files(arguments):
+            code += b"\0\0" + os.fsencode(path.name) + b"\0" + _file_digest(path, *_identity(path))
+    except (TypeError, AttributeError, OSError):
         return None
     return hashlib.blake2b(code, digest_size=32).hexdigest()[:16]
 
 
-def _named(name: str) -> tuple[Path | None, Any]:
-    """The learner's own folder, or None for an installed module; and its factory. Raises ConfigError."""
+def _given_files(arguments: Mapping[str, Any]) -> list[Path]:
+    """Files that are values of arguments, and the files in folders that are, such as that of a model; without those below."""
+    found: list[Path] = []
+    for value in arguments.values():
+        with suppress(OSError):  # a text that cannot be a name
+            path = Path(value.removeprefix("hf:") if isinstance(value, str) else os.devnull)
+            within = sorted(path.iterdir()) if value and path.is_dir() else [path]
+            found += [each for each in within if each.is_file()]
+    return found
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@cache
+def _file_digest(path: Path, *identity: int) -> bytes:
+    """A digest of the file's bytes; it is read once as long as it keeps its identity, because a sweep asks for each run."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").digest()
+
+
+def _named(name: str) -> tuple[Path | None, Any, Any]:
+    """The learner's own folder, or None for an installed module; its module; and its factory. Raises ConfigError."""
     module_name, colon, factory = name.rpartition(":")
     if not colon or not module_name or not factory:
         raise ConfigError(f"{name!r} names no learner: give package.module:factory or file.py:factory")
@@ -92,11 +125,12 @@ def _named(name: str) -> tuple[Path | None, Any]:
         found = getattr(found, part)
     if not callable(found):
         raise ConfigError(f"{name!r} is a {type(found).__name__}, not a function or class that makes a learner")
-    return folder, found
+    return folder, module, found
 
 
 # ---- the learner's own folder
 
+INSTALLED = {"site-packages", "dist-packages"}
 _OWN = "from the folder of a learner"  # marks the specification of a module
 
 
@@ -131,17 +165,32 @@ def _is_own(module: Any) -> bool:
     return getattr(getattr(module, "__spec__", None), "loader_state", None) == _OWN
 
 
-def _own_files(folder: Path) -> list[Path]:
-    """The files of the modules that were imported from the folder, and of those below them, sorted."""
+def _mark_own(folder: Path, new: Set[str]) -> None:
+    """Marks those of the new modules that came from the folder in another way, as by sys.path."""
+    for module in [sys.modules[name] for name in new if _top(name) != _top(__name__)]:
+        spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
+        if spec and file and Path(file).resolve().is_relative_to(folder) and not INSTALLED & {*Path(file).parts}:
+            spec.loader_state = _OWN
+
+
+def _own_files(folder: Path | None, name: str) -> list[Path]:
+    """The files of the learner's own modules, sorted: marked ones in its folder, and those below them. Of an installed module
+    they are those of its package.
+    """
     modules = dict(sys.modules)
-    own = {name for name, module in modules.items() if _is_own(module)}
-    files = {getattr(module, "__file__", None) for name, module in modules.items() if name.partition(".")[0] in own}
-    return sorted(path for path in {Path(file).resolve() for file in files if file} if path.is_relative_to(folder))
+    own = {each for each, module in modules.items() if _is_own(module)} if folder else {_top(name)} - {_top(__name__)}
+    files = {getattr(module, "__file__", None) for each, module in modules.items() if own & {each, _top(each)}}
+    found = {Path(file).resolve() for file in files if file}
+    return sorted(path for path in found if not folder or path.is_relative_to(folder))
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _folder_of(module_name: str) -> Path | None:
     """The current folder, unless the module is installed."""
-    top = module_name.partition(".")[0]
+    top = _top(module_name)
     known = sys.modules.get(top)
     if _is_own(known) if known else not importlib.util.find_spec(top):
         return Path.cwd().resolve()

@@ -55,7 +55,10 @@ class OnlineModel(Protocol):
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Turns a text into ids and back. decode(encode(data)) must be data, for every corpus that is measured."""
+    """Turns a text into ids and back. decode(encode(data)) must be data, for every corpus that is measured.
+
+    Optional attribute prefix: bytes that encode puts before every text, so that decode gives prefix + data.
+    """
 
     def encode(self, data: bytes) -> Any:
         """Ids (n,), each in 0 .. V - 1."""

@@ -2,6 +2,7 @@
 
 import copy
 import secrets
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -76,11 +77,12 @@ def other_subject(
     learner: OnlineModel | Callable[[], OnlineModel],
     name: str | None = None,
     arguments: Mapping[str, Any] | None = None,
-    source: str | None = None,
+    source: Callable[[], str | None] = lambda: None,
 ) -> Subject:
     """Somebody else's learner: an object, which is copied before it learns, or a function or class that makes one.
 
-    name: in records; by default that of its class. arguments: those of the factory, as JSON values. source: a digest of its code.
+    name: in records; by default that of its class. arguments: those of the factory, as JSON values. source: gives a digest of its
+    code, when it has been made once and so has imported all that it needs.
     Raises ConfigError if it does not offer what learners/protocol.py says, or cannot be made or copied.
     """
     make_model = _factory(learner)
@@ -101,7 +103,7 @@ def other_subject(
 
     described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": n_symbols}
     return Subject(
-        description={OTHER: described | {"run_symbols": adapted.schedule.segment_symbols, "source": source}},
+        description={OTHER: described | {"run_symbols": adapted.schedule.segment_symbols, "source": source()}},
         schedule=schedule_of(model),
         make=make,
         tokenizer=tokenizer,
@@ -134,20 +136,39 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
 def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndarray, np.ndarray]:
     """Ids (n,) int64 of the data, and how many of its bytes each stands for, (n,) int64; the sum is len(data).
 
+    The tokenizer's prefix is no part of the data: the first ids stand for fewer bytes.
+
     Raises CorpusError if decoding does not restore the data, ConfigError for ids that are no numbers below n_symbols.
     """
+    prefix = getattr(tokenizer, "prefix", b"") if data else b""
+    prefix = prefix if isinstance(prefix, bytes) else b""
     with named_failures("the tokenizer failed"):
         ids = check_sequence(tokenizer.encode(data), n_symbols)
         restored = tokenizer.decode(ids.tolist())
         pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
-    if restored != data:
-        differing = (i for i, (a, b) in enumerate(zip(restored, data, strict=False)) if a != b)
-        same = next(differing, min(len(restored), len(data)))
+    if restored != prefix + data:
+        text = restored[len(prefix) :] if restored[: len(prefix)] == prefix else restored
+        differing = (i for i, (a, b) in enumerate(zip(text, data, strict=False)) if a != b)
+        same = next(differing, min(len(text), len(data)))
         raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
-    widths = np.array([len(pieces[int(i)]) for i in ids], np.int64)
-    if b"".join(pieces[int(i)] for i in ids) != data:
+    if b"".join(pieces[int(i)] for i in ids) != restored:
         raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
-    return ids, widths
+    ends = np.cumsum([len(pieces[int(i)]) for i in ids], dtype=np.int64) - len(prefix)
+    return ids, np.diff(np.maximum(ends, 0), prepend=0)
+
+
+def vocabulary_bytes(subject: Subject) -> int:
+    """What the vocabulary of the learner's tokenizer takes: the bytes of every id, compressed by zlib. 0 without a tokenizer."""
+    if not subject.tokenizer:
+        return 0
+    pieces = []
+    for i in range(subject.description[OTHER]["n_symbols"]):
+        try:
+            piece = subject.tokenizer.decode([i])
+        except Exception:  # an id that it does not use
+            piece = b""
+        pieces.append(len(piece).to_bytes(4, "little") + piece)
+    return len(zlib.compress(b"".join(pieces), 9))
 
 
 def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:

@@ -212,7 +212,7 @@ class EvaluationRecord(Struct, kw_only=True):
     decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] | Absent = UNSET
     n_configs: Annotated[Size, says("the configuration is declared the best of so many")] | Absent = UNSET
     n_seeds: Annotated[Size, says("the seed is declared the best of so many")] | Absent = UNSET
-    total_bits: Annotated[Positive, says("total cost: archive, decoder, and the choice")] | Absent = UNSET
+    total_bits: Annotated[Positive, says("total cost: archive, decoder, vocabulary, and the choice")] | Absent = UNSET
     benchmark_bytes: Annotated[Count, says("archive and decoder, as benchmarks add them")] | Absent = UNSET
     parts: Annotated[dict[str, Number], says("ideal bits of `model`, `gpt` and `mixer`")] | Absent = UNSET
     crossings: (

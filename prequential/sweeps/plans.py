@@ -200,7 +200,7 @@ def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[i
     parts = []
     for point in product(*grid.values()):
         arguments = dict(zip(grid, point, strict=True))
-        title = ", ".join(f"{key} {arguments[key]}" for key in varied_names) or name
+        title = ", ".join(f"{key}={arguments[key]}" for key in varied_names) or name
         parts.append((title, partial(variants, title, arguments)))
     return plan_of(parts)
 

@@ -75,15 +75,15 @@ def test_a_sweep_varies_the_arguments_of_a_learner_of_ones_own(run, folder):
     assert done.returncode == 1, done.stderr  # the last one has no logarithm
     record = json.loads(done.stdout)
     bits = {each["name"]: each["bits_per_byte"] for each in record["runs"]}
-    assert set(bits) == {"prior 0.02", "prior 1", "prior -1"} and bits["prior -1"] is None
-    assert bits["prior 0.02"] < bits["prior 1"]
+    assert set(bits) == {"prior=0.02", "prior=1", "prior=-1"} and bits["prior=-1"] is None
+    assert bits["prior=0.02"] < bits["prior=1"]
     assert all(result["flops_per_byte"] is None for result in record["results"]) and record["flops"] is None
     alone = run(folder, "evaluate", *args[1:6], "--learner-arg", "prior=1", "--json", "--no-run", "--baselines", "none")
-    assert json.loads(alone.stdout)["bits_per_byte"] == bits["prior 1"]
+    assert json.loads(alone.stdout)["bits_per_byte"] == bits["prior=1"]
     again = run(folder, *args)
     assert again.stdout.count(b"finished already, ") == 2
     table = again.stdout.decode()
-    assert re.search(r"^prior 0.02 +1 .* - ", table, re.MULTILINE) and "for as little time" in table
+    assert re.search(r"^prior=0.02 +1 .* - ", table, re.MULTILINE) and "for as little time" in table
     (folder / "mine.py").write_text((folder / "mine.py").read_text() + "\n# another version of the learner\n")
     changed = run(folder, *args, "--dry-run")
     assert b"0 finished already" in changed.stdout

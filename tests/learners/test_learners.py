@@ -12,7 +12,9 @@ from prequential_corpora.bundled import sample_path
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
 from prequential.evaluation.evaluation import evaluation_record
-from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, integer_frequencies
+from prequential.evaluation.ledger import VOCABULARY
+from prequential.evaluation.summary import format_report
+from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, checked_shape, integer_frequencies
 from prequential.learners.loading import load_subject, parse_arguments
 from prequential.learners.subject import tokenise
 from prequential.online.runtime import Runtime
@@ -124,6 +126,16 @@ def test_ids_of_a_tokenizer_cost_what_they_cost_and_their_bytes_share_it():
     assert result.curve.n_bytes[-1] == len(TEXT)
 
 
+def test_the_vocabulary_of_a_learner_is_an_entry_of_its_ledger():
+    result = evaluate(TEXT, learner=models.OfWords)
+    entries = dict(result.ledger.entries())
+    assert 300 < result.ledger.tokenizer_bytes < 2000
+    assert entries[VOCABULARY] == 8 * result.ledger.tokenizer_bytes
+    assert sum(entries.values()) == pytest.approx(result.ledger.total_bits)
+    assert "the vocabulary of its tokenizer takes" in format_report(evaluation_record(result, Runtime()))
+    assert VOCABULARY not in dict(evaluate(TEXT, learner=models.Counts).ledger.entries())
+
+
 @pytest.mark.parametrize("n_marks", [1, 49, 50, 51, 120])
 @pytest.mark.parametrize("n_bytes", [49, 50, 100])
 def test_ids_that_stand_for_no_byte_at_the_end_are_paid_by_the_last_byte(n_bytes, n_marks):
@@ -181,7 +193,7 @@ def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
 )
 def test_what_is_no_distribution_is_refused(rows, text):
     with pytest.raises(InvalidDistributionError, match=text):
-        checked_rows(rows, 3, 4, 9)
+        checked_rows(checked_shape(rows, 3, 4), 9)
 
 
 # ---- faults of somebody else's code are one line

@@ -91,3 +91,55 @@ def test_a_learner_of_one_file_keeps_the_digest_of_that_file(tmp_path):
     written(tmp_path, mine=LEARNER)
     found = source(load_subject(f"{tmp_path / 'mine.py'}:Counts"))
     assert found == blake2b(LEARNER.encode(), digest_size=32).hexdigest()[:16]
+
+
+def again(name, **arguments):
+    """The digest that a new process finds, which has imported nothing yet."""
+    for known in ("mine", "helper", "owned", "owned.parts"):
+        sys.modules.pop(known, None)
+    return source(load_subject(name, arguments))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.path.insert(0, {folder!r}); import helper\n" + LEARNER,
+        LEARNER + "\ndef make():\n    import sys; sys.path.insert(0, {folder!r}); import helper\n    return Counts()\n",
+        "import functools, helper\n" + LEARNER + "\nmake = functools.partial(Counts)\n",
+    ],
+    ids=["by sys.path", "when it is made", "a factory without source"],
+)
+def test_a_helper_that_changed_is_another_learner(tmp_path, monkeypatch, code):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    written(tmp_path, mine=code.replace("{folder!r}", repr(str(tmp_path))), helper="RATE = 1")
+    name = f"{tmp_path / 'mine.py'}:{'make' if 'make' in code else 'Counts'}"
+    first = again(name)
+    assert first and source(load_subject(name)) == first == again(name)
+    written(tmp_path, helper="RATE = 22")
+    assert again(name) != first
+
+
+def test_a_module_of_an_installed_learner_that_changed_is_another_learner(tmp_path, monkeypatch):
+    package = tmp_path / "owned"
+    package.mkdir()
+    written(package, __init__="from owned import parts\n" + LEARNER, parts="RATE = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = again("owned:Counts")
+    assert first == again("owned:Counts")
+    written(package, parts="RATE = 22")
+    assert again("owned:Counts") != first
+
+
+@pytest.mark.parametrize("prefix", ["", "hf:"])
+def test_a_model_folder_or_file_that_changed_is_another_learner(tmp_path, prefix):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "weights").write_bytes(b"1")
+    written(tmp_path, mine=LEARNER + "\ndef make(model, text='x' * 5000):\n    return Counts()\n")
+    name = f"{tmp_path / 'mine.py'}:make"
+    first, of_file = again(name, model=f"{prefix}{folder}"), again(name, model=str(folder / "weights"))
+    assert first == again(name, model=f"{prefix}{folder}")
+    assert again(name, model="x" * 5000) == again(name, model="") != first
+    (folder / "weights").write_bytes(b"2")
+    assert again(name, model=f"{prefix}{folder}") != first
+    assert again(name, model=str(folder / "weights")) != of_file

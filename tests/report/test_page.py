@@ -300,6 +300,15 @@ def test_runs_are_named_by_their_presets(runs: list[Run], tmp_path: Path) -> Non
     assert group_names(copies) == ["-2", "-2", "-5 --pure", "-2 (2)", "Mine"]
 
 
+def test_other_learners_are_named_by_their_arguments() -> None:
+    def label(**arguments: object) -> str:
+        return learner_label({"learner": {"name": "mine", "arguments": arguments, "n_symbols": 300}})
+
+    assert [label(tok="8k"), label(tok="/models/16k/", lr=0.1)] == ["mine, tok=8k", "mine, tok=16k, lr=0.1"]
+    assert label(seed=3) == "mine"  # runs of a group differ in it
+    assert len(label(**{f"a{i}": "x" * 1000 for i in range(1000)})) < 150
+
+
 def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_path: Path) -> None:
     other = changed(runs[1], tmp_path, corpus=runs[1].record["corpus"] | {"blake2b": "00" * 32, "name": "elsewhere"})
     text = html_report([runs[0], other])

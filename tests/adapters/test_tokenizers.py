@@ -1,0 +1,149 @@
+"""Tokenizers of every family: each text costs exactly its own bytes, or is refused at the first byte that is lost."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from made_tokenizers import FAMILIES, FIRST, HARD, SPACE, added, byte_level, sentencepiece
+
+from prequential.adapters.byte_lengths import byte_lengths
+from prequential.adapters.text_tokenizer import TextTokenizer
+from prequential.errors import ConfigError, CorpusError
+from prequential.learners.subject import tokenise
+
+tokenizers = pytest.importorskip("tokenizers")
+
+
+STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
+TEXTS = (
+    "the cat",
+    " the cat",
+    "\u00e9",
+    "\u00e9\U0001f642",
+    "a\r\nb",
+    f"{FIRST}",
+    "</s>",
+    "<unk>",
+    " ",
+    "\n\n  \n",
+    HARD,
+)
+
+
+def made(described: dict[str, Any]) -> TextTokenizer:
+    return TextTokenizer(json.dumps(described).encode())
+
+
+def library(described: dict[str, Any]) -> Any:
+    return tokenizers.Tokenizer.from_str(json.dumps(described))
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def described(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = FAMILIES[request.param]()
+    return found
+
+
+def test_every_text_is_restored_and_every_byte_belongs_to_one_id(described: dict[str, Any]) -> None:
+    tokenizer = made(described)
+    assert len({tuple(tokenizer.encode(text.encode())) for text in TEXTS}) == len(TEXTS)
+    for text in TEXTS:
+        ids, widths = tokenise(text.encode(), tokenizer, 10_000)
+        assert widths.sum() == len(text.encode()) and (widths >= 0).all() and len(ids) == len(widths)
+
+
+def test_ids_are_those_of_the_library(described: dict[str, Any]) -> None:
+    for text in ("the cat sat", "caf\u00e9 and \U0001f642 the", "a  b\n\nc"):
+        assert made(described).encode(text.encode()) == library(described).encode(text, add_special_tokens=False).ids
+
+
+def test_the_text_of_a_special_token_is_characters(described: dict[str, Any]) -> None:
+    tokenizer = made(described)
+    special = {token["id"] for token in described["added_tokens"] if token["special"]}
+    assert special and not special & set(tokenizer.encode(HARD.encode()))
+
+
+def test_a_space_that_is_put_before_a_text_is_not_in_it() -> None:
+    tokenizer = made(sentencepiece("prepend"))
+    ids, widths = tokenise(b"the cat", tokenizer, 10_000)
+    assert tokenizer.decode(ids.tolist()) == b" the cat" and tokenizer.prefix == b" "
+    assert widths[0] == len(tokenizer.decode(ids[:1].tolist())) - 1
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "text", "byte"),
+    [({"type": "Lowercase"}, "the Cat", 4), ({"type": "NFC"}, "ab e\u0301", 3), (STRIP, "ab ", 2)],
+)  # fmt: skip
+def test_a_text_that_is_not_restored_is_refused_at_its_first_lost_byte(normalizer: Any, text: str, byte: int) -> None:
+    with pytest.raises(CorpusError, match=f"byte {byte} differs") as refused:
+        tokenise(text.encode(), made(byte_level() | {"normalizer": normalizer}), 10_000)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_sign_for_spaces_in_the_text_itself_is_refused() -> None:
+    """It has the ids of a space."""
+    with pytest.raises(CorpusError, match="byte 1 differs"):
+        tokenise(f"a{SPACE}b".encode(), made(sentencepiece("prepend")), 10_000)
+
+
+# ---- bytes of each id
+
+
+def test_bytes_of_ids_add_up_to_the_text(described: dict[str, Any]) -> None:
+    lengths, _ = byte_lengths(library(described))
+    ids, prefix = made(described).encode(HARD.encode()), made(described).prefix
+    assert lengths[ids].sum() == len(prefix) + len(HARD.encode())
+    assert all(lengths[token["id"]] == -1 for token in described["added_tokens"] if token["special"])
+
+
+def test_a_piece_has_the_bytes_of_its_family() -> None:
+    described = sentencepiece("gemma")
+    vocab, lengths = described["model"]["vocab"], byte_lengths(library(described))[0]
+    assert lengths[vocab["<0xC3>"]] == 1 and lengths[vocab["\u00e9"]] == 2
+    assert lengths[vocab[f"{SPACE}the"]] == 4 and lengths[vocab[SPACE * 2]] == 2 and lengths[vocab["\n\n"]] == 2
+    described = byte_level()
+    n, lengths = len(described["model"]["vocab"]), byte_lengths(library(described))[0]
+    assert lengths[n] == 3 and lengths[n + 1] == 4  # added: three spaces, two letters
+    assert lengths[described["model"]["vocab"]["\u00e9"]] == 1  # writes byte E9
+    plain = library(
+        described | {"pre_tokenizer": None, "decoder": None, "added_tokens": [added(FIRST, 0, special=True)]}
+    )
+    assert byte_lengths(plain)[0][described["model"]["vocab"]["\u00e9"]] == 2
+
+
+def test_tokenizers_of_other_libraries_have_bytes() -> None:
+    transformers = pytest.importorskip("transformers")
+    described = sentencepiece("prepend")
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=library(described))
+    assert np.array_equal(byte_lengths(fast)[0], byte_lengths(library(described))[0])
+    with pytest.raises(ConfigError, match="slow tokenizer"):
+        byte_lengths(transformers.ByT5Tokenizer())
+    with pytest.raises(ConfigError, match="no tokenizer that is known"):
+        byte_lengths(7)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        byte_lengths("nowhere/tokenizer.json")
+
+
+def test_an_encoding_of_tiktoken_has_bytes() -> None:
+    tiktoken = pytest.importorskip("tiktoken")
+    ranks = {bytes([byte]): byte for byte in range(256)} | {b" the": 256}
+    encoding = tiktoken.Encoding("small", pat_str=r".+", mergeable_ranks=ranks, special_tokens={FIRST: 258})
+    lengths, name = byte_lengths(encoding)
+    assert name == "tiktoken small" and lengths.tolist() == [1] * 256 + [4, -1, -1]
+
+
+def test_a_processor_of_sentencepiece_has_bytes() -> None:
+    import io
+
+    sentencepiece_library = pytest.importorskip("sentencepiece")
+    written = io.BytesIO()
+    sentencepiece_library.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "it was the end"] * 20), model_writer=written, vocab_size=300,
+        model_type="bpe", byte_fallback=True, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    processor = sentencepiece_library.SentencePieceProcessor(model_proto=written.getvalue())
+    lengths, _ = byte_lengths(processor)
+    assert lengths[processor.piece_to_id("<0xC3>")] == 1 and lengths[processor.piece_to_id(f"{SPACE}the")] == 4
+    assert lengths[processor.bos_id()] == -1
+    assert lengths[processor.encode("the \u00e9")].sum() == len(" the \u00e9".encode())
