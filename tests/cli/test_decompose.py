@@ -32,8 +32,11 @@ def test_the_parts_in_the_table_add_up(run, folder):
     whole, data, learning, hindsight, regret = (
         float(re.search(rf"^{name} +([\d,]+)  ", text, re.MULTILINE)[1].replace(",", ""))
         for name in (
-            "prequential code length", "= data, at the expected final rate", r"\+ learning \(epiplexity, estimated\)",
-            "hindsight.*", "regret.*",
+            "prequential code length",
+            "= data, at the expected final rate",
+            r"\+ learning \(epiplexity, estimated\)",
+            "hindsight.*",
+            "regret.*",
         )
     )
     assert re.search(r"^no intervals: \d cells, 64 are needed$", text, re.MULTILINE)

@@ -71,6 +71,8 @@ def test_show_decompose_and_the_page_say_that_nothing_is_proved(run: Any, made: 
     folder, names = made
     for command in (("runs", "show"), ("decompose",), ("report", "-c")):
         assert f"{words}; not proved" in printed(run, folder, *command, names[name])
+    page = printed(run, folder, "report", "-c", names[name])
+    assert ("was watched" in page) == ("Environment" in page) == (words == REPORTED)  # nobody watched what a log tells
     assert words in repr(prequential.read_run(folder / names[name]))
 
 
@@ -83,7 +85,9 @@ def test_decompose_splits_a_run_as_it_splits_its_curve(run: Any, made: Any) -> N
     text = printed(run, folder, "decompose", names["a"])
     assert "epiplexity" in text and "excess description length" in text and "no single pass" not in text
     assert "no single pass" in printed(run, folder, "decompose", names["repeats"])
-    assert "leave out -1..-9 or --config, --limit" in refused(run, folder, "decompose", "-6", "--limit", "2K", names["a"])
+    assert "leave out -1..-9 or --config, --limit" in refused(
+        run, folder, "decompose", "-6", "--limit", "2K", names["a"]
+    )
 
 
 @pytest.mark.parametrize(
