@@ -22,6 +22,7 @@ from prequential.evaluation.summary import (
     what_is_measured,
 )
 from prequential.model.presets import name_of
+from prequential.records.forms import IMPORTED
 from prequential.report import run_panels, sections
 from prequential.report.markup import Html, element, first_byte, folded, html_document, html_table, join, value_table
 from prequential.report.panels import Table
@@ -79,8 +80,8 @@ def _content(run: Run, name: str, look: Look) -> dict[str, tuple[str, list[Html]
     findings = ("findings", [sections.findings(record)])
     machine = ("environment", [folded("Machine and versions", value_table("Environment", record["environment"]))])
     if is_reported(record):
-        reported = ("reported", [sections.reported(record)])
-        return {"Learning curves": curves, "What was reported": reported, "Findings": findings, "Environment": machine}
+        shown = {"Learning curves": curves, "What was reported": ("reported", [sections.reported(record)])}
+        return shown if record["coding"] == IMPORTED else {**shown, "Findings": findings, "Environment": machine}
     return {
         "Learning curves": curves,
         "Comparison with other compressors": ("sizes", sections.sizes(record, name)),
