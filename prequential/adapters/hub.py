@@ -36,12 +36,16 @@ MORE_BUFFER_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """model: in float32, ready to predict. first_id: what stands before a text. n_bytes: of all files that were read."""
+    """model: in float32, ready to predict. first_id: what stands before a text. n_bytes: of all files that were read.
+
+    weights: the safetensors files, in the order of their names.
+    """
 
     model: Any
     tokenizer: TextTokenizer
     first_id: int | None
     n_bytes: int
+    weights: tuple[Path, ...]
 
 
 def load_model(name: str, revision: str | None = None) -> LoadedModel:
@@ -66,7 +70,8 @@ def load_model(name: str, revision: str | None = None) -> LoadedModel:
             raise type(error)(f"the model {name!r} cannot be loaded: {error}") from error
         except Exception as error:  # the library raises many types
             raise ConfigError(f"the model {name!r} cannot be loaded: {_in_a_line(error)}") from error
-    return LoadedModel(model, tokenizer, _first_id(files, tokenizer), files.n_bytes)
+    weights = tuple(file.path for file in files.weights)
+    return LoadedModel(model, tokenizer, _first_id(files, tokenizer), files.n_bytes, weights)
 
 
 @contextmanager

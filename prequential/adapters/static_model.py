@@ -7,6 +7,7 @@ from the text. Ids are scored `stride` at a time, with as many ids before them a
 each document begins anew. The bytes of all files that were read count as weights.
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,12 +22,14 @@ from torch.nn.functional import log_softmax
 
 from prequential.adapters.hub import load_model, quiet
 from prequential.errors import ConfigError
+from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
 from prequential.learners.subject import Subject, byte_costs
 from prequential.printable import printable
 
 PREFIX = "hf:"
+HASHED_BYTES = 1 << 24  # at a time
 
 
 class StaticModel:
@@ -61,7 +64,19 @@ class StaticModel:
         self._isolates = context == "document"
         policy = "documents apart" if self._isolates else "carried"
         self.policy = f"window {self._longest}, stride {self.run_symbols}, {policy}"
-        self.weights_bytes = loaded.n_bytes
+        self.weights_bytes, self._weights = loaded.n_bytes, loaded.weights
+
+    def weights_digest(self) -> str:
+        """BLAKE2b-256 of the safetensors files, one after another in the order of their names, in hexadecimal digits.
+
+        `cat model*.safetensors | b2sum -l 256` prints the same. Raises CorpusError for a file that cannot be read.
+        """
+        digest = hashlib.blake2b(digest_size=32)
+        for path in self._weights:
+            with reading(path), open_regular(path) as file:
+                while chunk := file.read(HASHED_BYTES):
+                    digest.update(chunk)
+        return digest.hexdigest()
 
     def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
         """The ideal code length of each byte, (n,) in bits, and the wall time in seconds. documents: for context="document"."""

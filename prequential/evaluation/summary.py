@@ -93,7 +93,8 @@ def model_summary(config: dict[str, Any]) -> str:
     if other := config.get("learner"):
         arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
         runs = f", runs of {other['run_symbols']}" if "run_symbols" in other else ""
-        return f"{other['name']}({arguments}), {other['n_symbols']} symbols{runs}"
+        symbols = f", {other['n_symbols']} symbols" if "n_symbols" in other else ""
+        return f"{other['name']}({arguments}){symbols}{runs}" if symbols else str(other["name"])
     gpt, mixer = config["gpt"], config["mixer"]
     parts = []
     if gpt:
