@@ -138,10 +138,11 @@ def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage = s
 def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> SeriesSetting:
     """The setting of the series, with which the request must agree; of a new series, that of the request."""
     names = ("config", "rules", "train_limit_bytes", "context", "stride")
-    given = {name: value for name in names if (value := getattr(request, name)) is not None}
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
     given["fixed"] = request.model is not None
     if not records:
-        return SeriesSetting(**({"config": preset(DEFAULT_PRESET), "rules": Rules()} | given))
+        given = {"config": preset(DEFAULT_PRESET), "rules": Rules()} | given
+        return SeriesSetting(**given)
     previous = SeriesSetting.of(records[-1])
     setting = replace(previous, **given)
     check_same_setting(previous, setting)
