@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import log
 from os import PathLike as AnyPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential_corpora.corpus import Document
@@ -36,6 +37,7 @@ from prequential.records.forms import LOSSES
 if TYPE_CHECKING:
     import pandas
 
+PREFIX = "hf:"  # of a static model
 Keep = Callable[[dict[str, Any]], object]  # is given each record as soon as it is complete
 
 
@@ -149,6 +151,9 @@ def measure_models(
 
     Scores of files are read first. Only one static model is in memory at a time.
     """
+    for path in (name.removeprefix(PREFIX) for name in models.static):  # before the first one is scored
+        if path.startswith((".", "/", "~")) and not Path(path).exists():
+            raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
     reported = [read_scored(path, documents, models) for path in models.scores]
     if models.static:
         kept = utf8_places(documents)
