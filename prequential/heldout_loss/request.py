@@ -99,13 +99,13 @@ class Heldout:
     def __repr__(self) -> str:
         if not self.records:
             return f"<{self.text}>"
-        test, losses = self.record["test"], []
+        test, found = self.record["test"], list[str]()
         for i, record in enumerate(self.records):
-            name = "frozen" if record["frozen"] else "dynamic"
-            label = name if record["dynamic"] else f"{letters(i)} {record['config']['learner']['name']}"
-            losses.append(f"{label} {rate(record[name]['bits_per_byte'])}")
-        kind = self.record["kind"]
-        return f"<{kind} loss on {test.get('name', 'bytes')}, {test['n_bytes']:,} bytes: {', '.join(losses)} bits/byte>"
+            for loss in filter(record.get, LOSSES):
+                label = loss if record["untrained"] else f"{letters(i)} {record['config']['learner']['name']}"
+                found.append(f"{label} {rate(record[loss]['bits_per_byte'])}")
+        name = test.get("name", "bytes")
+        return f"<{self.record['kind']} loss on {name}, {test['n_bytes']:,} bytes: {', '.join(found)} bits/byte>"
 
 
 @contextmanager
