@@ -57,8 +57,8 @@ class DocumentSet:
 
 
 def documents_of(source: Source, limit_bytes: int | None = None, commits: Sequence[Commit] = ()) -> DocumentSet:
-    """The documents of a source; all its bytes if it has none. Raises CorpusError if there is no byte in them."""
-    whole = source.documents or [Document(source.name or "text", 0, source.n_bytes)]
+    """The documents of a source. Raises CorpusError if there is no byte in them."""
+    whole = source.documents
     symbols, documents = _joined(source.symbols[:], [document for document in whole if document.n_bytes])
     if not documents:
         raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")

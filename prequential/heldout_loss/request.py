@@ -72,6 +72,13 @@ class Heldout:
 
     records: of each model (records/forms.py). rows: single documents with their costs. comparison: of the models after the first
     one with it, by document; None for one model.
+
+    Examples:
+        >>> import prequential
+        >>> rows = ({"document": "a.py", "bits": 16.0, "n_bytes": 8}, {"document": "b.py", "bits": 4.0, "n_bytes": 1})
+        >>> found = prequential.Heldout(records=(), rows=rows, text="two documents")
+        >>> found.to_frame()["bits"].sum().item(), str(found)
+        (20.0, 'two documents')
     """
 
     records: tuple[dict[str, Any], ...]
@@ -126,6 +133,8 @@ def measure(request: HeldoutRequest, *, stage: Stage = silent, warn: Warn, keep:
     runtime = request.runtime
     load = None if request.models or request.learner else _loader(request, stage)  # refuses what cannot succeed
     with open_source(request.test, request.limit_bytes) as source:
+        if not source.origin:  # bytes in memory are one document
+            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
         if request.models:
             documents = documents_of(source, request.limit_bytes)
             return measure_models(documents, request.models, runtime, stage=stage, warn=warn, keep=keep)
@@ -301,11 +310,11 @@ def heldout(
         >>> import prequential
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> plain = prequential.Runtime(kernels="plain")
-        >>> part = prequential.heldout(
+        >>> found = prequential.heldout(
         ...     b"text " * 9, train="sample:christmas_carol", train_limit_bytes=900, config=small, runtime=plain
         ... )
-        >>> part.record["dynamic"]["total"]["n_bytes"]
-        45
+        >>> found.record["dynamic"]["documents"]["n_bytes"], found.to_frame()["loss"].tolist()
+        (45, ['frozen', 'dynamic', 'untrained'])
     """
     check_arguments(source=test, config=config, limit_bytes=limit_bytes, runtime=runtime)
     models = Models(static=names_of("static", static), scores=names_of("scores", scores))

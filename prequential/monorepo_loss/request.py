@@ -207,6 +207,12 @@ def monorepo(
     series: without models, the file to which the next point is appended: a learner of this `config` reads the tree before the
     window first. An existing series gives since, config, languages, context and limit. A window in which nothing can be scored
     gives a result without records. Raises ConfigError, CorpusError, OutputError, and what models and learners raise.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.monorepo(".", static="hf:step-1000")
+        Traceback (most recent call last):
+        prequential.errors.ConfigError: give since=, the beginning of the window
     """
     check_arguments(path=repository, config=config, runtime=runtime)
     models = Models(static=names_of("static", static), scores=names_of("scores", scores))

@@ -76,7 +76,8 @@ def records(path: str = "runs/heldout.jsonl") -> list[dict[str, Any]]:
 # Costs
 
 
-@pytest.mark.parametrize("stride", [None, 16])
+@pytest.mark.parametrize("stride", [16, None])
+@pytest.mark.first_quick
 def test_the_nats_of_each_document_are_those_of_a_plain_loop(corpus: Path, stride: int | None) -> None:
     frame = prequential.heldout(corpus, static="hf:a", stride=stride).to_frame()
     assert len(frame) == 12 and list(frame["document"]) == sorted(frame["document"])
@@ -240,7 +241,8 @@ def history(n_commits: int) -> dict[int, dict[bytes, bytes]]:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
-@pytest.mark.parametrize(("n_commits", "unit"), [(5, "documents"), (13, "commits")])
+@pytest.mark.parametrize(("n_commits", "unit"), [(13, "commits"), (5, "documents")])
+@pytest.mark.first_quick
 def test_a_window_is_scored_by_kind_and_commit_and_nothing_is_trained(
     corpus: Path, call: Any, n_commits: int, unit: str
 ) -> None:
