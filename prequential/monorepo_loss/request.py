@@ -141,7 +141,8 @@ def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> Ser
     given: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
     given["fixed"] = request.model is not None
     if not records:
-        given = {"config": preset(DEFAULT_PRESET), "rules": Rules()} | given
+        given.setdefault("config", preset(DEFAULT_PRESET))
+        given.setdefault("rules", Rules())
         return SeriesSetting(**given)
     previous = SeriesSetting.of(records[-1])
     setting = replace(previous, **given)

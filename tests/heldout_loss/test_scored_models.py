@@ -396,3 +396,12 @@ def test_wrong_arguments_of_the_functions_are_named(tmp_path: Path) -> None:
         prequential.monorepo(tmp_path, since="HEAD")
     with pytest.raises(CorpusError, match="no document is UTF-8"):
         prequential.heldout(np.array([255], np.uint8), static="hf:a")
+
+
+def test_bytes_in_memory_are_one_document(corpus: Path) -> None:
+    data = TEXT[:200].encode()
+    (row,) = prequential.heldout(data, static="hf:a").to_frame().to_dict("records")
+    assert (row["document"], row["n_bytes"]) == ("bytes", len(data))
+    runtime = prequential.Runtime(kernels="fused")
+    trained = prequential.heldout(data, train="docs", config=BOTH, runtime=runtime)
+    assert trained.record["frozen"]["documents"]["n_documents"] == 1
