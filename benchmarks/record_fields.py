@@ -8,10 +8,18 @@ from pathlib import Path
 
 from msgspec import Struct, inspect
 
-from prequential.records.forms import EvaluationRecord, HeldoutRecord, MonorepoRecord, PackedRun, TrainingRecord
+from prequential.records.forms import (
+    EvaluationRecord,
+    HeldoutRecord,
+    MonorepoRecord,
+    PackedRun,
+    ScoreFields,
+    TextFields,
+    TrainingRecord,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "RECORDS.md"
-RECORDS = (EvaluationRecord, TrainingRecord, PackedRun, HeldoutRecord, MonorepoRecord)
+RECORDS = (EvaluationRecord, TrainingRecord, PackedRun, HeldoutRecord, MonorepoRecord, TextFields, ScoreFields)
 HEAD = """# Records
 
 <!-- Written by benchmarks/record_fields.py: change prequential/records/forms.py instead. -->

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from prequential.evaluation.evaluation import Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger
     from prequential.evaluation.runs import Run, read_run, read_runs
+    from prequential.heldout_loss.request import Heldout, heldout
     from prequential.learners.protocol import OnlineModel
     from prequential.matrix import Matrix, measure_matrix
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
     from prequential.model.presets import preset
+    from prequential.monorepo_loss.request import monorepo
     from prequential.monorepo_loss.series import read_series
     from prequential.online.coding import Progress
     from prequential.online.costs import memory_bytes
@@ -53,11 +55,11 @@ __version__ = VERSION
 
 __all__ = [
     "CheckpointError", "CompressionResult", "Config", "ConfigError", "CorpusError", "CorruptArchiveError", "Curve",
-    "DecompressionResult", "DraftFolder", "Evaluation", "FaultError", "Finding", "GPTConfig", "Health",
+    "DecompressionResult", "DraftFolder", "Evaluation", "FaultError", "Finding", "GPTConfig", "Health", "Heldout",
     "InexactMachineError", "InvalidDistributionError", "LawError", "Ledger", "Matrix", "MissingDependencyError",
     "MixerConfig", "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "ReplicaConfig", "Run", "Runtime",
-    "ScheduleConfig", "UnsupportedVersionError", "compress", "decompress", "evaluate", "import_log", "measure_matrix",
-    "memory_bytes", "preset", "progress", "read_run", "read_runs", "read_series", "sample_path", "sweep",
+    "ScheduleConfig", "UnsupportedVersionError", "compress", "decompress", "evaluate", "heldout", "import_log", "measure_matrix",
+    "memory_bytes", "monorepo", "preset", "progress", "read_run", "read_runs", "read_series", "sample_path", "sweep",
     "sweep_plan",
 ]  # fmt: skip
 _MODULES = {
@@ -69,6 +71,8 @@ _MODULES = {
     "prequential.evaluation.evaluation": ("Evaluation", "evaluate"),
     "prequential.evaluation.ledger": ("Ledger",),
     "prequential.evaluation.runs": ("Run", "read_run", "read_runs"),
+    "prequential.heldout_loss.request": ("Heldout", "heldout"),
+    "prequential.monorepo_loss.request": ("monorepo",),
     "prequential.monorepo_loss.series": ("read_series",),
     "prequential.matrix": ("Matrix", "measure_matrix"),
     "prequential.sweeps.plans": ("sweep_plan",),

@@ -39,6 +39,7 @@ MORE_BUFFER_BYTES = 1 << 30
 class LoadedModel:
     """model: in float32, ready to predict. first_id: what stands before a text. begins_windows: the model was trained with it
     before every window. n_bytes: of all files that were read. memory_bytes: what the weights take.
+    weights: the safetensors files, in the order of their names.
     """
 
     model: Any
@@ -47,6 +48,7 @@ class LoadedModel:
     begins_windows: bool
     n_bytes: int
     memory_bytes: int
+    weights: tuple[Path, ...]
 
 
 def load_model(name: str, revision: str | None = None, max_memory_bytes: int | None = None) -> LoadedModel:
@@ -76,7 +78,8 @@ def load_model(name: str, revision: str | None = None, max_memory_bytes: int | N
             raise ConfigError(f"the model {name!r} cannot be loaded: {_in_a_line(error)}") from error
     first_id = _first_id(files, tokenizer)
     begins_windows = _begins_windows(files, tokenizer)
-    return LoadedModel(model, tokenizer, first_id, begins_windows, files.n_bytes, _memory_bytes(files))
+    weights = tuple(file.path for file in files.weights)
+    return LoadedModel(model, tokenizer, first_id, begins_windows, files.n_bytes, _memory_bytes(files), weights)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ before them as fit into max_length; only their logits are computed. The corpus i
 bytes of all files that were read count as weights.
 """
 
+import hashlib
 import inspect
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from torch.nn.functional import log_softmax
 
 from prequential.adapters.hub import check_memory, load_model, quiet
 from prequential.errors import ConfigError
+from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
 from prequential.learners.subject import Subject, byte_costs
@@ -33,6 +35,7 @@ DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloo
 WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 MAX_LOGITS = 1 << 28  # of one stride, by default: 1 GiB
 MATRICES = 3  # of logits that are held at a time: these, their log-probabilities, and those of a second prediction
+HASHED_BYTES = 1 << 24  # at a time
 
 
 class StaticModel:
@@ -77,7 +80,19 @@ class StaticModel:
         self._last_only = "logits_to_keep" in inspect.signature(self._model.forward).parameters
         self._isolates = context == "document"
         self.policy = self._described(is_default=not (max_length or stated))
-        self.weights_bytes = loaded.n_bytes
+        self.weights_bytes, self._weights = loaded.n_bytes, loaded.weights
+
+    def weights_digest(self) -> str:
+        """BLAKE2b-256 of the safetensors files, one after another in the order of their names, in hexadecimal digits.
+
+        `cat model*.safetensors | b2sum -l 256` prints the same. Raises CorpusError for a file that cannot be read.
+        """
+        digest = hashlib.blake2b(digest_size=32)
+        for path in self._weights:
+            with reading(path), open_regular(path) as file:
+                while chunk := file.read(HASHED_BYTES):
+                    digest.update(chunk)
+        return digest.hexdigest()
 
     def _described(self, *, is_default: bool) -> str:
         window = f"window {self._longest}{' (the model states none)' if is_default else ''}"

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.heldout import prepare
 from prequential.cli.streams import progress_bar
 from prequential.errors import ConfigError, CorpusError
 from prequential.printable import printable
@@ -133,6 +132,7 @@ def _score(args: argparse.Namespace) -> int:
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
     """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast."""
+    from prequential.files.append import prepare_records
     from prequential.forecasting.sealed import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
@@ -141,7 +141,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.sweeps.plans import Plan, Variant
 
     check_prefix(forecast, corpus_key(args.corpus, forecast["corpus"]["n_bytes"]))
-    prepare(scores_path(args.runs), mode & mode_of(args.corpus))
+    prepare_records(scores_path(args.runs), mode & mode_of(args.corpus))
     config = Config.from_record(forecast["target"]["config"])
     (outcome,) = run_plan(
         args.corpus,

@@ -1,34 +1,33 @@
-"""Measure the held-out loss of a trained learner.
+"""Measure the held-out loss of a trained learner, or of trained models of transformers.
 
-It is trained on one corpus, and its loss measured on another one: frozen (no learning on the test corpus) and dynamic (learning
-continues); by document and by language, and by whether the text also occurs in the training corpus (docs/MEASURES.md).
+With --train a learner reads one corpus, and its loss is measured on another one: frozen (no learning on the test corpus) and
+dynamic (learning continues). With --static, trained models are scored, two of them document by document, with an interval. By
+document and by language (docs/MEASURES.md).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.streams import foreign_code, progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
-    from prequential.heldout_loss.run import LoadLearner
-    from prequential.heldout_loss.trained import TrainedOn
-    from prequential.model.config import Config
-    from prequential.model.learner import OnlineLearner
-    from prequential.online.runtime import Runtime
+    from prequential.heldout_loss.request import Heldout, HeldoutRequest, Keep
 
 RECORDS = "heldout.jsonl"
+ONLY_TRAINED = ("train_limit", "frozen_only", "dynamic_only", "no_overlap", "learner")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     train = "a corpus, a run folder of `evaluate`, or the folder of a stored model"
-    parser.add_argument("--train", metavar="X", required=True, help=train)
+    parser.add_argument("--train", metavar="X", help=train)
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
     options.add(
         parser,
@@ -37,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "--no-overlap": "do not search for text of the test corpus in the training corpus",
             "--limit BYTES": "use only the beginning of the test corpus",
             "--train-limit BYTES": "use only the beginning of the training corpus",
+            **options.FORCE,
             **options.JSON,
         },
     )
@@ -45,101 +45,107 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"},
     ):
         options.add(parser.add_mutually_exclusive_group(), choice)
+    options.add_models(parser)
     options.add_learner(parser)
     options.add_other_learner(parser)
-    parser.set_defaults(inputs=("train", "test"), context="carried")
+    parser.set_defaults(inputs=("train", "test"))
 
 
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
-    from prequential.heldout_loss.heldout_text import format_heldout
+    if args.documents:
+        return _write_documents(args)
     from prequential.online.source import mode_of
-    from prequential.records.schema import append_record
 
-    records = Path(args.runs) / RECORDS
-    if not args.no_run:
-        prepare(records, mode := mode_of(args.train, args.test))
-    record = _measure(args, options.runtime(args))
-    print(json.dumps(record) if args.json else format_heldout(record), flush=True)
-    if not args.no_run:
-        append_record(records, record, mode)
-        if not args.json:
-            print(f"appended to {printable(str(records))}")
+    keep = None if args.no_run else keeper(args.runs, mode_of(args.train, args.test))
+    from prequential.heldout_loss.request import keep_nothing, measure
+
+    request, stage = _request(args), partial(progress_bar, quiet=args.quiet)
+    runs_foreign_code = request.learner or request.models.static
+    with foreign_code() if runs_foreign_code else nullcontext():
+        found = measure(request, stage=stage, warn=warn, keep=keep if keep and request.models else keep_nothing)
+    show(found, as_json=args.json)
+    if keep and not request.models:  # it may fail: the record has been printed
+        keep(found.record)
+    if keep and not args.json:
+        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
     return 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    if args.stride is not None and args.context != "strided":
+    check_models(args, "train", *ONLY_TRAINED)
+    if not (args.train or args.static or args.scores or args.documents):
+        args.parser.error(
+            "give --train, or --static or --scores: what is measured; or --documents to write the documents"
+        )
+    if args.train and args.stride is not None and args.context != "strided":
         args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
     if args.train == "-" == args.test:
         args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
+    if args.train:
+        from prequential.heldout_loss.trained import kind_of
+
+        if (kind := kind_of(args.train)) != "corpus":
+            given = [*options.given_learner_options(args), *options.given_of(args, "train_limit")]
+            options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
 
 
-def _measure(args: argparse.Namespace, runtime: Runtime) -> dict[str, Any]:
-    from prequential.errors import CorpusError
-    from prequential.heldout_loss.heldout import Policy
-    from prequential.heldout_loss.run import Request, measure_heldout, measure_other_heldout
-    from prequential.heldout_loss.trained import describe
+def check_models(args: argparse.Namespace, *only_trained: str) -> None:
+    """Refuses options of a learner that is trained here beside those of `add_models`, and both uses of those at once."""
+    if args.documents:
+        used = options.given_of(args, "static", "scores", "context", "stride")
+        options.refuse(args, used, "--documents writes the documents and measures nothing")
+    if args.static or args.scores or args.documents:
+        given = [*options.given_of(args, *only_trained), *options.given_learner_options(args)]
+        options.refuse(args, given, "--static, --scores and --documents train no learner")
+
+
+def _write_documents(args: argparse.Namespace) -> int:
+    from prequential.heldout_loss.documents import documents_of, write_documents
     from prequential.online.source import open_source
 
-    request = Request(
-        frozen=None if args.dynamic_only else Policy(args.context, args.stride),
+    with open_source(args.test, args.limit) as source:
+        write_documents(documents_of(source), args.documents, overwrite=args.force)
+    return 0
+
+
+def _request(args: argparse.Namespace) -> HeldoutRequest:
+    from prequential.heldout_loss.heldout import Policy
+    from prequential.heldout_loss.request import HeldoutRequest
+    from prequential.heldout_loss.trained import kind_of
+
+    learner = options.other_learner(args)
+    is_ours = args.train and not learner and kind_of(args.train) == "corpus"
+    return HeldoutRequest(
+        test=args.test,
+        models=options.models(args),
+        train=args.train,
+        config=options.learner_config(args) if is_ours else None,
+        learner=learner,
+        policy=None if args.dynamic_only else Policy(args.context or "carried", args.stride),
         dynamic=not args.frozen_only,
         overlap=not args.no_overlap,
+        limit_bytes=args.limit,
+        train_limit_bytes=args.train_limit,
+        runtime=options.runtime(args),
     )
-    other, stage = options.other_learner(args), partial(progress_bar, quiet=args.quiet)
-    with open_source(args.test, args.limit) as source:
-        if not source.n_bytes:
-            raise CorpusError(f"nothing to score: the test corpus {args.test!r} is empty")
-        if other:
-            with open_source(args.train, args.train_limit) as train, foreign_code():
-                measured = measure_other_heldout(other, train, source, request, stage=stage, warn=warn)
-        else:
-            measured = measure_heldout(_learner_loader(args, runtime), source, runtime, request, stage=stage, warn=warn)
-        return measured.to_record({**describe(source), "limit_bytes": args.limit}, runtime)
 
 
-def _learner_loader(args: argparse.Namespace, runtime: Runtime) -> LoadLearner:
-    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
-    from prequential.heldout_loss.trained import kind_of, load_trained, train_on
-    from prequential.online.source import open_source
-
-    kind = kind_of(args.train)
-    if kind != "corpus":
-        given = [*options.given_learner_options(args), *options.given_of(args, "train_limit")]
-        options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
-
-        def load() -> tuple[OnlineLearner, TrainedOn]:
-            with progress_bar(kind, quiet=args.quiet) as show:
-                return load_trained(args.train, kind, runtime, partial(_check, args, runtime), show)
-
-        return load
-
-    config = options.learner_config(args)
-    _check(args, runtime, config)
-
-    def train() -> tuple[OnlineLearner, TrainedOn]:
-        with open_source(args.train, args.train_limit) as source, progress_bar("training", quiet=args.quiet) as show:
-            return train_on(source, runtime.learner(config), show)
-
-    return train
+def show(found: Heldout, *, as_json: bool) -> None:
+    """Prints the records and the comparison as JSON lines, or the report."""
+    if not as_json:
+        print(found, flush=True)
+        return
+    for record in (*found.records, *([found.comparison.to_dict()] if found.comparison else [])):
+        print(json.dumps(record, allow_nan=False), flush=True)
 
 
-def prepare(records: Path, mode: int) -> None:
-    """Makes the folder of a file of records, before the work. Raises OutputError if it cannot be appended to."""
-    from prequential.files import writing
-    from prequential.files.append import check_appendable
+def keeper(runs: str, mode: int) -> Keep:
+    """A function that appends a record to the file RECORDS in this folder. Raises OutputError if that cannot succeed."""
+    from prequential.files.append import prepare_records
+    from prequential.records.schema import append_record
 
-    with writing(records):
-        records.parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(records, mode)
-
-
-def _check(args: argparse.Namespace, runtime: Runtime, config: Config) -> None:
-    """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the options."""
-    from prequential.heldout_loss.heldout import Policy
-
-    runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
-    if not args.dynamic_only:
-        Policy(args.context, args.stride).stride_for(config)
+    path = Path(runs) / RECORDS
+    prepare_records(path, mode)
+    return lambda record: append_record(path, record, mode)

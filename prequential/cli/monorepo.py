@@ -2,29 +2,27 @@
 
 The learner is trained on the tree of the repository at --since, and its loss measured on the text that later commits added. Each
 measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). Without REPO, draws the
-series of --series.
+series of --series. With --static, trained models are scored on that text instead, and nothing is trained.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
+import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.heldout import prepare
-from prequential.cli.streams import progress_bar, warn
+from prequential.cli.heldout import RECORDS, check_models, keeper, show
+from prequential.cli.streams import foreign_code, progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
-    from prequential.heldout_loss.run import LoadLearner
-    from prequential.heldout_loss.trained import TrainedOn
-    from prequential.model.learner import OnlineLearner
-    from prequential.monorepo_loss.series import NextPoint, SeriesSetting
-    from prequential.online.runtime import Runtime
+    from prequential.monorepo_loss.request import MonorepoRequest
+
+ONLY_TRAINED = ("train_limit", "model", "series", "picture")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +37,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     }
     output = {
         "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
-        "--runs FOLDER [runs]": "folder of the series",
+        "--runs FOLDER [runs]": f"folder of the series, or of {RECORDS} for the records of --static",
         "--picture FILE": "draw the series as a PNG file (needs matplotlib)",
     }
     options.add(parser.add_argument_group("window"), window)
     options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
+    options.add_models(parser)
     options.add_learner(parser)
     parser.set_defaults(inputs=("repository",))
 
@@ -53,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     from prequential.report.figures import new_figure
 
     _check_usage(args)
+    if args.static or args.scores or args.documents:
+        return _score(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
         new_figure(1.0, 1.0)  # raises without matplotlib, before the work
@@ -64,124 +65,82 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_usage(args: argparse.Namespace) -> None:
     error = args.parser.error
+    check_models(args, *ONLY_TRAINED)
+    is_scored = args.static or args.scores or args.documents
+    if args.repository is None and (args.since or args.until or args.model or is_scored):
+        error("--since, --until, --model, --static, --scores and --documents need REPO")
     if args.repository is None and not (args.series and args.picture):
         error("give REPO to measure a point, or --series FILE and --picture FILE to draw a series")
-    if args.repository is None and (args.since or args.until or args.model):
-        error("--since, --until and --model need REPO")
+    if is_scored and not args.since:
+        error("give --since, the beginning of the window")
     if args.picture and Path(args.picture).suffix != ".png":
         error(f"--picture {args.picture}: the name must end in .png")
     options.refuse(args, options.given_of(args, "audit_every"), "monorepo has no audit")
 
 
+def _score(args: argparse.Namespace) -> int:
+    """Scores models on the window, or writes its documents."""
+    from prequential.heldout_loss.documents import write_documents
+    from prequential.monorepo_loss.request import measure_window, open_window, window_documents
+
+    request = _request(args)
+    if args.documents:
+        with open_window(request) as window:
+            write_documents(window_documents(window, request.mode), args.documents, overwrite=args.force)
+        return 0
+    keep = keeper(args.runs, request.mode)
+    with foreign_code():
+        found = measure_window(request, stage=partial(progress_bar, quiet=args.quiet), warn=warn, keep=keep)
+    show(found, as_json=args.json)
+    if found.records and not args.json:
+        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
+    return 0
+
+
 def _add_point(args: argparse.Namespace) -> Path:
     """Measures the next point and appends it, if there is anything to measure; returns the series."""
-    from prequential_corpora.git.window import open_documents
+    from prequential.monorepo_loss.request import measure_next, next_point
+    from prequential.monorepo_loss.series import append_point, series_path, slim
 
-    from prequential.monorepo_loss.monorepo import format_empty_window, format_point, measure_point
-    from prequential.monorepo_loss.series import append_point, slim
-
-    runtime = options.runtime(args)
-    point = _next_point(args)
-    with open_documents(point.window) as window:
-        if not window.documents:  # the next window begins where this one does
-            print("null" if args.json else format_empty_window(window), flush=True)
-            return point.series
-        _check_before(point, runtime)
-        load, stage = _learner_loader(args, point, runtime), partial(progress_bar, quiet=args.quiet)
-        setting = point.setting
-        record = measure_point(load, window, runtime, setting.policy, setting.to_record(), stage=stage, warn=warn)
-    print(json.dumps(slim(record), allow_nan=False) if args.json else format_point(record), flush=True)
-    append_point(point.series, record, point.records, _mode(args.repository))  # it may fail: the point has been printed
+    series = Path(args.series) if args.series else series_path(args.runs, args.repository)
+    if not (args.since or os.path.lexists(series)):
+        args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
+    request = _request(args)
+    point = next_point(request)
+    found = measure_next(request, point, stage=partial(progress_bar, quiet=args.quiet), warn=warn)
+    if not found.records:
+        print("null" if args.json else found, flush=True)
+        return point.series
+    print(json.dumps(slim(found.record), allow_nan=False) if args.json else found, flush=True)
+    append_point(point.series, found.record, point.records, request.mode)  # it may fail: the point has been printed
     if not args.json:
         print(f"\npoint {len(point.records) + 1} of {printable(str(point.series))}", flush=True)
     return point.series
 
 
-def _next_point(args: argparse.Namespace) -> NextPoint:
-    """Reads the series and finds the window; nothing is computed or written yet."""
-    from prequential.monorepo_loss.series import NextPoint, next_window, points_so_far, series_path
-
-    series = Path(args.series) if args.series else series_path(args.runs, args.repository)
-    records = points_so_far(series)
-    if not (args.since or records):
-        args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
-    since = args.since or records[-1]["test"]["until"]
-    setting = _setting(args, records)
-    window = next_window(args.repository, records, since, args.until or "HEAD", setting.rules)
-    return NextPoint(repository=args.repository, series=series, records=records, setting=setting, window=window)
-
-
-def _setting(args: argparse.Namespace, records: list[dict[str, Any]]) -> SeriesSetting:
-    """The setting of the series, with which the given options must agree; of a new series, that of the options."""
+def _request(args: argparse.Namespace) -> MonorepoRequest:
     from prequential_corpora.git.file_rules import Rules
 
-    from prequential.monorepo_loss.series import SeriesSetting, check_same_setting
+    from prequential.monorepo_loss.request import MonorepoRequest
 
-    previous = SeriesSetting.of(records[-1]) if records else None
+    models, is_given = options.models(args), options.given_learner_options(args)
     with options.usage_errors(args):
-        given: dict[str, Any] = {"fixed": args.model is not None}
-        if previous is None or options.given_learner_options(args):
-            given["config"] = options.learner_config(args)
-        if previous is None or args.languages:
-            given["rules"] = Rules(languages=tuple(args.languages) if args.languages else None)
-        values = {"train_limit_bytes": args.train_limit, "context": args.context, "stride": args.stride}
-        given |= {name: value for name, value in values.items() if value is not None}
-        setting = replace(previous, **given) if previous else SeriesSetting(**given)
-    if previous:
-        check_same_setting(previous, setting)
-    return setting
-
-
-def _check_before(point: NextPoint, runtime: Runtime) -> None:
-    """Refuses what cannot succeed, and makes the folder of the series."""
-    from prequential.version import VERSION
-
-    config = point.setting.config
-    runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
-    prepare(point.series, _mode(point.repository))
-    if point.records:
-        version = point.records[-1]["environment"]["versions"]["prequential"]
-        if version != VERSION:
-            warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
-
-
-def _learner_loader(args: argparse.Namespace, point: NextPoint, runtime: Runtime) -> LoadLearner:
-    """A function that returns the learner trained on the tree before this window; with --model, before the first window."""
-    from prequential_corpora.git.window import read_tree
-
-    from prequential.files import check_new_folder
-    from prequential.monorepo_loss.monorepo import train_on_tree
-    from prequential.monorepo_loss.series import load_series_model
-    from prequential.online.model_store import save_model
-    from prequential.version import VERSION
-
-    setting = point.setting
-    if args.model and (point.records or Path(args.model).exists()):
-        return partial(load_series_model, args.model, point, runtime)
-
-    def train() -> tuple[OnlineLearner, TrainedOn]:
-        if args.model:
-            check_new_folder(args.model)
-        tree = read_tree(args.repository, str(point.window.since), setting.rules)
-        with progress_bar("training", quiet=args.quiet) as show:
-            make = partial(runtime.learner, setting.config)
-            learner, trained_on = train_on_tree(tree, setting.train_limit_bytes, make, show)
-        if args.model:
-            about = {**trained_on.about, "prequential": VERSION}
-            save_model(args.model, learner, about, mode=_mode(args.repository))
-        return learner, trained_on
-
-    return train
-
-
-def _mode(repository: str) -> int:
-    """The permissions that the repository, its folder `.git` and the folder of its objects have in common."""
-    from prequential_corpora.git.session import find_repository
-
-    from prequential.files import common_mode
-
-    found = find_repository(repository)
-    return common_mode(found.path, found.objects, found.objects.parent)
+        rules = Rules(languages=tuple(args.languages)) if args.languages else None
+    return MonorepoRequest(
+        repository=args.repository,
+        since=args.since,
+        until=args.until or "HEAD",
+        rules=rules,
+        models=models,
+        config=options.learner_config(args) if is_given else None,
+        context=args.context,
+        stride=args.stride,
+        train_limit_bytes=args.train_limit,
+        model=args.model,
+        series=args.series,
+        runs=args.runs,
+        runtime=options.runtime(args),
+    )
 
 
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:

@@ -25,6 +25,7 @@ from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
+    from prequential.heldout_loss.scored import Models
     from prequential.learners.subject import Subject
     from prequential.model.config import Config, ReplicaConfig
     from prequential.online.runtime import Runtime
@@ -166,8 +167,15 @@ JSON = {"--json": "print JSON, one object a line, instead of text"}
 FORCE = {"-f, --force": "overwrite existing outputs; write to a terminal"}
 CONTEXT = {
     "--context {carried,isolated,strided}": "what the frozen learner sees before a byte: everything, across documents "
-    "(carried, default), its document (isolated), or a sliding window of its document (strided)",
-    "--stride N": "for --context strided (default: half the window of the GPT)",
+    "(carried; default of a learner that is trained here), its document (isolated; default of static models), or a sliding "
+    "window of its document (strided)",
+    "--stride N": "for --context strided (default: half the window of the GPT); of static models in tokens",
+}
+MODELS = {
+    "--static hf:MODEL ...": "score this trained model of transformers, which learns nothing: a folder, or NAME@REVISION on the "
+    "hub; repeatable: each one is compared with the first, document by document",
+    "--scores FILE ...": "a model that a cluster scored: lines with the id, nats and bytes of each document; repeatable",
+    "--documents FILE": "write the documents with their ids, for a cluster to score, and stop",
 }
 DECODING = {
     "--given CORPUS|MODEL": "the corpus or model that the archive was given",
@@ -213,6 +221,14 @@ def add_corpora(parser: argparse.ArgumentParser) -> None:
     """Adds the names of corpora."""
     parser.add_argument("names", nargs="+", metavar="CORPUS", help=CORPUS)
     parser.set_defaults(inputs=("names",))
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of models that are scored document by document."""
+    group = parser.add_argument_group("trained models, instead of a learner that is trained here")
+    add(group, MODELS)
+    text = "the same as --context carried: a static model also sees the documents before"
+    group.add_argument("--carry", dest="context", action="store_const", const="carried", help=text)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -328,6 +344,16 @@ def _names_other_learner(args: argparse.Namespace) -> bool:
     if args.learner is not None:
         refuse(args, given_learner_options(args), "--learner gives the complete learner")
     return args.learner is not None
+
+
+def models(args: argparse.Namespace) -> Models:
+    """The models of `add_models`; a context that they cannot have ends the program with a usage error."""
+    from prequential.heldout_loss.scored import Models
+
+    if not (args.static or args.scores):
+        return Models()
+    with usage_errors(args):
+        return Models(static=args.static, scores=args.scores, context=args.context, stride=args.stride)
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:

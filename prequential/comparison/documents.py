@@ -187,6 +187,23 @@ def _difference(
 # ---- text
 
 
+def sentence(difference: LossDifference, reference: str, other: str, unit: str = "documents") -> str:
+    """Which of the two models to take, and how sure that is. unit: what was drawn for the interval."""
+    rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
+    share = f" ({100 * abs(rate) / base:.1f} %)" if base else ""
+    claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"
+    found, n = difference.interval, f"{difference.n_documents:,} {unit[: -1 if difference.n_documents == 1 else None]}"
+    if found is None:
+        few = difference.n_documents < MIN_DOCUMENTS
+        why = f"an interval needs {MIN_DOCUMENTS}" if few else "they are too uneven for an interval"
+        return f"{claim} on {n}, and {why}: do not choose by it, score more"
+    low, high = found.low_bits_per_byte, found.high_bits_per_byte
+    bounds = f"the {100 * found.confidence:g} % interval of the difference over {n} is {low:+.4f} to {high:+.4f}"
+    if low <= 0 <= high:
+        return f"{claim}, but {bounds}: this does not tell which is better, score more documents"
+    return f"{claim}, and {bounds}: take {other if rate < 0 else reference} for text like this"
+
+
 def format_document_comparison(comparison: DocumentComparison) -> str:
     """The complete report, without a final newline."""
     test = comparison.records[0].test

@@ -117,7 +117,8 @@ def model_summary(config: dict[str, Any]) -> str:
         arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
         symbols = f", {other['n_symbols']} symbols" if "n_symbols" in other else ""  # a log does not know them
         runs = f", runs of {other['run_symbols']}" if "run_symbols" in other else ""
-        return f"{other['name']}({arguments}){symbols}{runs}"
+        described = f"({arguments}){symbols}{runs}"
+        return str(other["name"]) + ("" if described == "()" else described)
     gpt, mixer = config["gpt"], config["mixer"]
     parts = []
     if gpt:

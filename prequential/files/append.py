@@ -15,6 +15,13 @@ from prequential.files.work_folder import has_locked
 LOCK_WAIT_S = 10.0  # another run holds the lock for the time of one write
 
 
+def prepare_records(path: PathLike, mode: int = 0o777) -> None:
+    """Makes the folder of a file of records, before the work. Raises OutputError if it cannot be appended to."""
+    with writing(path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    check_appendable(path, mode)
+
+
 def check_appendable(path: PathLike, mode: int = 0o777) -> None:
     """Raises OutputError if lines cannot be appended to the file at `path`, which is made if it is missing. Cheap."""
     with _appending(path, mode):

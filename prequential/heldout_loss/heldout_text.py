@@ -27,10 +27,8 @@ def format_heldout(record: Record) -> str:
 
 def _head(record: Record) -> str:
     test = record["test"]
-    n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
-    extent = f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
     lines = [
-        f"test: {_name(test)}, {extent}, {_documents(record['untrained']['documents']['n_documents'])}",
+        f"test: {_name(test)}, {extent(test)}, {count_of('document', record['untrained']['documents']['n_documents'])}",
         f"train: {_trained(record['train'])}",
         f"learner: {model_summary(record['config'])}; state {record['learner_digest']}",
         *([f"frozen, {record['policy']}"] if record["policy"] else []),
@@ -55,8 +53,14 @@ def _name(corpus: Record) -> str:
     return str(corpus.get("name", "a corpus"))
 
 
-def _documents(n: int) -> str:
-    return f"{n:,} document{'s' * (n != 1)}"
+def extent(test: Record) -> str:
+    """How much of the test corpus was read."""
+    n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
+    return f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
+
+
+def count_of(what: str, n: int) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def _trained(train: Record) -> str:
@@ -71,25 +75,24 @@ def _totals(record: Record, losses: Record) -> str:
         interval, outside = loss["interval"], loss["outside"]
         bounds = f"{interval['low_bits_per_byte']:.4f} to {interval['high_bits_per_byte']:.4f}" if interval else ""
         more = [bounds, f"{outside['bits']:,.0f}" if outside["n_bytes"] else ""]
-        rows.append([NAMES[name], f"{loss['documents']['bits']:,.0f}", _rate(loss["bits_per_byte"]), *more])
+        rows.append([NAMES[name], f"{loss['documents']['bits']:,.0f}", rate(loss["bits_per_byte"]), *more])
     rows += [
-        [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", _rate(b["bits_per_byte"]), "", "within"]
+        [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", rate(b["bits_per_byte"]), "", "within"]
         for b in record["baselines"]
     ]
     titles = ("loss", "bits", "bits/byte", "95 % interval", "outside")
-    table = format_table(titles, rows) + _interval_note(losses) + _frozen_note(losses)
+    table = format_table(titles, rows) + interval_note(next(iter(losses.values()))) + _frozen_note(losses)
     if record["saved_bits"] is None:
         return table
     share = 100 * record["saved_bits"] / record["untrained"]["total"]["bits"]
     return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
 
 
-def _interval_note(losses: Record) -> str:
+def interval_note(loss: Record) -> str:
     """What the intervals are for, or why there are none."""
-    first = next(iter(losses.values()))
-    found, n_documents = first["interval"], first["clusters"]["n_documents"]
+    found, n_documents = loss["interval"], loss["clusters"]["n_documents"]
     if found is None:
-        few = f"{_documents(n_documents)}, and an interval needs {MIN_DOCUMENTS}"
+        few = f"{count_of('document', n_documents)}, and an interval needs {MIN_DOCUMENTS}"
         uneven = "the documents are too uneven: a few decide, or nearly all cost the same bits/byte"
         return f"\n\nno interval: {few if n_documents < MIN_DOCUMENTS else uneven}"
     n, k = found["n_documents"], found["n_clusters"]
@@ -114,8 +117,8 @@ def _frozen_note(losses: Record) -> str:
 def _averages(losses: Record) -> str:
     levels = next(iter(losses.values()))["quantiles"]["of"]
     rows = [
-        [name, _rate(loss["bits_per_byte"]), _rate(loss["macro_documents"]), _rate(loss["macro_languages"])]
-        + [_rate(value) for value in loss["quantiles"]["bits_per_byte"]]
+        [name, rate(loss["bits_per_byte"]), rate(loss["macro_documents"]), rate(loss["macro_languages"])]
+        + [rate(value) for value in loss["quantiles"]["bits_per_byte"]]
         for name, loss in losses.items()
     ]
     if all(loss["documents"]["n_documents"] <= 1 for loss in losses.values()):
@@ -131,7 +134,7 @@ def _by_overlap(losses: Record) -> str:
         return ""
     rows = [
         [name, f"{first[key]['n_documents']:,}", f"{first[key]['n_bytes']:,}"]
-        + [_rate(loss[key]["bits_per_byte"]) for loss in losses.values()]
+        + [rate(loss[key]["bits_per_byte"]) for loss in losses.values()]
         for name, key in (("all", "documents"), ("clean", "clean"), ("dirty", "dirty"), ("novel bytes", "novel"))
     ]
     return format_table(("overlap", "documents", "bytes", *losses), rows)
@@ -145,12 +148,12 @@ def _groups(title: str, key: str, losses: Record) -> str:
     rates = [{group["name"]: group["bits_per_byte"] for group in loss[key]} for loss in losses.values()]
     rows = [
         [group["name"], f"{group['n_documents']:,}", f"{group['n_bytes']:,}", f"{group['bits']:,.0f}"]
-        + [_rate(rates_by_name.get(group["name"])) for rates_by_name in rates]
+        + [rate(rates_by_name.get(group["name"])) for rates_by_name in rates]
         for group in first[:MAX_ROWS]
     ]
     more = [f"and {len(first) - MAX_ROWS:,} more"] if len(first) > MAX_ROWS else []
     return "\n".join([format_table((title, "documents", "bytes", "bits", *losses), rows), *more])
 
 
-def _rate(value: float | None) -> str:
+def rate(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"

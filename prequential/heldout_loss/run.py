@@ -24,7 +24,7 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
-from prequential.records.forms import LOSSES, HeldoutRecord
+from prequential.records.forms import LOSSES, NOT_CODED, HeldoutRecord
 from prequential.records.schema import environment, record_of
 
 BASELINES = ("ppmd", "xz")
@@ -60,6 +60,7 @@ class Measurement:
     losses: Mapping[str, HeldoutLoss]
     baselines: tuple[BaselineResult, ...]
     overlap: Overlap | None
+    coding = NOT_CODED
 
     @property
     def saved_bits(self) -> float | None:

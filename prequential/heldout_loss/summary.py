@@ -105,16 +105,34 @@ def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Over
     _check(trace, documents, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
-    groups = [
-        DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b)
-        for d, b in zip(documents, bits, strict=True)
-    ]
+    groups = groups_of(documents, bits)
     total = DocumentGroup(
         name="total",
         n_documents=len(groups),
         n_bytes=trace.n_bytes,
         bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
     )
+    return _summary(total, documents, groups, _splits(trace, documents, groups, overlap))
+
+
+def summarise_documents(documents: Sequence[Document], bits: Sequence[float]) -> HeldoutLoss:
+    """The loss of documents that cost so many bits each (k,), where bytes outside documents were not scored."""
+    groups = groups_of(documents, bits)
+    return _summary(_sum("total", groups), documents, groups, {})
+
+
+def groups_of(documents: Sequence[Document], bits: Sequence[float]) -> list[DocumentGroup]:
+    """Each document with its cost as a group."""
+    return [
+        DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b)
+        for d, b in zip(documents, bits, strict=True)
+    ]
+
+
+def _summary(
+    total: DocumentGroup, documents: Sequence[Document], groups: Sequence[DocumentGroup], splits: Mapping[str, Any]
+) -> HeldoutLoss:
+    """The loss of the groups of these documents. splits: by overlap with the training corpus."""
     inside = _sum("documents", groups)
     per_language = by_label(groups, languages_of(documents))
     rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
@@ -135,7 +153,7 @@ def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Over
         quantiles=tuple(np.quantile(rates, QUANTILES).tolist()) if rates else (),
         clusters=clusters,
         interval=loss_interval(clusters, BOOTSTRAP),
-        **_splits(trace, documents, groups, overlap),
+        **splits,
     )
 
 
@@ -163,6 +181,12 @@ def by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[Do
     for group, label in zip(groups, labels, strict=True):
         members.setdefault(label, []).append(group)
     return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
+
+
+def kinds_of(loss: HeldoutLoss) -> list[DocumentGroup]:
+    """New files and added lines of a window as groups, of documents with the names new/PATH and added/PATH."""
+    kinds = by_label(loss.per_document, [group.name.partition("/")[0] for group in loss.per_document])
+    return sorted(kinds, key=lambda group: group.name, reverse=True)
 
 
 def _splits(

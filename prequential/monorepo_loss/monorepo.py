@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.baselines.registry import BaselineResult, measure_installed
+from prequential_corpora.corpus import Document
 from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documents
 
 from prequential.errors import CorpusError
@@ -18,7 +19,7 @@ from prequential.evaluation.baselines import label
 from prequential.heldout_loss.heldout import Policy
 from prequential.heldout_loss.heldout_text import format_heldout
 from prequential.heldout_loss.run import LoadLearner, Request, Stage, Warn, measure_heldout
-from prequential.heldout_loss.summary import DocumentGroup, HeldoutLoss, by_label
+from prequential.heldout_loss.summary import kinds_of
 from prequential.heldout_loss.trained import TrainedOn, describe, train_on
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
@@ -51,9 +52,7 @@ def measure_point(
 
     Documents are named new/PATH and added/PATH. The compressors hold both corpora in memory.
     """
-    pairs = zip(window.documents, window.kinds, strict=True)
-    documents = [document._replace(name=f"{kind}/{document.name}") for document, kind in pairs]
-    test = replace(source_of(window), documents=documents)
+    test = replace(source_of(window), documents=named_documents(window))
     measured = measure_heldout(load, test, runtime, Request(frozen=policy), stage=stage, warn=warn)
     with stage("baselines"):
         sizes = conditional_sizes(measured.trained_on.symbols, test.symbols[:], measured.baselines)
@@ -64,10 +63,10 @@ def measure_point(
     return record_of(MonorepoRecord, **{**record, **more, "behind": [size._asdict() for size in sizes]})
 
 
-def kinds_of(loss: HeldoutLoss) -> list[DocumentGroup]:
-    """New files and added lines as groups, of documents with the names that `measure_point` gives them."""
-    kinds = by_label(loss.per_document, [group.name.partition("/")[0] for group in loss.per_document])
-    return sorted(kinds, key=lambda group: group.name, reverse=True)
+def named_documents(window: GitCorpus) -> list[Document]:
+    """The documents with the names new/PATH and added/PATH."""
+    pairs = zip(window.documents, window.kinds, strict=True)
+    return [document._replace(name=f"{kind}/{document.name}") for document, kind in pairs]
 
 
 def conditional_sizes(

@@ -7,7 +7,18 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct
 
-from prequential.records.schema import Absent, Count, Number, Positive, Seconds, Size, Time, WallSeconds, says
+from prequential.records.schema import (
+    MAX_NUMBER,
+    Absent,
+    Count,
+    Number,
+    Positive,
+    Seconds,
+    Size,
+    Time,
+    WallSeconds,
+    says,
+)
 
 # What proves a code length:
 DECODES_ANYWHERE = "archive"
@@ -17,6 +28,7 @@ REPORTED = "reported by a training loop"
 IMPORTED = "imported from a log: order and repeats unknown"
 REPORTED_CODINGS = (REPORTED, IMPORTED)
 WITHOUT_ARCHIVE = (NOT_CODED, *REPORTED_CODINGS)
+SCORES_REPORTED = "reported, not computed here"  # costs of documents from a file of scores
 PROOFS = (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE)
 
 LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
@@ -30,7 +42,7 @@ class OtherLearner(Struct, kw_only=True):
 
     name: Annotated[str, says("its own name")]
     arguments: Annotated[dict[str, Any], says("what it was made with")]
-    n_symbols: Annotated[Size, says("size of its alphabet")] | Absent = UNSET
+    n_symbols: Annotated[Size, says("size of its alphabet, if it is known")] | Absent = UNSET
     run_symbols: Annotated[Size, says("symbols that it predicts at a time")] | Absent = UNSET
 
 
@@ -272,6 +284,12 @@ class ClusterFields(Struct, kw_only=True):
     bits: Annotated[list[Number], says("bits of each cluster")]
 
 
+class CommitFields(DocumentGroupFields, kw_only=True):
+    """The documents of one commit: the fields of `DocumentGroupFields`, and these. The name is the commit's id."""
+
+    date: Annotated[Time, says("time of the commit")] | Absent = UNSET
+
+
 class LossFields(Struct, kw_only=True):
     """One code length of a test corpus."""
 
@@ -290,6 +308,8 @@ class LossFields(Struct, kw_only=True):
     each: Annotated[list[DocumentGroupFields], says("the 1,000 costliest documents")] | Absent = UNSET
     all_others: Annotated[DocumentGroupFields | None, says("the other documents")] | Absent = UNSET
     clusters: Annotated[ClusterFields, says("costs of documents, without their names")] | Absent = UNSET
+    kinds: Annotated[list[DocumentGroupFields] | None, says("of a window: new files, and added lines")] = None
+    commits: Annotated[list[CommitFields] | None, says("of a window and static models: by commit, in order")] = None
 
 
 class TestCorpus(Struct, kw_only=True):
@@ -309,7 +329,7 @@ class TestCorpus(Struct, kw_only=True):
 class TrainCorpus(Struct, kw_only=True):
     """What the learner was trained on. Further fields as of `Corpus`."""
 
-    source: Annotated[str, says("corpus, run or model")] | Absent = UNSET
+    source: Annotated[str, says("corpus, run or model; static model or scores: not known here")] | Absent = UNSET
     name: Annotated[str, says("its name")] | Absent = UNSET
     until: Annotated[str, says("of a tree of a repository: its commit")] | Absent = UNSET
 
@@ -323,7 +343,11 @@ class HeldoutRecord(Struct, kw_only=True):
     train: Annotated[TrainCorpus, says("training corpus")]
     test: Annotated[TestCorpus, says("test corpus")]
     config: Annotated[ConfigFields, says("the learner")]
-    learner_digest: Annotated[str, says("digest of the trained learner")] | Absent = UNSET
+    learner_digest: (
+        Annotated[str, says("digest of the trained learner, of a static model's safetensors files, or of scores")]
+        | Absent
+    ) = UNSET
+    coding: Annotated[str, says(f"what proves the figures: `{NOT_CODED}`; `{SCORES_REPORTED}`")] | Absent = UNSET
     policy: Annotated[str | None, says("which symbols predict a frozen one, in words")]
     frozen: Annotated[LossFields | None, says("loss without learning from the test corpus")]
     dynamic: Annotated[LossFields | None, says("loss while learning continues")]
@@ -332,6 +356,24 @@ class HeldoutRecord(Struct, kw_only=True):
     baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] | Absent = UNSET
     overlap: Annotated[Any, says("text in common with the training corpus (DATA.md), or null")] | Absent = UNSET
     environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
+
+
+class TextFields(Struct, kw_only=True):
+    """A document that `heldout --documents` wrote, for a cluster to score."""
+
+    id: Annotated[str, says("its place among the documents, and a digest of its bytes")]
+    name: Annotated[str, says("its name")] | Absent = UNSET
+    bytes: Annotated[Size, says("its length")]
+    text: Annotated[str, says("the document, if it is UTF-8")] | Absent = UNSET
+    base64: Annotated[str, says("any other document, in base64")] | Absent = UNSET
+
+
+class ScoreFields(Struct, kw_only=True):
+    """The cost of a document, for `heldout --scores`."""
+
+    id: Annotated[str, says("that of `TextFields`")]
+    nats: Annotated[float, Meta(ge=0.0, le=MAX_NUMBER), says("the sum of -ln p over its tokens")]
+    bytes: Annotated[Size, says("length of what was scored")]
 
 
 class SeriesLoss(LossFields, kw_only=True):

@@ -16,7 +16,7 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
-from prequential.heldout_loss.heldout_text import _interval_note
+from prequential.heldout_loss.heldout_text import interval_note
 from prequential.heldout_loss.summary import languages_of, summarise_heldout
 from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
@@ -244,7 +244,7 @@ def test_an_interval_is_made_of_ten_documents_or_more_in_the_order_of_the_corpus
     assert record["clusters"]["n_bytes"] == [60 + i for i in range(n)]
     assert record["clusters"]["bits"] == [bits[100 * i + 10 : 100 * i + 70 + i].sum() for i in range(n)]
     assert found.interval == rate_interval(found.clusters, Bootstrap())
-    note = _interval_note({"dynamic": record}).strip()
+    note = interval_note(record).strip()
     if n == 9:
         assert found.interval is None and note == "no interval: 9 documents, and an interval needs 10"
         return

@@ -39,6 +39,8 @@ CASES = {
     "heldout --train a --test public --runs held MIXER": "held/heldout.jsonl",
     "heldout --train model --test public --runs held2 FUSED": "held2/heldout.jsonl",
     f"heldout --train {RUN} --test public --runs held3 FUSED": "held3/heldout.jsonl",
+    "heldout --test a --documents documents.jsonl": "documents.jsonl",
+    "monorepo repo --since HEAD~1 --documents commits.jsonl": "commits.jsonl",
     "monorepo repo --since HEAD~1 --runs mono --picture m.png --model m MIXER": "mono/repo.series.jsonl m.png m",
     "monorepo --series mono/repo.series.jsonl --picture s.png": "s.png",
     "sweep a --runs swept --limit 600 GPT": "swept/a-*",

@@ -80,9 +80,13 @@ class GitDocuments:
 
 @dataclass(frozen=True, kw_only=True)
 class GitCorpus(Corpus):
-    """A corpus of git documents. kinds[i] belongs to documents[i]. excluded: number of skipped files by reason."""
+    """A corpus of git documents. kinds[i], and the commit commits[i] with its date, belong to documents[i].
+
+    excluded: number of skipped files by reason.
+    """
 
     kinds: Sequence[DocumentKind]
+    commits: Sequence[tuple[str, str]]
     excluded: Mapping[str, int]
 
 
@@ -133,12 +137,14 @@ def open_documents(documents: GitDocuments) -> GitCorpus:
     """The documents in one temporary file, each followed by DOCUMENT_END. Raises CorpusError, and OutputError for the file."""
     places: list[Document] = []
     kinds: list[DocumentKind] = []
+    commits: list[tuple[str, str]] = []
 
     def chunks() -> Iterator[bytes]:
         offset = 0
         for d in documents:
             places.append(Document(d.name, offset, len(d.data)))
             kinds.append(d.kind)
+            commits.append((d.commit, d.date))
             yield d.data + DOCUMENT_END
             offset += len(d.data) + len(DOCUMENT_END)
 
@@ -150,6 +156,7 @@ def open_documents(documents: GitDocuments) -> GitCorpus:
         n_bytes=file.tell(),
         documents=places,
         kinds=kinds,
+        commits=commits,
         excluded=dict(documents.excluded),
         origin=documents.origin(),
         spool=file,

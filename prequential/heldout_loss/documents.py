@@ -1,0 +1,140 @@
+"""The documents of a test corpus for models that are scored document by document, and the two files that a cluster exchanges.
+
+`write_documents` writes the documents with their ids. `read_scores` reads what each of them costs. An id is the document's place
+and a digest of its bytes, so scores of other documents are refused. Only bytes in documents are scored.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_corpora.corpus import Document
+
+from prequential.errors import CorpusError
+from prequential.files import PathLike, output_file
+from prequential.heldout_loss.trained import describe
+from prequential.online.source import Source
+from prequential.printable import printable
+from prequential.records.forms import ScoreFields
+from prequential.records.schema import check_record, parse_object, read_lines
+
+Bytes = NDArray[np.uint8]
+Commit = tuple[str, str]  # its id and its date
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DocumentSet:
+    """Documents that are not empty, one directly after another in symbols (n,) uint8.
+
+    commits: of a window of a repository, the commit of each document; otherwise empty. test: the corpus in records. mode: the
+    permissions that all its files have.
+    """
+
+    symbols: Bytes
+    documents: Sequence[Document]
+    ids: Sequence[str]
+    commits: Sequence[Commit]
+    test: dict[str, Any]
+    mode: int
+
+    def data(self, i: int) -> bytes:
+        """The bytes of document i."""
+        return _bytes(self.symbols, self.documents[i])
+
+    def only(self, kept: Sequence[int]) -> "DocumentSet":
+        """The documents of these numbers."""
+        symbols, documents = _joined(self.symbols, [self.documents[i] for i in kept])
+        commits = [self.commits[i] for i in kept] if self.commits else ()
+        ids = [self.ids[i] for i in kept]
+        return replace(self, symbols=symbols, documents=documents, ids=ids, commits=commits)
+
+
+def documents_of(source: Source, limit_bytes: int | None = None, commits: Sequence[Commit] = ()) -> DocumentSet:
+    """The documents of a source. Raises CorpusError if there is no byte in them."""
+    whole = source.documents
+    symbols, documents = _joined(source.symbols[:], [document for document in whole if document.n_bytes])
+    if not documents:
+        raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
+    return DocumentSet(
+        symbols=symbols,
+        documents=documents,
+        ids=[f"{i}-{blake2b(_bytes(symbols, d), digest_size=8).hexdigest()}" for i, d in enumerate(documents)],
+        commits=[commit for commit, document in zip(commits, whole, strict=True) if document.n_bytes]
+        if commits
+        else (),
+        test={**describe(source), "limit_bytes": limit_bytes},
+        mode=source.mode,
+    )
+
+
+def _joined(symbols: Bytes, documents: Sequence[Document]) -> tuple[Bytes, list[Document]]:
+    """The bytes of the documents alone, and where each is in them."""
+    parts = [symbols[d.offset : d.offset + d.n_bytes] for d in documents]
+    starts = accumulate((d.n_bytes for d in documents), initial=0)
+    return np.concatenate([symbols[:0], *parts]), [
+        d._replace(offset=n) for d, n in zip(documents, starts, strict=False)
+    ]
+
+
+def _bytes(symbols: Bytes, document: Document) -> bytes:
+    return symbols[document.offset : document.offset + document.n_bytes].tobytes()
+
+
+def utf8_places(documents: DocumentSet) -> list[int]:
+    """The numbers of the documents that are UTF-8."""
+    return [i for i in range(len(documents.ids)) if _text(documents.data(i)) is not None]
+
+
+def write_documents(documents: DocumentSet, path: PathLike, *, overwrite: bool = False) -> None:
+    """Writes one line of JSON for each document (records/forms.py, TextFields). Raises OutputError, also for an existing file."""
+    with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
+        for i, (id_, document) in enumerate(zip(documents.ids, documents.documents, strict=True)):
+            data = documents.data(i)
+            text = _text(data)
+            content = {"base64": base64.b64encode(data).decode()} if text is None else {"text": text}
+            line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes, **content}
+            sink.write(json.dumps(line).encode() + b"\n")
+
+
+def read_scores(path: PathLike, documents: DocumentSet) -> NDArray[np.float64]:
+    """The cost of each document in bits, (k,), from lines of ScoreFields. Raises CorpusError, which names the line.
+
+    Every document must have exactly one score, of all its bytes.
+    """
+    places, nats = {id_: i for i, id_ in enumerate(documents.ids)}, np.full(len(documents.ids), math.nan)
+    for number, line in enumerate(read_lines(path), 1):
+        where = f"line {number} of {str(path)!r}"
+        score = check_record(parse_object(line, where), ScoreFields, where)
+        i = places.get(score["id"])
+        if i is None:
+            raise CorpusError(
+                f"{where} has the id {score['id']!r}, which is no document of this test corpus: write them again"
+            )
+        if not math.isnan(nats[i]):
+            raise CorpusError(f"{where} scores the document {score['id']!r} a second time: give each id once")
+        if (n_bytes := documents.documents[i].n_bytes) != score["bytes"]:
+            raise CorpusError(
+                f"{where} scores {score['bytes']:,} bytes of {score['id']!r}, which has {n_bytes:,}: score all of it"
+            )
+        nats[i] = score["nats"]
+    if missing := np.flatnonzero(np.isnan(nats)).tolist():
+        first = documents.ids[missing[0]]
+        raise CorpusError(
+            f"{str(path)!r} has no score of {len(missing):,} of {len(nats):,} documents, such as {first!r}: score all"
+        )
+    return np.asarray(nats / math.log(2))
+
+
+def _text(data: bytes) -> str | None:
+    """The text; None if it is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,341 @@
+"""A held-out measurement from its request to its result: the one path of the command and of `prequential.heldout`."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import log
+from os import PathLike as AnyPath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prequential_corpora.corpus import Document
+
+from prequential.arguments import check_arguments
+from prequential.comparison.documents import DocumentComparison, DocumentLosses, compare_documents, document_losses
+from prequential.comparison.intervals import MIN_DOCUMENTS, cluster, letters
+from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.files import PathLike
+from prequential.heldout_loss.documents import DocumentSet, documents_of, utf8_places
+from prequential.heldout_loss.heldout import CARRIED, Context, Policy
+from prequential.heldout_loss.heldout_text import format_heldout, rate
+from prequential.heldout_loss.run import LoadLearner, Request, Stage, Warn, measure_heldout, measure_other_heldout
+from prequential.heldout_loss.scored import NO_MODELS, Models, Scored, read_scored, score_static
+from prequential.heldout_loss.scored_text import format_models
+from prequential.heldout_loss.summary import HeldoutLoss, languages_of, summarise_documents
+from prequential.heldout_loss.trained import TrainedOn, describe, kind_of, load_trained, train_on
+from prequential.learners.subject import Subject
+from prequential.machine.process import engine_call
+from prequential.model.config import Config
+from prequential.model.learner import OnlineLearner
+from prequential.model.presets import DEFAULT_PRESET, preset
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.runtime import Runtime
+from prequential.online.source import Data, open_source
+from prequential.records.forms import LOSSES
+
+if TYPE_CHECKING:
+    import pandas
+
+PREFIX = "hf:"  # of a static model
+Keep = Callable[[dict[str, Any]], object]  # is given each record as soon as it is complete
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldoutRequest:
+    """What to measure on the corpus `test`: `models`, which are frozen; or a learner that reads the corpus `train` first.
+
+    train: a corpus, a run folder of `evaluate`, or the folder of a stored model. config, learner: the learner that reads a
+    corpus; by default the default preset. policy: of its frozen loss; None: none. dynamic: whether its learning continues, too.
+    """
+
+    test: Data | PathLike
+    models: Models = NO_MODELS
+    train: PathLike | None = None
+    config: Config | None = None
+    learner: Subject | None = None
+    policy: Policy | None = CARRIED
+    dynamic: bool = True
+    overlap: bool = True
+    limit_bytes: int | None = None
+    train_limit_bytes: int | None = None
+    runtime: Runtime = field(default_factory=Runtime)
+
+    def __post_init__(self) -> None:
+        if bool(self.models) == (self.train is not None):
+            raise ConfigError("name what is measured: train=, or models with static= or scores=, and not both")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Heldout:
+    """What a held-out or monorepo measurement found. str() is the report of the command.
+
+    records: of each model (records/forms.py). rows: single documents with their costs. comparison: of the models after the first
+    one with it, by document; None for one model.
+
+    Examples:
+        >>> import prequential
+        >>> rows = ({"document": "a.py", "bits": 16.0, "n_bytes": 8}, {"document": "b.py", "bits": 4.0, "n_bytes": 1})
+        >>> found = prequential.Heldout(records=(), rows=rows, text="two documents")
+        >>> found.to_frame()["bits"].sum().item(), str(found)
+        (20.0, 'two documents')
+    """
+
+    records: tuple[dict[str, Any], ...]
+    rows: tuple[dict[str, Any], ...]
+    text: str
+    comparison: DocumentComparison | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record of the first model."""
+        return self.records[0]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit and date.
+
+        Of a learner that was trained here, these are the 1,000 costliest documents.
+        """
+        import pandas
+
+        return pandas.DataFrame(list(self.rows))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        if not self.records:
+            return f"<{self.text}>"
+        test, found = self.record["test"], list[str]()
+        for i, record in enumerate(self.records):
+            for loss in filter(record.get, LOSSES):
+                label = loss if record["untrained"] else f"{letters(i)} {record['config']['learner']['name']}"
+                found.append(f"{label} {rate(record[loss]['bits_per_byte'])}")
+        name = test.get("name", "bytes")
+        return f"<{self.record['kind']} loss on {name}, {test['n_bytes']:,} bytes: {', '.join(found)} bits/byte>"
+
+
+@contextmanager
+def silent(name: str) -> Iterator[OnProgress]:
+    """A stage whose progress nobody sees."""
+    yield ignore
+
+
+def keep_nothing(record: dict[str, Any]) -> None:
+    """Keeps no record."""
+
+
+def measure(request: HeldoutRequest, *, stage: Stage = silent, warn: Warn, keep: Keep = keep_nothing) -> Heldout:
+    """Measures what is requested. keep: is given each record at once, so that a later failure loses none.
+
+    Raises ConfigError, CorpusError, and what models and learners raise.
+    """
+    runtime = request.runtime
+    load = None if request.models or request.learner else _loader(request, stage)  # refuses what cannot succeed
+    with open_source(request.test, request.limit_bytes) as source:
+        if not source.origin:  # bytes in memory are one document
+            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
+        if request.models:
+            documents = documents_of(source, request.limit_bytes)
+            return measure_models(documents, request.models, runtime, stage=stage, warn=warn, keep=keep)
+        if not source.n_bytes:
+            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
+        passes = Request(frozen=request.policy, dynamic=request.dynamic, overlap=request.overlap)
+        if request.learner:
+            assert request.train is not None
+            with open_source(request.train, request.train_limit_bytes) as train:
+                measured = measure_other_heldout(request.learner, train, source, passes, stage=stage, warn=warn)
+        else:
+            assert load
+            measured = measure_heldout(load, source, runtime, passes, stage=stage, warn=warn)
+        record = measured.to_record({**describe(source), "limit_bytes": request.limit_bytes}, runtime)
+    keep(record)
+    return Heldout(records=(record,), rows=tuple(rows_of(record)), text=format_heldout(record))
+
+
+def measure_models(
+    documents: DocumentSet, models: Models, runtime: Runtime, *, stage: Stage, warn: Warn, keep: Keep
+) -> Heldout:
+    """Scores the documents under each model. Static models get those that are UTF-8; then no other one is compared.
+
+    Scores of files are read first. Only one static model is in memory at a time.
+    """
+    for path in (name.removeprefix(PREFIX) for name in models.static):  # before the first one is scored
+        if path.startswith((".", "/", "~")) and not Path(path).exists():
+            raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
+    reported = [read_scored(path, documents, models) for path in models.scores]
+    if models.static:
+        kept = utf8_places(documents)
+        if n_other := len(documents.ids) - len(kept):
+            warn(
+                f"{n_other:,} of {len(documents.ids):,} documents are left out: they are not UTF-8, as static models need"
+            )
+        if not kept:
+            raise CorpusError("nothing to score: no document is UTF-8, as static models need")
+        documents, reported = documents.only(kept), [replace(each, bits=each.bits[kept]) for each in reported]
+    scored, losses, records = list[Scored](), list[HeldoutLoss](), list[dict[str, Any]]()
+    for each in _all_scored(documents, models, runtime, stage, reported):
+        scored.append(each)
+        losses.append(summarise_documents(documents.documents, each.bits.tolist()))
+        records.append(each.to_record(documents, losses[-1], runtime))
+        keep(records[-1])
+    comparison, unit = _compared(records) if len(records) > 1 else (None, "documents")
+    return Heldout(
+        records=tuple(records),
+        rows=tuple(_scored_rows(documents, scored)),
+        text=format_models(documents, scored, losses, comparison, unit),
+        comparison=comparison,
+    )
+
+
+def _all_scored(
+    documents: DocumentSet, models: Models, runtime: Runtime, stage: Stage, reported: Iterable[Scored]
+) -> Iterator[Scored]:
+    for name in models.static:
+        with stage(name) as show:
+            yield score_static(name, documents, models, runtime, show)
+    yield from reported
+
+
+def _compared(records: Sequence[dict[str, Any]]) -> tuple[DocumentComparison, str]:
+    """The comparison, and what was drawn for its interval: whole commits, if there are enough of them."""
+    losses = [document_losses(record, letters(i)) for i, record in enumerate(records)]
+    commits = records[0]["frozen"]["commits"]
+    if commits is None or len(commits) < MIN_DOCUMENTS:
+        return compare_documents(losses), "documents"
+    return compare_documents(
+        [_by_commit(each, record) for each, record in zip(losses, records, strict=True)]
+    ), "commits"
+
+
+def _by_commit(losses: DocumentLosses, record: dict[str, Any]) -> DocumentLosses:
+    """The same costs, of commits instead of documents: files of one commit depend on each other."""
+    commits = record["frozen"]["commits"]
+    clusters = cluster([each["n_bytes"] for each in commits], [each["bits"] for each in commits])
+    return replace(losses, losses={"frozen": clusters})
+
+
+# ---- rows of single documents
+
+
+def rows_of(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first."""
+    for loss in filter(record.get, LOSSES):
+        each = record[loss]["each"]
+        documents = [Document(group["name"], 0, group["n_bytes"]) for group in each]
+        yield from _rows({"loss": loss}, documents, [group["bits"] for group in each])
+
+
+def _scored_rows(documents: DocumentSet, scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:
+    """The documents under each model, in the order of the corpus."""
+    for i, each in enumerate(scored):
+        model = {"model": f"{letters(i)} {each.name}", "loss": "frozen"}
+        for n, row in enumerate(_rows(model, documents.documents, each.bits.tolist())):
+            commit, date = documents.commits[n] if documents.commits else (None, None)
+            yield row | {"id": documents.ids[n]} | ({"commit": commit, "date": date} if commit else {})
+
+
+def _rows(first: dict[str, Any], documents: Sequence[Document], bits: Sequence[float]) -> Iterator[dict[str, Any]]:
+    for document, language, cost in zip(documents, languages_of(documents), bits, strict=True):
+        n = document.n_bytes
+        per_byte = cost / n if n else None
+        sizes = {"n_bytes": n, "bits": cost, "nats": cost * log(2), "bits_per_byte": per_byte}
+        yield first | {"document": document.name, "language": language} | sizes
+
+
+# ---- a trained learner
+
+
+def _loader(request: HeldoutRequest, stage: Stage) -> LoadLearner:
+    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
+    assert request.train is not None
+    train, runtime = request.train, request.runtime
+    kind = kind_of(str(train))
+    if kind != "corpus":
+        if request.config or request.train_limit_bytes is not None:
+            raise ConfigError(
+                f"train= names a {kind}, which is a trained learner: leave out config= and train_limit_bytes="
+            )
+
+        def load() -> tuple[OnlineLearner, TrainedOn]:
+            with stage(kind) as show:
+                return load_trained(str(train), kind, runtime, lambda config: _check(request, config), show)
+
+        return load
+
+    config = request.config or preset(DEFAULT_PRESET)
+    _check(request, config)
+
+    def learn() -> tuple[OnlineLearner, TrainedOn]:
+        with open_source(train, request.train_limit_bytes) as source, stage("training") as show:
+            return train_on(source, runtime.learner(config), show)
+
+    return learn
+
+
+def _check(request: HeldoutRequest, config: Config) -> None:
+    """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the request."""
+    request.runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
+    if request.policy:
+        request.policy.stride_for(config)
+
+
+# ---- the public function
+
+
+@engine_call()
+def heldout(
+    test: Data | PathLike,
+    *,
+    static: str | Sequence[str] = (),
+    scores: PathLike | Sequence[PathLike] = (),
+    train: PathLike | None = None,
+    config: Config | None = None,
+    context: Context | None = None,
+    stride: int | None = None,
+    limit_bytes: int | None = None,
+    train_limit_bytes: int | None = None,
+    runtime: Runtime | None = None,
+) -> Heldout:
+    """The loss of static models, or of a learner that read `train` first, on the documents of the corpus `test`.
+
+    static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed for the
+    documents (docs/MEASURES.md). context, stride: what a frozen model sees before a byte (heldout_loss/heldout.py); of static
+    models it is by default the document alone. train, config: a corpus and the learner that reads it, or a trained learner.
+
+    With two models or more, the result holds the paired difference of each with the first one, and its interval. Nothing is
+    written. Raises ConfigError, CorpusError, MissingDependencyError, and what the learner raises.
+
+    Examples:
+        >>> import prequential
+        >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
+        >>> plain = prequential.Runtime(kernels="plain")
+        >>> found = prequential.heldout(
+        ...     b"text " * 9, train="sample:christmas_carol", train_limit_bytes=900, config=small, runtime=plain
+        ... )
+        >>> found.record["dynamic"]["documents"]["n_bytes"], found.to_frame()["loss"].tolist()
+        (45, ['frozen', 'dynamic', 'untrained'])
+    """
+    check_arguments(source=test, config=config, limit_bytes=limit_bytes, runtime=runtime)
+    models = Models(static=names_of("static", static), scores=names_of("scores", scores))
+    if models:
+        models = replace(models, context=context, stride=stride)
+    request = HeldoutRequest(
+        test=test,
+        models=models,
+        train=train,
+        config=config,
+        policy=Policy(context or "carried", stride),
+        limit_bytes=limit_bytes,
+        train_limit_bytes=train_limit_bytes,
+        runtime=runtime or Runtime(),
+    )
+    return measure(request, warn=logging.getLogger(__name__).warning)
+
+
+def names_of(name: str, value: Any) -> tuple[Any, ...]:
+    """One name, or several, as a tuple. Raises ConfigError for anything else."""
+    found = (value,) if isinstance(value, str | AnyPath) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str | AnyPath) and each for each in found):
+        raise wrong_argument(name, value, "a name, or a list of names")
+    return tuple(found)

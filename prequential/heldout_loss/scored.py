@@ -1,0 +1,152 @@
+"""Models that are scored document by document and learn nothing: static models, and scores that a cluster computed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from prequential_codecs.archive_header import OTHER
+from prequential_corpora.corpus import unicode_name
+
+from prequential.errors import ConfigError
+from prequential.files import PathLike
+from prequential.heldout_loss.documents import DocumentSet, read_scores
+from prequential.heldout_loss.heldout import CONTEXTS, Context
+from prequential.heldout_loss.summary import HeldoutLoss, by_label, groups_of, kinds_of
+from prequential.online.coding import OnProgress, Progress
+from prequential.online.runtime import Runtime
+from prequential.printable import printable
+from prequential.records.forms import NOT_CODED, SCORES_REPORTED, CommitFields, HeldoutRecord
+from prequential.records.schema import environment, record_of
+
+BATCH_BYTES = 1 << 18  # of documents that are scored between two calls of on_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """Which models are scored, in this order: static models (hf:FOLDER, hf:NAME), then files of scores.
+
+    context: what a model sees before a token: its document (isolated, strided), or also the documents before it (carried). None:
+    isolated, or strided with a stride. stride: tokens that are scored at a time; the window before them overlaps.
+    """
+
+    static: Sequence[str] = ()
+    scores: Sequence[PathLike] = ()
+    context: Context | None = None
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.context is None:
+            object.__setattr__(self, "context", "isolated" if self.stride is None else "strided")
+        if self.context not in CONTEXTS:
+            raise ConfigError(f"unknown context {self.context!r}; choose one of {', '.join(CONTEXTS)}")
+        if self.context == "isolated" and self.stride is not None:
+            raise ConfigError("with a stride a document is read in windows that overlap: leave out context= or stride=")
+        if self.context == "strided" and self.stride is None:
+            raise ConfigError("the context strided of a static model needs stride=, in tokens")
+
+    def __bool__(self) -> bool:
+        return bool(self.static or self.scores)
+
+
+NO_MODELS = Models()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scored:
+    """What each document costs under one model. bits: (k,). config: as in headers. device: where it was computed."""
+
+    name: str
+    source: Literal["static model", "scores"]
+    config: dict[str, Any]
+    digest: str
+    policy: str
+    coding: str
+    bits: NDArray[np.float64]
+    device: str = "cpu"
+
+    def to_record(self, documents: DocumentSet, loss: HeldoutLoss, runtime: Runtime) -> dict[str, Any]:
+        """The record of a held-out measurement, as JSON values. loss: that of the documents."""
+        frozen = loss.to_record()
+        if documents.commits:
+            frozen["kinds"] = [group.to_record() for group in kinds_of(loss)]
+            frozen["commits"] = by_commit(documents, self.bits)
+        return record_of(
+            HeldoutRecord,
+            self,
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
+            train={"source": self.source, "name": "unknown text"},
+            test=documents.test,
+            learner_digest=self.digest,
+            frozen=frozen,
+            dynamic=None,
+            untrained=None,
+            saved_bits=None,
+            baselines=[],
+            overlap=None,
+            environment={**environment(runtime, None), "device": self.device},
+        )
+
+
+def score_static(
+    name: str, documents: DocumentSet, models: Models, runtime: Runtime, on_progress: OnProgress
+) -> Scored:
+    """Scores the documents, which are UTF-8, under a static model. Raises what StaticModel raises."""
+    import torch
+
+    from prequential.adapters.static_model import StaticModel
+
+    if runtime.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError('this machine has no GPU that torch can use: leave out device="cuda"')
+    if runtime.threads:
+        torch.set_num_threads(runtime.threads)
+    carried = models.context == "carried"
+    model = StaticModel(name, context="carried" if carried else "document", stride=models.stride, device=runtime.device)
+    costs, done = [], Progress()
+    for batch in [documents] if carried else _batches(documents):
+        costs.append(model.costs(batch.symbols, batch.documents)[0])
+        done = Progress(n_bytes=done.n_bytes + len(costs[-1]), code_bits=done.code_bits + float(costs[-1].sum()))
+        on_progress(done, len(documents.symbols))
+    learner = {"name": model.name, "arguments": {"context": models.context}, "n_symbols": model.n_symbols}
+    return Scored(
+        name=model.name,
+        source="static model",
+        config={OTHER: learner | {"run_symbols": model.run_symbols}},
+        digest=model.weights_digest(),
+        policy=f"{models.context}: {model.policy}",
+        coding=NOT_CODED,
+        bits=np.add.reduceat(np.concatenate(costs), [document.offset for document in documents.documents]),
+        device=runtime.device,
+    )
+
+
+def read_scored(path: PathLike, documents: DocumentSet, models: Models) -> Scored:
+    """What a cluster computed, which is believed. Raises CorpusError unless each document has exactly one score."""
+    bits, name = read_scores(path, documents), printable(f"scores of {unicode_name(Path(path).name)}")
+    return Scored(
+        name=name,
+        source="scores",
+        config={OTHER: {"name": name, "arguments": {}}},
+        digest=blake2b(bits.tobytes(), digest_size=32).hexdigest(),
+        policy=f"{models.context}: as the file of scores was declared",
+        coding=SCORES_REPORTED,
+        bits=bits,
+    )
+
+
+def _batches(documents: DocumentSet) -> Iterator[DocumentSet]:
+    """The documents in their order, some BATCH_BYTES at a time."""
+    starts = np.array([document.offset for document in documents.documents])
+    for members in np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH_BYTES)) + 1):
+        yield documents.only(members.tolist())
+
+
+def by_commit(documents: DocumentSet, bits: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """The documents of each commit as one group with its date (records/forms.py, CommitFields), in the order of the window."""
+    groups = groups_of(documents.documents, bits.tolist())
+    found = {group.name: group for group in by_label(groups, [commit for commit, _ in documents.commits])}
+    return [record_of(CommitFields, found[commit], date=date) for commit, date in dict(documents.commits).items()]

@@ -1,0 +1,242 @@
+"""The monorepo loss from its request to its result: the one path of the command and of `prequential.monorepo`."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prequential_corpora.git.file_rules import Rules
+from prequential_corpora.git.session import find_repository
+from prequential_corpora.git.window import GitCorpus, open_documents, read_tree, read_window
+
+from prequential.arguments import check_arguments
+from prequential.errors import ConfigError
+from prequential.files import PathLike, check_new_folder, common_mode
+from prequential.files.append import prepare_records
+from prequential.heldout_loss.documents import DocumentSet, documents_of
+from prequential.heldout_loss.heldout import Context
+from prequential.heldout_loss.request import Heldout, Keep, keep_nothing, measure_models, names_of, rows_of, silent
+from prequential.heldout_loss.run import LoadLearner, Stage, Warn
+from prequential.heldout_loss.scored import NO_MODELS, Models
+from prequential.heldout_loss.trained import TrainedOn
+from prequential.machine.process import engine_call
+from prequential.model.config import Config
+from prequential.model.learner import OnlineLearner
+from prequential.model.presets import DEFAULT_PRESET, preset
+from prequential.monorepo_loss.monorepo import (
+    format_empty_window,
+    format_point,
+    measure_point,
+    named_documents,
+    train_on_tree,
+)
+from prequential.monorepo_loss.series import (
+    NextPoint,
+    SeriesSetting,
+    append_point,
+    check_same_setting,
+    load_series_model,
+    next_window,
+    points_so_far,
+    series_path,
+)
+from prequential.online.model_store import save_model
+from prequential.online.runtime import Runtime
+from prequential.online.source import source_of
+from prequential.version import VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonorepoRequest:
+    """What to measure on the window (since, until] of a repository: `models`, which are frozen, and then nothing else counts.
+
+    Otherwise a learner that reads the tree before the window first. Its figures are the next point of a series: where nothing is
+    given (None), what the series has counts. since: the beginning of a new series. series: its file; by default in `runs`. model:
+    the folder of one learner for all points, which the first point trains.
+    """
+
+    repository: str
+    since: str | None = None
+    until: str = "HEAD"
+    rules: Rules | None = None
+    models: Models = NO_MODELS
+    config: Config | None = None
+    context: Context | None = None
+    stride: int | None = None
+    train_limit_bytes: int | None = None
+    model: str | None = None
+    series: PathLike | None = None
+    runs: str = "runs"
+    runtime: Runtime = field(default_factory=Runtime)
+
+    @property
+    def mode(self) -> int:
+        """The permissions that the repository, its folder `.git` and the folder of its objects have in common."""
+        found = find_repository(self.repository)
+        return common_mode(found.path, found.objects, found.objects.parent)
+
+
+# ---- models that learn nothing
+
+
+def open_window(request: MonorepoRequest) -> GitCorpus:
+    """The documents of the window. Raises ConfigError without its beginning, and what `read_window` raises."""
+    if request.since is None:
+        raise ConfigError("give since=, the beginning of the window")
+    return open_documents(read_window(request.repository, request.since, request.until, request.rules))
+
+
+def window_documents(window: GitCorpus, mode: int) -> DocumentSet:
+    """The documents with the names new/PATH and added/PATH, and their commits. Raises CorpusError if there is no byte in them."""
+    found = documents_of(replace(source_of(window), documents=named_documents(window)), commits=window.commits)
+    return replace(found, mode=mode)
+
+
+def measure_window(
+    request: MonorepoRequest, *, stage: Stage = silent, warn: Warn, keep: Keep = keep_nothing
+) -> Heldout:
+    """Scores the window under each model. keep: is given each record at once. Raises as `measure_models`."""
+    with open_window(request) as window:
+        if not window.documents:
+            return _nothing(window)
+        documents = window_documents(window, request.mode)
+        return measure_models(documents, request.models, request.runtime, stage=stage, warn=warn, keep=keep)
+
+
+def _nothing(window: GitCorpus) -> Heldout:
+    return Heldout(records=(), rows=(), text=format_empty_window(window))
+
+
+# ---- a learner that is trained on the tree, and its series
+
+
+def next_point(request: MonorepoRequest) -> NextPoint:
+    """Reads the series and finds the window; nothing is computed or written yet. Raises ConfigError, CorpusError."""
+    series = Path(request.series) if request.series else series_path(request.runs, request.repository)
+    records = points_so_far(series)
+    if not (request.since or records):
+        raise ConfigError(f"{str(series)!r} has no points yet: give since=, the beginning of the series")
+    since = request.since or records[-1]["test"]["until"]
+    setting = _setting(request, records)
+    window = next_window(request.repository, records, since, request.until, setting.rules)
+    return NextPoint(repository=request.repository, series=series, records=records, setting=setting, window=window)
+
+
+def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage = silent, warn: Warn) -> Heldout:
+    """Measures the point and writes nothing but the series' model. Without records if the window has nothing to score."""
+    with open_documents(point.window) as window:
+        if not window.documents:  # the next window begins where this one does
+            return _nothing(window)
+        _check_before(request, point, warn)
+        load, setting, runtime = _loader(request, point, stage), point.setting, request.runtime
+        record = measure_point(load, window, runtime, setting.policy, setting.to_record(), stage=stage, warn=warn)
+    return Heldout(records=(record,), rows=tuple(rows_of(record)), text=format_point(record))
+
+
+def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> SeriesSetting:
+    """The setting of the series, with which the request must agree; of a new series, that of the request."""
+    names = ("config", "rules", "train_limit_bytes", "context", "stride")
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
+    given["fixed"] = request.model is not None
+    if not records:
+        given.setdefault("config", preset(DEFAULT_PRESET))
+        given.setdefault("rules", Rules())
+        return SeriesSetting(**given)
+    previous = SeriesSetting.of(records[-1])
+    setting = replace(previous, **given)
+    check_same_setting(previous, setting)
+    return setting
+
+
+def _check_before(request: MonorepoRequest, point: NextPoint, warn: Warn) -> None:
+    """Refuses what cannot succeed, and makes the folder of the series."""
+    config = point.setting.config
+    request.runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
+    prepare_records(point.series, request.mode)
+    if point.records:
+        version = point.records[-1]["environment"]["versions"]["prequential"]
+        if version != VERSION:
+            warn(f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed")
+
+
+def _loader(request: MonorepoRequest, point: NextPoint, stage: Stage) -> LoadLearner:
+    """A function that returns the learner trained on the tree before this window; with a model, before the first window."""
+    setting, folder = point.setting, request.model
+    if folder and (point.records or Path(folder).exists()):
+        return partial(load_series_model, folder, point, request.runtime)
+
+    def train() -> tuple[OnlineLearner, TrainedOn]:
+        if folder:
+            check_new_folder(folder)
+        tree = read_tree(request.repository, str(point.window.since), setting.rules)
+        with stage("training") as show:
+            make = partial(request.runtime.learner, setting.config)
+            learner, trained_on = train_on_tree(tree, setting.train_limit_bytes, make, show)
+        if folder:
+            save_model(folder, learner, {**trained_on.about, "prequential": VERSION}, mode=request.mode)
+        return learner, trained_on
+
+    return train
+
+
+# ---- the public function
+
+
+@engine_call()
+def monorepo(
+    repository: PathLike,
+    *,
+    since: str | None = None,
+    until: str = "HEAD",
+    static: str | Sequence[str] = (),
+    scores: PathLike | Sequence[PathLike] = (),
+    languages: Sequence[str] | None = None,
+    context: Context | None = None,
+    stride: int | None = None,
+    series: PathLike | None = None,
+    config: Config | None = None,
+    train_limit_bytes: int | None = None,
+    runtime: Runtime | None = None,
+) -> Heldout:
+    """The loss of what the commits of a git repository after `since`, up to `until`, added: new files and lines.
+
+    static, scores, context, stride: models that are scored as in `prequential.heldout`; their difference has an interval over
+    commits if there are ten or more. Nothing is written.
+
+    series: without models, the file to which the next point is appended: a learner of this `config` reads the tree before the
+    window first. An existing series gives since, config, languages, context and limit. A window in which nothing can be scored
+    gives a result without records. Raises ConfigError, CorpusError, OutputError, and what models and learners raise.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.monorepo(".", static="hf:step-1000")
+        Traceback (most recent call last):
+        prequential.errors.ConfigError: give since=, the beginning of the window
+    """
+    check_arguments(path=repository, config=config, runtime=runtime)
+    models = Models(static=names_of("static", static), scores=names_of("scores", scores))
+    request = MonorepoRequest(
+        repository=str(repository),
+        since=since,
+        until=until,
+        rules=None if languages is None else Rules(languages=names_of("languages", languages)),
+        models=replace(models, context=context, stride=stride) if models else models,
+        config=config,
+        context=context,
+        stride=stride,
+        train_limit_bytes=train_limit_bytes,
+        series=series,
+        runtime=runtime or Runtime(),
+    )
+    warn = logging.getLogger(__name__).warning
+    if bool(models) == (series is not None):
+        raise ConfigError("name what is measured: models with static= or scores=, or a series=, and not both")
+    if models:
+        return measure_window(request, warn=warn)
+    point = next_point(request)
+    found = measure_next(request, point, warn=warn)
+    if found.records:
+        append_point(point.series, found.record, point.records, request.mode)
+    return found
