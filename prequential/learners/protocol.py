@@ -17,6 +17,8 @@ class OnlineModel(Protocol):
     Optional attributes: run_symbols, the length of a run (default 256). deterministic = True: equal calls give equal bits on this
     machine, so an archive can be decoded; its bytes are then coded for real. tokenizer: a `Tokenizer`. state_dict(): everything
     that later predictions depend on, as arrays, tensors, numbers, and dicts and lists of them; the evaluator compares digests.
+    load_state_dict(state): continues from it, so that runs can be resumed. nll(context, symbols): the nats (n,) of the true
+    symbols, for a learner without an archive; then `predict` is called in checked runs only.
 
     Examples:
         >>> import numpy as np, prequential
@@ -55,7 +57,10 @@ class OnlineModel(Protocol):
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Turns a text into ids and back. decode(encode(data)) must be data, for every corpus that is measured."""
+    """Turns a text into ids and back. decode(encode(data)) must be data, for every corpus that is measured.
+
+    encodes_pieces = True, which is optional: a long corpus is encoded in pieces, cut at ends of lines where that changes no id.
+    """
 
     def encode(self, data: bytes) -> Any:
         """Ids (n,), each in 0 .. V - 1."""

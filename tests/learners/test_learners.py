@@ -12,9 +12,10 @@ from prequential_corpora.bundled import sample_path
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
 from prequential.evaluation.evaluation import evaluation_record
-from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, integer_frequencies
+from prequential.learners.adapted import MAX_MOVE
+from prequential.learners.distributions import TOTAL, checked_rows, integer_frequencies, probabilities
 from prequential.learners.loading import load_subject, parse_arguments
-from prequential.learners.subject import tokenise
+from prequential.learners.tokens import tokenise
 from prequential.online.runtime import Runtime
 from prequential.records.forms import CODED_HERE, NOT_CODED
 
@@ -159,7 +160,7 @@ def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
         rows[0] = -np.inf
         rows[0, 1] = 0.0
         rows -= np.logaddexp.reduce(rows, axis=1, keepdims=True)
-        found = integer_frequencies(rows)
+        found = integer_frequencies(np.exp(rows))
         assert (found.sum(1) == TOTAL).all() and found.min() >= 1
         assert np.abs(found - 1 - np.exp(rows) * (TOTAL - n_symbols)).max() < n_symbols + 1
         assert found[0].argmax() == 1 and found[0, 0] == 1
@@ -181,7 +182,7 @@ def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
 )
 def test_what_is_no_distribution_is_refused(rows, text):
     with pytest.raises(InvalidDistributionError, match=text):
-        checked_rows(rows, 3, 4, 9)
+        probabilities(checked_rows(rows, 3, 4), 9)
 
 
 # ---- faults of somebody else's code are one line
