@@ -70,11 +70,14 @@ class StaticModel:
             ends = [document.offset + document.n_bytes for document in documents]
             cuts = sorted({0, len(symbols), *(min(end, len(symbols)) for end in ends)})
             parts = [slice(a, b) for a, b in pairwise(cuts)]
+        tokenizer = self.tokenizer
+        if len(parts) > 1:
+            tokenizer = tokenizer.prepared([symbols[part].tobytes() for part in parts])
         subject = Subject(
             description={OTHER: {"n_symbols": self.n_symbols}},
             schedule=schedule_of(self),
             make=lambda: AdaptedLearner(self, self.n_symbols),
-            tokenizer=self.tokenizer.prepared([symbols[part].tobytes() for part in parts]),
+            tokenizer=tokenizer,
             is_coded=False,
         )
         found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
@@ -86,7 +89,7 @@ class StaticModel:
         known = np.concatenate((first, context[-self._longest :], symbols[:-1]))[-self._longest :]
         with torch.no_grad(), quiet():
             logits = self._model(torch.from_numpy(known[None].astype(np.int64)).to(self._model.device)).logits
-        return log_softmax(logits[0, -len(symbols) :].double(), -1).cpu()
+        return log_softmax(logits[0, -len(symbols) :].double(), -1)
 
     def update(self, symbols: np.ndarray) -> None:
         """It learns nothing."""
