@@ -45,6 +45,7 @@ from prequential.files import (
     check_own_folder,
     checkpoint_path,
     common_mode,
+    delete_checkpoint,
     hold_work_folder,
     output_file,
     permissions,
@@ -322,6 +323,9 @@ class RunFolder:
             with suppress(OSError):  # the run is complete
                 for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
                     (path / name).unlink(missing_ok=True)
+                if checkpoint_path(path / ARCHIVE).exists():  # of a run without an archive
+                    with hold_work_folder(path / ARCHIVE):
+                        delete_checkpoint(checkpoint_path(path / ARCHIVE))
             sync_folder(root)
         warn_of_readers(path, permissions(mode))
         return path

@@ -11,7 +11,7 @@ import numpy as np
 from prequential_codecs.archive_header import GIVEN, OTHER
 from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 
-from prequential.errors import ConfigError, PrequentialError
+from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded, named_failures, schedule_of
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
@@ -159,6 +159,8 @@ def byte_costs(
             units.append(np.rint(bits / UNIT_BITS).astype(np.int64))
         n_ids, n_bytes = n_ids + len(ids), n_bytes + int(run_widths.sum())
         widths.append(run_widths)
+        if earlier and n_ids - len(ids) < n_earlier <= n_ids and (n_ids, n_bytes) != earlier[:2]:
+            raise CheckpointError("the checkpoint does not fit the corpus: its ids end within a run")
         # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
         if n_bytes not in (n_paid, len(symbols)):
             yield paid()
@@ -169,9 +171,10 @@ def byte_costs(
 
 
 class Earlier(NamedTuple):
-    """What an interrupted run has read: so many ids, and a function that gives the bits (n,) of the bytes in a slice."""
+    """What an interrupted run has read: so many ids and bytes, and a function that gives the bits (n,) of a slice of bytes."""
 
     n_ids: int
+    n_bytes: int
     bits: Callable[[slice], np.ndarray]
 
 
@@ -201,12 +204,18 @@ def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
             yield bits
 
 
-def reported(costs: Iterable[np.ndarray], symbols: np.ndarray, on_progress: OnProgress) -> Iterator[np.ndarray]:
-    """The same costs, of the next bytes of `symbols` each, after on_progress was called with the totals so far."""
+def reported(
+    costs: Iterable[np.ndarray], symbols: np.ndarray, on_progress: OnProgress, after: int = 0
+) -> Iterator[np.ndarray]:
+    """The same costs, of the next bytes of `symbols` each, after on_progress was called with the totals so far.
+
+    after: so many bytes are not reported, because an interrupted run has reported them.
+    """
     done = Progress()
     for bits in costs:
         stop = done.n_bytes + len(bits)
         code_bits, segment = done.code_bits + float(bits.sum()), symbols[done.n_bytes : stop]
         done = Progress(n_bytes=stop, code_bits=code_bits, segment=segment, segment_bits=bits)
-        on_progress(done, len(symbols))
+        if stop > after:
+            on_progress(done, len(symbols))
         yield bits
