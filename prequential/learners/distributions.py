@@ -20,6 +20,7 @@ TOTAL = 1 << 24
 WIDE_TOTAL_BITS = 32  # of alphabets that are not bytes, whose symbols are not written
 MAX_NATS = WIDE_TOTAL_BITS * np.log(2)  # so much an impossible symbol costs
 MAX_LOG_SUM = 0.01  # nats; reduced precision gives about half of that
+MIN_SUM, MAX_SUM = np.exp(-MAX_LOG_SUM), np.exp(MAX_LOG_SUM)
 CHUNK_VALUES = 1 << 16
 
 
@@ -47,12 +48,12 @@ def probabilities(rows: np.ndarray, first: int) -> np.ndarray:
 
     Raises InvalidDistributionError unless the sums are one within MAX_LOG_SUM.
     """
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         found = np.exp(rows.astype(np.float64, copy=False))
         sums = found.sum(axis=1)
-        wrong = ~(np.abs(np.log(sums)) <= MAX_LOG_SUM)  # also NaN
-    if wrong.any():
-        t = int(np.argmax(wrong))
+    right = (sums >= MIN_SUM) & (sums <= MAX_SUM)  # not so of NaN
+    if not right.all():
+        t = int(np.argmin(right))
         what = "hold NaN" if np.isnan(rows[t]).any() else f"sum to {sums[t]:.6g}, not to 1"
         raise InvalidDistributionError(f"the probabilities for symbol {first + t} {what}")
     found /= sums[:, None]
