@@ -90,7 +90,8 @@ def restored(arrays: Mapping[str, np.ndarray]) -> Any:
             dtype = getattr(torch, value["dtype"].removeprefix("torch."))
             if not isinstance(dtype, torch.dtype):
                 raise ValueError("not a type of a tensor")
-            return torch.from_numpy(values).view(dtype).reshape(value["shape"])
+            flat = torch.from_numpy(values).view(dtype) if values.size else torch.zeros(0, dtype=dtype)
+            return flat.reshape(value["shape"])
         array = values.view(np.dtype(value["dtype"])).reshape(value["shape"])
         return array if kind == "array" else array[()]
 

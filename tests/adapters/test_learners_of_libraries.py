@@ -264,7 +264,7 @@ def test_replay_streams_read_from_the_beginning_on_and_begin_again_at_random():
         last = found
         ends.append(found / n_seen)
     late = np.concatenate(ends[100:])
-    assert 0.4 < late.mean() < 0.6 and late.min() < 0.02 and late.max() > 0.98
+    assert 0.4 < late.mean() < 0.6 and late.min() < 0.02 and late.max() > 0.8
     with pytest.raises(ConfigError, match="choose uniform or streams"):
         of_ids(replay="all")
     assert prequential.evaluate(TEXT[:500], learner=lambda: of_ids(replay="streams"), baselines=()).ledger.code_bits > 0
