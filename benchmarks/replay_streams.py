@@ -3,7 +3,7 @@
     python benchmarks/replay_streams.py [--bytes 100000] [--rows 4] [--seeds 0 1 2]
 
 prints one JSON line for each way and seed: bits a byte of sample:christmas_carol, and seconds of the processor. A stream reads
-from the beginning, a window a step, and begins again at its end, or at random (Bornschein, Li and Hutter 2022).
+from the beginning, a window a step, and begins again at its end, or at random (after Bornschein, Li and Hutter 2022).
 """
 
 import argparse

@@ -181,7 +181,9 @@ class TorchLearner:
             return self._random.integers(columns, n_seen, self.rows - 1, endpoint=True)
         ends = self._streams + columns
         begins_again = (self._random.random(self.rows - 1) < columns / n_seen) | (ends > n_seen)
-        self._streams = np.where(begins_again, columns, ends)
+        # At a random place of the first window: else all windows were cut at the same places in each pass, and learned by heart.
+        starts = np.minimum(columns + self._random.integers(0, columns, self.rows - 1), n_seen)
+        self._streams = np.where(begins_again, starts, ends)
         return self._streams
 
     def _symbols_at(self, places: np.ndarray, run: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import N_SYMBOLS, ScheduleConfig
 from prequential.model.mixer.mixing import code_plain
 
-FIRST_CHECKED, CHECK_EVERY, STATE_EVERY = 4, 16, 64
+FIRST_CHECKED, CHECK_EVERY, STATE_EVERY = 4, 16, 128
 # Probabilities of a learner that is not deterministic may move by so much: the order of its sums may change.
 MAX_MOVE = 1e-4
 MAX_NLL_MOVE = 1e-3  # nats

@@ -61,7 +61,7 @@ def _bytes_of(tensor: Any) -> np.ndarray:
     import torch
 
     flat = tensor.detach().contiguous().reshape(-1)
-    return np.asarray(flat.view(torch.uint8).cpu().numpy()) if flat.numel() else np.zeros(0, np.uint8)
+    return np.asarray(flat.view(torch.uint8).numpy(force=True)) if flat.numel() else np.zeros(0, np.uint8)
 
 
 def restored(arrays: Mapping[str, np.ndarray]) -> Any:
