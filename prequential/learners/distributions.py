@@ -49,7 +49,8 @@ def probabilities(rows: np.ndarray, first: int) -> np.ndarray:
     Raises InvalidDistributionError unless the sums are one within MAX_LOG_SUM.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        found = np.exp(rows.astype(np.float64, copy=False))
+        found = rows.astype(np.float64)
+        np.exp(found, out=found)
         sums = found.sum(axis=1)
     right = (sums >= MIN_SUM) & (sums <= MAX_SUM)  # not so of NaN
     if not right.all():
@@ -61,8 +62,11 @@ def probabilities(rows: np.ndarray, first: int) -> np.ndarray:
 
 
 def integer_frequencies(p: np.ndarray, total: int = TOTAL) -> np.ndarray:
-    """Integers (n, V), as float64, from probabilities (n, V): each at least 1, the sum of each row `total`, at most 2**53."""
-    frequencies = np.multiply(p, total - p.shape[1])
+    """Integers (n, V), as float64, from probabilities (n, V): each at least 1, the sum of each row `total`, at most 2**53.
+
+    They take the place of p in memory: new memory costs more than the arithmetic.
+    """
+    frequencies = np.multiply(p, total - p.shape[1], out=p)
     np.floor(frequencies, out=frequencies)
     frequencies += 1.0
     frequencies[np.arange(len(p)), frequencies.argmax(axis=1)] += total - frequencies.sum(axis=1)
