@@ -1,5 +1,7 @@
 """Learners that keep the law, and learners that cheat."""
 
+from typing import ClassVar
+
 import numpy as np
 
 
@@ -113,6 +115,19 @@ class LosesBytes(Words):
         return super().decode(ids).lower()
 
 
+class SplitsWords(Words):
+    """It allows pieces, and counts how long the texts are that it gets."""
+
+    encodes_pieces = True
+
+    def __init__(self):
+        self.sizes = []
+
+    def encode(self, data):
+        self.sizes.append(len(data))
+        return np.array(super().encode(data))
+
+
 class OfWords(Counts):
     n_symbols = 300
 
@@ -122,6 +137,93 @@ class OfWords(Counts):
 
     def update(self, symbols):
         self.counts += np.bincount(symbols, minlength=300)
+
+
+class OfWordsByNll(OfWords):
+    """It also gives the nats of the true symbols, and counts the calls of both."""
+
+    calls: ClassVar = {"predict": 0, "nll": 0}
+
+    def predict(self, context, symbols):
+        self.calls["predict"] += 1
+        return super().predict(context, symbols)
+
+    def nll(self, context, symbols):
+        self.calls["nll"] += 1
+        return -np.log(self.counts / self.counts.sum())[symbols]
+
+    def load_state_dict(self, state):
+        self.counts = state["counts"]
+
+
+class NllIsCheaper(OfWordsByNll):
+    def nll(self, context, symbols):
+        return super().nll(context, symbols) * 0.99
+
+
+class NllPeeks(OfWordsByNll):
+    """Its distributions keep the law, but nll sees the run's frequencies."""
+
+    def nll(self, context, symbols):
+        counts = self.counts + np.bincount(symbols, minlength=300)
+        return -np.log(counts / counts.sum())[symbols]
+
+
+class NllLearns(OfWordsByNll):
+    def nll(self, context, symbols):
+        self.update(symbols)
+        return super().nll(context, symbols)
+
+
+class NllLearnsInSecret(NllLearns):
+    def state_dict(self):
+        return {}
+
+
+class NllIsNegative(OfWordsByNll):
+    def nll(self, context, symbols):
+        return -super().nll(context, symbols)
+
+
+class NllIsRows(OfWordsByNll):
+    def nll(self, context, symbols):
+        return self.predict(context, symbols)
+
+
+class UsesItsMemoryAgain(PeeksThroughAttention):
+    """The array that it returns is the same one in each call."""
+
+    rows = np.zeros((50, 256))
+
+    def predict(self, context, symbols):
+        found = self.rows[: len(symbols)]
+        found[:] = super().predict(context, symbols)
+        return found
+
+
+class ResumesCounts(Counts):
+    """Its state holds values of every kind that a state may have."""
+
+    def __init__(self):
+        super().__init__()
+        self.updates, self.by_byte = 0, {}
+
+    def update(self, symbols):
+        super().update(symbols)
+        self.updates += 1
+        self.by_byte[(int(symbols[0]), "first")] = np.float32(self.updates)
+
+    def predict(self, context, symbols):
+        return super().predict(context, symbols) if self.updates == -(-len(context) // 50) else 1 / 0
+
+    def state_dict(self):
+        rest = [True, None, b"x", 2**80, np.array(3.5), np.zeros((2, 0)), np.ones(2, bool)]
+        return {"counts": self.counts, "updates": self.updates, "by_byte": self.by_byte, "rest": rest}
+
+    def load_state_dict(self, state):
+        self.counts, self.updates, self.by_byte = state["counts"], state["updates"], state["by_byte"]
+        assert state["rest"][:4] == [True, None, b"x", 2**80] and state["rest"][4].shape == ()
+        assert state["rest"][5].shape == (2, 0) and state["rest"][6].dtype == bool
 
 
 def failing():

@@ -33,7 +33,7 @@ from prequential.printable import printable
 PREFIX = "hf:"
 DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloom and Mamba
 WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
-MAX_LOGITS = 1 << 28  # of one stride, by default: 1 GiB
+MAX_LOGITS = 1 << 27  # of one stride, by default: 1 GiB of log-probabilities
 MATRICES = 3  # of logits that are held at a time: these, their log-probabilities, and those of a second prediction
 HASHED_BYTES = 1 << 24  # at a time
 
@@ -101,7 +101,7 @@ class StaticModel:
         return f"{window}, stride {self.run_symbols}, {first}, {documents}"
 
     def _check_memory(self, weights_bytes: int, max_memory_bytes: int | None) -> None:
-        logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float32.itemsize
+        logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float64.itemsize
         self.memory_bytes = weights_bytes + logits_bytes
         try:
             check_memory(self.memory_bytes, max_memory_bytes)
@@ -116,11 +116,14 @@ class StaticModel:
             ends = [document.offset + document.n_bytes for document in documents]
             cuts = sorted({0, len(symbols), *(min(end, len(symbols)) for end in ends)})
             parts = [slice(a, b) for a, b in pairwise(cuts)]
+        tokenizer = self.tokenizer
+        if len(parts) > 1:
+            tokenizer = tokenizer.prepared([symbols[part].tobytes() for part in parts])
         subject = Subject(
             description={OTHER: {"n_symbols": self.n_symbols}},
             schedule=schedule_of(self),
             make=lambda: AdaptedLearner(self, self.n_symbols),
-            tokenizer=self.tokenizer.prepared([symbols[part].tobytes() for part in parts]),
+            tokenizer=tokenizer,
             is_coded=False,
         )
         found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
@@ -136,7 +139,7 @@ class StaticModel:
         ids = torch.from_numpy(known[None].astype(np.int64)).to(self._model.device)
         with torch.no_grad(), quiet():
             logits = self._model(ids, **more).logits
-        return log_softmax(logits[0, -len(symbols) :].float(), -1).cpu()
+        return log_softmax(logits[0, -len(symbols) :].double(), -1)
 
     def update(self, symbols: np.ndarray) -> None:
         """It learns nothing."""

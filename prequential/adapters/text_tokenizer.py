@@ -16,6 +16,7 @@ import numpy as np
 
 from prequential.adapters import tokenizer_process
 from prequential.errors import ConfigError, CorpusError
+from prequential.files import reading
 from prequential.files.strict_json import parse_json
 
 MEMORY_BYTES, MEMORY_BYTES_PER_BYTE = 4 << 30, 512  # measured: 170 for each byte of a text
@@ -33,15 +34,16 @@ class TextTokenizer:
         described, _ = _ask(source, None)
         self.ids: dict[str, int] = described["tokens"]
         self.prefix = b" " if described["prefix"] else b""
+        self.encodes_pieces = not self.prefix  # which would stand before each piece
         self.begins_with: int | None = described["begins_with"]
         special, added = set(described["special"]), set(described["added"])
         self._bytes = {
             i: b"" if i in special else _bytes_of(token, described, is_added=i in added)
             for token, i in self.ids.items()
         }
-        self._known: dict[bytes, list[int]] = {}
+        self._known: dict[bytes, np.ndarray] = {}
 
-    def encode(self, data: bytes) -> list[int]:
+    def encode(self, data: bytes) -> np.ndarray:
         """Ids of a UTF-8 text. Raises CorpusError for other bytes, ConfigError if the tokenizer fails."""
         return self._known[data] if data in self._known else self._encode_all([data])[0]
 
@@ -55,14 +57,45 @@ class TextTokenizer:
         """The bytes that the ids stand for, with the prefix; of a special token, none."""
         return b"".join(self._bytes.get(i, b"") for i in ids)
 
-    def _encode_all(self, texts: Sequence[bytes]) -> list[list[int]]:
+    def _encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
         for data in texts:
             try:
                 data.decode()
             except UnicodeDecodeError as error:
                 raise CorpusError(f"this tokenizer takes UTF-8 only: byte {error.start} is none") from error
         answer, ids = _ask(self._source, texts)
-        return [part.tolist() for part in np.split(ids, np.cumsum(answer["counts"][:-1]))] if texts else []
+        return np.split(ids.astype(np.int64), np.cumsum(answer["counts"][:-1])) if texts else []
+
+
+class TiktokenTokenizer:
+    """An encoding of tiktoken, without its special tokens."""
+
+    encodes_pieces = True
+
+    def __init__(self, encoding: Any) -> None:
+        self._encoding = encoding
+
+    def encode(self, data: bytes) -> np.ndarray:
+        return np.array(self._encoding.encode_ordinary(data.decode()), np.int64)
+
+    def decode(self, ids: list[int]) -> bytes:
+        found: bytes = self._encoding.decode_bytes(ids)
+        return found
+
+
+def tokenizer_of(tokenizer: Any) -> Any:
+    """As of learners/protocol.py: one that is so, one of transformers, tokenizers or tiktoken, or the path of a tokenizer.json.
+
+    Raises ConfigError, CorpusError.
+    """
+    if isinstance(tokenizer, str | Path):
+        path = Path(tokenizer) / "tokenizer.json" if Path(tokenizer).is_dir() else Path(tokenizer)
+        with reading(path):
+            return TextTokenizer(path.read_bytes())
+    if hasattr(tokenizer, "decode_single_token_bytes"):
+        return TiktokenTokenizer(tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    return TextTokenizer(backend.to_str().encode()) if hasattr(backend, "to_str") else tokenizer
 
 
 def _ask(source: bytes, texts: Sequence[bytes] | None) -> tuple[dict[str, Any], np.ndarray]:

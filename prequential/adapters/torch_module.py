@@ -1,4 +1,4 @@
-"""A torch.nn.Module over bytes as a learner: anyone's model, optimiser and training step.
+"""A torch.nn.Module over bytes or ids as a learner: anyone's model, optimiser and training step.
 
     model = MyGPT(...)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -11,26 +11,30 @@ given targets: forward=lambda model, ids: model(ids, ids)[0].
 
 import copy
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, log_softmax
 
 from prequential.adapters.hub import load_model, quiet
+from prequential.adapters.text_tokenizer import tokenizer_of
 from prequential.errors import ConfigError, MissingDependencyError
+from prequential.learners.adapted import named_failures
+from prequential.learners.protocol import MAX_RUN_SYMBOLS
 
 Tensor = torch.Tensor
 Step = Callable[[torch.nn.Module, torch.optim.Optimizer, Tensor, Tensor], Any]
+POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "block_size")  # in the configuration of a module
 
 
 class TorchLearner:
-    """Predicts runs of window / 2 symbols from the window that ends with them, and learns from each run afterwards.
+    """Predicts half a window of symbols from the window that ends with them, for each half of a run, and then learns the run.
 
-    A step is one call of `optimiser` on the mean loss of `rows` windows: the newest one, and rows - 1 that end at random places
-    of what has been read (replay). With steps = 2 there are two such steps for each run. On processors equal calls give equal
-    results, so archives can be decoded; decoding takes as many calls of the module as there are bytes.
+    A step is one call of `optimiser` on the mean loss of some windows: the newest ones, which cover the run, and rows - 1 of
+    what was read before (replay). With steps = 2 there are two such steps for each run. On processors equal calls give equal
+    results, so archives of bytes can be decoded; decoding takes as many calls of the module as there are bytes.
     """
 
     def __init__(
@@ -41,61 +45,83 @@ class TorchLearner:
         window: int = 256,
         rows: int = 8,
         steps: int = 1,
-        n_symbols: int = 256,
+        run_symbols: int | None = None,
+        tokenizer: Any = None,
+        replay: Literal["uniform", "streams"] = "uniform",
         seed: int = 0,
         forward: Callable[[torch.nn.Module, Tensor], Tensor] | None = None,
         step: Step | None = None,
         deterministic: bool | None = None,
     ) -> None:
-        """window: columns of the module's input, at least 2. forward: how logits come from module and ids. step: a training step
-        of your own, called with module, optimiser, inputs and targets (rows, columns) int64, instead of one on the mean
-        cross-entropy. deterministic: whether to write an archive; by default on processors.
+        """window: columns of the module's input, at least 2. run_symbols: by default half a window. tokenizer: for a module over
+        ids, one as of `Tokenizer`, of transformers, tokenizers or tiktoken, or the path of a tokenizer.json. replay: windows from
+        random places, or "streams" that read from the beginning on, and begin again at random (Bornschein et al. 2022). forward:
+        how logits come from module and ids. step: a training step of your own, called with module, optimiser, inputs and targets
+        (rows, columns) int64, instead of one on the mean cross-entropy. deterministic: whether to write an archive; by default
+        on processors. Raises ConfigError if the module cannot read such a window.
         """
         if window < 2 or rows < 1 or steps < 0:
             raise ConfigError("a TorchLearner needs window >= 2, rows >= 1 and steps >= 0")
-        self.module, self.optimiser, self.n_symbols = module, optimiser, n_symbols
-        self.window, self.rows, self.steps = window, rows, steps
-        self.run_symbols = window // 2
+        if replay not in ("uniform", "streams"):
+            raise ConfigError(f"replay = {replay!r}; choose uniform or streams")
+        self.module, self.optimiser = module, optimiser
+        self.window, self.rows, self.steps, self.replay = window, rows, steps, replay
+        self.run_symbols = min(window // 2, MAX_RUN_SYMBOLS) if run_symbols is None else run_symbols
+        self.tokenizer = None if tokenizer is None else tokenizer_of(tokenizer)
         self._forward, self._step = forward or _logits_of, step
         self.device = next((p.device for p in module.parameters()), torch.device("cpu"))
         self.deterministic = self.device.type == "cpu" if deterministic is None else deterministic
+        self.n_symbols = self._checked_width()
         self._random = np.random.default_rng(seed)
-        self._seen = np.zeros(1 << 16, np.uint8 if n_symbols <= 256 else np.int32)
-        self._n_seen = 0
+        self._streams = np.zeros(rows - 1, np.int64)  # where the last window of each stream ends
+        self._context = np.zeros(0, np.int64)  # all symbols before the run
 
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> Tensor:
         """Log-probabilities (n, V) of the run. Before the first symbol, 0 stands for what is not there."""
-        known = np.concatenate((context[-(self.window - len(symbols) + 1) :], symbols[:-1]))
-        if len(known) < len(symbols):
-            known = np.concatenate(([0], known))
-        self.module.eval()
-        with torch.no_grad():
-            logits = self._logits(torch.from_numpy(known[None]).to(self.device))
-        return log_softmax(logits[0, -len(symbols) :].double(), -1).cpu()
+        exact = torch.float64 if self.n_symbols <= 256 else torch.float32
+        return torch.cat([log_softmax(logits.to(exact), -1).cpu() for logits in self._run_logits(context, symbols)])
+
+    def nll(self, context: np.ndarray, symbols: np.ndarray) -> Tensor:
+        """The nats (n,) of the run's symbols."""
+        found, start = [], 0
+        for logits in self._run_logits(context, symbols):
+            targets = torch.from_numpy(symbols[start : start + len(logits)]).to(logits.device)
+            found.append(cross_entropy(logits.float(), targets, reduction="none"))
+            start += len(logits)
+        return torch.cat(found)
 
     def update(self, symbols: np.ndarray) -> None:
-        """`steps` steps on windows that end with the run, and on others."""
-        self._append(symbols)
-        columns = min(self.window, self._n_seen - 1)
+        """`steps` steps on windows that cover the run, which was just predicted, and on others."""
+        n_seen = len(self._context) + len(symbols)
+        columns = min(self.window, n_seen - 1)
         if columns < 1:
             return
+        newest = np.maximum(np.arange(n_seen, len(self._context), -columns), columns)
         self.module.train()
         for _ in range(self.steps):
-            ends = self._random.integers(columns, self._n_seen, self.rows - 1, endpoint=True)
-            places = np.concatenate(([self._n_seen], ends))[:, None] - columns + np.arange(columns)
-            inputs, targets = (torch.from_numpy(self._seen[places - k].astype(np.int64)) for k in (1, 0))
+            ends = np.concatenate((newest, self._replayed_ends(columns, n_seen)))
+            places = ends[:, None] - columns + np.arange(columns)
+            inputs, targets = (torch.from_numpy(self._symbols_at(places - k, symbols)) for k in (1, 0))
             self._take_step(inputs.to(self.device), targets.to(self.device))
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights and the optimiser's state."""
-        return {"module": self.module.state_dict(), "optimiser": self.optimiser.state_dict()}
+        """Weights, the optimiser's state, and where replay is."""
+        own = {"random": self._random.bit_generator.state, "streams": self._streams}
+        return {"module": self.module.state_dict(), "optimiser": self.optimiser.state_dict(), **own}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a `state_dict` of an equal learner."""
+        self.module.load_state_dict(state["module"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self._random.bit_generator.state = state["random"]
+        self._streams = state["streams"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TorchLearner":
         """A copy whose optimiser works on the weights of its own module."""
         made = copy.copy(self)
         module = copy.deepcopy(self.module, memo)
         made.module, made.optimiser = module, _optimiser_for(self.optimiser, self.module, module)
-        made._random, made._seen = copy.deepcopy(self._random), self._seen.copy()
+        made._random = copy.deepcopy(self._random, memo)
         return made
 
     def _take_step(self, inputs: Tensor, targets: Tensor) -> None:
@@ -114,12 +140,59 @@ class TorchLearner:
             raise ConfigError(f"the module gives {found}; give (rows, columns, V)")
         return logits
 
-    def _append(self, symbols: np.ndarray) -> None:
-        needed = self._n_seen + len(symbols)
-        if needed > len(self._seen):
-            self._seen = np.concatenate((self._seen, np.zeros(needed + len(self._seen), self._seen.dtype)))
-        self._seen[self._n_seen : needed] = symbols
-        self._n_seen = needed
+    def _checked_width(self) -> int:
+        """V, of the logits of a whole window. Raises ConfigError if the module cannot read one."""
+        config = getattr(self.module, "config", None)
+        positions = [n for name in POSITIONS if isinstance(n := getattr(config, name, None), int)]
+        if positions and self.window > positions[0]:
+            raise ConfigError(
+                f"window = {self.window}, but the model has {positions[0]} positions: give a shorter window"
+            )
+        learns = self.module.training
+        self.module.eval()
+        what = f"the module cannot read a window of {self.window} symbols: give another window"
+        with named_failures(what), torch.no_grad():
+            width = self._logits(torch.zeros((1, self.window), dtype=torch.int64, device=self.device)).shape[-1]
+        self.module.train(learns)
+        return int(width)
+
+    def _run_logits(self, context: np.ndarray, symbols: np.ndarray) -> Iterator[Tensor]:
+        """Logits (n, V) of the run, part by part. Each half window of it is predicted at the end of a window."""
+        self._context = context
+        before = context[-self.window :] if len(context) else np.zeros(1, np.int64)
+        stream, stride = np.concatenate((before, symbols[:-1])), max(1, self.window // 2)
+        parts = []
+        for start in range(0, len(symbols), stride):
+            n = min(stride, len(symbols) - start)
+            end = len(before) + start + n - 1
+            parts.append((stream[max(0, end - self.window) : end], n))
+        self.module.eval()
+        first = 0
+        while first < len(parts):  # as many alike as a step may have rows
+            ids, n = parts[first]
+            alike = [each for each, m in parts[first : first + self.rows] if (len(each), m) == (len(ids), n)]
+            with torch.no_grad():
+                yield self._logits(torch.from_numpy(np.stack(alike)).to(self.device))[:, -n:].flatten(0, 1)
+            first += len(alike)
+
+    def _replayed_ends(self, columns: int, n_seen: int) -> np.ndarray:
+        """Where the replayed windows end, (rows - 1,)."""
+        if self.replay == "uniform":
+            return self._random.integers(columns, n_seen, self.rows - 1, endpoint=True)
+        ends = self._streams + columns
+        begins_again = (self._random.random(self.rows - 1) < columns / n_seen) | (ends > n_seen)
+        # At a random place of the first window: else all windows were cut at the same places in each pass, and learned by heart.
+        starts = np.minimum(columns + self._random.integers(0, columns, self.rows - 1), n_seen)
+        self._streams = np.where(begins_again, starts, ends)
+        return self._streams
+
+    def _symbols_at(self, places: np.ndarray, run: np.ndarray) -> np.ndarray:
+        """The symbols at these places of what was read, of which the run is the end; 0 before the first."""
+        n_before = len(self._context)
+        found = np.where(places >= n_before, run[np.maximum(places - n_before, 0)], 0)
+        known = (places >= 0) & (places < n_before)
+        found[known] = self._context[places[known]]
+        return found
 
 
 def _logits_of(module: torch.nn.Module, ids: Tensor) -> Tensor:
@@ -158,12 +231,10 @@ class TransformersLearner(TorchLearner):
         """
         torch.manual_seed(seed)
         loaded = load_model(name)
-        n_symbols = int(loaded.model.get_input_embeddings().num_embeddings)
         model = _with_lora(loaded.model, lora) if lora else loaded.model
         optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr)
         more = settings | {"forward": _logits_of_lm}
-        super().__init__(model, optimiser, rows=rows, n_symbols=n_symbols, seed=seed, **more)
-        self.tokenizer = loaded.tokenizer
+        super().__init__(model, optimiser, rows=rows, seed=seed, tokenizer=loaded.tokenizer, **more)
 
 
 def _logits_of_lm(module: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:

@@ -22,12 +22,13 @@ from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_corpora.chunks import read_chunks
 
-from prequential.errors import CheckpointError, CorpusError, CorruptArchiveError, wrong_argument
+from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError, wrong_argument
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
+from prequential.learners.adapted import NOT_RESUMED
 from prequential.learners.subject import Subject
 from prequential.model.schedule import blocks, segments
 from prequential.online import coding
@@ -88,6 +89,8 @@ class Draft:
         ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
         self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
         self._subject, self._folder, self._header, self._resume = subject, folder, header, resume
+        if resume and not subject.resumes:
+            raise ConfigError(NOT_RESUMED)
         if resume:
             self._check_run()
         self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
@@ -117,7 +120,7 @@ class Draft:
         checkpoints = Checkpoints(checkpoint_path(self.archive), draft, resume=self._resume, sync=sync)
         with output_file(self.archive, resume=self._resume) as sink:
             start_s = time.perf_counter()
-            saves = checkpoints if (keep or self._resume) and self._subject.config else None
+            saves = checkpoints if (keep or self._resume) and self._subject.resumes else None
             hashed = HashedSymbols(symbols)
             reports = coding.compress(hashed, self._header, sink, self._subject.make(), saves)
             first = next(reports)

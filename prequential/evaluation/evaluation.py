@@ -1,7 +1,6 @@
 """Evaluation of a learner on a corpus. The archive is really written, to a file (draft.py), and all figures are of that file."""
 
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -20,21 +19,14 @@ from prequential.evaluation.baselines import Baseline, checked_baselines, measur
 from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
 from prequential.evaluation.draft import Draft, DraftFolder, verified
+from prequential.evaluation.followed import follow_corpus
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.subject import (
-    Subject,
-    byte_costs,
-    follow,
-    other_subject,
-    own_subject,
-    reported,
-    vocabulary_bytes,
-)
+from prequential.learners.subject import Subject, follow, other_subject, own_subject, reported, vocabulary_bytes
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.machine.usable_memory import usable_memory_bytes
@@ -179,7 +171,11 @@ def evaluate(
         if subject.is_coded:
             coded = _coded(symbols, header, subject, runtime, draft, verify=verify, on_progress=on_progress)
         else:
-            coded = _followed(np.array(symbols), subject, on_progress)
+            trace, ends, wall_s = follow_corpus(np.array(symbols), header, subject, draft, on_progress)
+            ledger = Ledger.of_code_length(
+                len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(subject)
+            )
+            coded = _Coding(ledger, trace, ends, wall_s, peak_memory_bytes())
         _begin(on_progress, "baselines")
         measured = measure_baselines(symbols, baselines, opened.documents, _text_of(subject.given))
         return replace(_evaluation(opened, header, subject, coded, measured), limit_bytes=limit_bytes)
@@ -223,17 +219,6 @@ def _coded(
         for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
             draft.trace.append(MIXER, bits)
     return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s)
-
-
-def _followed(symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress) -> _Coding:
-    """The code length of a learner whose symbols are not written: of ids, or one that no decoder can repeat."""
-    start_s, trace, sizes = time.perf_counter(), Trace((MODEL,), len(symbols)), []
-    for costs in reported(byte_costs(symbols, subject), symbols, on_progress):
-        trace.append(MODEL, costs)
-        sizes.append(len(costs))
-    wall_s = time.perf_counter() - start_s
-    ledger = Ledger.of_code_length(len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(subject))
-    return _Coding(ledger, trace, np.cumsum(sizes), wall_s, peak_memory_bytes())
 
 
 def _evaluation(

@@ -307,6 +307,9 @@ class RunFolder:
             with suppress(OSError):  # the run is complete
                 for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
                     (path / name).unlink(missing_ok=True)
+                if files.checkpoint_path(path / ARCHIVE).exists():  # of a run without an archive
+                    with files.hold_work_folder(path / ARCHIVE):
+                        files.delete_checkpoint(files.checkpoint_path(path / ARCHIVE))
             files.sync_folder(root)
         files.warn_of_readers(path, files.permissions(mode))
         return path

@@ -1,34 +1,50 @@
-"""A learner of one's own in the loop of this program, and the law that it must keep (docs/LEARNERS.md).
+"""A learner of one's own in the loop of this program, and the law that it must keep.
 
 For each run of n symbols the loop asks for n distributions, codes the symbols, and only then lets the learner learn from them.
-The learner sees the run when it predicts, because one call for n symbols is n times as fast as n calls. So it could look ahead,
-which is checked: in the first runs, and then in one of CHECK_EVERY, drawn at random.
+The learner sees the run when it predicts, because one call for n symbols is n times as fast as n calls. So it could look ahead.
+That is checked. In the first runs, and then in one of CHECK_EVERY, drawn at random:
+
+    future    the symbols from a drawn place on are replaced by others. The distributions up to that place must not move
+    nll       where the learner gives the nats of the true symbols, they agree with its distributions
+    state     the digest of state_dict() before and after, in one of STATE_EVERY runs. Predicting is not learning
 """
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from prequential_codecs.bit_coder import UNIT_BITS, BitCoder, ideal_bits
+from prequential_codecs.bit_coder import BitCoder, ideal_bits
 
-from prequential.errors import ConfigError, InvalidDistributionError, LawError, PrequentialError
-from prequential.exact.arrays import digest, random_words, to_array
+from prequential.errors import ConfigError, LawError, PrequentialError
+from prequential.exact.arrays import digest
+from prequential.learners.distributions import (
+    MAX_NATS,
+    checked_nats,
+    checked_rows,
+    chunks,
+    integer_frequencies,
+    nll_bits,
+    probabilities,
+    row_bits,
+)
 from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel
+from prequential.learners.state import flattened, restored
+from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import N_SYMBOLS, ScheduleConfig
 from prequential.model.mixer.mixing import code_plain
 
-FIRST_CHECKED, CHECK_EVERY = 4, 16
-# Log-probabilities of a learner that is not deterministic may move by so many nats: the order of its sums may change.
+FIRST_CHECKED, CHECK_EVERY, STATE_EVERY = 4, 16, 128
+# Probabilities of a learner that is not deterministic may move by so much: the order of its sums may change.
 MAX_MOVE = 1e-4
+MAX_NLL_MOVE = 1e-3  # nats
 FIRST_CAPACITY = 1 << 16
-TOTAL = 1 << 24
-WIDE_TOTAL_BITS = 32  # of alphabets that are not bytes, whose symbols are not written
 MAX_SYMBOLS = 1 << 18
-PART_VALUES = 1 << 22  # 32 MiB; all rows of bytes are one part
-MAX_LOG_SUM = 0.01  # nats; reduced precision gives about half of that
+NOT_RESUMED = "a run of your own learner cannot be resumed: start it again"
+MODEL, SEEN = "model.", "seen"
 
 
 class AdaptedLearner:
@@ -42,7 +58,8 @@ class AdaptedLearner:
         self.model = model
         self._n_alphabet = _checked_alphabet(model, n_symbols)
         self._deterministic = bool(getattr(model, "deterministic", False))
-        self._secret, self._learns = secret, True
+        self._gives_nll = callable(getattr(model, "nll", None)) and not is_coded(model)
+        self._draws, self._learns = np.random.default_rng(secret), True
         self.schedule = schedule_of(model)
         self._seen, self._read = np.zeros(FIRST_CAPACITY, np.int64), hashlib.blake2b(digest_size=16)
         self.n_symbols, self._n_runs = 0, 0
@@ -56,10 +73,7 @@ class AdaptedLearner:
         if coder.decodes:
             bits = np.concatenate([self._decode(symbols, t, coder) for t in range(len(symbols))])
         else:
-            found = self._checked_prediction(symbols)
-            bits = np.concatenate(
-                [_code(symbols[part], self._rows(found, part), coder) for part in self._parts(len(symbols))]
-            )
+            bits = self._code_known(symbols, coder)
         self._append(symbols)
         return bits
 
@@ -67,7 +81,7 @@ class AdaptedLearner:
         """Decodes symbol t: predicts a run of the same length, of which it knows t symbols, so that equal sums are computed."""
         known = symbols.copy()
         known[t:] = 0
-        return _code(symbols[t : t + 1], self._rows(self._predict(known), slice(t, t + 1)), coder)
+        return _code(symbols[t : t + 1], self._predict(known)[t : t + 1], coder, self.n_symbols + t)
 
     def end(self, n_symbols: int) -> None:
         """The learner learns from the run, unless it is frozen."""
@@ -86,51 +100,83 @@ class AdaptedLearner:
 
     # ---- predictions and their checks
 
-    def _predict(self, symbols: np.ndarray) -> Any:
-        """What the model says of the run: logarithms of its probabilities, not checked but for their shape."""
+    def _code_known(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
+        word = int(self._draws.integers(1 << 62))
+        is_checked = self._n_runs < FIRST_CHECKED or not word % CHECK_EVERY
+        checks_state = self._n_runs < FIRST_CHECKED or not word % STATE_EVERY
+        before = self.digest() if checks_state else b""
+        # The nats come first, so that a learner cannot know whether its distributions will be asked, too.
+        nats = self._nll(symbols) if self._gives_nll else None
+        rows = None
+        if is_checked:
+            place = (word >> 8) % len(symbols)
+            changed = self._changed(symbols, place)
+            # The true run comes first or second, so that a learner cannot give its first answer again.
+            both = (symbols, changed) if word >> 7 & 1 else (changed, symbols)
+            first = self._predict(both[0]).copy()  # the learner may use its memory again
+            second = self._predict(both[1])
+            if checks_state and self.digest() != before:
+                where = f"symbols {self.n_symbols}-{self.n_symbols + len(symbols)}"
+                raise LawError(f"{where}: predict changed the learner's state; only update may learn")
+            self._compare(first[: place + 1], second[: place + 1], place)
+            rows = first if both[0] is symbols else second
+            if nats is not None:
+                self._compare_nats(nats, rows, symbols)
+        elif nats is None:
+            rows = self._predict(symbols)
+        if nats is not None:
+            return nll_bits(nats, self._n_alphabet)
+        assert rows is not None
+        return _code(symbols, rows, coder, self.n_symbols)
+
+    def _predict(self, symbols: np.ndarray) -> np.ndarray:
+        with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):
+            found = self.model.predict(self._context(), symbols.copy())
+        return checked_rows(found, len(symbols), self._n_alphabet)
+
+    def _nll(self, symbols: np.ndarray) -> np.ndarray:
+        model: Any = self.model
+        with named_failures(f"the learner's nll failed at symbol {self.n_symbols}"):
+            found = model.nll(self._context(), symbols.copy())
+        return checked_nats(found, len(symbols), self.n_symbols)
+
+    def _context(self) -> np.ndarray:
         context = self._seen[: self.n_symbols]  # what comes after it in this memory is zero, not the future
         context.flags.writeable = False
-        with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):
-            found = self.model.predict(context, symbols.copy())
-        return checked_shape(found, len(symbols), self._n_alphabet)
+        return context
 
-    def _rows(self, found: Any, part: slice) -> np.ndarray:
-        return checked_rows(found[part], self.n_symbols + part.start)
-
-    def _parts(self, n: int) -> list[slice]:
-        """Rows that are computed with at a time: those of a vocabulary are long, and become 64-bit numbers."""
-        step = max(1, PART_VALUES // self._n_alphabet)
-        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
-
-    def _checked_prediction(self, symbols: np.ndarray) -> Any:
-        word = int(random_words(self._secret, f"law/{self.n_symbols}", 1)[0])
-        if self._n_runs >= FIRST_CHECKED and word % CHECK_EVERY:
-            return self._predict(symbols)
-        place = (word >> 8) % len(symbols)
-        others = random_words(self._secret, f"law/others/{self.n_symbols}", len(symbols) - place)
+    def _changed(self, symbols: np.ndarray, place: int) -> np.ndarray:
+        """The run with another symbol in each place from `place` on."""
         changed = symbols.copy()
-        steps = 1 + (others % np.uint64(self._n_alphabet - 1)).astype(np.int64)  # so that each symbol is another one
-        changed[place:] = (changed[place:] + steps) % self._n_alphabet
-        # The true run comes first or second, so that a learner cannot give its first answer again.
-        before, true_first = self.digest(), bool(word >> 4 & 1)
-        first = self._predict(symbols if true_first else changed)
-        first = (
-            first.detach().clone() if hasattr(first, "detach") else first.copy()
-        )  # the model may use its memory again
-        if self.digest() != before:
-            where = f"symbols {self.n_symbols}-{self.n_symbols + len(symbols)}"
-            raise LawError(f"{where}: predict changed the learner's state; only update may learn")
-        second = self._predict(changed if true_first else symbols)
-        for part in self._parts(place + 1):
-            self._compare(self._rows(first, part), self._rows(second, part), part.start, place)
-        return first if true_first else second
+        changed[place:] += self._draws.integers(1, self._n_alphabet, len(symbols) - place)
+        changed[place:] %= self._n_alphabet
+        return changed
 
-    def _compare(self, rows: np.ndarray, again: np.ndarray, start: int, place: int) -> None:
-        same = (rows == again) | (~self._deterministic & (np.abs(np.exp(rows) - np.exp(again)) <= MAX_MOVE))
-        if not same.all():
-            t = start + int(np.argmin(same.all(axis=1)))
-            what = f"the prediction of symbol {self.n_symbols + t} moves when symbols from {self.n_symbols + place} on change"
-            raise LawError(f"{what}: the learner looks ahead, or equal calls do not give equal results")
+    def _compare(self, rows: np.ndarray, again: np.ndarray, place: int) -> None:
+        if np.array_equal(rows, again):
+            return
+        for part in chunks(rows):
+            p, q = (probabilities(each[part], self.n_symbols + part.start) for each in (rows, again))
+            same = p == q if self._deterministic else np.abs(p - q) <= MAX_MOVE
+            if not same.all():
+                t = self.n_symbols + part.start + int(np.argmin(same.all(axis=1)))
+                what = f"the prediction of symbol {t} moves when symbols from {self.n_symbols + place} on change"
+                raise LawError(f"{what}: the learner looks ahead, or equal calls do not give equal results")
+
+    def _compare_nats(self, nats: np.ndarray, rows: np.ndarray, symbols: np.ndarray) -> None:
+        """nll must agree with the rows, and with itself: else it learns."""
+        true = np.empty(len(symbols))
+        for part in chunks(rows):
+            p = probabilities(rows[part], self.n_symbols + part.start)
+            with np.errstate(divide="ignore"):
+                true[part] = -np.log(p[np.arange(len(p)), symbols[part]])
+        again = np.minimum(self._nll(symbols), MAX_NATS)
+        for other, what in ((np.minimum(true, MAX_NATS), "predict"), (again, "its second call")):
+            wrong = np.abs(np.minimum(nats, MAX_NATS) - other) > MAX_NLL_MOVE
+            if wrong.any():
+                t = int(np.argmax(wrong))
+                text = f"nll of symbol {self.n_symbols + t} is {nats[t]:.6g}, but {what} gives {other[t]:.6g}"
+                raise LawError(f"{text}: the learner looks ahead, learns in nll, or computes another loss")
 
     def _append(self, symbols: np.ndarray) -> None:
         needed = self.n_symbols + len(symbols)
@@ -142,19 +188,52 @@ class AdaptedLearner:
 
     # ---- state
 
+    @property
+    def resumes(self) -> bool:
+        """Whether the learner can save its state and load it."""
+        return all(callable(getattr(self.model, name, None)) for name in ("state_dict", "load_state_dict"))
+
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays of the model's state_dict, by name; without one, only what was read."""
-        with named_failures("the learner's state_dict failed"):
-            values: Any = getattr(self.model, "state_dict", dict)()
-        found = {f"model.{name}": array for name, array in arrays_of(values).items()}
-        return found | {"read": np.frombuffer(self._read.digest(), np.uint8)}
+        """The arrays of the model's state_dict (learners/state.py), and the symbols read."""
+        seen = self._seen[: self.n_symbols]
+        return self._model_state() | {SEEN: seen.astype(np.uint8 if self._n_alphabet <= N_SYMBOLS else np.int32)}
+
+    def state_like(self, types: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> dict[str, np.ndarray]:
+        """Arrays like those of a saved state, which grows; without memory. Raises ValueError for a state of no such learner."""
+        if not self.resumes:
+            raise ConfigError(NOT_RESUMED)
+        if sum(math.prod(shape) * dtype.itemsize for dtype, shape in types.values()) > usable_memory_bytes():
+            raise ValueError("it needs more memory than there is")
+        own = {name: each for name, each in types.items() if name == SEEN or name.startswith(MODEL)}
+        return {name: np.broadcast_to(np.zeros((), dtype), shape) for name, (dtype, shape) in own.items()}
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """A learner of one's own cannot be resumed."""
-        raise ConfigError("a run of your own learner cannot be resumed: start it again")
+        """Continues from the `state` of an equal learner. Raises ConfigError if the learner cannot, ValueError for damage."""
+        if not self.resumes:
+            raise ConfigError(NOT_RESUMED)
+        model: Any = self.model
+        if any(array.ndim != 1 or (array.dtype != np.uint8 and name != SEEN) for name, array in arrays.items()):
+            raise ValueError("its arrays have other types")
+        found = restored({name.removeprefix(MODEL): each for name, each in arrays.items() if name.startswith(MODEL)})
+        with named_failures("the learner's load_state_dict failed"):
+            model.load_state_dict(found)
+        seen = arrays[SEEN].astype(np.int64)
+        if seen.size and not 0 <= seen.min() <= seen.max() < self._n_alphabet:
+            raise ValueError("symbols out of range")
+        self._append(seen)
 
     def digest(self) -> bytes:
-        return digest(self.state())
+        return digest(self._model_state() | {"read": np.frombuffer(self._read.digest(), np.uint8)})
+
+    def _model_state(self) -> dict[str, np.ndarray]:
+        with named_failures("the learner's state_dict failed"):
+            values: Any = getattr(self.model, "state_dict", dict)()
+            return {MODEL + name: array for name, array in flattened(values).items()}
+
+
+def is_coded(model: OnlineModel) -> bool:
+    """Whether its symbols are written into an archive: bytes, of a learner that can be repeated."""
+    return getattr(model, "tokenizer", None) is None and bool(getattr(model, "deterministic", False))
 
 
 def schedule_of(model: OnlineModel) -> ScheduleConfig:
@@ -167,84 +246,18 @@ def schedule_of(model: OnlineModel) -> ScheduleConfig:
     return ScheduleConfig(first_segment_symbols=n, segment_symbols=n, n_rows=n_rows, block_symbols=block_symbols)
 
 
-def arrays_of(value: Any, name: str = "") -> dict[str, np.ndarray]:
-    """The arrays in nested dicts and lists, by their path. Raises ConfigError for values of other types."""
-    if isinstance(value, Mapping):
-        parts = [(str(key), each) for key, each in value.items()]
-    elif isinstance(value, list | tuple):
-        parts = [(str(i), each) for i, each in enumerate(value)]
-    elif value is None or isinstance(value, str | bytes):
-        return {name: np.frombuffer(repr(value).encode(), np.uint8)}
-    elif isinstance(value, bool | int | float | np.ndarray | np.generic):
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise ConfigError(f"state_dict of the learner: {name or 'its value'} has type {array.dtype}")
-        return {name: array}
-    elif hasattr(value, "detach"):
-        tensor = value.detach()
-        return {name: to_array(tensor if tensor.dtype.itemsize > 2 else tensor.float())}
-    else:
-        raise ConfigError(f"state_dict of the learner: {name or 'its value'} is a {type(value).__name__}")
-    return {path: array for key, each in parts for path, array in arrays_of(each, f"{name}.{key}").items()}
+def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder, first: int) -> np.ndarray:
+    """Codes bytes, or decodes them in place; of other alphabets only the ideal code length is computed. Returns bits, (n,).
 
-
-def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder) -> np.ndarray:
-    """Codes bytes, or decodes them in place; of other alphabets only the ideal code length is computed. Returns bits, (n,)."""
-    if rows.shape[1] != N_SYMBOLS:
-        chosen = integer_frequencies(rows, 1 << WIDE_TOTAL_BITS)[np.arange(len(symbols)), symbols]
-        return np.asarray(np.rint((WIDE_TOTAL_BITS - np.log2(chosen)) / UNIT_BITS) * UNIT_BITS)
-    frequencies = integer_frequencies(rows)
-    coded = np.empty((len(symbols), 8), np.uint16)
-    code_plain(symbols, frequencies.astype(np.int32), coded, coder.state, coder.words)
-    return ideal_bits(coded)
-
-
-# ---- distributions
-
-
-def checked_shape(found: Any, n: int, n_symbols: int) -> Any:
-    """The same array or tensor if it is (n, V). Raises InvalidDistributionError for anything else."""
-    shape = getattr(found, "shape", None)
-    if shape is None or not (isinstance(found, np.ndarray) or hasattr(found, "detach")):
-        raise InvalidDistributionError(
-            f"predict returned {type(found).__name__}; give log-probabilities as an array or a tensor"
-        )
-    if tuple(shape) != (n, n_symbols):
-        raise InvalidDistributionError(
-            f"predict returned shape {tuple(shape)} for {n} symbols; give ({n}, {n_symbols})"
-        )
-    return found
-
-
-def checked_rows(found: Any, first: int) -> np.ndarray:
-    """Log-probabilities as (n, V) float64, each row of which sums to one. first: the position of the first, for messages.
-
-    Raises InvalidDistributionError for anything else.
+    rows: log-probabilities (n, V). first: the position of the first symbol.
     """
-    try:
-        rows = to_array(found.detach().double() if hasattr(found, "detach") else found)
-    except RuntimeError as error:
-        raise InvalidDistributionError(
-            "predict returned a tensor that has no numbers: give log-probabilities"
-        ) from error
-    if rows.dtype.kind != "f":
-        raise InvalidDistributionError(f"predict returned {rows.dtype}; give floating-point log-probabilities")
-    rows = rows.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        log_sums = np.logaddexp.reduce(rows, axis=1)
-    wrong = ~(np.abs(log_sums) <= MAX_LOG_SUM) | np.isnan(rows).any(axis=1)
-    if wrong.any():
-        t = int(np.argmax(wrong))
-        what = "hold NaN" if np.isnan(rows[t]).any() else f"sum to {np.exp(min(log_sums[t], 700.0)):.6g}, not to 1"
-        raise InvalidDistributionError(f"the probabilities for symbol {first + t} {what}")
-    return np.asarray(rows - log_sums[:, None])
-
-
-def integer_frequencies(rows: np.ndarray, total: int = TOTAL) -> np.ndarray:
-    """(n, V) int64 from normalised log-probabilities (n, V) float64: each at least 1, the sum of each row `total`."""
-    frequencies = 1 + np.floor(np.exp(rows) * (total - rows.shape[1])).astype(np.int64)
-    frequencies[np.arange(len(rows)), frequencies.argmax(axis=1)] += total - frequencies.sum(axis=1)
-    return frequencies
+    if rows.shape[1] != N_SYMBOLS:
+        return row_bits(rows, symbols, first)
+    frequencies, coded = np.empty(rows.shape, np.int32), np.empty((len(symbols), 8), np.uint16)
+    for part in chunks(rows):
+        frequencies[part] = integer_frequencies(probabilities(rows[part], first + part.start))
+    code_plain(symbols, frequencies, coded, coder.state, coder.words)
+    return ideal_bits(coded)
 
 
 def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
@@ -273,16 +286,3 @@ def named_failures(what: str) -> Iterator[None]:
             raise
         text = " ".join(str(error).split())[:300]
         raise ConfigError(": ".join(filter(None, [what, type(error).__name__, text]))) from error
-
-
-def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:
-    """Ids of a tokenizer as (n,) int64. Raises ConfigError for anything else."""
-    try:
-        found = np.asarray(list(ids) if isinstance(ids, Sequence) else to_array(ids))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"the tokenizer's encode returned {type(ids).__name__}; give integers") from error
-    if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise ConfigError(f"the tokenizer's encode returned {found.dtype} of shape {found.shape}; give integers (n,)")
-    if found.size and not 0 <= found.min() <= found.max() < n_symbols:
-        raise ConfigError(f"the tokenizer gives id {found.max()}, but the learner predicts {n_symbols} symbols")
-    return found.astype(np.int64)

@@ -17,6 +17,8 @@ class OnlineModel(Protocol):
     Optional attributes: run_symbols, the length of a run (default 256). deterministic = True: equal calls give equal bits on this
     machine, so an archive can be decoded; its bytes are then coded for real. tokenizer: a `Tokenizer`. state_dict(): everything
     that later predictions depend on, as arrays, tensors, numbers, and dicts and lists of them; the evaluator compares digests.
+    load_state_dict(state): continues from it, so that runs can be resumed. nll(context, symbols): the nats (n,) of the true
+    symbols, for a learner without an archive; then `predict` is called in checked runs only.
 
     Examples:
         >>> import numpy as np, prequential
@@ -58,6 +60,7 @@ class Tokenizer(Protocol):
     """Turns a text into ids and back. decode(encode(data)) must be data, for every corpus that is measured.
 
     Optional attribute prefix: bytes that encode puts before every text, so that decode gives prefix + data.
+    encodes_pieces = True, which is optional: a long corpus is encoded in pieces, cut at ends of lines where that changes no id.
     """
 
     def encode(self, data: bytes) -> Any:

@@ -6,16 +6,17 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from prequential_codecs.archive_header import GIVEN, OTHER
 from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 
-from prequential.errors import ConfigError, CorpusError, PrequentialError
-from prequential.learners.adapted import AdaptedLearner, check_sequence, named_failures, schedule_of
+from prequential.errors import CheckpointError, ConfigError, PrequentialError
+from prequential.learners.adapted import AdaptedLearner, is_coded, named_failures, schedule_of
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
+from prequential.learners.tokens import id_pieces, spread
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
 from prequential.model.schedule import blocks
 from prequential.online.coding import OnProgress, Progress
@@ -29,7 +30,8 @@ class Subject:
 
     description: JSON values that name it, the `config` of header and record. config: of a learner of this program. tokenizer: of
     a learner of ids. given: what it has read before. is_coded: whether an archive is written, not only the code length computed.
-    scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable.
+    scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable. resumes: whether an
+    interrupted run can be resumed.
     """
 
     description: dict[str, Any]
@@ -40,6 +42,7 @@ class Subject:
     given: Given | None = None
     is_coded: bool = True
     scores_parts: bool = True
+    resumes: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """As of a configuration: what runs are recognised by."""
@@ -107,7 +110,8 @@ def other_subject(
         schedule=schedule_of(model),
         make=make,
         tokenizer=tokenizer,
-        is_coded=tokenizer is None and bool(getattr(model, "deterministic", False)),
+        is_coded=is_coded(model),
+        resumes=adapted.resumes,
     )
 
 
@@ -130,33 +134,6 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
     return lambda: copy.deepcopy(first)
 
 
-# ---- symbols of a tokenizer, and the bytes that they stand for
-
-
-def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (n,) int64 of the data, and how many of its bytes each stands for, (n,) int64; the sum is len(data).
-
-    The tokenizer's prefix is no part of the data: the first ids stand for fewer bytes.
-
-    Raises CorpusError if decoding does not restore the data, ConfigError for ids that are no numbers below n_symbols.
-    """
-    prefix = getattr(tokenizer, "prefix", b"") if data else b""
-    prefix = prefix if isinstance(prefix, bytes) else b""
-    with named_failures("the tokenizer failed"):
-        ids = check_sequence(tokenizer.encode(data), n_symbols)
-        restored = tokenizer.decode(ids.tolist())
-        pieces = {int(i): tokenizer.decode([int(i)]) for i in np.unique(ids)}
-    if restored != prefix + data:
-        text = restored[len(prefix) :] if restored[: len(prefix)] == prefix else restored
-        differing = (i for i, (a, b) in enumerate(zip(text, data, strict=False)) if a != b)
-        same = next(differing, min(len(text), len(data)))
-        raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
-    if b"".join(pieces[int(i)] for i in ids) != restored:
-        raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
-    ends = np.cumsum([len(pieces[int(i)]) for i in ids], dtype=np.int64) - len(prefix)
-    return ids, np.diff(np.maximum(ends, 0), prepend=0)
-
-
 def vocabulary_bytes(subject: Subject) -> int:
     """What the vocabulary of the learner's tokenizer takes: the bytes of every id, compressed by zlib. 0 without a tokenizer."""
     if not subject.tokenizer:
@@ -171,44 +148,69 @@ def vocabulary_bytes(subject: Subject) -> int:
     return len(zlib.compress(b"".join(pieces), 9))
 
 
-def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """The cost of each byte, (sum of widths,), from that of each id (n,), in whole units. An id's bytes cost the same.
-
-    The first byte takes what cannot be divided, also the cost of ids before it that stand for no byte.
-    """
-    starts = np.cumsum(widths) - widths
-    costs = np.zeros(int(widths.sum()), np.int64)
-    if not costs.size:
-        return costs
-    share, rest = np.divmod(units, np.maximum(widths, 1))
-    costs += np.repeat(np.where(widths > 0, share, 0), widths)
-    np.add.at(costs, np.minimum(starts, costs.size - 1), np.where(widths > 0, rest, units))
-    return costs
-
-
 # ---- the loop with a coder that only follows
 
 
-def byte_costs(symbols: np.ndarray, subject: Subject, learner: Learner | None = None) -> Iterator[np.ndarray]:
+def byte_costs(
+    symbols: np.ndarray, subject: Subject, learner: Learner | None = None, earlier: "Earlier | None" = None
+) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
 
-    An id's cost is divided among its bytes. Raises what the learner and its tokenizer raise.
+    An id's cost is divided among its bytes. earlier: of the first ids, which the learner has read already, and what they cost.
+    Raises what the learner and its tokenizer raise.
     """
-    ids, widths = symbols.astype(np.int64), np.ones(len(symbols), np.int64)
-    if subject.tokenizer:
-        ids, widths = tokenise(symbols.tobytes(), subject.tokenizer, subject.description[OTHER]["n_symbols"])
-    learner, before = learner or subject.make(), np.zeros(0, np.int64)
-    n_bytes, n_paid = np.cumsum(widths), 0
-    for block in blocks(len(ids), subject.schedule):
-        for done, bits in run(learner, BitCoder(FOLLOW), block, ids[block]):
-            stop = block.start + done
-            units = np.concatenate((before, np.rint(bits / UNIT_BITS).astype(np.int64)))
-            # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
-            if stop < len(ids) and n_bytes[stop - 1] in (n_paid, len(symbols)):
-                before = units
-                continue
-            before, n_paid = units[:0], n_bytes[stop - 1]
-            yield spread(units, widths[stop - len(units) : stop]) * UNIT_BITS
+    learner = learner or subject.make()
+    n_earlier, n_ids, n_bytes, n_paid = earlier.n_ids if earlier else 0, 0, 0, 0
+    units: list[np.ndarray] = []
+    widths: list[np.ndarray] = []
+
+    def paid() -> np.ndarray:
+        if earlier and n_ids <= n_earlier:
+            return earlier.bits(slice(n_paid, n_bytes))
+        return spread(np.concatenate(units), np.concatenate(widths)) * UNIT_BITS
+
+    for ids, run_widths in _runs(symbols, subject):
+        if n_ids >= n_earlier:
+            ((_, bits),) = run(learner, BitCoder(FOLLOW), slice(n_ids, n_ids + len(ids)), ids)
+            units.append(np.rint(bits / UNIT_BITS).astype(np.int64))
+        n_ids, n_bytes = n_ids + len(ids), n_bytes + int(run_widths.sum())
+        widths.append(run_widths)
+        if earlier and n_ids - len(ids) < n_earlier <= n_ids and (n_ids, n_bytes) != earlier[:2]:
+            raise CheckpointError("the checkpoint does not fit the corpus: its ids end within a run")
+        # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
+        if n_bytes not in (n_paid, len(symbols)):
+            yield paid()
+            n_paid = n_bytes
+            units, widths = [], []
+    if widths:
+        yield paid()
+
+
+class Earlier(NamedTuple):
+    """What an interrupted run has read: so many ids and bytes, and a function that gives the bits (n,) of a slice of bytes."""
+
+    n_ids: int
+    n_bytes: int
+    bits: Callable[[slice], np.ndarray]
+
+
+def _runs(symbols: np.ndarray, subject: Subject) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The ids (n,) int64 of each run, and the bytes (n,) int64 that they stand for."""
+    n = subject.schedule.segment_symbols
+    if not subject.tokenizer:
+        for start in range(0, len(symbols), n):
+            part = symbols[start : start + n].astype(np.int64)
+            yield part, np.ones(len(part), np.int64)
+        return
+    ids = widths = np.zeros(0, np.int64)
+    for piece in id_pieces(symbols, subject.tokenizer, subject.description[OTHER]["n_symbols"]):
+        ids, widths = np.concatenate((ids, piece[0])), np.concatenate((widths, piece[1]))
+        whole = len(ids) // n * n
+        for start in range(0, whole, n):
+            yield ids[start : start + n], widths[start : start + n]
+        ids, widths = ids[whole:], widths[whole:]
+    if len(ids):
+        yield ids, widths
 
 
 def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
@@ -218,12 +220,18 @@ def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
             yield bits
 
 
-def reported(costs: Iterable[np.ndarray], symbols: np.ndarray, on_progress: OnProgress) -> Iterator[np.ndarray]:
-    """The same costs, of the next bytes of `symbols` each, after on_progress was called with the totals so far."""
+def reported(
+    costs: Iterable[np.ndarray], symbols: np.ndarray, on_progress: OnProgress, after: int = 0
+) -> Iterator[np.ndarray]:
+    """The same costs, of the next bytes of `symbols` each, after on_progress was called with the totals so far.
+
+    after: so many bytes are not reported, because an interrupted run has reported them.
+    """
     done = Progress()
     for bits in costs:
         stop = done.n_bytes + len(bits)
         code_bits, segment = done.code_bits + float(bits.sum()), symbols[done.n_bytes : stop]
         done = Progress(n_bytes=stop, code_bits=code_bits, segment=segment, segment_bits=bits)
-        on_progress(done, len(symbols))
+        if stop > after:
+            on_progress(done, len(symbols))
         yield bits

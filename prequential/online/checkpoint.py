@@ -36,6 +36,7 @@ COST = 1 / 40  # of the run's time that may go into checkpoints
 FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
 LEARNER = "learner."
+FOLLOW = "follow"  # the direction of a run that writes no archive; its symbols may be ids, not bytes
 METADATA = "prequential"
 CODER_ARRAYS = {name: np.dtype(kind) for name, kind in {"coder": "i8", "words": "i4", "symbols": "u1"}.items()}
 TOTALS = {
@@ -145,7 +146,8 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     """Reads what `write` saved. Raises CheckpointError for a damaged file or one of another run; discard the learner then."""
     with open_tensors(path) as file:
         about = _described(path, file.metadata, expected)
-        own = {LEARNER + name: array for name, array in learner.state().items()}
+        types = {name.removeprefix(LEARNER): each for name, each in file.types.items() if name.startswith(LEARNER)}
+        own = {LEARNER + name: array for name, array in _state_like(learner, types).items()}
         most = max(STATE_SIZE, WORDS_PER_SYMBOL * learner.schedule.block_symbols)
         try:
             arrays = read_arrays(file, own, CODER_ARRAYS, most=most)
@@ -155,13 +157,20 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
         raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
     try:
         saved = _saved(about, arrays, expected["n_bytes"])
-        learner.load_state({name: arrays[LEARNER + name] for name in learner.state()})
+        learner.load_state({name.removeprefix(LEARNER): arrays[name] for name in own})
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not from a run of this program: {error}") from error
     n_before = expected["config"].get("given", {}).get("n_symbols", 0)  # read before the first byte (learners/given.py)
-    if learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
+    if expected["direction"] != FOLLOW and learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
         raise CheckpointError(f"{str(path)!r} is not from a run of this program: its counts disagree")
     return saved
+
+
+def _state_like(learner: Learner, types: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
+    """Arrays of the types and shapes that the learner's saved state may have. That of somebody else's learner may grow."""
+    like = getattr(learner, "state_like", None)
+    found: Mapping[str, np.ndarray] = like(types) if like else learner.state()
+    return found
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -3,12 +3,14 @@
 import copy
 
 import numpy as np
+import own_learners as models
 import pytest
 import torch
 from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.adapters import ClassifierLearner, TorchLearner
+from prequential.adapters.text_tokenizer import tokenizer_of
 from prequential.errors import ConfigError, LawError
 
 TEXT = sample_path("christmas_carol").read_bytes()[:3000]
@@ -107,13 +109,13 @@ def test_what_cannot_be_used_is_one_line():
     wrong = TorchLearner(torch.nn.Embedding(256, 5), torch.optim.SGD(module.parameters(), lr=0.1), window=8)
     with pytest.raises(ConfigError, match=r"the optimiser has parameters.*; give a function that makes it"):
         prequential.evaluate(TEXT, learner=wrong, baselines=())
-    with pytest.raises(prequential.InvalidDistributionError, match="shape"):
+    with pytest.raises(ConfigError, match=r"a learner predicts 256 symbols \(bytes\), not 5"):
         prequential.evaluate(TEXT, learner=lambda: wrong, baselines=())
 
     def last_only(module, ids):
         return module(ids)[:, -1:]
 
-    with pytest.raises(ConfigError, match=r"the module gives \(1, 1, 256\)"):
+    with pytest.raises(ConfigError, match=r"the module gives \(1, 1, 256\) for ids \(1, 32\)"):
         prequential.evaluate(TEXT, learner=lambda: learner(forward=last_only), baselines=())
 
 
@@ -172,3 +174,114 @@ def test_low_rank_adapters_learn(model_folder):
     learned = sum(p.numel() for p in made.module.parameters() if p.requires_grad)
     assert 0 < learned < 0.5 * sum(p.numel() for p in made.module.parameters())
     assert prequential.evaluate(TEXT[:300], learner=lambda: made, baselines=()).ledger.code_bits > 0
+
+
+# ---- ids, long runs, windows and replay
+
+
+class OfIds(torch.nn.Module):
+    """The next id by the last one; as many places as `positions`."""
+
+    def __init__(self, n_symbols=300, positions=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.head = torch.nn.Embedding(n_symbols, 8), torch.nn.Linear(8, n_symbols)
+        self.places = torch.nn.Embedding(positions, 8) if positions else None
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        return self.head(x + self.places(torch.arange(ids.shape[1])) if self.places else x)
+
+
+def of_ids(tokenizer=None, positions=None, **settings):
+    module = OfIds(300 if tokenizer else 256, positions)
+    return TorchLearner(module, torch.optim.AdamW(module.parameters(), lr=1e-2), tokenizer=tokenizer, **settings)
+
+
+def test_a_module_over_ids_costs_what_its_own_loop_says():
+    run, ids, bits = 32, np.array(models.Words().encode(TEXT)), 0.0
+    made = of_ids(models.Words(), window=64, rows=1)
+    for start in range(0, len(ids), run):
+        part = ids[start : start + run]
+        known = np.concatenate(([0], ids))[start : start + len(part)]
+        with torch.no_grad():
+            logits = made.module(torch.from_numpy(known[None]))[0]
+        bits += torch.nn.functional.cross_entropy(logits, torch.from_numpy(part), reduction="sum").item() / np.log(2)
+        made._context = ids[:start]
+        made.update(part)
+    result = prequential.evaluate(TEXT, learner=lambda: of_ids(models.Words(), window=64, rows=1), baselines=())
+    assert made.n_symbols == 300 and not result.is_coded
+    assert result.ledger.code_bits == pytest.approx(bits, rel=1e-5)
+
+
+@pytest.mark.parametrize("tokenizer", [None, models.Words()], ids=["bytes", "ids"])
+def test_a_run_may_be_longer_than_the_window_and_is_predicted_and_learned_as_a_whole(tokenizer):
+    learned = []
+
+    def step(module, optimiser, inputs, targets):
+        learned.append(targets.clone())
+
+    made = of_ids(tokenizer, window=32, rows=3, run_symbols=500, step=step)
+    result = prequential.evaluate(TEXT[:1700], learner=lambda: made, baselines=())
+    ids = np.array(tokenizer.encode(TEXT[:1700])) if tokenizer else np.frombuffer(TEXT[:1700], np.uint8)
+    assert [len(each) for each in learned[:3]] == [16 + 2] * 3 and len(learned) == -(-len(ids) // 500)
+    newest = learned[1][:16].numpy()[::-1].reshape(-1)  # windows of 32 that end with the run
+    assert newest[-500:].tolist() == ids[500:1000].tolist()
+    with torch.no_grad():  # nothing was learned, so each id costs what the module says from the start
+        rows = torch.log_softmax(made.module(torch.from_numpy(np.concatenate(([0], ids[:-1])))[None])[0], -1)
+    bits = -rows[torch.arange(len(ids)), torch.from_numpy(ids.astype(np.int64))].sum().item() / np.log(2)
+    assert result.ledger.code_bits == pytest.approx(bits, rel=1e-3)
+
+
+def test_nll_is_that_of_the_predictions_for_runs_and_contexts_of_any_length():
+    made, ids = of_ids(models.Words(), positions=32, window=32, rows=2), np.array(models.Words().encode(TEXT))
+    for n_before in (0, 1, 15, 16, 31, 32, 33, 700):
+        for n in (1, 15, 16, 17, 32, 33, 100):
+            context, part = ids[:n_before], ids[n_before : n_before + n]
+            rows, nats = made.predict(context, part), made.nll(context, part)
+            assert rows.shape == (n, 300)
+            assert np.allclose(-rows[np.arange(n), part].numpy(), nats.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("has_config", [True, False])
+def test_a_window_longer_than_the_models_positions_is_refused_before_the_start(has_config):
+    module = OfIds(256, positions=64)
+    if has_config:
+        module.config = type("Config", (), {"block_size": 64})()
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+    text = "but the model has 64 positions" if has_config else "cannot read a window of 65 symbols: give another window"
+    with pytest.raises(ConfigError, match=text):
+        TorchLearner(module, optimiser, window=65)
+    assert TorchLearner(module, optimiser, window=64).n_symbols == 256
+
+
+def test_replay_streams_read_from_the_beginning_on_and_begin_again_at_random():
+    made = of_ids(window=32, rows=40, replay="streams")
+    ends, last = [], np.zeros(39, np.int64)
+    for n_seen in range(64, 6400, 32):
+        found = made._replayed_ends(32, n_seen)
+        begin_again = found != last + 32
+        assert found.max() <= n_seen and (found[begin_again] < 64).all() and (found >= 32).all()
+        assert n_seen < 3200 or begin_again.sum() < 10  # most read on
+        last = found
+        ends.append(found / n_seen)
+    late = np.concatenate(ends[100:])
+    assert 0.4 < late.mean() < 0.6 and late.min() < 0.02 and late.max() > 0.8
+    with pytest.raises(ConfigError, match="choose uniform or streams"):
+        of_ids(replay="all")
+    assert prequential.evaluate(TEXT[:500], learner=lambda: of_ids(replay="streams"), baselines=()).ledger.code_bits > 0
+
+
+def test_tokenizers_of_libraries_and_files_serve_a_torch_learner(tokenizer, tmp_path):
+    tiktoken = pytest.importorskip("tiktoken")
+    tokenizer.save_pretrained(tmp_path)
+    ranks = {bytes([i]): i for i in range(256)} | {b"th": 256, b"the": 257}
+    encoding = tiktoken.Encoding("small", pat_str=r"\w+|\W", mergeable_ranks=ranks, special_tokens={"<end>": 258})
+    for each in (tokenizer, tokenizer.backend_tokenizer, tmp_path, tmp_path / "tokenizer.json", encoding):
+        found = tokenizer_of(each)
+        ids = found.encode(TEXT[:500])
+        assert ids.dtype == np.int64 and len(ids) < 500
+        assert b"".join(found.decode([i]) for i in ids.tolist()) == TEXT[:500]
+    assert tokenizer_of(own := models.Words()) is own
+    found = prequential.evaluate(TEXT[:500], learner=lambda: of_ids(encoding, window=32), baselines=())
+    assert 0 < found.ledger.code_bits < 8 * 500 * 2

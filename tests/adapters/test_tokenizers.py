@@ -10,7 +10,7 @@ from made_tokenizers import FAMILIES, FIRST, HARD, SPACE, added, byte_level, sen
 from prequential.adapters.byte_lengths import byte_lengths
 from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError, CorpusError
-from prequential.learners.subject import tokenise
+from prequential.learners.tokens import tokenise
 
 tokenizers = pytest.importorskip("tokenizers")
 

@@ -14,9 +14,11 @@ from prequential.errors import ConfigError, CorpusError, InvalidDistributionErro
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.ledger import VOCABULARY
 from prequential.evaluation.summary import format_report
-from prequential.learners.adapted import MAX_MOVE, TOTAL, checked_rows, checked_shape, integer_frequencies
+from prequential.learners import tokens
+from prequential.learners.adapted import MAX_MOVE
+from prequential.learners.distributions import TOTAL, checked_rows, integer_frequencies, probabilities
 from prequential.learners.loading import load_subject, parse_arguments
-from prequential.learners.subject import tokenise
+from prequential.learners.tokens import id_pieces, tokenise
 from prequential.online.runtime import Runtime
 from prequential.records.forms import CODED_HERE, NOT_CODED
 
@@ -61,6 +63,7 @@ def test_an_object_is_copied_so_that_it_can_be_measured_again():
         (models.LearnsInSecret, LawError, "prediction of symbol 0 moves"),
         (models.SumsTo277, InvalidDistributionError, "symbol 0 sum to 277"),
         (models.Rare, LawError, "moves when"),
+        (models.UsesItsMemoryAgain, LawError, "prediction of symbol 0 moves"),
         (type("Sly", (models.PeeksThroughAttention,), {"deterministic": False}), LawError, "moves when"),
         (type("Sly", (models.LearnsInSecret,), {"deterministic": False}), LawError, "moves when"),
     ],
@@ -161,6 +164,65 @@ def test_a_tokenizer_that_loses_bytes_is_refused_with_the_place():
         tokenise(text, models.Words(), 256)
 
 
+def test_a_long_corpus_is_encoded_in_pieces_of_bounded_size_and_gives_the_same_ids(monkeypatch):
+    text = np.frombuffer(sample_path("christmas_carol").read_bytes()[:60_000], np.uint8)
+    (whole,) = id_pieces(text, models.SplitsWords(), 300)
+    monkeypatch.setattr(tokens, "PIECE_BYTES", 10_000)
+    tokenizer = models.SplitsWords()
+    pieces = list(id_pieces(text, tokenizer, 300))
+    assert len(pieces) >= 6 and max(tokenizer.sizes) <= 10_000
+    for i in range(2):
+        assert np.array_equal(np.concatenate([piece[i] for piece in pieces]), whole[i])
+    assert len(list(id_pieces(text, models.Words(), 300))) == 1  # it does not say that it allows pieces
+
+
+def test_a_tokenizer_that_encodes_the_end_of_a_text_otherwise_gets_no_pieces(monkeypatch):
+    monkeypatch.setattr(tokens, "PIECE_BYTES", 10_000)
+    tokenizer = models.MarksTheEnd(1)
+    tokenizer.encodes_pieces = True
+    text = np.frombuffer(sample_path("christmas_carol").read_bytes()[:30_000], np.uint8)
+    assert len(list(id_pieces(text, tokenizer, 300))) == 1
+
+
+# ---- learners that give the nats of the true symbols
+
+
+def test_nll_gives_the_code_length_and_rows_are_asked_in_checked_runs_only():
+    models.OfWordsByNll.calls.update(predict=0, nll=0)
+    text = sample_path("christmas_carol").read_bytes()[:60_000]
+    result = evaluate(text, learner=models.OfWordsByNll)
+    by_rows = evaluate(text, learner=models.OfWords)
+    assert result.ledger.code_bits == pytest.approx(by_rows.ledger.code_bits, rel=1e-6)
+    n_runs = -(-len(models.Words().encode(text)) // 50)
+    calls = models.OfWordsByNll.calls
+    n_checked = calls["predict"] // 2
+    assert calls["nll"] == n_runs + n_checked and 4 <= n_checked < n_runs / 6
+
+
+def test_nll_is_not_used_for_bytes_that_are_written_into_an_archive():
+    class Never(models.Counts):
+        def nll(self, context, symbols):
+            raise AssertionError("nll was called")
+
+    assert evaluate(TEXT, learner=Never, verify=True).is_coded
+
+
+@pytest.mark.parametrize(
+    ("cheat", "error", "text"),
+    [
+        (models.NllIsCheaper, LawError, "nll of symbol 0 is .*, but predict gives"),
+        (models.NllPeeks, LawError, "nll of symbol 0 is .*, but predict gives"),
+        (models.NllLearns, LawError, "symbols 0-50: predict changed the learner's state"),
+        (models.NllLearnsInSecret, LawError, "its second call gives"),
+        (models.NllIsNegative, InvalidDistributionError, "nll of symbol 0 is -5.7.*cannot be negative"),
+        (models.NllIsRows, InvalidDistributionError, r"nll returned float64 of shape \(50, 300\)"),
+    ],
+)
+def test_a_learner_whose_nll_is_wrong_is_refused(cheat, error, text):
+    with pytest.raises(error, match=text):
+        evaluate(TEXT, learner=cheat)
+
+
 # ---- distributions
 
 
@@ -171,7 +233,7 @@ def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
         rows[0] = -np.inf
         rows[0, 1] = 0.0
         rows -= np.logaddexp.reduce(rows, axis=1, keepdims=True)
-        found = integer_frequencies(rows)
+        found = integer_frequencies(np.exp(rows))
         assert (found.sum(1) == TOTAL).all() and found.min() >= 1
         assert np.abs(found - 1 - np.exp(rows) * (TOTAL - n_symbols)).max() < n_symbols + 1
         assert found[0].argmax() == 1 and found[0, 0] == 1
@@ -193,7 +255,7 @@ def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
 )
 def test_what_is_no_distribution_is_refused(rows, text):
     with pytest.raises(InvalidDistributionError, match=text):
-        checked_rows(checked_shape(rows, 3, 4), 9)
+        probabilities(checked_rows(rows, 3, 4), 9)
 
 
 # ---- faults of somebody else's code are one line

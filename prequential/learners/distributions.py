@@ -1,0 +1,116 @@
+"""What somebody else's code predicts: checked, and as code lengths.
+
+One rule turns probabilities into integer frequencies: with V symbols, that of symbol v is 1 + floor(p_v (2**24 - V)). What is
+missing to 2**24 goes to the most probable symbol, the first one of equals. Ids of a tokenizer have 2**32 instead of 2**24. Of a
+learner that gives only the nats of the true symbols the rest is not known, and no symbol gets it.
+
+Probabilities exist for some rows at a time, so that they stay in the processor's cache.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from prequential_codecs.bit_coder import UNIT_BITS
+
+from prequential.errors import InvalidDistributionError
+from prequential.exact.arrays import to_array
+
+TOTAL = 1 << 24
+WIDE_TOTAL_BITS = 32  # of alphabets that are not bytes, whose symbols are not written
+MAX_NATS = WIDE_TOTAL_BITS * np.log(2)  # so much an impossible symbol costs
+MAX_LOG_SUM = 0.01  # nats; reduced precision gives about half of that
+MIN_SUM, MAX_SUM = np.exp(-MAX_LOG_SUM), np.exp(MAX_LOG_SUM)
+CHUNK_VALUES = 1 << 16
+
+
+def checked_rows(found: Any, n: int, n_symbols: int) -> np.ndarray:
+    """What predict returned as an array (n, V) of floating-point numbers, in its memory if possible. Their values are checked
+    by `probabilities`. Raises InvalidDistributionError for anything else.
+    """
+    rows = _array("predict", found)
+    if rows.shape != (n, n_symbols):
+        raise InvalidDistributionError(f"predict returned shape {rows.shape} for {n} symbols; give ({n}, {n_symbols})")
+    if rows.dtype.kind != "f":
+        raise InvalidDistributionError(f"predict returned {rows.dtype}; give floating-point log-probabilities")
+    return rows
+
+
+def chunks(rows: np.ndarray) -> Iterator[slice]:
+    """Slices of the rows (n, V) with about CHUNK_VALUES values each."""
+    step = max(1, CHUNK_VALUES // rows.shape[1])
+    for start in range(0, len(rows), step):
+        yield slice(start, min(start + step, len(rows)))
+
+
+def probabilities(rows: np.ndarray, first: int) -> np.ndarray:
+    """Probabilities (n, V) float64 from log-probabilities, each row of sum one. first: the position of row 0, for messages.
+
+    Raises InvalidDistributionError unless the sums are one within MAX_LOG_SUM.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = rows.astype(np.float64)
+        np.exp(found, out=found)
+        sums = found.sum(axis=1)
+    right = (sums >= MIN_SUM) & (sums <= MAX_SUM)  # not so of NaN
+    if not right.all():
+        t = int(np.argmin(right))
+        what = "hold NaN" if np.isnan(rows[t]).any() else f"sum to {sums[t]:.6g}, not to 1"
+        raise InvalidDistributionError(f"the probabilities for symbol {first + t} {what}")
+    found /= sums[:, None]
+    return np.asarray(found)
+
+
+def integer_frequencies(p: np.ndarray, total: int = TOTAL) -> np.ndarray:
+    """Integers (n, V), as float64, from probabilities (n, V): each at least 1, the sum of each row `total`, at most 2**53.
+
+    They take the place of p in memory: new memory costs more than the arithmetic.
+    """
+    frequencies = np.multiply(p, total - p.shape[1], out=p)
+    np.floor(frequencies, out=frequencies)
+    frequencies += 1.0
+    frequencies[np.arange(len(p)), frequencies.argmax(axis=1)] += total - frequencies.sum(axis=1)
+    return np.asarray(frequencies)
+
+
+def row_bits(rows: np.ndarray, symbols: np.ndarray, first: int) -> np.ndarray:
+    """What the ids (n,) cost under log-probabilities (n, V): bits (n,), whole units. Raises as `probabilities`."""
+    bits = np.empty(len(symbols))
+    for part in chunks(rows):
+        frequencies = integer_frequencies(probabilities(rows[part], first + part.start), 1 << WIDE_TOTAL_BITS)
+        bits[part] = _bits(frequencies[np.arange(len(frequencies)), symbols[part]])
+    return bits
+
+
+def nll_bits(nats: np.ndarray, n_symbols: int) -> np.ndarray:
+    """What symbols cost of which a learner gives only the nats (n,): bits (n,), whole units."""
+    return _bits(1.0 + np.floor(np.minimum(np.exp(-nats), 1.0) * ((1 << WIDE_TOTAL_BITS) - n_symbols)))
+
+
+def checked_nats(found: Any, n: int, first: int) -> np.ndarray:
+    """What nll returned as (n,) float64. first: as of `probabilities`. Raises InvalidDistributionError for anything else."""
+    nats = _array("nll", found)
+    if nats.shape != (n,) or nats.dtype.kind != "f":
+        raise InvalidDistributionError(f"nll returned {nats.dtype} of shape {nats.shape}; give floating-point ({n},)")
+    wrong = ~(nats >= -MAX_LOG_SUM)
+    if wrong.any():
+        t = int(np.argmax(wrong))
+        raise InvalidDistributionError(f"nll of symbol {first + t} is {nats[t]:.6g}; it cannot be negative")
+    return nats.astype(np.float64)
+
+
+def _bits(frequencies: np.ndarray) -> np.ndarray:
+    return np.asarray(np.rint((WIDE_TOTAL_BITS - np.log2(frequencies)) / UNIT_BITS) * UNIT_BITS)
+
+
+def _array(name: str, found: Any) -> np.ndarray:
+    try:
+        if hasattr(found, "detach"):
+            found = found.detach()
+            found = found if found.dtype.itemsize > 2 else found.float()  # numpy does not know all short types
+        return to_array(found)
+    except (AttributeError, TypeError, RuntimeError) as error:
+        kind = type(found).__name__
+        raise InvalidDistributionError(
+            f"{name} returned {kind}; give log-probabilities as an array or a tensor"
+        ) from error
