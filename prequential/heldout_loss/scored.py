@@ -108,8 +108,10 @@ def score_static(
     model = StaticModel(name, context="carried" if carried else "document", stride=models.stride, device=runtime.device)
     costs, done = [], Progress()
     for batch in [documents] if carried else _batches(documents):
-        costs.append(model.costs(batch.symbols, batch.documents)[0])
-        done = Progress(n_bytes=done.n_bytes + len(costs[-1]), code_bits=done.code_bits + float(costs[-1].sum()))
+        bits = model.costs(batch.symbols, batch.documents)[0]
+        costs.append(bits)
+        n_bytes, code_bits = done.n_bytes + len(bits), done.code_bits + float(bits.sum())
+        done = Progress(n_bytes=n_bytes, code_bits=code_bits, segment=batch.symbols, segment_bits=bits)
         on_progress(done, len(documents.symbols))
     learner = {"name": model.name, "arguments": {"context": models.context}, "n_symbols": model.n_symbols}
     return Scored(

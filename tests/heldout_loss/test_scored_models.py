@@ -20,6 +20,9 @@ from prequential.cli.main import main
 from prequential.comparison.documents import LossDifference, compare_documents, read_document_losses, sentence
 from prequential.comparison.intervals import RateInterval
 from prequential.errors import ConfigError, CorpusError
+from prequential.heldout_loss.documents import documents_of
+from prequential.heldout_loss.scored import BATCH_BYTES, Models, score_static
+from prequential.online.source import open_source
 
 pytest.importorskip("transformers")
 TEXT = sample_path("christmas_carol").read_text(encoding="utf-8")
@@ -405,3 +408,27 @@ def test_bytes_in_memory_are_one_document(corpus: Path) -> None:
     runtime = prequential.Runtime(kernels="fused")
     trained = prequential.heldout(data, train="docs", config=BOTH, runtime=runtime)
     assert trained.record["frozen"]["documents"]["n_documents"] == 1
+
+
+def test_documents_of_usual_cost_give_no_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Constant:
+        """A model under which each byte costs 3 bits."""
+
+        name, policy, n_symbols, run_symbols = "constant", "none", 256, 1
+
+        def __init__(self, *args: Any, **named: Any) -> None:
+            pass
+
+        def costs(self, symbols: np.ndarray, documents: Any) -> tuple[np.ndarray, float]:
+            return np.full(len(symbols), 3.0), 0.0
+
+        def weights_digest(self) -> str:
+            return ""
+
+    monkeypatch.setattr("prequential.adapters.static_model.StaticModel", Constant)
+    for i in range(40):
+        (tmp_path / f"{i}.txt").write_text(TEXT[4000 * i :][:15_000], encoding="utf-8")
+    with open_source(tmp_path) as source:
+        documents, health = documents_of(source), prequential.Health()
+    score_static("constant", documents, Models(static=["constant"]), prequential.Runtime(), health)
+    assert len(documents.symbols) > 2 * BATCH_BYTES and health.findings == []
