@@ -15,7 +15,7 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import PathLike, Run
-from prequential.files import read_regular, reading
+from prequential.files import common_mode, read_regular, reading
 from prequential.files.strict_json import parse_json
 from prequential.recording.run import TrainingRun
 from prequential.records.forms import IMPORTED
@@ -86,6 +86,7 @@ def import_log(
         n_tokens=int(parts.sum()),
         curve=Curve(n_bytes=ends, bits=bits),
         notes=tuple(notes),
+        mode=common_mode(path),
     )
     return run.save(folder)
 

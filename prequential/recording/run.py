@@ -20,7 +20,10 @@ from prequential.watch.health import Finding
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
-    """What somebody else's program says about its training, under the names of the record. The curve ends with the run."""
+    """What somebody else's program says about its training, under the names of the record. The curve ends with the run.
+
+    mode: the permissions that its files have at most.
+    """
 
     coding: str
     corpus: dict[str, Any]
@@ -30,6 +33,7 @@ class TrainingRun:
     curve: Curve
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    mode: int = 0o777
     wall_s: float = 0.0
     device: str = "not known"
 
@@ -75,4 +79,4 @@ class TrainingRun:
         with new_run_folder(folder) as draft:
             for name, other in (others or {}).items():
                 append_record(draft.draft / name, other)
-            return Run(draft.finish(Path(folder), record, curves), record)
+            return Run(draft.finish(Path(folder), record, curves, mode=self.mode), record)

@@ -18,7 +18,7 @@ WRITE_NOTHING = {"test", "list", "labels", "decompose", "compare", "doctor", "es
 
 
 def test_every_command_is_in_the_table_or_writes_nothing() -> None:
-    commands = {command.__name__.rpartition(".")[2] for group in program.COMMANDS.values() for command in group}
+    commands = {program.name_of(command) for group in program.COMMANDS.values() for command in group}
     assert commands == {case.split()[0] for case in CASES} | WRITE_NOTHING
 
 

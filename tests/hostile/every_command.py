@@ -32,6 +32,7 @@ CASES = {
     "evaluate a --runs runs --output records.jsonl --baselines gzip MIXER": "runs/a-* records.jsonl",
     "evaluate public --given a --runs given --output given.jsonl --baselines none MIXER": "given/public-* given.jsonl",
     "runs pack runs -o packed.jsonl": "packed.jsonl",
+    "import log.csv --tokens seen --loss loss --bytes-per-token 4 --runs imported": "imported/log-*",
     f"report {RUN} -o page.html --plots plots": "page.html plots/*.png",
     f"report packed.jsonl/{RUN} -o packed.html": "packed.html",
     "train a -o model --export module GPT": "model module",
@@ -62,9 +63,10 @@ def write_sources(text: bytes, mode: int) -> None:
     rows = [{"t": f"a row with number {i}", "y": "odd" if i % 2 else "even"} for i in range(20)]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("a").write_bytes(text[:2000])
+    Path("log.csv").write_text("seen,loss\n100,3.5\n200,2.5\n")
     shutil.copy(FORECASTS / "ladder.jsonl", "ladder.jsonl")
     shutil.copy(FORECASTS / "forecast.json", "frozen.json")
-    for name in ("a", "pages/1.txt", "shards/1.txt", "rows.jsonl", "ladder.jsonl"):
+    for name in ("a", "pages/1.txt", "shards/1.txt", "rows.jsonl", "ladder.jsonl", "log.csv"):
         Path(name).chmod(mode)
     make_repository(mode)
 
