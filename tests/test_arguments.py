@@ -93,7 +93,8 @@ def test_a_wrong_argument_is_named_before_any_work(call: Callable[..., object], 
 def test_every_public_function_is_among_those_whose_arguments_are_checked() -> None:
     functions = {name for name in prequential.__all__ if type(getattr(prequential, name)).__name__ == "function"}
     assert functions - {"sample_path"} == {
-        "compress", "decompress", "evaluate", "import_log", "measure_matrix", "memory_bytes", "preset", "progress", "read_run",
+        "compress", "decompress", "evaluate", "heldout", "import_log", "measure_matrix", "memory_bytes", "monorepo",
+        "preset", "progress", "read_run",
         "read_runs", "read_series", "sweep", "sweep_plan",
     }  # fmt: skip
     assert BACKENDS == BACKEND_NAMES

@@ -85,7 +85,8 @@ def heldout_record(
         train={"name": f"{learner['learner']['name']}, step {step}"},
         test={"name": name, "n_bytes": n_bytes, "blake2b": hashlib.blake2b(text.encode(), digest_size=32).hexdigest()},
         config=learner,
-        learner_digest=REPORTED,
+        coding=REPORTED,
+        learner_digest=hashlib.blake2b(repr(bits).encode(), digest_size=32).hexdigest(),
         policy=POLICY,
         frozen={
             "total": group,

@@ -64,9 +64,7 @@ def import_log(
     _check_options(tokens, loss, bytes_per_token, tokens_per_step, unit)
     log = repr(str(path))
     so_far, losses = _ascending(*_columns(path, tokens, loss))
-    parts, losses, notes = _parts(so_far * (tokens_per_step or 1), losses)
-    if not len(parts):
-        raise CorpusError(f"{log} has no line after its start")
+    parts, losses, notes = _parts(so_far * (tokens_per_step or 1), losses, log)
     ends = np.rint(np.cumsum(parts) * bytes_per_token).astype(np.int64)
     if (np.diff(ends, prepend=0) <= 0).any():
         raise CorpusError(f"{log}: two lines are less than a byte apart")
@@ -91,8 +89,10 @@ def import_log(
     return run.save(folder)
 
 
-def _parts(so_far: np.ndarray, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _parts(so_far: np.ndarray, losses: np.ndarray, log: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """The tokens of each line, its loss, and what is to be noted."""
+    if not len(so_far):
+        raise CorpusError(f"{log} has no line after its start")
     parts = np.diff(so_far, prepend=0.0)
     if len(parts) > 1 and parts[0] > LATE * parts[1]:
         note = f"the log begins at {so_far[0]:,.0f} tokens: what came before is not counted"

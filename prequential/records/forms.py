@@ -347,7 +347,9 @@ class HeldoutRecord(Struct, kw_only=True):
         Annotated[str, says("digest of the trained learner, of a static model's safetensors files, or of scores")]
         | Absent
     ) = UNSET
-    coding: Annotated[str, says(f"what proves the figures: `{NOT_CODED}`; `{SCORES_REPORTED}`")] | Absent = UNSET
+    coding: (
+        Annotated[str, says(f"what proves the figures: `{NOT_CODED}`; `{REPORTED}`; `{SCORES_REPORTED}`")] | Absent
+    ) = UNSET
     policy: Annotated[str | None, says("which symbols predict a frozen one, in words")]
     frozen: Annotated[LossFields | None, says("loss without learning from the test corpus")]
     dynamic: Annotated[LossFields | None, says("loss while learning continues")]
