@@ -3,7 +3,7 @@
     pip install lm_eval
     python benchmarks/lm_eval_rolling.py [--bytes 60000] [--layers 2] [--width 128]
 
-makes a GPT-2 with random weights and a vocabulary of 50,257, scores documents of about 4,000 bytes, and prints one JSON line: nats
+makes a GPT-2 with random weights and a vocabulary of 50,257, scores documents of about 4,000 bytes, and prints one line: nats
 of both, their relative difference, and seconds of processor time of both.
 """
 

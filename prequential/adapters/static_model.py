@@ -34,6 +34,7 @@ PREFIX = "hf:"
 DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloom and Mamba
 WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 MAX_LOGITS = 1 << 27  # of one stride, by default: 1 GiB of log-probabilities
+ROWS = 64  # whose nats are computed at a time
 MATRICES = 3  # of logits that are held at a time: these, their log-probabilities, and those of a second prediction
 HASHED_BYTES = 1 << 24  # at a time
 
@@ -122,15 +123,32 @@ class StaticModel:
         subject = Subject(
             description={OTHER: {"n_symbols": self.n_symbols}},
             schedule=schedule_of(self),
-            make=lambda: AdaptedLearner(self, self.n_symbols),
+            make=self._learner,
             tokenizer=tokenizer,
             is_coded=False,
         )
+        self._n_learners = 0
         found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
         return np.concatenate(found), time.perf_counter() - start_s
 
+    def _learner(self) -> AdaptedLearner:
+        """The model at the beginning of a document. The first documents check that it does not look ahead."""
+        self._n_learners += 1
+        return AdaptedLearner(self, self.n_symbols, secret=self._n_learners, n_known=self._n_learners + 1)
+
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
         """Log-probabilities (n, V). The first id is seen as long as it is within the window, or always (`begins_windows`)."""
+        return log_softmax(self._logits(context, symbols).double(), -1)
+
+    def nll(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
+        """Nats (n,) of the symbols, float64, without a table of 64-bit numbers."""
+        logits, nats = self._logits(context, symbols), []
+        for part, ids in zip(logits.split(ROWS), torch.from_numpy(symbols).to(logits.device).split(ROWS), strict=True):
+            rows = part.double()
+            nats.append(rows.logsumexp(1) - rows.gather(1, ids[:, None])[:, 0])
+        return torch.cat(nats)
+
+    def _logits(self, context: np.ndarray, symbols: np.ndarray) -> torch.Tensor:
         is_first = self._begins_windows or len(context) + len(symbols) <= self._longest
         n_before = self._longest - len(symbols) + 1 - is_first
         first = [self._first] if is_first else []
@@ -139,7 +157,7 @@ class StaticModel:
         ids = torch.from_numpy(known[None].astype(np.int64)).to(self._model.device)
         with torch.no_grad(), quiet():
             logits = self._model(ids, **more).logits
-        return log_softmax(logits[0, -len(symbols) :].double(), -1)
+        return logits[0, -len(symbols) :]
 
     def update(self, symbols: np.ndarray) -> None:
         """It learns nothing."""

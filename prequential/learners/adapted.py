@@ -53,8 +53,11 @@ class AdaptedLearner:
     gpt_bits = None
     update_size = None
 
-    def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0) -> None:
-        """n_symbols: V of the symbols that will come. secret: seeds the draw of checks. Raises ConfigError for an unfit model."""
+    def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0, n_known: int = 0) -> None:
+        """n_symbols: V of the symbols that will come. secret: seeds the draw of checks. n_known: runs before it.
+
+        Raises ConfigError for an unfit model.
+        """
         self.model = model
         self._n_alphabet = _checked_alphabet(model, n_symbols)
         self._deterministic = bool(getattr(model, "deterministic", False))
@@ -62,7 +65,7 @@ class AdaptedLearner:
         self._draws, self._learns = np.random.default_rng(secret), True
         self.schedule = schedule_of(model)
         self._seen, self._read = np.zeros(FIRST_CAPACITY, np.int64), hashlib.blake2b(digest_size=16)
-        self.n_symbols, self._n_runs = 0, 0
+        self.n_symbols, self._n_runs = 0, n_known
 
     def begin(self, n_symbols: int) -> None:
         """Nothing happens between two runs."""
