@@ -6,7 +6,8 @@ prints one JSON line for each case: microseconds a symbol of the bare loop and o
 `evaluate` outside the calls of the learner (`own_us`: checks, digests, coding, tables). The learner is a GPT of one layer. All
 times are of one thread of the processor, so other programs disturb them little.
 
-    a   bytes, runs of 128      b   bytes, runs of 8,192      c   ids of 50,257 kinds, runs of 128, 2 bytes each
+    a   bytes, runs of 128, coded into an archive       b   the same, runs of 8,192
+    c   ids of 50,257 kinds, runs of 128, 2 bytes each  d   bytes, runs of 128, no archive: only the nats are needed
 """
 
 import argparse
@@ -23,7 +24,9 @@ from torch.nn.functional import cross_entropy, log_softmax
 import prequential
 
 COLUMNS, WIDTH = 128, 64
-CASES = {"a": (256, 128, 200_000), "b": (256, 8192, 200_000), "c": (50_257, 128, 40_000)}  # V, run, bytes
+CASES = {
+    "a": (256, 128, 200_000), "b": (256, 8192, 200_000), "c": (50_257, 128, 40_000), "d": (256, 128, 200_000),
+}  # V, run, bytes  # fmt: skip
 
 
 class GPT(torch.nn.Module):
@@ -55,9 +58,9 @@ class Learner:
 
     inside_s = 0.0
 
-    def __init__(self, n_symbols: int, run_symbols: int) -> None:
+    def __init__(self, n_symbols: int, run_symbols: int, is_coded: bool) -> None:
         torch.manual_seed(0)
-        self.n_symbols, self.run_symbols, self.deterministic = n_symbols, run_symbols, n_symbols == 256
+        self.n_symbols, self.run_symbols, self.deterministic = n_symbols, run_symbols, is_coded
         self.module = GPT(n_symbols)
         self.optimiser = torch.optim.AdamW(self.module.parameters(), lr=1e-3)
         if n_symbols > 256:
@@ -95,9 +98,9 @@ class Learner:
         return logits.flatten(0, 1)[: len(symbols)]
 
 
-def bare_loop(symbols: np.ndarray, n_symbols: int, run: int) -> float:
+def bare_loop(symbols: np.ndarray, n_symbols: int, run: int, is_coded: bool) -> float:
     """Nats: a run is predicted, its cost is added, and it is learned."""
-    learner, nats = Learner(n_symbols, run), 0.0
+    learner, nats = Learner(n_symbols, run, is_coded), 0.0
     for start in range(0, len(symbols), run):
         part = symbols[start : start + run]
         if learner.deterministic:
@@ -109,18 +112,18 @@ def bare_loop(symbols: np.ndarray, n_symbols: int, run: int) -> float:
 
 
 def measure(name: str, n_turns: int) -> dict[str, Any]:
-    n_symbols, run, n_bytes = CASES[name]
+    (n_symbols, run, n_bytes), is_coded = CASES[name], name in "ab"
     data = (sample_path("christmas_carol").read_bytes() * 2)[:n_bytes]
     symbols = Pairs().encode(data) if n_symbols > 256 else np.frombuffer(data, np.uint8).astype(np.int64)
 
     def factory() -> Learner:
-        return Learner(n_symbols, run)
+        return Learner(n_symbols, run, is_coded)
 
     prequential.evaluate(data[: 4 * run], learner=factory, baselines=())  # compiles kernels
     seconds: dict[str, list[float]] = {"bare": [], "evaluate": [], "own": []}
     for _ in range(n_turns):
         start_s = time.process_time()
-        nats = bare_loop(symbols, n_symbols, run)
+        nats = bare_loop(symbols, n_symbols, run, is_coded)
         seconds["bare"].append(time.process_time() - start_s)
         Learner.inside_s, start_s = 0.0, time.process_time()
         found = prequential.evaluate(data, learner=factory, baselines=())

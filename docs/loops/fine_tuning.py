@@ -91,7 +91,7 @@ def write_data(path: Path, n_rows: int, *, shuffled: bool) -> Path:
 
 def fine_tune(model: Path, data: Path, runs: str, name: str, lr: float = 3e-3) -> prequential.Run:
     """One pass of LoRA over the rows, four at a time. Only the labels are scored and learned."""
-    learner = TransformersLearner(str(model), lora=8, lr=lr)
+    learner = TransformersLearner(str(model), lora=8, lr=lr, window=64)
     texts = [text + b" " + label for text, label in read_rows(data, "label", "text")]
     tokenizer = learner.tokenizer.prepared(texts)
     ids = [tokenizer.encode(text) for text in texts]

@@ -25,7 +25,7 @@ DASHES = ("solid", "dashed", "dotted")
 WIDTHS = {Role.OWN: 2.4, Role.NAMED: 1.4, Role.GREY: 0.9}
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
-LEADER = {"arrowstyle": "-", "linewidth": 0.7, "alpha": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+LEADER = {"linewidth": 0.7, "alpha": 0.6}
 PLAIN: dict[str, Any] = {"fontsize": "small", "parse_math": False}  # a name may look like a formula
 
 
@@ -72,15 +72,15 @@ def _draw_line(plot: Any, line: Series) -> None:
 
 def _draw_names(plot: Any, series: Sequence[Series]) -> None:
     """The names of the lines on the right of the plot, each joined to the end of its line."""
+    plot.autoscale_view()
     to_share = plot.transData + plot.transAxes.inverted()
-    ends = [(float(line.x[-1]), float(line.y[-1])) for line in series]
-    heights = [float(to_share.transform(end)[1]) for end in ends]
-    for line, end, height in zip(series, ends, spread(heights, NAME_HEIGHT, 0.0, 1.0), strict=True):
-        colour = LINE_COLOURS[line.colour]
-        plot.annotate(
-            short(line.name), end, (1.02, height), textcoords="axes fraction", color=colour, va="center",
-            annotation_clip=False, arrowprops={**LEADER, "color": colour}, **PLAIN,
-        )  # fmt: skip
+    ends = [to_share.transform((float(line.x[-1]), float(line.y[-1]))) for line in series]
+    heights = [float(y) for _, y in ends]
+    for line, (x, y), height in zip(series, ends, spread(heights, NAME_HEIGHT, 0.0, 1.0), strict=True):
+        colour, at = LINE_COLOURS[line.colour], {"transform": plot.transAxes, "clip_on": False}
+        plot.text(1.02, height, short(line.name), color=colour, va="center", **at, **PLAIN)
+        if 0 <= x <= 1 and 0 <= y <= 1:
+            plot.plot((x, 1.015), (y, height), color=colour, scalex=False, scaley=False, **LEADER, **at)
 
 
 def short(name: str) -> str:

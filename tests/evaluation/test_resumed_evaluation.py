@@ -147,7 +147,7 @@ def test_a_finished_archive_of_another_corpus_or_without_its_ledger_or_costs_is_
         measured(tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("step", ["_rename_to_free_name", "write_text", "write_curves"])
+@pytest.mark.parametrize("step", ["_rename_to_free_name", "files.write_text", "write_curves"])
 @pytest.mark.first_quick
 def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     uninterrupted, tmp_path, monkeypatch, step
@@ -156,7 +156,8 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
         result = measured(folder.draft, resume)
         return folder.finish(tmp_path, evaluation_record(result, FUSED), result.curves)
 
-    done = getattr(runs, step)
+    place, name = (runs.files, "write_text") if step == "files.write_text" else (runs, step)
+    done = getattr(place, name)
 
     def done_and_stopped(*arguments):
         if step != "_rename_to_free_name":
@@ -164,7 +165,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
         raise InterruptionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, step, done_and_stopped)
+        patch.setattr(place, name, done_and_stopped)
         with pytest.raises(InterruptionError), new_run_folder(tmp_path, hint=str) as folder:
             finished(folder, resume=False)
     (draft,) = tmp_path.iterdir()

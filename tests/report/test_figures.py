@@ -35,7 +35,8 @@ def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:
     axes = figures.figure("", [Panel("t", lines)]).axes[0]
     assert axes.get_ylim()[1] < 4
     assert [text.get_text() for text in axes.texts] == ["a", "dot", "Grey: far."]
-    assert [line.get_marker() for line in axes.get_lines()] == ["None", "o", "None"]
+    lines = [line for line in axes.get_lines() if line.get_clip_on()]  # the others join names to lines
+    assert [line.get_marker() for line in lines] == ["None", "o", "None"]
 
 
 def test_equal_figures_give_equal_png_files(curves: dict[str, Curve]) -> None:
