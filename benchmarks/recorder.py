@@ -72,7 +72,7 @@ def measure(name: str, device: str, n_steps: int) -> dict[str, object]:
         seconds[mode].append(_now(device) - start_s)
         for other, rec in recorders.items():
             if other != mode:
-                rec._called.clear()  # this call was not theirs
+                rec._account._called.clear()  # this call was not theirs
         if mode != "none" and step >= 2 * len(modes):
             seconds.setdefault(f"{mode} alone", []).append(added_s)
     bare_s = median(seconds["none"])

@@ -8,29 +8,26 @@ it, counts rows that were seen before apart, and looks for the mistakes that mak
     targets that are the inputs   nobody shifted them
     a look ahead                  at steps 1, 2, 4, ... and every `audit_every`: with another future, earlier predictions move
 
-Scoring queues small sums on the device. Every FLUSH_STEPS steps those of complete steps are read, and all ranks exchange them. So
-a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later, with its step.
+Scoring queues small sums on the device. Every FLUSH_STEPS steps the account (account.py) reads the complete steps, and all ranks
+exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later.
 """
 
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, InvalidDistributionError, LawError
+from prequential.errors import ConfigError, LawError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
+from prequential.recording.account import Account
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
-from prequential.recording.queued import impossible_value, mistakes, on_host
 from prequential.recording.ranks import Ranks
-from prequential.recording.rows import SeenRows, head_hashes, mix
+from prequential.recording.rows import head_hashes
 from prequential.recording.run import TrainingRun
-from prequential.recording.score import FIELDS, Scored, plain_nll, row_sums, token_ids
-from prequential.recording.totals import UNITS_PER_NAT, Totals, sums_record
+from prequential.recording.score import Scored, plain_nll, row_sums, token_ids
+from prequential.recording.totals import sums_record
 from prequential.recording.units import Units, units_of
 from prequential.records.forms import REPORTED
 from prequential.watch.health import Finding
@@ -52,8 +49,8 @@ class Recorder:
     folder: where `finish` makes a run folder. name: of the learner; arguments: its hyperparameters, as JSON values (`seed` groups
     runs in comparisons). data: a name for what it learns.
 
-    tokenizer: that of the ids: of transformers, tokenizers or tiktoken, or a tokenizer.json; it says how many bytes an id stands
-    for. Ids of special tokens are never scored. units: "bytes" for ids 0 to 255 that are bytes, or the bytes of each id, (V,).
+    tokenizer: of transformers, tokenizers or tiktoken, or a tokenizer.json; it says how many bytes an id stands for. Special ids
+    are never scored. units: "bytes" for ids 0 to 255 that are bytes, or the bytes of each id, (V,).
 
     model, optimizer: a step of the optimiser ends a step of the recorder; the calls of the model in training are checked against
     the scores. Either may come later (`attach`). repeats: whether rows seen before count: "exclude" or "include".
@@ -110,17 +107,14 @@ class Recorder:
         self.arguments, self.strict = dict(arguments or {}), strict
         self.units: Units = units_of(tokenizer, units)
         self.faults: list[str] = []
-        self.n_audits, self.n_steps, self.n_checked_steps = 0, 0, 0
+        self.n_audits, self.n_steps = 0, 0
         self.not_audited = ""  # why the last check for a look ahead could not be made
-        self.totals = Totals(counts_repeats=repeats == "include")
-        self.seen = SeenRows()
         self.scored = Scored()
         self.wall_s = 0.0
         self.numbered = False  # whether rows were told apart by their numbers in the data
         self._ranks, self._audit_every = Ranks(process_group), audit_every
+        self._account = Account(self._ranks, self.units.n_symbols, counts_repeats=repeats == "include")
         self._forward: Callable[[Any, Any], Any] | None = None
-        self._pending: list[tuple[int, torch.Tensor]] = []
-        self._called: list[tuple[int, torch.Tensor]] = []
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._n_scores = 0  # since the last step
         self._last_stepped: Any = None
@@ -200,7 +194,7 @@ class Recorder:
         self.scored.see(logits if logits is not None else nll, self._model)
         sums = row_sums(nats, targets, token_ids(inputs, targets), indices, self.units)
         self.numbered |= indices is not None
-        self._pending.append((self.n_steps, sums))
+        self._account.add_scores(self.n_steps, sums)
         self._n_scores, self._targets = self._n_scores + 1, targets
 
     def called_with(self) -> "torch.Tensor | None":
@@ -221,7 +215,7 @@ class Recorder:
             self._audit(self._call)
         self._call = None
         if self.n_steps % FLUSH_STEPS == 0:
-            self._flush()
+            self._read()
 
     def _stepped(self, optimizer: Any) -> None:
         """An optimiser has stepped. Another one that steps after it, without scores between them, belongs to the same step."""
@@ -232,7 +226,7 @@ class Recorder:
     def _saw(self, call: "Call") -> None:
         """The model is called in training: for rows that must be scored before the next step."""
         self._call = call
-        self._called.append((self.n_steps, head_hashes(call.ids)))
+        self._account.add_call(self.n_steps, head_hashes(call.ids))
 
     def _audit(self, call: "Call") -> None:
         from prequential.recording.causal import look_ahead
@@ -252,6 +246,11 @@ class Recorder:
         self._new_faults.append(message)
         if self._ranks.n == 1:
             self._settle_faults([self._new_faults])
+
+    def _read(self) -> None:
+        """Adds up the complete steps. All ranks call it after the same step, and learn of each other's mistakes."""
+        found = self._account.read(self.n_steps)
+        self._settle_faults([*self._ranks.gathered(list(self._new_faults)), found])
 
     def _settle_faults(self, parts: Sequence[list[str]]) -> None:
         new, self._new_faults = [fault for part in parts for fault in part], []
@@ -281,42 +280,6 @@ class Recorder:
         add_documents(sums, documents, nats, targets, self.units)
         self._heldout[name] = (self.n_steps, sums)
 
-    # ---- reading the device
-
-    def _flush(self) -> None:
-        """Reads the complete steps that are queued, exchanges them, and adds them up. All ranks call it after the same step."""
-        ready = [[each for each in queue if each[0] < self.n_steps] for queue in (self._pending, self._called)]
-        mine = on_host(ready[0], FIELDS), on_host(ready[1], ("head",)), list(self._new_faults)
-        parts = self._ranks.gathered(mine)
-        rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        if wrong := impossible_value(rows, self.units.n_symbols):
-            raise InvalidDistributionError(wrong)  # what is queued stays: the run cannot be finished
-        self._pending, self._called = (
-            [each for each in q if each[0] >= self.n_steps] for q in (self._pending, self._called)
-        )
-        self._add(rows)
-        self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
-        self._settle_faults([*(part[2] for part in parts), mistakes(called, rows)])
-
-    def _add(self, rows: np.ndarray) -> None:
-        """Adds the rows of the steps that are not in the totals yet."""
-        rows = rows[np.argsort(rows["step"], kind="stable")]  # the first of equal rows is that of the earliest step
-        keys = mix(rows["key"].view(np.uint64))
-        own = np.flatnonzero(keys % np.uint64(self._ranks.n) == self._ranks.own)
-        is_new = np.zeros(len(rows), np.int64)
-        is_new[own] = self.seen.add(keys[own])
-        flags = self._ranks.gathered((is_new, self.seen.is_full))
-        fresh = np.sum([each for each, _ in flags], axis=0) > 0
-        self.totals.all_rows_kept &= not any(is_full for _, is_full in flags)
-        units = np.rint(rows["nats"].view(np.float64) * UNITS_PER_NAT).astype(np.int64)
-        sums = np.stack([np.ones(len(rows), np.int64), rows["tokens"], rows["bytes"], units], axis=1)
-        contents = mix(rows["targets"].view(np.uint64))
-        ends = np.searchsorted(rows["step"], np.arange(self.totals.steps, self.n_steps + 1))
-        for start, end in pairwise(ends.tolist()):
-            here, new = slice(start, end), fresh[start:end]
-            part = np.stack([sums[here][new].sum(0), sums[here][~new].sum(0)])
-            self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
-
     # ---- the end, and interruptions
 
     def finish(self) -> Run:
@@ -325,9 +288,9 @@ class Recorder:
         Raises ConfigError if nothing was scored, OutputError if the folder cannot be written.
         """
         if self._run is None:
-            if self._pending and not self.n_steps:
+            if not (self._account.is_empty or self.n_steps):
                 raise ConfigError("rec.finish(): no step was seen: give optimizer=, or call rec.step() after each step")
-            self._flush()
+            self._read()
             run = self._training_run()
             for hook in self._hooks:
                 hook.remove()
@@ -349,7 +312,7 @@ class Recorder:
         return self.wall_s + (time.perf_counter() - self._started_s if self._started_s is not None else 0.0)
 
     def _training_run(self) -> TrainingRun:
-        totals = self.totals
+        totals = self._account.totals
         _, n_tokens, n_bytes, _ = totals.counted
         if not n_bytes:
             raise ConfigError("rec.finish(): nothing was scored")
@@ -373,7 +336,7 @@ class Recorder:
 
     def _reported(self) -> dict[str, Any]:
         """The part of the record that only training runs have."""
-        totals, units = self.totals, self.units
+        totals, units = self._account.totals, self.units
         return {
             "source": "training loop",
             "n_steps": self.n_steps,
@@ -384,7 +347,7 @@ class Recorder:
             "repeated": sums_record(totals.repeated),
             "all_rows_kept": totals.all_rows_kept,
             "numbered": self.numbered,
-            "n_checked_steps": self.n_checked_steps,
+            "n_checked_steps": self._account.n_checked_steps,
             "order": totals.order.hex(),
             "tokenizer": {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest},
             "n_audits": self.n_audits,
@@ -402,18 +365,14 @@ class Recorder:
 
         All ranks call it. Each gets the complete state, so that it can be loaded by another number of ranks.
         """
-        import torch
-
-        self._flush()
-        keys = np.concatenate(self._ranks.gathered(self.seen.keys()))
+        self._read()
         return {
             "version": STATE_VERSION,
             "units": self.units.digest,
             "n_steps": self.n_steps,
-            "totals": self.totals.state(),
-            "seen": torch.from_numpy(np.sort(keys).view(np.int64)),
+            "account": self._account.state(),
             "faults": list(self.faults),
-            "checks": [self.n_audits, self.n_checked_steps],
+            "n_audits": self.n_audits,
             "not_audited": self.not_audited,
             "numbered": self.numbered,
             "heldout": copy.deepcopy(self._heldout),
@@ -426,22 +385,22 @@ class Recorder:
             raise ConfigError("rec.load_state_dict(): this is not the state of a Recorder of this version")
         if state["units"] != self.units.digest:
             raise ConfigError("rec.load_state_dict(): the state is of another tokenizer, or of other units")
-        counts_repeats = self.totals.counts_repeats
         try:
-            keys = state["seen"].cpu().numpy().view(np.uint64)
-            self.totals = Totals.of_state(dict(state["totals"]))
-            self.n_steps, self.wall_s = int(state["n_steps"]), float(state["wall_s"])
+            if state["account"]["totals"]["counts_repeats"] != self._account.totals.counts_repeats:
+                raise ConfigError(
+                    "rec.load_state_dict(): the state counts repeated rows in another way: give the same `repeats`"
+                )
+            self._account.load(state["account"])
+            self.n_steps, self.n_audits, self.wall_s = (
+                int(state["n_steps"]),
+                int(state["n_audits"]),
+                float(state["wall_s"]),
+            )
             self.faults, self._heldout = list(state["faults"]), copy.deepcopy(dict(state["heldout"]))
-            self.n_audits, self.n_checked_steps = map(int, state["checks"])
             self.not_audited, self.numbered = str(state["not_audited"]), bool(state["numbered"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"rec.load_state_dict(): the state is damaged: {error}") from error
-        if self.totals.counts_repeats != counts_repeats:
-            raise ConfigError(
-                "rec.load_state_dict(): the state counts repeated rows in another way: give the same `repeats`"
-            )
-        self.seen = SeenRows(keys[keys % np.uint64(self._ranks.n) == self._ranks.own], self.seen.max_rows)
-        self._pending, self._called, self._new_faults, self._n_scores = [], [], [], 0
+        self._new_faults, self._n_scores = [], 0
         self._call, self._targets, self._started_s = None, None, None
 
     # ---- other people's loops

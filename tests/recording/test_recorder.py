@@ -153,7 +153,7 @@ def test_a_state_of_another_vocabulary_or_of_nothing_is_refused(tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"load_state_dict.*not the state"):
         Loop(tmp_path).rec.load_state_dict({})
     with pytest.raises(ConfigError, match=r"load_state_dict.*damaged"):
-        Loop(tmp_path).rec.load_state_dict(state | {"totals": {}})
+        Loop(tmp_path).rec.load_state_dict(state | {"account": {}})
 
 
 # ---- dishonest loops

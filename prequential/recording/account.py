@@ -1,0 +1,94 @@
+"""The account of a training run: what was scored is queued on the device, read a few steps later, and added up over all ranks."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from prequential.errors import InvalidDistributionError
+from prequential.recording.queued import impossible_value, mistakes, on_host
+from prequential.recording.ranks import Ranks
+from prequential.recording.rows import SeenRows, mix
+from prequential.recording.score import FIELDS
+from prequential.recording.totals import UNITS_PER_NAT, Totals
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Account:
+    """Totals of the complete steps. n_checked_steps: those whose calls of the model were compared with their scores."""
+
+    def __init__(self, ranks: Ranks, n_symbols: int, *, counts_repeats: bool) -> None:
+        self.totals, self.n_checked_steps = Totals(counts_repeats=counts_repeats), 0
+        self._ranks, self._n_symbols, self._seen = ranks, n_symbols, SeenRows()
+        self._scored: list[tuple[int, torch.Tensor]] = []
+        self._called: list[tuple[int, torch.Tensor]] = []
+
+    def add_scores(self, step: int, sums: "torch.Tensor") -> None:
+        """Queues FIELDS of rows that were scored, (rows, len(FIELDS)) int64."""
+        self._scored.append((step, sums))
+
+    def add_call(self, step: int, heads: "torch.Tensor") -> None:
+        """Queues the hashes (rows,) int64 of rows that the model was called for in training."""
+        self._called.append((step, heads))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was scored since the last reading."""
+        return not self._scored
+
+    def read(self, n_steps: int) -> list[str]:
+        """Adds the steps before n_steps to the totals, and returns the mistakes in them. All ranks call it after the same step.
+
+        Raises InvalidDistributionError for values that no model gives. They stay in the queue, so the run cannot be finished.
+        """
+        ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
+        parts = self._ranks.gathered((on_host(ready[0], FIELDS), on_host(ready[1], ("head",))))
+        rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        if wrong := impossible_value(rows, self._n_symbols):
+            raise InvalidDistributionError(wrong)
+        self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
+        self._add(rows, n_steps)
+        self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
+        return mistakes(called, rows)
+
+    def _add(self, rows: np.ndarray, n_steps: int) -> None:
+        rows = rows[np.argsort(rows["step"], kind="stable")]  # of equal rows the earliest step has the first one
+        fresh = self._are_new(mix(rows["key"].view(np.uint64)))
+        units = np.rint(rows["nats"].view(np.float64) * UNITS_PER_NAT).astype(np.int64)
+        sums = np.stack([np.ones(len(rows), np.int64), rows["tokens"], rows["bytes"], units], axis=1)
+        contents = mix(rows["targets"].view(np.uint64))
+        ends = np.searchsorted(rows["step"], np.arange(self.totals.steps, n_steps + 1))
+        for start, end in pairwise(ends.tolist()):
+            here, new = slice(start, end), fresh[start:end]
+            part = np.stack([sums[here][new].sum(0), sums[here][~new].sum(0)])
+            self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
+
+    def _are_new(self, keys: np.ndarray) -> np.ndarray:
+        """Which keys (n,) no earlier row had, (n,) bool. Each rank remembers its share of the keys."""
+        own = np.flatnonzero(self._is_own(keys))
+        is_new = np.zeros(len(keys), np.int64)
+        is_new[own] = self._seen.add(keys[own])
+        flags = self._ranks.gathered((is_new, self._seen.is_full))
+        self.totals.all_rows_kept &= not any(is_full for _, is_full in flags)
+        return np.sum([each for each, _ in flags], axis=0) > 0
+
+    def _is_own(self, keys: np.ndarray) -> np.ndarray:
+        return keys % np.uint64(self._ranks.n) == self._ranks.own
+
+    def state(self) -> dict[str, Any]:
+        """The totals, and the keys of all ranks. What is queued must have been read."""
+        import torch
+
+        keys = np.sort(np.concatenate(self._ranks.gathered(self._seen.keys())))
+        seen = torch.from_numpy(keys.view(np.int64))
+        return {"totals": self.totals.state(), "seen": seen, "n_checked_steps": self.n_checked_steps}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continues from such a state. Raises KeyError, TypeError, ValueError or AttributeError for something else."""
+        totals, keys = Totals.of_state(dict(state["totals"])), state["seen"].cpu().numpy().view(np.uint64)
+        self.n_checked_steps = int(state["n_checked_steps"])
+        self.totals, self._seen = totals, SeenRows(keys[self._is_own(keys)])
+        self._scored, self._called = [], []
