@@ -157,6 +157,28 @@ def test_a_prefix_that_is_not_scored_may_be_read_in_both_directions(tmp_path: Pa
     assert loop.rec.finish().record["reported"]["n_audits"] == 30
 
 
+def test_the_check_runs_under_the_autocast_of_the_call_and_leaves_buffers_alone(tmp_path: Path) -> None:
+    class Counting(Bigrams):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("n_calls", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not torch.is_autocast_enabled("cpu"):
+                raise RuntimeError("this model needs autocast")
+            self.n_calls += 1
+            return self.table(x)
+
+    loop = Loop(tmp_path, model=Counting(), audit_every=1)
+    for rows in batches(3):
+        with torch.autocast("cpu", torch.bfloat16):
+            x, y, logits = loop.forward(rows)
+        loop.rec.score(logits=logits, targets=y, inputs=x)
+        loop.learn(logits, y)
+    reported = loop.rec.finish().record["reported"]
+    assert (reported["n_audits"], reported["not_audited"]) == (3, "") and loop.model.n_calls == 3
+
+
 # ---- sums
 
 

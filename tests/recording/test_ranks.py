@@ -42,7 +42,12 @@ def _train(
         optimizer.zero_grad()
         cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
         optimizer.step()
-    return rec.finish()
+    run = rec.finish()
+    kept.append(len(rec._account._seen))
+    return run
+
+
+kept: list[int] = []  # rows that this process remembers
 
 
 def _sharded(rank: int, folder: str) -> None:
@@ -73,6 +78,7 @@ def _rank(rank: int, folder: str, fault_at: int | None, n_first: int | None) -> 
     try:
         run = _train(rank, 2, f"{folder}/runs", fault_at, n_first)
         (Path(folder) / f"bits-{rank}").write_text(repr((run.record["code_bits"], run.record["corpus"])))
+        (Path(folder) / f"kept-{rank}").write_text(str(kept[-1]))
     except LawError as error:
         (Path(folder) / f"error-{rank}").write_text(str(error))
     finally:
@@ -95,6 +101,8 @@ def test_two_ranks_give_what_one_gives(tmp_path: Path, n_first: int | None) -> N
     assert both["code_bits"] == one["code_bits"] and both["corpus"] == one["corpus"]
     texts = [(tmp_path / f"bits-{rank}").read_text() for rank in (0, 1)]
     assert texts[0] == texts[1]  # every rank returns the run
+    shares = [int((tmp_path / f"kept-{rank}").read_text()) for rank in (0, 1)]
+    assert sum(shares) == 240 and min(shares) > 80  # they share the memory of rows
 
 
 def test_a_mistake_of_one_rank_stops_all(tmp_path: Path) -> None:
