@@ -1,7 +1,7 @@
 """Split a code length into the cost of learning and the rest.
 
-The code is that of the GPT alone. It is compared with the code length under the GPT's last weights. Of a run folder, also one of
-a training loop, the curve alone is split (docs/MEASURES.md).
+The learner is the GPT alone. Its code length is compared with the code length under its last weights. For a run folder, also of
+a training loop, only the curve is split (docs/MEASURES.md).
 """
 
 import argparse
@@ -27,14 +27,14 @@ ROWS = {
     "regret_bits": "regret to hindsight",
     "weights_bits": "the last weights, as int8 levels",
 }
-DATA = "data: the cost of all bytes at the end of the expected curve, a smooth law through the costs of all segments."
+DATA = "data: the cost of all bytes at the final rate of the expected curve, a smooth fit to the costs of all segments."
 HINDSIGHT = "hindsight is a code only together with the last weights."
 WORDS = (
     "learning: the prequential estimate of epiplexity (Finzi et al. 2026), close to excess description length (Donoway et al. "
-    "2026). It is that of this learner, not the least over sizes and durations; it assumes one pass over the data, and takes as "
-    "final loss the end of the expected curve, of the weights as they were, not of averaged ones."
+    "2026). It holds for this learner and is not the least over sizes and durations. It assumes one pass over the data. Its "
+    "final loss is the end of the expected curve, with the weights as they learned, not averaged weights."
 )
-REPEATS = "This run also counts rows that came again: it is no single pass."
+REPEATS = "This run also counts repeated rows: it is no single pass."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,8 @@
 """Measure the held-out loss of a trained learner, or of trained models of transformers.
 
-With --train a learner reads one corpus, and its loss is measured on another one: frozen (no learning on the test corpus) and
-dynamic (learning continues). With --static, trained models are scored, two of them document by document, with an interval. By
-document and by language (docs/MEASURES.md).
+With --train, a learner reads one corpus, and its loss is measured on another corpus: frozen (no learning on the test corpus) and
+dynamic (learning continues). With --static, trained models are scored; two models are compared document by document, with an
+interval. Losses are also given by document and by language (docs/MEASURES.md).
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_usage(args: argparse.Namespace) -> None:
     check_models(args, "train", *ONLY_TRAINED)
     if not (args.train or args.static or args.scores or args.documents):
-        args.parser.error(
-            "give --train, or --static or --scores: what is measured; or --documents to write the documents"
-        )
+        args.parser.error("give --train, --static or --scores to measure a loss, or --documents to write the documents")
     if args.train and args.stride is not None and args.context != "strided":
         args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
@@ -92,7 +90,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def check_models(args: argparse.Namespace, *only_trained: str) -> None:
-    """Refuses options of a learner that is trained here beside those of `add_models`, and both uses of those at once."""
+    """Refuses options of training together with the options of `add_models`, and --documents with a measurement."""
     if args.documents:
         used = options.given_of(args, "static", "scores", "context", "stride")
         options.refuse(args, used, "--documents writes the documents and measures nothing")
@@ -142,7 +140,7 @@ def show(found: Heldout, *, as_json: bool) -> None:
 
 
 def keeper(runs: str, mode: int) -> Keep:
-    """A function that appends a record to the file RECORDS in this folder. Raises OutputError if that cannot succeed."""
+    """A function that appends a record to the file RECORDS in this folder. Raises OutputError if this cannot succeed."""
     from prequential.files.append import prepare_records
     from prequential.records.schema import append_record
 

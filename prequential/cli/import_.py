@@ -1,7 +1,7 @@
-"""Make a run of the log of a training run.
+"""Make a run from the log of a training run.
 
-The log is a trainer_state.json of transformers, or CSV, as Weights & Biases and TensorBoard export it. The order of the data and
-what came twice are unknown, and every page says so. prequential.Recorder measures a run itself (docs/RECORDING.md).
+The log is a trainer_state.json of transformers, or CSV, as Weights & Biases and TensorBoard export it. Order and repeats of the
+data are unknown, and every page says so. prequential.Recorder measures a run while it trains (docs/RECORDING.md).
 """
 
 import argparse
@@ -15,16 +15,16 @@ OPTIONS = ("tokens", "loss", "bytes_per_token", "tokens_per_step", "unit", "name
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="FILE", help="trainer_state.json, or CSV with a line of names")
-    parser.add_argument("--tokens", metavar="NAME", required=True, help="the column of the tokens so far (or of steps)")
-    parser.add_argument("--loss", metavar="NAME", required=True, help="the column of the mean loss since the last line")
+    parser.add_argument("--tokens", metavar="NAME", required=True, help="column with the tokens so far (or the steps)")
+    parser.add_argument("--loss", metavar="NAME", required=True, help="column with the mean loss since the last line")
     parser.add_argument(
-        "--bytes-per-token", type=float, metavar="X", required=True, help="of the tokenizer on this text"
+        "--bytes-per-token", type=float, metavar="X", required=True, help="mean bytes per token of this text"
     )
-    parser.add_argument("--tokens-per-step", type=int, metavar="N", help="if --tokens names a column of steps")
-    parser.add_argument("--unit", default="nats/token", choices=("nats/token", "bits/token"), help="of the loss")
-    parser.add_argument("--name", metavar="NAME", help="of the model (default: the file)")
+    parser.add_argument("--tokens-per-step", type=int, metavar="N", help="needed if --tokens names a column of steps")
+    parser.add_argument("--unit", default="nats/token", choices=("nats/token", "bits/token"), help="unit of the loss")
+    parser.add_argument("--name", metavar="NAME", help="name of the model (default: the file)")
     parser.add_argument(
-        "--data", metavar="NAME", help="of what it learned; runs of one name and length can be compared"
+        "--data", metavar="NAME", help="name of the data; runs with equal names and lengths can be compared"
     )
     parser.add_argument("--runs", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default: {DEFAULT_FOLDER}")
     options.add(parser, options.JSON)

@@ -1,7 +1,7 @@
 """The command line: its commands, and the one place where exceptions become lines on stderr and exit codes.
 
-A command is a module with a docstring, which is its help text, with `add_options(parser)`, and with `run(args)`, which gives the
-exit code. It imports what it needs when it runs, so that `--help` and `list` start at once.
+A command is a module. Its docstring is its help text. It has `add_options(parser)`, and `run(args)`, which gives the exit code.
+It imports what it needs when it runs, so that `--help` and `list` start at once.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
             "several workers can share a compression or a decompression: start this command without torchrun"
         )
     if argv is None and getattr(args, "learner", None) is None:
-        # Our own work uses no threads of numpy's library. It starts them when it is imported, and each one takes address space.
+        # Our own work uses no threads of numpy's library. Its import starts them, and each thread takes address space.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return args
 
@@ -160,7 +160,7 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         return 130
     except SystemExit as end:
         if end.code == 128 + signal.SIGXCPU:
-            signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # at its end, the interpreter would die of the next one
+            signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # the next one would kill the interpreter at its end
         if getattr(end, "__notes__", None):
             print(with_notes("prequential: ended", end), file=sys.stderr)
         raise
@@ -173,12 +173,12 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
 
 
 def _are_refused(args: argparse.Namespace) -> bool:
-    """Whether the command has nothing to do, because of missing inputs or existing outputs. Prints a line for each of them.
+    """Whether the command has nothing to do, because inputs are missing or outputs exist. Prints a line for each of them.
 
-    It looks before anything large is imported, and at what a command declares with `set_defaults`: `inputs`, the names of its
-    arguments that are corpora, archives or folders, or a function of all arguments that gives them; and `output_of`, a function
-    of its arguments and of one input that gives the path of the output. A command with a list of inputs goes on with the others,
-    and reports those later. The work itself checks everything again, because files may change.
+    The check comes before large imports. It uses what a command declares with `set_defaults`. `inputs`: the names of its
+    arguments that are corpora, archives or folders, or a function of all arguments that gives these names. `output_of`: a
+    function of the arguments and one input that gives the path of the output. A command with a list of inputs goes on with the
+    other inputs and reports the refused inputs later. The work checks everything again, because files may change.
     """
     inputs = getattr(args, "inputs", ())
     attributes = inputs(args) if callable(inputs) else inputs
@@ -206,7 +206,7 @@ def _are_refused(args: argparse.Namespace) -> bool:
 
 
 def _refusal(args: argparse.Namespace, name: str, *, is_input: bool = True) -> Exception | None:
-    """Why this source cannot be read, or nothing be made of this input, as far as the file system shows it."""
+    """Why this source cannot be read, or its output not written, as far as the file system shows; None if nothing is wrong."""
     try:
         if name == "-" and sys.stdin.isatty():
             raise CorpusError("standard input is a terminal: name a file, or pipe data into the command")
@@ -223,8 +223,8 @@ def _refusal(args: argparse.Namespace, name: str, *, is_input: bool = True) -> E
 def _unwind_on_signals() -> None:
     """SIGTERM, SIGHUP and SIGXCPU (`ulimit -S -t`) end the program like an exception, so that temporary files are deleted.
 
-    Python drops an exception that is raised in a callback from C, such as those that load compiled kernels. A signal whose
-    exception was dropped is sent again a moment later.
+    Python drops an exception that is raised in a callback from C, such as a callback that loads compiled kernels. If an exception
+    was dropped, its signal is sent again a moment later.
     """
     begun = set[int]()
 

@@ -1,8 +1,8 @@
 """Measure the loss of the text that new commits add to a git repository.
 
-The learner is trained on the tree of the repository at --since, and its loss measured on the text that later commits added. Each
-measurement is a point of a series; the next point begins where the last one ended (docs/MEASURES.md). Without REPO, draws the
-series of --series. With --static, trained models are scored on that text instead, and nothing is trained.
+The learner is trained on the tree of the repository at --since. Its loss is measured on the text that later commits added. Each
+measurement is a point of a series; the next point begins where the last point ended (docs/MEASURES.md). Without REPO, the series
+of --series is drawn. With --static, trained models are scored on the added text, and nothing is trained.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     }
     output = {
         "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
-        "--runs FOLDER [runs]": f"folder of the series, or of {RECORDS} for the records of --static",
+        "--runs FOLDER [runs]": f"folder of the series, or of {RECORDS} with the records of --static",
         "--picture FILE": "draw the series as a PNG file (needs matplotlib)",
     }
     options.add(parser.add_argument_group("window"), window)

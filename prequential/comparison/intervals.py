@@ -1,13 +1,14 @@
 """Confidence intervals by resampling: of the expectation of a sum over a text, and of a loss over documents.
 
 *A text.* Blocks of neighbouring cells are resampled (Künsch 1989, "The jackknife and the bootstrap for general stationary
-observations", Annals of Statistics 17), so dependence within a block is kept. Over longer stretches it is not: see prediction.py.
+observations", Annals of Statistics 17), so dependence within a block is kept. Longer dependence is lost: see prediction.py.
 
-*Documents.* The loss of a corpus is a ratio, sum of bits / sum of bytes. Documents are drawn with replacement, k of k, each with
-all of its bytes, because these resemble each other. Each resample gives t = (its ratio - the ratio) / its standard error, the
-error from the residuals bits_i - ratio * bytes_i. The interval is ratio +- q * standard error, with q the quantile of |t|: the
-symmetric bootstrap-t (Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 12; Hall 1988, "Theoretical comparison
-of bootstrap confidence intervals", Annals of Statistics 16). It assumes that documents are independent of each other.
+*Documents.* The loss of a corpus is a ratio, sum of bits / sum of bytes. Of k documents, k are drawn with replacement. A document
+is drawn with all its bytes, because they resemble each other. Each resample gives t = (its ratio - the ratio) / its standard
+error; this error comes from the residuals bits_i - ratio * bytes_i. The interval is ratio +- q * standard error, with q the
+quantile of |t|: the symmetric bootstrap-t (Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 12; Hall 1988,
+"Theoretical comparison of bootstrap confidence intervals", Annals of Statistics 16). It assumes that documents are independent of
+each other.
 """
 
 import math
@@ -25,8 +26,8 @@ from prequential.evaluation.curves import Curve
 MIN_CELLS, MAX_CELLS = 64, 4096  # of the grid that is resampled; with fewer cells there is no interval
 CHUNK_RESAMPLES = 256  # resamples at a time, which take 8 MiB each
 MIN_DOCUMENTS = 10  # with fewer there is no interval
-MAX_CLUSTERS = 1000  # of more documents, equal numbers of neighbours are one cluster
-NO_ERROR = 1e-9  # a resample with a standard error below this share of the complete one has none
+MAX_CLUSTERS = 1000  # with more documents, equal numbers of neighbours form a cluster
+NO_ERROR = 1e-9  # below this share of the complete sample's standard error, a resample has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class Bootstrap:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A two-sided confidence interval of an expected difference, in bits, if dependence ends within a block."""
+    """A two-sided confidence interval of an expected difference, in bits. It holds if dependence ends within a block."""
 
     low_bits: float
     high_bits: float
@@ -102,7 +103,7 @@ def block_length(series: NDArray[np.float64]) -> int:
 
     Twice the rule of Politis and White (2004), corrected by Patton, Politis and White (2009): (2 G^2 / D)^(1/3) m^(1/3). G and D
     are from the autocovariances with a flat-top window, which ends at twice the lag after which none is significant. The rule
-    minimises the error of the variance; twice its length halves the bias, which reduces coverage.
+    minimises the error of the variance, but its bias reduces coverage. Twice its length halves the bias.
     """
     m = len(series)
     covariances, n_significant = _significant_covariances(series)
@@ -191,7 +192,7 @@ def _deviation(
 
 @dataclass(frozen=True, kw_only=True)
 class Clusters:
-    """n_documents that are not empty, in the order of the corpus, or equal numbers of neighbours: n_bytes and bits (k,)."""
+    """Bytes and bits (k,) of the documents that are not empty, or of equal numbers of neighbours, in the order of the corpus."""
 
     n_documents: int
     n_bytes: tuple[int, ...]
@@ -235,8 +236,8 @@ def cluster(n_bytes: Sequence[int], bits: Sequence[float]) -> Clusters:
 def rate_interval(clusters: Clusters, bootstrap: Bootstrap) -> RateInterval | None:
     """The interval of sum of bits / sum of bytes, where bits may be differences; -bits give exactly the mirrored interval.
 
-    None with fewer than MIN_DOCUMENTS documents, or if too many resamples have no standard error: nearly all documents have the
-    same bits per byte, and a few do not.
+    None with fewer than MIN_DOCUMENTS documents, or if too many resamples have no standard error. This happens if nearly all
+    documents have the same bits per byte and a few differ.
     """
     if clusters.n_documents < MIN_DOCUMENTS:
         return None
@@ -257,7 +258,7 @@ def rate_interval(clusters: Clusters, bootstrap: Bootstrap) -> RateInterval | No
 
 
 def loss_interval(clusters: Clusters, bootstrap: Bootstrap) -> RateInterval | None:
-    """As `rate_interval`, for a code length. None also if it reaches below 0, as no code length does: it says nothing then."""
+    """As `rate_interval`, for a code length. Also None if it reaches below 0: no code length does, so it says nothing."""
     found = rate_interval(clusters, bootstrap)
     return found if found and found.low_bits_per_byte >= 0.0 else None
 

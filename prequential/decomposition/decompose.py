@@ -1,18 +1,18 @@
-"""What the code length of a corpus consists of: the cost of data for a learner that knows such data, and the cost of learning.
+"""The parts of a code length: the cost of the data for a learner that knows such data, and the cost of learning.
 
-docs/MEASURES.md defines the parts, METHOD.md says what the field calls them. The learner is a GPT without context mixer and
-without a table of contexts: its weights can be sent to a receiver, unlike hundreds of megabytes of counts and rows. They are
-sent as the GPT uses them, as int8 levels and float32 scales; for the embedding, the levels of its change since initialisation.
+docs/MEASURES.md defines the parts; METHOD.md gives the field's words. The learner is a GPT without context mixer and without a
+table of contexts. Its weights can be sent to a receiver; hundreds of megabytes of counts and rows cannot. The weights are sent as
+the GPT uses them: int8 levels and float32 scales; for the embedding, the levels of its change since initialisation.
 Hindsight is a code only together with these weights. A frozen learner reads the corpus as one stream: its window continues from
 segment to segment.
 
 The expected curve takes the cost of a byte at position t as r(t) = E + A (t + s)^-b + noise, with A >= 0, 0.05 <= b <= 2 and
-s >= 0. The mean over cells of equal length is fitted by least squares. E and A are linear; b and s are taken from a grid, for the
-fit is used inside the text, where neighbouring nodes give nearly the same curve (it is no forecast).
+s >= 0. The mean over cells of equal length is fitted by least squares. E and A are linear; b and s come from a grid. The fit
+is no forecast: it is used inside the text, where neighbouring nodes give nearly the same curve.
 
 Text has long memory, and one text cannot show how much. So the intervals come from replicates whose noise is fractional Gaussian
-(Mandelbrot & Van Ness 1968), with Hurst exponents of 0.5 to 0.9 in equal shares. Its variance is that of the residuals, corrected
-for what the fit takes away. Each replicate is fitted again.
+(Mandelbrot & Van Ness 1968), with Hurst exponents of 0.5 to 0.9 in equal shares. The noise has the variance of the residuals,
+corrected for what the fit takes away. Each replicate is fitted again.
 """
 
 import io
@@ -46,7 +46,7 @@ N_CELLS, MIN_CELLS = 256, 64  # no interval with fewer cells, as in comparison
 SEGMENTS_PER_CELL = 2  # at least: a curve has no points within a segment
 LEVEL = 0.9
 N_REPLICATES = 1000
-EXPONENTS = np.linspace(0.05, 2.0, 104)  # 1 is none of them
+EXPONENTS = np.linspace(0.05, 2.0, 104)  # 1 is not among them
 SHIFTS = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 41)])  # s, as shares of the text
 HURST = (0.5, 0.6, 0.7, 0.8, 0.9)
 N_PARAMETERS = 4
@@ -59,7 +59,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Bounded:
-    """A figure and its interval of level LEVEL; None for a text of fewer than MIN_CELLS."""
+    """A figure and its interval of level LEVEL; the ends are None with fewer than MIN_CELLS cells."""
 
     point: float
     low: float | None
@@ -68,7 +68,7 @@ class Bounded:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedCurve:
-    """The law of a learning curve of n_bytes and code_bits, fitted to n_cells. Row 0 is the fit, the others are of replicates.
+    """The law of a learning curve of n_bytes and code_bits, fitted to n_cells. Row 0 is the fit; the other rows fit replicates.
 
     nodes (R,): places in the grid. floors, factors (R,): E and A, in bits per byte for t and s as shares of the text.
     """
@@ -205,7 +205,7 @@ def _noise(residuals: Values, tangents: Values) -> Values:
 
 @dataclass(frozen=True, kw_only=True)
 class Decomposition:
-    """Ideal code lengths of a corpus, online and in hindsight, and the law of the former. weights_bytes: of `pack_weights`."""
+    """Ideal code lengths of a corpus, online and in hindsight, and the law of `online`. weights_bytes: of `pack_weights`."""
 
     online: Curve
     hindsight: Curve
@@ -260,8 +260,8 @@ def fresh_learner(config: Config, runtime: Runtime) -> OnlineLearner:
 def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
     """The learner's weights as bytes. start: a fresh learner of the same configuration, which the receiver has too.
 
-    For each matrix the int8 levels, in an order-0 two-part code after its length, and the float32 scales: one for each column;
-    for the change of the embedding, one for each row.
+    For each matrix: the length of an order-0 two-part code, the int8 levels in this code, and the float32 scales: one scale for
+    each column; for the change of the embedding, one for each row.
     """
     packed = b""
     for name, weight in _weights(learner).items():
@@ -315,7 +315,7 @@ def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None 
 
 
 def curve_record(expected: ExpectedCurve, epsilons: Sequence[float] | None = None) -> dict[str, Any]:
-    """The figures that a learning curve alone gives: all but those of hindsight."""
+    """The figures that a learning curve alone gives: all without hindsight."""
     rate, n_bytes = expected.final_rate, expected.n_bytes
     return {
         "n_bytes": n_bytes,

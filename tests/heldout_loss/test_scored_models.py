@@ -353,7 +353,7 @@ def test_the_last_sentence_says_which_model_to_take(
 @pytest.mark.parametrize(
     ("command", "code", "problem"),
     [
-        ("heldout --test text", 2, "give --train, or --static or --scores"),
+        ("heldout --test text", 2, "give --train, --static or --scores"),
         ("heldout --test text --train text --static hf:a", 2, "leave out --train"),
         ("heldout --test text --static hf:a -1", 2, "leave out -1..-9"),
         ("heldout --test text --static hf:a --frozen-only", 2, "leave out --frozen-only"),

@@ -1,11 +1,11 @@
 """A git repository as a corpus: the files at a commit (`read_tree`), and the changes after it (`read_window`), read through git.
 
-docs/MEASURES.md defines windows and documents. Renames are those that git detects: half of the content is the same. Of equal
-files in a tree, the first path in order is kept.
+docs/MEASURES.md defines windows and documents. Git detects renames: half of the content is the same. If files in a tree are
+equal, the first path in order is kept.
 
 The repository cannot run or configure anything. Only revisions are looked up in it. All other reading happens in an empty
 repository that borrows its objects: configuration, hooks, filters, replaced objects and info/attributes have no effect. The
-.gitattributes files are those of the commit; for a window, those at its end.
+.gitattributes files come from the commit; for a window, from its last commit.
 """
 
 import os
@@ -26,7 +26,7 @@ DocumentKind = Literal["tree", "new", "added"]
 
 
 class GitDocument(NamedTuple):
-    """One document with its bytes, and the commit that brought it with its committer date (UTC, ISO 8601)."""
+    """One document with its bytes, the commit that brought it, and the committer date (UTC, ISO 8601)."""
 
     name: str  # the path; bytes that are not UTF-8 become surrogates, as in os.fsdecode
     kind: DocumentKind
@@ -38,8 +38,8 @@ class GitDocument(NamedTuple):
 class GitDocuments:
     """Documents of a repository. Each iteration reads them again, and raises CorpusError if an object is missing or git fails.
 
-    repository: the folder's name. since: the commit before the window; None for a tree, and if the window starts with the
-    history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
+    repository: the folder's name. since: the commit before the window; None for a tree, and for a window that starts with
+    the history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
     excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
     """
 
@@ -65,7 +65,7 @@ class GitDocuments:
             yield from reader.tree(self._end) if self._is_tree else reader.window(self._base, self._steps)
 
     def origin(self) -> dict[str, str | int | None]:
-        """The JSON values that identify these documents. `n_excluded` is that of the last iteration."""
+        """The JSON values that identify these documents. `n_excluded` counts the last iteration."""
         return {
             "repository": self.repository,
             "read": "tree" if self._is_tree else "window",
@@ -80,7 +80,7 @@ class GitDocuments:
 
 @dataclass(frozen=True, kw_only=True)
 class GitCorpus(Corpus):
-    """A corpus of git documents. kinds[i], and the commit commits[i] with its date, belong to documents[i].
+    """A corpus of git documents. kinds[i], and commits[i] (id and date), belong to documents[i].
 
     excluded: number of skipped files by reason.
     """
@@ -110,7 +110,8 @@ def read_window(
     """The changes after `since`, up to and including `until`; kinds `new` and `added`.
 
     since, until: a revision, or an ISO 8601 date (UTC if it has no zone; a day means its first moment). A date as `until` is
-    looked up on HEAD's first-parent line. `since` must be on that of `until`; a date before the first commit takes all history.
+    looked up on HEAD's first-parent line. `since` must be on the first-parent line of `until`; a date before the first commit
+    takes all history.
     Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for a shallow clone that
     lacks the window; MissingDependencyError without git.
     """
@@ -181,7 +182,7 @@ class _Reader:
             before = base.tree
             self._seen.update(bytes.fromhex(blob.decode()) for _, blob, _ in self._session.files(before))
         for commit in steps:
-            # one for the commit, in the order of `changes`, read as far as each edit needs it
+            # one patch for the commit, in the order of `changes`; each edit reads as much as it needs
             patch: Patch | None = None
             for change in self._session.changes(before, commit.tree):
                 if change.status in b"AT":
@@ -199,7 +200,7 @@ class _Reader:
     def _documents(
         self, change: Change, commit: Commit, kind: DocumentKind, added: bytes | None = None
     ) -> Iterator[GitDocument]:
-        """The document of a change; none if a rule skips it, which is counted. added: the lines of an edit."""
+        """The document of a change; none if a rule skips the change, which is counted. added: the lines of an edit."""
         data = self._decide(change, added)
         if isinstance(data, str):
             self._excluded[data] += 1
