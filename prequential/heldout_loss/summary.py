@@ -1,7 +1,7 @@
 """The cost of a held-out test corpus in sums, means and quantiles: by document, by language, and by overlap with training.
 
 Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one document or outside all documents. The held-out loss
-is that of the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
+counts the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
