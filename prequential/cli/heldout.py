@@ -67,14 +67,14 @@ def run(args: argparse.Namespace) -> int:
     show(found, as_json=args.json)
     if keep and not request.models:  # it may fail: the record has been printed
         keep(found.record)
-    if keep and not args.json:
-        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
+    if keep:
+        show_place(args)
     return 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     check_models(args, "train", *ONLY_TRAINED)
-    if not (args.train or args.static or args.scores or args.documents):
+    if not (args.train or trains_nothing(args)):
         args.parser.error(
             "give --train, or --static or --scores: what is measured; or --documents to write the documents"
         )
@@ -91,12 +91,17 @@ def _check_usage(args: argparse.Namespace) -> None:
             options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
 
 
+def trains_nothing(args: argparse.Namespace) -> bool:
+    """Whether an option of `add_models` says what to do."""
+    return bool(args.static or args.scores or args.documents)
+
+
 def check_models(args: argparse.Namespace, *only_trained: str) -> None:
-    """Refuses options of a learner that is trained here beside those of `add_models`, and both uses of those at once."""
+    """Refuses options of a learner that is trained here beside trained models, and options that score beside --documents."""
     if args.documents:
         used = options.given_of(args, "static", "scores", "context", "stride")
         options.refuse(args, used, "--documents writes the documents and measures nothing")
-    if args.static or args.scores or args.documents:
+    if trains_nothing(args):
         given = [*options.given_of(args, *only_trained), *options.given_learner_options(args)]
         options.refuse(args, given, "--static, --scores and --documents train no learner")
 
@@ -139,6 +144,12 @@ def show(found: Heldout, *, as_json: bool) -> None:
         return
     for record in (*found.records, *([found.comparison.to_dict()] if found.comparison else [])):
         print(json.dumps(record, allow_nan=False), flush=True)
+
+
+def show_place(args: argparse.Namespace) -> None:
+    """Prints where the records are, except among JSON lines."""
+    if not args.json:
+        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
 
 
 def keeper(runs: str, mode: int) -> Keep:
