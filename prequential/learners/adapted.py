@@ -12,14 +12,13 @@ That is checked. In the first runs, and then in one of CHECK_EVERY, drawn at ran
 import copy
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from prequential_codecs.bit_coder import BitCoder, ideal_bits
 
-from prequential.errors import ConfigError, LawError, PrequentialError
+from prequential.errors import ConfigError, LawError
 from prequential.exact.arrays import digest
 from prequential.learners.distributions import (
     MAX_NATS,
@@ -31,6 +30,7 @@ from prequential.learners.distributions import (
     probabilities,
     row_bits,
 )
+from prequential.learners.failures import named_failures
 from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel
 from prequential.learners.state import flattened, restored
 from prequential.machine.usable_memory import usable_memory_bytes
@@ -272,17 +272,3 @@ def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
             f"{type(model).__name__} predicts {own} symbols; the corpus has symbols up to {n_symbols - 1}"
         )
     return own
-
-
-@contextmanager
-def named_failures(what: str) -> Iterator[None]:
-    """What somebody else's code in the body raises becomes a ConfigError of one line: WHAT: TYPE: TEXT. Ctrl-C passes."""
-    try:
-        yield
-    except PrequentialError:
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of a library in Rust
-            raise
-        text = " ".join(str(error).split())[:300]
-        raise ConfigError(": ".join(filter(None, [what, type(error).__name__, text]))) from error

@@ -1,4 +1,4 @@
-"""What an evaluation measures: a learner of this program, or one of somebody else; and costs of which nothing is written."""
+"""What an evaluation measures: a learner of this program, or one of somebody else; and what bytes cost without an archive."""
 
 import copy
 import secrets
@@ -13,7 +13,8 @@ from prequential_codecs.archive_header import GIVEN, OTHER
 from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
-from prequential.learners.adapted import AdaptedLearner, is_coded, named_failures
+from prequential.learners.adapted import AdaptedLearner, is_coded
+from prequential.learners.failures import named_failures
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.learners.tokens import id_pieces, spread

@@ -7,7 +7,7 @@ import numpy as np
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.arrays import to_array
-from prequential.learners.adapted import named_failures
+from prequential.learners.failures import named_failures
 from prequential.learners.protocol import Tokenizer
 
 PIECE_BYTES = 1 << 22
