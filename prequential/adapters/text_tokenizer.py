@@ -1,6 +1,6 @@
-"""The tokenizer of a model of transformers (tokenizer.json) as one of bytes (learners/protocol.py).
+"""Tokenizers of other libraries as a `Tokenizer` (learners/protocol.py): a tokenizer.json, or an encoding of tiktoken.
 
-It runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by the family of the tokenizer:
+A tokenizer.json runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by its family:
 byte-level BPE writes bytes as characters; SentencePiece has a character for a space, and often tokens such as <0x0A>.
 """
 
