@@ -11,7 +11,7 @@ from prequential.comparison.intervals import letters
 from prequential.heldout_loss.documents import DocumentSet
 from prequential.heldout_loss.heldout_text import MAX_ROWS, bounds, count_of, extent, interval_note, rate
 from prequential.heldout_loss.scored import Scored
-from prequential.heldout_loss.summary import languages_of
+from prequential.heldout_loss.summary import kind_of_name, languages_of
 from prequential.printable import format_table, printable
 
 MAX_COMMITS = 30  # in a table; of more, a row is a day
@@ -32,7 +32,7 @@ def format_models(
     parts = [_head(documents, scored), _totals(losses) + interval_note(losses[0])]
     parts.append(_table("language", languages_of(documents.documents), documents, scored))
     if documents.commits:
-        parts.append(_table("kind", [d.name.partition("/")[0] for d in documents.documents], documents, scored))
+        parts.append(_table("kind", [kind_of_name(d.name) for d in documents.documents], documents, scored))
         parts.append(_by_commit(documents, scored))
     if len(documents.ids) > 1:
         names = [f"{i}: {document.name}" for i, document in enumerate(documents.documents)]
