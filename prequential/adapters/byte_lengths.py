@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.adapters.text_tokenizer import TextTokenizer
+from prequential.adapters.text_tokenizer import TextTokenizer, tokenizer_file
 from prequential.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ def byte_lengths(tokenizer: Any) -> tuple[np.ndarray, str]:
     tokenizer puts before a text counts, although it is not in the text. Raises ConfigError for another one.
     """
     if isinstance(tokenizer, str | Path):
-        path = Path(tokenizer) / "tokenizer.json" if Path(tokenizer).is_dir() else Path(tokenizer)
+        path = tokenizer_file(tokenizer)
         try:
             return _of_text(TextTokenizer(path.read_bytes())), str(path)
         except OSError as error:
@@ -28,16 +28,14 @@ def byte_lengths(tokenizer: Any) -> tuple[np.ndarray, str]:
         return _of_sentencepiece(tokenizer), "sentencepiece"
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(backend, "to_str"):
-        name = type(tokenizer).__name__
         is_slow = hasattr(tokenizer, "convert_ids_to_tokens")  # of transformers
         what = "a slow tokenizer, without tokenizer.json" if is_slow else "no tokenizer that is known here"
         raise ConfigError(
-            f"a {name} is {what}: give a fast one of transformers, one of tokenizers, tiktoken or sentencepiece, or the bytes of "
-            "each id as units="
+            f"a {type(tokenizer).__name__} is {what}: give a fast one of transformers, one of tokenizers, tiktoken or "
+            "sentencepiece, or the bytes of each id as units="
         )
-    return _of_text(TextTokenizer(backend.to_str().encode())), str(
-        getattr(tokenizer, "name_or_path", "") or "tokenizer"
-    )
+    name = str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
+    return _of_text(TextTokenizer(backend.to_str().encode())), name
 
 
 def _of_text(tokenizer: TextTokenizer) -> np.ndarray:

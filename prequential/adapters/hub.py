@@ -70,16 +70,22 @@ def load_model(name: str, revision: str | None = None, max_memory_bytes: int | N
         try:
             files = read_model_files(fetch, Path(constants.HF_HUB_CACHE))
             tokenizer = TextTokenizer(files.tokenizer)
-            check_memory(_memory_bytes(files), max_memory_bytes)
+            memory_bytes = files.n_values * torch.float32.itemsize
+            check_memory(memory_bytes, max_memory_bytes)
             model = _model(files)
         except PrequentialError as error:
             raise type(error)(f"the model {name!r} cannot be loaded: {error}") from error
         except Exception as error:  # the library raises many types
             raise ConfigError(f"the model {name!r} cannot be loaded: {_in_a_line(error)}") from error
-    first_id = _first_id(files, tokenizer)
-    begins_windows = _begins_windows(files, tokenizer)
-    weights = tuple(file.path for file in files.weights)
-    return LoadedModel(model, tokenizer, first_id, begins_windows, files.n_bytes, _memory_bytes(files), weights)
+    return LoadedModel(
+        model=model,
+        tokenizer=tokenizer,
+        first_id=_first_id(files, tokenizer),
+        begins_windows=_begins_windows(files, tokenizer),
+        n_bytes=files.n_bytes,
+        memory_bytes=memory_bytes,
+        weights=tuple(file.path for file in files.weights),
+    )
 
 
 @contextmanager
@@ -158,10 +164,6 @@ def check_memory(need: int, max_memory_bytes: int | None = None) -> None:
     have = usable_memory_bytes() if max_memory_bytes is None else max_memory_bytes
     if need > have:
         raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
-
-
-def _memory_bytes(files: ModelFiles) -> int:
-    return files.n_values * torch.float32.itemsize
 
 
 def _model(files: ModelFiles) -> Any:

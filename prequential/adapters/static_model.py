@@ -26,16 +26,16 @@ from prequential.adapters.hub import check_memory, load_model, quiet
 from prequential.errors import ConfigError
 from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
+from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
 from prequential.learners.subject import Subject, byte_costs
 from prequential.printable import printable
 
-PREFIX = "hf:"
 DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloom and Mamba
 WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 MAX_LOGITS = 1 << 27  # of one stride, by default: 1 GiB of log-probabilities
 ROWS = 64  # whose nats are computed at a time
-MATRICES = 3  # of logits that are held at a time: these, their log-probabilities, and those of a second prediction
+MATRICES = 3  # that are held at a time: logits, their log-probabilities, and the second prediction of a check
 HASHED_BYTES = 1 << 24  # at a time
 
 
@@ -60,7 +60,7 @@ class StaticModel:
 
         Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
         """
-        source = name.removeprefix(PREFIX)
+        source = name.removeprefix(HUB_PREFIX)
         path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
         loaded = load_model(path, revision or None, max_memory_bytes)
         self._model, self.tokenizer = loaded.model, loaded.tokenizer
@@ -74,7 +74,7 @@ class StaticModel:
         if loaded.first_id is None:
             raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
         self._first, self._begins_windows = loaded.first_id, loaded.begins_windows
-        self.name = printable(PREFIX + (Path(path).name if Path(path).exists() else source))
+        self.name = printable(HUB_PREFIX + (Path(path).name if Path(path).exists() else source))
         self._check_memory(loaded.memory_bytes, max_memory_bytes)
         self._model = self._model.to(device)
         self._model.config.use_cache = False  # keys and values of a window are not used again

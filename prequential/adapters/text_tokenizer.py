@@ -1,6 +1,6 @@
-"""The tokenizer of a model of transformers (tokenizer.json) as one of bytes (learners/protocol.py).
+"""Tokenizers of other libraries as a `Tokenizer` (learners/protocol.py): a tokenizer.json, or an encoding of tiktoken.
 
-It runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by the family of the tokenizer:
+A tokenizer.json runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by its family:
 byte-level BPE writes bytes as characters; SentencePiece has a character for a space, and often tokens such as <0x0A>.
 """
 
@@ -84,18 +84,23 @@ class TiktokenTokenizer:
 
 
 def tokenizer_of(tokenizer: Any) -> Any:
-    """As of learners/protocol.py: one that is so, one of transformers, tokenizers or tiktoken, or the path of a tokenizer.json.
+    """A `Tokenizer` (learners/protocol.py) from one of transformers, tokenizers or tiktoken, or the path of a tokenizer.json.
 
-    Raises ConfigError, CorpusError.
+    Another object is returned as it is. Raises ConfigError, CorpusError.
     """
     if isinstance(tokenizer, str | Path):
-        path = Path(tokenizer) / "tokenizer.json" if Path(tokenizer).is_dir() else Path(tokenizer)
+        path = tokenizer_file(tokenizer)
         with reading(path):
             return TextTokenizer(path.read_bytes())
     if hasattr(tokenizer, "decode_single_token_bytes"):
         return TiktokenTokenizer(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     return TextTokenizer(backend.to_str().encode()) if hasattr(backend, "to_str") else tokenizer
+
+
+def tokenizer_file(path: str | Path) -> Path:
+    """The path of a tokenizer.json, which may be named by its folder."""
+    return Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
 
 
 def _ask(source: bytes, texts: Sequence[bytes] | None) -> tuple[dict[str, Any], np.ndarray]:

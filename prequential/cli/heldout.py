@@ -67,14 +67,14 @@ def run(args: argparse.Namespace) -> int:
     show(found, as_json=args.json)
     if keep and not request.models:  # it may fail: the record has been printed
         keep(found.record)
-    if keep and not args.json:
-        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
+    if keep:
+        show_place(args)
     return 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     check_models(args, "train", *ONLY_TRAINED)
-    if not (args.train or args.static or args.scores or args.documents):
+    if not (args.train or trains_nothing(args)):
         args.parser.error("give --train, --static or --scores to measure a loss, or --documents to write the documents")
     if args.train and args.stride is not None and args.context != "strided":
         args.parser.error("--stride belongs to --context strided: give both, or leave out --stride")
@@ -89,12 +89,17 @@ def _check_usage(args: argparse.Namespace) -> None:
             options.refuse(args, given, f"--train names a {kind}, which is a trained learner")
 
 
+def trains_nothing(args: argparse.Namespace) -> bool:
+    """Whether an option of `add_models` says what to do."""
+    return bool(args.static or args.scores or args.documents)
+
+
 def check_models(args: argparse.Namespace, *only_trained: str) -> None:
     """Refuses options of training together with the options of `add_models`, and --documents with a measurement."""
     if args.documents:
         used = options.given_of(args, "static", "scores", "context", "stride")
         options.refuse(args, used, "--documents writes the documents and measures nothing")
-    if args.static or args.scores or args.documents:
+    if trains_nothing(args):
         given = [*options.given_of(args, *only_trained), *options.given_learner_options(args)]
         options.refuse(args, given, "--static, --scores and --documents train no learner")
 
@@ -137,6 +142,12 @@ def show(found: Heldout, *, as_json: bool) -> None:
         return
     for record in (*found.records, *([found.comparison.to_dict()] if found.comparison else [])):
         print(json.dumps(record, allow_nan=False), flush=True)
+
+
+def show_place(args: argparse.Namespace) -> None:
+    """Prints where the records are, except among JSON lines."""
+    if not args.json:
+        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
 
 
 def keeper(runs: str, mode: int) -> Keep:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.heldout import RECORDS, check_models, keeper, show
+from prequential.cli.heldout import RECORDS, check_models, keeper, show, show_place, trains_nothing
 from prequential.cli.streams import foreign_code, progress_bar, warn
 from prequential.printable import printable
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.report.figures import new_figure
 
     _check_usage(args)
-    if args.static or args.scores or args.documents:
+    if trains_nothing(args):
         return _score(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_usage(args: argparse.Namespace) -> None:
     error = args.parser.error
     check_models(args, *ONLY_TRAINED)
-    is_scored = args.static or args.scores or args.documents
+    is_scored = trains_nothing(args)
     if args.repository is None and (args.since or args.until or args.model or is_scored):
         error("--since, --until, --model, --static, --scores and --documents need REPO")
     if args.repository is None and not (args.series and args.picture):
@@ -92,8 +92,8 @@ def _score(args: argparse.Namespace) -> int:
     with foreign_code():
         found = measure_window(request, stage=partial(progress_bar, quiet=args.quiet), warn=warn, keep=keep)
     show(found, as_json=args.json)
-    if found.records and not args.json:
-        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
+    if found.records:
+        show_place(args)
     return 0
 
 

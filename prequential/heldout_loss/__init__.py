@@ -1,1 +1,1 @@
-"""The loss on one corpus after training on another."""
+"""Held-out loss: of a learner that read another corpus first, or of trained models that learn nothing."""

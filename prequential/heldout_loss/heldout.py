@@ -1,7 +1,7 @@
 """Held-out loss: the cost of a test corpus under a learner that was trained on another corpus.
 
 Frozen: nothing of the learner changes, and a policy says which symbols of the test corpus predict a symbol. Dynamic: learning
-continues. docs/MEASURES.md explains both. Bytes between two documents belong to the first of them. Costs are those of coded
+continues. docs/MEASURES.md explains both. Bytes between two documents belong to the first of them. Costs are of coded
 decisions, in whole units of 2**-22 bits.
 """
 

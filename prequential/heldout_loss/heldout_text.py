@@ -72,9 +72,8 @@ def _trained(train: Record) -> str:
 def _totals(record: Record, losses: Record) -> str:
     rows = []
     for name, loss in losses.items():
-        interval, outside = loss["interval"], loss["outside"]
-        bounds = f"{interval['low_bits_per_byte']:.4f} to {interval['high_bits_per_byte']:.4f}" if interval else ""
-        more = [bounds, f"{outside['bits']:,.0f}" if outside["n_bytes"] else ""]
+        outside = loss["outside"]
+        more = [bounds(loss), f"{outside['bits']:,.0f}" if outside["n_bytes"] else ""]
         rows.append([NAMES[name], f"{loss['documents']['bits']:,.0f}", rate(loss["bits_per_byte"]), *more])
     rows += [
         [f"{b['label']}, its file", f"{8 * b['compressed_bytes']:,}", rate(b["bits_per_byte"]), "", "within"]
@@ -86,6 +85,12 @@ def _totals(record: Record, losses: Record) -> str:
         return table
     share = 100 * record["saved_bits"] / record["untrained"]["total"]["bits"]
     return f"{table}\n\nsaved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
+
+
+def bounds(loss: Record) -> str:
+    """The interval of a loss; "" if it has none."""
+    found = loss["interval"]
+    return f"{found['low_bits_per_byte']:.4f} to {found['high_bits_per_byte']:.4f}" if found else ""
 
 
 def interval_note(loss: Record) -> str:
@@ -115,14 +120,14 @@ def _frozen_note(losses: Record) -> str:
 
 
 def _averages(losses: Record) -> str:
+    if all(loss["documents"]["n_documents"] <= 1 for loss in losses.values()):
+        return ""
     levels = next(iter(losses.values()))["quantiles"]["of"]
     rows = [
         [name, rate(loss["bits_per_byte"]), rate(loss["macro_documents"]), rate(loss["macro_languages"])]
         + [rate(value) for value in loss["quantiles"]["bits_per_byte"]]
         for name, loss in losses.items()
     ]
-    if all(loss["documents"]["n_documents"] <= 1 for loss in losses.values()):
-        return ""
     quantiles = [f"{100 * q:g} %" for q in levels] if len(rows[0]) > 4 else []
     return format_table(("bits/byte", "by byte", "by document", "by language", *quantiles), rows)
 

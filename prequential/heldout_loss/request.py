@@ -19,11 +19,20 @@ from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, utf8_places
 from prequential.heldout_loss.heldout import CARRIED, Context, Policy
 from prequential.heldout_loss.heldout_text import format_heldout, rate
-from prequential.heldout_loss.run import LoadLearner, Request, Stage, Warn, measure_heldout, measure_other_heldout
+from prequential.heldout_loss.run import (
+    LoadLearner,
+    Request,
+    Stage,
+    Warn,
+    check_size,
+    measure_heldout,
+    measure_other_heldout,
+)
 from prequential.heldout_loss.scored import NO_MODELS, Models, Scored, read_scored, score_static
 from prequential.heldout_loss.scored_text import format_models
-from prequential.heldout_loss.summary import HeldoutLoss, languages_of, summarise_documents
+from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.trained import TrainedOn, describe, kind_of, load_trained, train_on
+from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.subject import Subject
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
@@ -37,7 +46,6 @@ from prequential.records.forms import LOSSES
 if TYPE_CHECKING:
     import pandas
 
-PREFIX = "hf:"  # of a static model
 Keep = Callable[[dict[str, Any]], object]  # is given each record as soon as it is complete
 
 
@@ -160,7 +168,7 @@ def measure_models(
 
     Scores of files are read first. Only one static model is in memory at a time.
     """
-    for path in (name.removeprefix(PREFIX) for name in models.static):  # before the first one is scored
+    for path in (name.removeprefix(HUB_PREFIX) for name in models.static):  # before the first one is scored
         if path.startswith((".", "/", "~")) and not Path(path).exists():
             raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
     reported = [read_scored(path, documents, models) for path in models.scores]
@@ -173,17 +181,16 @@ def measure_models(
         if not kept:
             raise CorpusError("nothing to score: no document is UTF-8, as static models need")
         documents, reported = documents.only(kept), [replace(each, bits=each.bits[kept]) for each in reported]
-    scored, losses, records = list[Scored](), list[HeldoutLoss](), list[dict[str, Any]]()
+    scored, records = list[Scored](), list[dict[str, Any]]()
     for each in _all_scored(documents, models, runtime, stage, reported):
         scored.append(each)
-        losses.append(summarise_documents(documents.documents, each.bits.tolist()))
-        records.append(each.to_record(documents, losses[-1], runtime))
+        records.append(each.to_record(documents, runtime))
         keep(records[-1])
     comparison, unit = _compared(records) if len(records) > 1 else (None, "documents")
     return Heldout(
         records=tuple(records),
         rows=tuple(_scored_rows(documents, scored)),
-        text=format_models(documents, scored, losses, comparison, unit),
+        text=format_models(documents, scored, [record["frozen"] for record in records], comparison, unit),
         comparison=comparison,
     )
 
@@ -275,7 +282,7 @@ def _loader(request: HeldoutRequest, stage: Stage) -> LoadLearner:
 
 def _check(request: HeldoutRequest, config: Config) -> None:
     """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the request."""
-    request.runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
+    check_size(config, request.runtime)
     if request.policy:
         request.policy.stride_for(config)
 
@@ -317,12 +324,9 @@ def heldout(
         (45, ['frozen', 'dynamic', 'untrained'])
     """
     check_arguments(source=test, config=config, limit_bytes=limit_bytes, runtime=runtime)
-    models = Models(static=names_of("static", static), scores=names_of("scores", scores))
-    if models:
-        models = replace(models, context=context, stride=stride)
     request = HeldoutRequest(
         test=test,
-        models=models,
+        models=models_of(static, scores, context, stride),
         train=train,
         config=config,
         policy=Policy(context or "carried", stride),
@@ -331,6 +335,12 @@ def heldout(
         runtime=runtime or Runtime(),
     )
     return measure(request, warn=logging.getLogger(__name__).warning)
+
+
+def models_of(static: Any, scores: Any, context: Context | None, stride: int | None) -> Models:
+    """The models that arguments of a public function name. Without one, context and stride belong to the learner."""
+    models = Models(static=names_of("static", static), scores=names_of("scores", scores))
+    return replace(models, context=context, stride=stride) if models else models
 
 
 def names_of(name: str, value: Any) -> tuple[Any, ...]:

@@ -84,6 +84,11 @@ class Measurement:
         )
 
 
+def check_size(config: Config, runtime: Runtime) -> None:
+    """Refuses a learner that is too large or too slow for a frozen loss, which takes a second ring of the history."""
+    runtime.check(config, extra_bytes=1 << config.schedule.history_bits)
+
+
 def measure_heldout(
     load: LoadLearner, test: Source, runtime: Runtime, request: Request = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
@@ -106,9 +111,9 @@ def measure_heldout(
 def measure_other_heldout(
     subject: Subject, train: Source, test: Source, request: Request = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
-    """As `measure_heldout`, for a learner of the user's own, which `train` is read to first. A frozen loss must be carried.
+    """As `measure_heldout`, for a learner of the user's own, which first reads `train`. A frozen loss must be carried.
 
-    Ids of a tokenizer are those of each corpus alone. Raises ConfigError for another policy, and what the learner raises.
+    A tokenizer encodes each corpus alone. Raises ConfigError for another policy, and what the learner raises.
     """
     if request.frozen not in (None, CARRIED):
         raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")

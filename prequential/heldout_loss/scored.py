@@ -16,7 +16,7 @@ from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, read_scores
 from prequential.heldout_loss.heldout import CONTEXTS, Context
-from prequential.heldout_loss.summary import HeldoutLoss, by_label, groups_of, kinds_of
+from prequential.heldout_loss.summary import by_label, groups_of, kinds_of, summarise_documents
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
@@ -69,8 +69,9 @@ class Scored:
     bits: NDArray[np.float64]
     device: str = "cpu"
 
-    def to_record(self, documents: DocumentSet, loss: HeldoutLoss, runtime: Runtime) -> dict[str, Any]:
-        """The record of a held-out measurement, as JSON values. loss: that of the documents."""
+    def to_record(self, documents: DocumentSet, runtime: Runtime) -> dict[str, Any]:
+        """The record of a held-out measurement, as JSON values."""
+        loss = summarise_documents(documents.documents, self.bits.tolist())
         frozen = loss.to_record()
         if documents.commits:
             frozen["kinds"] = [group.to_record() for group in kinds_of(loss)]

@@ -2,35 +2,37 @@
 
 from collections.abc import Sequence
 from math import log
+from typing import Any
 
 import numpy as np
 
 from prequential.comparison.documents import DocumentComparison, sentence
 from prequential.comparison.intervals import letters
 from prequential.heldout_loss.documents import DocumentSet
-from prequential.heldout_loss.heldout_text import MAX_ROWS, count_of, extent, interval_note, rate
+from prequential.heldout_loss.heldout_text import MAX_ROWS, bounds, count_of, extent, interval_note, rate
 from prequential.heldout_loss.scored import Scored
-from prequential.heldout_loss.summary import HeldoutLoss, languages_of
+from prequential.heldout_loss.summary import kind_of_name, languages_of
 from prequential.printable import format_table, printable
 
 MAX_COMMITS = 30  # in a table; of more, a row is a day
+DIGESTED = {"static model": "the weights", "scores": "the scores"}
 
 
 def format_models(
     documents: DocumentSet,
     scored: Sequence[Scored],
-    losses: Sequence[HeldoutLoss],
+    losses: Sequence[dict[str, Any]],
     comparison: DocumentComparison | None = None,
     unit: str = "documents",
 ) -> str:
     """All figures; of single documents, the MAX_ROWS costliest under the first model. At the end, which model to take.
 
-    unit: what was drawn for the interval of the comparison.
+    losses: of each model, as in records. unit: what was drawn for the interval of the comparison.
     """
-    parts = [_head(documents, scored), _totals(losses) + interval_note(losses[0].to_record())]
+    parts = [_head(documents, scored), _totals(losses) + interval_note(losses[0])]
     parts.append(_table("language", languages_of(documents.documents), documents, scored))
     if documents.commits:
-        parts.append(_table("kind", [d.name.partition("/")[0] for d in documents.documents], documents, scored))
+        parts.append(_table("kind", [kind_of_name(d.name) for d in documents.documents], documents, scored))
         parts.append(_by_commit(documents, scored))
     if len(documents.ids) > 1:
         names = [f"{i}: {document.name}" for i, document in enumerate(documents.documents)]
@@ -56,22 +58,19 @@ def _head(documents: DocumentSet, scored: Sequence[Scored]) -> str:
     for i, each in enumerate(scored):
         lines += [
             f"{_name(scored, i)}: {each.policy}",
-            f"  {each.coding}; BLAKE2b of {_DIGESTED[each.source]} {each.digest}",
+            f"  {each.coding}; BLAKE2b of {DIGESTED[each.source]} {each.digest}",
         ]
     lines.append("overlap with what the models were trained on: not known here")
     return "\n".join(map(printable, lines))
 
 
-_DIGESTED = {"static model": "the weights", "scores": "the scores"}
-
-
-def _totals(losses: Sequence[HeldoutLoss]) -> str:
+def _totals(losses: Sequence[dict[str, Any]]) -> str:
     rows = []
     for i, loss in enumerate(losses):
-        found, nats = loss.interval, (loss.bits_per_byte or 0.0) * log(2)
-        bounds = f"{found.low_bits_per_byte:.4f} to {found.high_bits_per_byte:.4f}" if found else ""
-        rates = [rate(loss.bits_per_byte), bounds, rate(loss.macro_documents), rate(loss.macro_languages), rate(nats)]
-        rows.append([letters(i), f"{loss.documents.bits:,.0f}", *rates])
+        means = [rate(loss["macro_documents"]), rate(loss["macro_languages"])]
+        nats = (loss["bits_per_byte"] or 0.0) * log(2)
+        rates = [rate(loss["bits_per_byte"]), bounds(loss), *means, rate(nats)]
+        rows.append([letters(i), f"{loss['documents']['bits']:,.0f}", *rates])
     titles = ("model", "bits", "bits/byte", "95 % interval", "by document", "by language", "nats/byte")
     return format_table(titles, rows)
 

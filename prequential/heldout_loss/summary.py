@@ -1,7 +1,7 @@
 """The cost of a held-out test corpus in sums, means and quantiles: by document, by language, and by overlap with training.
 
 Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one document or outside all documents. The held-out loss
-is that of the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
+counts the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -183,9 +183,14 @@ def by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[Do
     return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
 
 
+def kind_of_name(name: str) -> str:
+    """The kind of a document of a window, with which its name begins: new or added."""
+    return name.partition("/")[0]
+
+
 def kinds_of(loss: HeldoutLoss) -> list[DocumentGroup]:
     """New files and added lines of a window as groups, of documents with the names new/PATH and added/PATH."""
-    kinds = by_label(loss.per_document, [group.name.partition("/")[0] for group in loss.per_document])
+    kinds = by_label(loss.per_document, [kind_of_name(group.name) for group in loss.per_document])
     return sorted(kinds, key=lambda group: group.name, reverse=True)
 
 

@@ -20,7 +20,7 @@ from prequential.files import open_regular, reading
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress, Progress, config_of, decompress
-from prequential.online.model_store import load_model
+from prequential.online.model_store import DESCRIPTION, TENSORS, load_model
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source, digest_of
 from prequential.online.training import finish, train
@@ -52,7 +52,7 @@ def kind_of(spec: str) -> Kind:
     path = Path(spec)
     if not is_path(spec):
         return "corpus"
-    if (path / "model.json").is_file() and (path / "model.safetensors").is_file():
+    if (path / DESCRIPTION).is_file() and (path / TENSORS).is_file():
         return "model"
     if (path / RECORD).is_file() and (path / ARCHIVE).is_file():
         return "run"

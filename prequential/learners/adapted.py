@@ -12,14 +12,13 @@ That is checked. In the first runs, and then in one of CHECK_EVERY, drawn at ran
 import copy
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from prequential_codecs.bit_coder import BitCoder, ideal_bits
 
-from prequential.errors import ConfigError, LawError, PrequentialError
+from prequential.errors import ConfigError, LawError
 from prequential.exact.arrays import digest
 from prequential.learners.distributions import (
     MAX_NATS,
@@ -31,13 +30,14 @@ from prequential.learners.distributions import (
     probabilities,
     row_bits,
 )
+from prequential.learners.failures import named_failures
 from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel
 from prequential.learners.state import flattened, restored
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import N_SYMBOLS, ScheduleConfig
 from prequential.model.mixer.mixing import code_plain
 
-FIRST_CHECKED, CHECK_EVERY, STATE_EVERY = 4, 16, 128
+FIRST_CHECKED, CHECK_EVERY, STATE_EVERY = 4, 16, 128  # the second divides the third
 # Probabilities of a learner that is not deterministic may move by so much: the order of its sums may change.
 MAX_MOVE = 1e-4
 MAX_NLL_MOVE = 1e-3  # nats
@@ -104,33 +104,30 @@ class AdaptedLearner:
     # ---- predictions and their checks
 
     def _code_known(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        word = int(self._draws.integers(1 << 62))
-        is_checked = self._n_runs < FIRST_CHECKED or not word % CHECK_EVERY
-        checks_state = self._n_runs < FIRST_CHECKED or not word % STATE_EVERY
-        before = self.digest() if checks_state else b""
+        word, is_early = int(self._draws.integers(1 << 62)), self._n_runs < FIRST_CHECKED
+        before = self.digest() if is_early or not word % STATE_EVERY else None
         # The nats come first, so that a learner cannot know whether its distributions will be asked, too.
         nats = self._nll(symbols) if self._gives_nll else None
-        rows = None
-        if is_checked:
-            place = (word >> 8) % len(symbols)
-            changed = self._changed(symbols, place)
-            # The true run comes first or second, so that a learner cannot give its first answer again.
-            both = (symbols, changed) if word >> 7 & 1 else (changed, symbols)
-            first = self._predict(both[0]).copy()  # the learner may use its memory again
-            second = self._predict(both[1])
-            if checks_state and self.digest() != before:
-                where = f"symbols {self.n_symbols}-{self.n_symbols + len(symbols)}"
-                raise LawError(f"{where}: predict changed the learner's state; only update may learn")
-            self._compare(first[: place + 1], second[: place + 1], place)
-            rows = first if both[0] is symbols else second
-            if nats is not None:
-                self._compare_nats(nats, rows, symbols)
-        elif nats is None:
-            rows = self._predict(symbols)
-        if nats is not None:
-            return nll_bits(nats, self._n_alphabet)
-        assert rows is not None
-        return _code(symbols, rows, coder, self.n_symbols)
+        rows = self._predict_checked(symbols, word, before) if is_early or not word % CHECK_EVERY else None
+        if nats is None:
+            return _code(symbols, self._predict(symbols) if rows is None else rows, coder, self.n_symbols)
+        if rows is not None:
+            self._compare_nats(nats, rows, symbols)
+        return nll_bits(nats, self._n_alphabet)
+
+    def _predict_checked(self, symbols: np.ndarray, word: int, before: bytes | None) -> np.ndarray:
+        """Predicts the run, and checks the learner at a place that `word` draws. before: the digest that it must still have."""
+        place = (word >> 8) % len(symbols)
+        changed = self._changed(symbols, place)
+        # The true run comes first or second, so that a learner cannot give its first answer again.
+        is_first = bool(word >> 7 & 1)
+        first = self._predict(symbols if is_first else changed).copy()  # the learner may use its memory again
+        second = self._predict(changed if is_first else symbols)
+        if before is not None and self.digest() != before:
+            where = f"symbols {self.n_symbols}-{self.n_symbols + len(symbols)}"
+            raise LawError(f"{where}: predict changed the learner's state; only update may learn")
+        self._compare(first[: place + 1], second[: place + 1], place)
+        return first if is_first else second
 
     def _predict(self, symbols: np.ndarray) -> np.ndarray:
         with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):
@@ -275,17 +272,3 @@ def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
             f"{type(model).__name__} predicts {own} symbols; the corpus has symbols up to {n_symbols - 1}"
         )
     return own
-
-
-@contextmanager
-def named_failures(what: str) -> Iterator[None]:
-    """What somebody else's code in the body raises becomes a ConfigError of one line: WHAT: TYPE: TEXT. Ctrl-C passes."""
-    try:
-        yield
-    except PrequentialError:
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of a library in Rust
-            raise
-        text = " ".join(str(error).split())[:300]
-        raise ConfigError(": ".join(filter(None, [what, type(error).__name__, text]))) from error

@@ -1,8 +1,8 @@
 """What somebody else's code predicts: checked, and as code lengths.
 
-One rule turns probabilities into integer frequencies: with V symbols, that of symbol v is 1 + floor(p_v (2**24 - V)). What is
-missing to 2**24 goes to the most probable symbol, the first one of equals. Ids of a tokenizer have 2**32 instead of 2**24. Of a
-learner that gives only the nats of the true symbols the rest is not known, and no symbol gets it.
+One rule turns probabilities into integer frequencies: of V symbols, v gets 1 + floor(p_v (2**24 - V)). What is missing to 2**24
+goes to the most probable symbol, the first one of equals. Ids of a tokenizer have 2**32 instead of 2**24. A learner may give only
+the nats of the true symbols. Then the most probable symbol is not known, and none gets what is missing.
 
 Probabilities exist for some rows at a time, so that they stay in the processor's cache.
 """
@@ -83,7 +83,7 @@ def row_bits(rows: np.ndarray, symbols: np.ndarray, first: int) -> np.ndarray:
 
 
 def nll_bits(nats: np.ndarray, n_symbols: int) -> np.ndarray:
-    """What symbols cost of which a learner gives only the nats (n,): bits (n,), whole units."""
+    """The cost of symbols, from their nats (n,) alone: bits (n,), whole units."""
     return _bits(1.0 + np.floor(np.minimum(np.exp(-nats), 1.0) * ((1 << WIDE_TOTAL_BITS) - n_symbols)))
 
 

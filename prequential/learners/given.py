@@ -63,8 +63,8 @@ def informed_learner(
 ) -> tuple[Learner, dict[str, Any]]:
     """A learner that has read `given`, a corpus or a stored model, and the `config` of its archives.
 
-    config: None for that of a stored model. needed: the entry `given` of an archive; another one is refused before it is read.
-    Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
+    config: None for a stored model, which has its own. needed: the entry `given` of an archive; another one is refused before it
+    is read. Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
     """
     if is_model(given):
         assert isinstance(given, str | os.PathLike)

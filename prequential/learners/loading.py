@@ -19,8 +19,10 @@ from typing import Any
 from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import ConfigError
-from prequential.learners.adapted import named_failures
+from prequential.learners.failures import named_failures
 from prequential.learners.subject import Subject, other_subject
+
+HUB_PREFIX = "hf:"  # before the folder or name of a model of transformers
 
 
 def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subject:
@@ -84,11 +86,11 @@ def _source_digest(module: Any, factory: Any, folder: Path | None, arguments: Ma
 
 
 def _given_files(arguments: Mapping[str, Any]) -> list[Path]:
-    """Files that are values of arguments, and the files in folders that are, such as that of a model; without those below."""
+    """Files that arguments name, and the files directly in folders that they name, such as the folder of a model."""
     found: list[Path] = []
     for value in arguments.values():
         with suppress(OSError):  # a text that cannot be a name
-            path = Path(value.removeprefix("hf:") if isinstance(value, str) else os.devnull)
+            path = Path(value.removeprefix(HUB_PREFIX) if isinstance(value, str) else os.devnull)
             within = sorted(path.iterdir()) if value and path.is_dir() else [path]
             found += [each for each in within if each.is_file()]
     return found

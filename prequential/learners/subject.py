@@ -1,4 +1,4 @@
-"""What an evaluation measures: a learner of this program, or one of somebody else; and costs of which nothing is written."""
+"""What an evaluation measures: a learner of this program, or one of somebody else; and what bytes cost without an archive."""
 
 import copy
 import secrets
@@ -13,7 +13,8 @@ from prequential_codecs.archive_header import GIVEN, OTHER
 from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
-from prequential.learners.adapted import AdaptedLearner, is_coded, named_failures, schedule_of
+from prequential.learners.adapted import AdaptedLearner, is_coded
+from prequential.learners.failures import named_failures
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.learners.tokens import id_pieces, spread
@@ -30,7 +31,7 @@ class Subject:
 
     description: JSON values that name it, the `config` of header and record. config: of a learner of this program. tokenizer: of
     a learner of ids. given: what it has read before. is_coded: whether an archive is written, not only the code length computed.
-    scores_parts: whether GPT and mixer are also measured alone; those of a stored model are not separable. resumes: whether an
+    scores_parts: whether GPT and mixer are also measured alone, which a stored model does not allow. resumes: whether an
     interrupted run can be resumed.
     """
 
@@ -58,7 +59,7 @@ class Subject:
 
 
 def own_subject(config: Config | None, runtime: Runtime, given: Given | None = None) -> Subject:
-    """A learner of this program, which has read what is given. config: None for that of a stored model. Raises as given.py."""
+    """A learner of this program, which has read what is given. config: None for a stored model. Raises as given.py."""
     if given is not None:
         description = describe(config, given, runtime)
         config = Config.from_dict({name: value for name, value in description.items() if name != GIVEN})
@@ -84,8 +85,8 @@ def other_subject(
 ) -> Subject:
     """Somebody else's learner: an object, which is copied before it learns, or a function or class that makes one.
 
-    name: in records; by default that of its class. arguments: those of the factory, as JSON values. source: gives a digest of its
-    code, when it has been made once and so has imported all that it needs.
+    name: in records; by default its class. arguments: what the factory was given, as JSON values. source: gives a digest of the
+    learner's code. It is called after the learner was made once, and so has imported all that it needs.
     Raises ConfigError if it does not offer what learners/protocol.py says, or cannot be made or copied.
     """
     make_model = _factory(learner)
@@ -107,7 +108,7 @@ def other_subject(
     described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": n_symbols}
     return Subject(
         description={OTHER: described | {"run_symbols": adapted.schedule.segment_symbols, "source": source()}},
-        schedule=schedule_of(model),
+        schedule=adapted.schedule,
         make=make,
         tokenizer=tokenizer,
         is_coded=is_coded(model),

@@ -7,7 +7,7 @@ import numpy as np
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.arrays import to_array
-from prequential.learners.adapted import named_failures
+from prequential.learners.failures import named_failures
 from prequential.learners.protocol import Tokenizer
 
 PIECE_BYTES = 1 << 22
@@ -89,7 +89,7 @@ def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:
 
 
 def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """The cost of each byte, (sum of widths,), from that of each id (n,), in whole units. An id's bytes cost the same.
+    """The cost of each byte, (sum of widths,), from the costs of ids (n,), in whole units. An id's bytes cost the same.
 
     The first byte takes what cannot be divided, also the cost of ids before it that stand for no byte.
     """

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.baselines.registry import BaselineResult, measure_installed
-from prequential_corpora.corpus import Document
 from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documents
 
 from prequential.errors import CorpusError
@@ -24,7 +23,7 @@ from prequential.heldout_loss.trained import TrainedOn, describe, train_on
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
-from prequential.online.source import source_of
+from prequential.online.source import Source, source_of
 from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES, MonorepoRecord
 from prequential.records.schema import record_of
@@ -48,25 +47,26 @@ def measure_point(
     stage: Stage,
     warn: Warn,
 ) -> dict[str, Any]:
-    """The record of a point: that of `measure_heldout`, with kinds and conditional sizes. setting: of the series, as JSON values.
+    """The record of a point: as of `measure_heldout`, with kinds and conditional sizes. setting: of the series, as JSON values.
 
-    Documents are named new/PATH and added/PATH. The compressors hold both corpora in memory.
+    The compressors hold both corpora in memory.
     """
-    test = replace(source_of(window), documents=named_documents(window))
+    test = named_source(window)
     measured = measure_heldout(load, test, runtime, Request(frozen=policy), stage=stage, warn=warn)
     with stage("baselines"):
         sizes = conditional_sizes(measured.trained_on.symbols, test.symbols[:], measured.baselines)
-    record = measured.to_record({**describe(source_of(window)), "limit_bytes": None}, runtime)
+    record = measured.to_record({**describe(test), "limit_bytes": None}, runtime)
     for name in LOSSES:
         record[name]["kinds"] = [group.to_record() for group in kinds_of(measured.losses[name])]
     more = {"kind": "monorepo", "setting": dict(setting), "excluded": dict(window.excluded)}
     return record_of(MonorepoRecord, **{**record, **more, "behind": [size._asdict() for size in sizes]})
 
 
-def named_documents(window: GitCorpus) -> list[Document]:
-    """The documents with the names new/PATH and added/PATH."""
+def named_source(window: GitCorpus) -> Source:
+    """The window with the names new/PATH and added/PATH of its documents."""
     pairs = zip(window.documents, window.kinds, strict=True)
-    return [document._replace(name=f"{kind}/{document.name}") for document, kind in pairs]
+    documents = [document._replace(name=f"{kind}/{document.name}") for document, kind in pairs]
+    return replace(source_of(window), documents=documents)
 
 
 def conditional_sizes(

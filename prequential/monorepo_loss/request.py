@@ -17,8 +17,17 @@ from prequential.files import PathLike, check_new_folder, common_mode
 from prequential.files.append import prepare_records
 from prequential.heldout_loss.documents import DocumentSet, documents_of
 from prequential.heldout_loss.heldout import Context
-from prequential.heldout_loss.request import Heldout, Keep, keep_nothing, measure_models, names_of, rows_of, silent
-from prequential.heldout_loss.run import LoadLearner, Stage, Warn
+from prequential.heldout_loss.request import (
+    Heldout,
+    Keep,
+    keep_nothing,
+    measure_models,
+    models_of,
+    names_of,
+    rows_of,
+    silent,
+)
+from prequential.heldout_loss.run import LoadLearner, Stage, Warn, check_size
 from prequential.heldout_loss.scored import NO_MODELS, Models
 from prequential.heldout_loss.trained import TrainedOn
 from prequential.machine.process import engine_call
@@ -29,7 +38,7 @@ from prequential.monorepo_loss.monorepo import (
     format_empty_window,
     format_point,
     measure_point,
-    named_documents,
+    named_source,
     train_on_tree,
 )
 from prequential.monorepo_loss.series import (
@@ -44,7 +53,6 @@ from prequential.monorepo_loss.series import (
 )
 from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
-from prequential.online.source import source_of
 from prequential.version import VERSION
 
 
@@ -90,7 +98,7 @@ def open_window(request: MonorepoRequest) -> GitCorpus:
 
 def window_documents(window: GitCorpus, mode: int) -> DocumentSet:
     """The documents with the names new/PATH and added/PATH, and their commits. Raises CorpusError if there is no byte in them."""
-    found = documents_of(replace(source_of(window), documents=named_documents(window)), commits=window.commits)
+    found = documents_of(named_source(window), commits=window.commits)
     return replace(found, mode=mode)
 
 
@@ -136,7 +144,7 @@ def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage = s
 
 
 def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> SeriesSetting:
-    """The setting of the series, with which the request must agree; of a new series, that of the request."""
+    """The setting of the series, with which the request must agree. A new series takes it from the request."""
     names = ("config", "rules", "train_limit_bytes", "context", "stride")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
     given["fixed"] = request.model is not None
@@ -152,8 +160,7 @@ def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> Ser
 
 def _check_before(request: MonorepoRequest, point: NextPoint, warn: Warn) -> None:
     """Refuses what cannot succeed, and makes the folder of the series."""
-    config = point.setting.config
-    request.runtime.check(config, extra_bytes=1 << config.schedule.history_bits)  # a frozen learner has a second ring
+    check_size(point.setting.config, request.runtime)
     prepare_records(point.series, request.mode)
     if point.records:
         version = point.records[-1]["environment"]["versions"]["prequential"]
@@ -216,13 +223,13 @@ def monorepo(
         prequential.errors.ConfigError: give since=, the beginning of the window
     """
     check_arguments(path=repository, config=config, runtime=runtime)
-    models = Models(static=names_of("static", static), scores=names_of("scores", scores))
+    models = models_of(static, scores, context, stride)
     request = MonorepoRequest(
         repository=str(repository),
         since=since,
         until=until,
         rules=None if languages is None else Rules(languages=names_of("languages", languages)),
-        models=replace(models, context=context, stride=stride) if models else models,
+        models=models,
         config=config,
         context=context,
         stride=stride,

@@ -119,7 +119,6 @@ def append_point(
 
 def slim(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without its single documents, which may be thousands."""
-
     hidden = ("each", "all_others")
     losses = {name: {key: value for key, value in record[name].items() if key not in hidden} for name in LOSSES}
     return {**record, **losses}
