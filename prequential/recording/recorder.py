@@ -21,9 +21,8 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, LawError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
-from prequential.recording.account import Account
+from prequential.recording.account import Account, Ranks
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
-from prequential.recording.ranks import Ranks
 from prequential.recording.rows import head_hashes
 from prequential.recording.run import TrainingRun
 from prequential.recording.score import Scored, plain_nll, row_sums, token_ids
