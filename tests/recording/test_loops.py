@@ -38,7 +38,8 @@ def _needs(*names: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["plain_loop", "trainer_loop", "lightning_loop"])
+@pytest.mark.parametrize("name", ["trainer_loop", "plain_loop", "lightning_loop"])
+@pytest.mark.first_quick
 def test_each_example_leaves_a_run_of_the_same_rows(tmp_path: Path, loop: Any, name: str) -> None:
     _needs(*{"trainer_loop": ["transformers", "accelerate"], "lightning_loop": ["lightning"]}.get(name, []))
     run = loop(name).train(str(tmp_path))

@@ -89,7 +89,8 @@ def _two_ranks(folder: Path, fault_at: int | None = None, n_first: int | None = 
     torch.multiprocessing.spawn(_rank, (str(folder), fault_at, n_first), nprocs=2)
 
 
-@pytest.mark.parametrize("n_first", [None, 33])
+@pytest.mark.parametrize("n_first", [33, None])
+@pytest.mark.first_quick
 def test_two_ranks_give_what_one_gives(tmp_path: Path, n_first: int | None) -> None:
     _two_ranks(tmp_path, n_first=n_first)
     one = _train(0, 1, str(tmp_path / "one")).record
