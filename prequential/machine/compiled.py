@@ -45,10 +45,11 @@ if "numba" not in sys.modules:
 import numba
 from numba.core import cgutils, event, types
 from numba.core.registry import cpu_target
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic, overload, register_jitable
 
 __all__ = [
-    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "kernel", "merged", "types"
+    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "kernel", "merged", "overload", "sharing_kernel", "span",
+    "types",
 ]  # fmt: skip
 
 Array = np.ndarray
@@ -63,9 +64,15 @@ inlined: Any = register_jitable(**_WITHIN | {"forceinline": True})
 merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
 
 
-def kernel(function: Any) -> Any:
+@inlined
+def span(first: int, stop: int) -> Any:
+    """range(first, stop) of numbers that are not negative. As indices they are not checked for that, and loops are vectorised."""
+    return range(np.uint64(first), np.uint64(stop))
+
+
+def kernel(function: Any, options: dict[str, Any] = _OPTIONS) -> Any:
     """The function, compiled at its first call with arguments of each types, and kept for later runs."""
-    compiled = numba.njit(**_OPTIONS)(function)
+    compiled = numba.njit(**options)(function)
     if compiled is function:  # with NUMBA_DISABLE_JIT=1
         return _quiet(function)
     with suppress(ImportError):  # the zipped decoder does without it
@@ -73,6 +80,11 @@ def kernel(function: Any) -> Any:
 
         compiled._cache = KernelCache(function)
     return compiled
+
+
+def sharing_kernel(function: Any) -> Any:
+    """A kernel whose arrays other threads use at the same time. It allocates nothing: counts of references are not touched."""
+    return kernel(function, _WITHIN | {"no_cfunc_wrapper": True})
 
 
 def _quiet(function: Any) -> Any:

@@ -30,6 +30,7 @@ PACKAGES = ("prequential", "prequential_codecs", "prequential_corpora")
 
 # The files whose code or constants become part of a kernel (a test compares them with the imports).
 KERNEL_SOURCES = (
+    "prequential/machine/atomics.py",
     "prequential/machine/compiled.py",
     "prequential/machine/kernel_cache.py",
     "prequential/exact/*.py",

@@ -11,6 +11,7 @@ Existing contexts keep their index. It is part of the hash, so another index wou
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -106,14 +107,8 @@ OF_FOLLOWERS = ("after3,1", "after3,2", "after4,2", "afterword,2", "afterword,1"
 
 
 @inlined
-def context_hashes(
-    past: Array, ring: Array, indirect: Array, followers: Array, kinds: Array, code: int, every: Array, hashes: Array
-) -> None:
-    """hashes[i] = the hash of the i-th context. Where bytes have other code words (sets.py), it has another hash.
-
-    kinds (3, C): the indices of the contexts in text, in binary data, and in records of binary data, by `kinds_by_input`. every:
-    scratch memory, (N_HASHES,) int64.
-    """
+def context_hashes(past: Array, ring: Array, indirect: Array, followers: Array, every: Array) -> None:
+    """every[i] = what the i-th context depends on, for each of N_HASHES. Those of records only within records."""
     byte_contexts(past, every)
     word_contexts(past, every)
     phrase_contexts(past, every)
@@ -121,11 +116,18 @@ def context_hashes(
     structure_contexts(past, every)
     indirect_contexts(past, indirect, followers, every)
     match_contexts(past, ring, every)
-    kind = input_kind(past)
-    if kind == RECORDS:
+    if input_kind(past) == RECORDS:
         record_contexts(past, ring, every)
-    for i in range(hashes.size):
-        hashes[i] = hashed(every[kinds[kind, i]], kinds[kind, i] + 1 + code * N_HASHES)
+
+
+@inlined
+def hash_of(every: Array, kinds: Array, kind: int, code: int, c: int) -> Any:
+    """The hash of the mixer's context c. Where bytes have other code words (sets.py), it has another hash.
+
+    kinds (3, C): the indices of the contexts in text, in binary data, and in records of binary data, by `kinds_by_input`.
+    """
+    i = kinds[kind, c]
+    return hashed(every[i], i + 1 + code * N_HASHES)
 
 
 def kinds_by_input(names: Sequence[str]) -> Array:

@@ -1,11 +1,11 @@
 """The inputs that each context gives to the mixer (docs/FORMAT.md), and what they learn. Units as in nodes.py."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, merged
-from prequential.model.mixer.lookup import NONE
+from prequential.machine.compiled import Array, inlined, span
+from prequential.model.mixer.lookup import NONE, Places
 from prequential.model.mixer.nodes import (
     HISTORY_GROUP,
     HISTORY_PROBABILITY,
@@ -28,30 +28,56 @@ RUN_MAP = 128  # entries: 16 lengths, 4 phases of the byte, whether the byte bef
 RUN_STATES = 5  # of the run, in a pair map: it expects nothing, or by a byte seen last or before, zero or one
 
 
-@merged
-def read_contexts(
-    prefix: int, k: int, node: int, table: Array, buckets: Array, only: Array, runs: Array, history_maps: Array,
-    run_maps: Array, pair_maps: Array, seen: Array, places: Array, inputs: Array,
-) -> None:  # fmt: skip
-    """Fills in the inputs of each context, and what `learn_contexts` needs: seen, the histories; places, those of the runs."""
-    n = 0
-    for c in range(buckets.size):
-        one_byte = buckets[c] == NONE
-        v = deterministic_node(only[c], prefix, k) if one_byte else np.int64(table[buckets[c], node])
+class Evidence(NamedTuple):
+    """What contexts have seen, and what `learn_contexts` needs of the last bit."""
+
+    columns: Array  # (C,) int64: the first input of each context (blocks.columns_of)
+    history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
+    run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
+    pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together
+    seen: Array  # (C,) int64: their histories
+    run_places: Array  # (C,) int64: their places in the run maps
+    inputs: Array  # (I,) int16
+
+
+@inlined
+def value_of(c: int, prefix: int, k: int, node: int, places: Places) -> Any:
+    """What a context knows of the next bit: the value of its node (nodes.py)."""
+    if places.buckets[c] == NONE:
+        return np.int64(deterministic_node(places.only[c], prefix, k))
+    return np.int64(places.table[places.buckets[c], node])
+
+
+@inlined
+def read_selecting(which: Array, prefix: int, k: int, node: int, places: Places, evidence: Evidence) -> None:
+    """The histories of the first context and of `which`, those that select weights (-1: none)."""
+    evidence.seen[0] = value_of(0, prefix, k, node, places) >> HISTORY_SHIFT
+    for c in which:
+        if c > 0:
+            evidence.seen[c] = value_of(c, prefix, k, node, places) >> HISTORY_SHIFT
+
+
+@inlined
+def read_contexts(first: int, stop: int, prefix: int, k: int, node: int, places: Places, evidence: Evidence) -> None:
+    """Fills in the inputs of the contexts from `first` to before `stop`, and what `learn_contexts` needs."""
+    inputs = evidence.inputs
+    for c in span(first, stop):
+        one_byte = places.buckets[c] == NONE
+        v = value_of(c, prefix, k, node, places)
         history = v >> HISTORY_SHIFT
-        place = run_place(runs[c], prefix, k)
-        seen[c], places[c] = history, place
+        place = run_place(places.runs[c], prefix, k)
+        evidence.seen[c], evidence.run_places[c] = history, place
+        n = evidence.columns[c]
         for j in range(INPUTS_PER_CONTEXT):
             inputs[n + j] = 0
         if history != 0:
             of_history = OF_ONE_BYTE if one_byte else OF_ONE_BIT if ONE_BIT[history] else OF_BOTH_BITS
-            inputs[n + of_history] = log_odds_of(history_maps[c, history])
+            inputs[n + of_history] = log_odds_of(evidence.history_maps[c, history])
             inputs[n + OF_NODE] = STRETCH[v >> 11 & 0xFFF]
-            inputs[n + OF_PAIR] = log_odds_of(pair_maps[c, pair_of(history, place)])
+            inputs[n + OF_PAIR] = log_odds_of(evidence.pair_maps[c, pair_of(history, place)])
         if place >= 0:
             of_run = OF_ONE_BYTE_RUN if one_byte else OF_RUN
-            inputs[n + of_run] = signed(place & 1, log_odds_of(run_maps[c, place >> 1]))
-        n += INPUTS_PER_CONTEXT
+            inputs[n + of_run] = signed(place & 1, log_odds_of(evidence.run_maps[c, place >> 1]))
 
 
 @inlined
@@ -61,22 +87,21 @@ def pair_of(history: int, place: int) -> Any:
     return np.int64(HISTORY_GROUP[history]) * RUN_STATES + state
 
 
-@merged
-def learn_contexts(
-    bit: int, node: int, table: Array, buckets: Array, history_maps: Array, run_maps: Array, pair_maps: Array, seen: Array,
-    places: Array,
-) -> None:  # fmt: skip
+@inlined
+def learn_contexts(bit: int, node: int, places: Places, evidence: Evidence) -> None:
     """Moves everything that `read_contexts` read towards the bit."""
-    for c in range(buckets.size):
-        if seen[c] != 0:  # not `history`: two contexts may share a bucket, and the other one has learned already
-            history_maps[c, seen[c]] = step_towards(np.int64(history_maps[c, seen[c]]), bit)
-            pair = pair_of(seen[c], places[c])
+    table, history_maps, pair_maps, run_maps = places.table, evidence.history_maps, evidence.pair_maps, evidence.run_maps
+    for c in span(places.first, places.stop):
+        seen, run_place, row = evidence.seen[c], evidence.run_places[c], places.buckets[c]
+        if seen != 0:  # not `history`: two contexts may share a bucket, and the other one has learned already
+            history_maps[c, seen] = step_towards(np.int64(history_maps[c, seen]), bit)
+            pair = pair_of(seen, run_place)
             pair_maps[c, pair] = step_towards(np.int64(pair_maps[c, pair]), bit)
-        if buckets[c] != NONE:
-            table[buckets[c], node] = node_after(np.int64(table[buckets[c], node]), bit)
-        if places[c] >= 0:
-            place = places[c] >> 1
-            run_maps[c, place] = step_towards(np.int64(run_maps[c, place]), 1 if places[c] & 1 == bit else 0)
+        if row != NONE:
+            table[row, node] = node_after(np.int64(table[row, node]), bit)
+        if run_place >= 0:
+            place = run_place >> 1
+            run_maps[c, place] = step_towards(np.int64(run_maps[c, place]), 1 if run_place & 1 == bit else 0)
 
 
 # ---- probabilities at the start

@@ -4,12 +4,13 @@ A bucket is one cache line for each half byte of a context; a deterministic cont
 of four bytes instead. docs/FORMAT.md describes both. The second half of a byte is a context of its own.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined
-from prequential.model.hashing import hashed
+from prequential.machine.atomics import prefetch
+from prequential.machine.compiled import Array, inlined, span
+from prequential.model.hashing import HASH_MASK, hashed
 from prequential.model.mixer.nodes import (
     DETERMINISTIC_NODE,
     HISTORY_AGE,
@@ -30,9 +31,9 @@ CANDIDATES = 3  # rows in which the bucket of a hash may be
 
 
 @inlined
-def home_of(h: int, mask: int) -> int:
-    """The first row of the table in which the bucket of the hash h may be."""
-    return ((h * 0x2545F491) >> 9) & mask
+def home_of(regions: Array, c: int, h: int) -> int:
+    """The first row of the table in which the bucket of the hash h of context c may be. regions (C, 2): see blocks.py."""
+    return regions[c, 0] + (((h * 0x2545F491) & HASH_MASK) * regions[c, 1] >> 32)
 
 
 @inlined
@@ -42,19 +43,17 @@ def check_of(h: int) -> Any:
 
 
 @inlined
-def bucket_of(table: Array, h: int) -> Any:
-    """The row of `table` that belongs to the hash h, or NONE."""
-    home, check = home_of(h, table.shape[0] - 1), check_of(h)
+def bucket_of(table: Array, home: int, h: int) -> Any:
+    """The row of `table` that belongs to the hash h, or NONE. home: its first candidate."""
     for k in range(CANDIDATES):
-        if np.int64(table[home ^ k, 0]) >> CHECK_SHIFT == check:
+        if np.int64(table[home ^ k, 0]) >> CHECK_SHIFT == check_of(h):
             return home ^ k
     return NONE
 
 
 @inlined
-def new_bucket(table: Array, h: int) -> Any:
+def new_bucket(table: Array, home: int, h: int) -> Any:
     """An empty row for the hash h. It replaces the youngest of the candidates."""
-    home = home_of(h, table.shape[0] - 1)
     youngest: Any = 1 << 30
     row: Any = home
     for k in range(CANDIDATES):
@@ -69,9 +68,9 @@ def new_bucket(table: Array, h: int) -> Any:
 
 
 @inlined
-def divide(table: Array, h: int, half: int, n: int, new_half: int) -> Any:
+def divide(table: Array, home: int, h: int, half: int, n: int, new_half: int) -> Any:
     """A new row for the hash h, whose nodes have seen the four bits of `half` n times, and then those of `new_half`."""
-    row = new_bucket(table, h)
+    row = new_bucket(table, home, h)
     node = 1
     for k in range(4):
         bit = half >> (3 - k) & 1
@@ -86,15 +85,15 @@ def divide(table: Array, h: int, half: int, n: int, new_half: int) -> Any:
 
 
 @inlined
-def first_entry_of(deterministic: Array, h: int) -> int:
-    """The first of the WAYS entries in which the hash h may be."""
-    return ((h * 0x5851F42D) >> 16) & (deterministic.size - WAYS)
+def first_entry_of(regions: Array, c: int, h: int) -> int:
+    """The first of the WAYS entries in which the hash h of context c may be."""
+    groups = ((h * 0x5851F42D) & HASH_MASK) * (regions[c, 1] * ENTRIES_PER_BUCKET // WAYS) >> 32
+    return regions[c, 0] * ENTRIES_PER_BUCKET + groups * WAYS
 
 
 @inlined
-def entry_of(deterministic: Array, h: int) -> Any:
-    """The entry of the hash h, or NONE."""
-    first = first_entry_of(deterministic, h)
+def entry_of(deterministic: Array, first: int, h: int) -> Any:
+    """The entry of the hash h, or NONE. first: the first of its WAYS."""
     for k in range(WAYS):
         entry = np.int64(deterministic[first + k])
         if entry >> 16 == h >> 16 and entry & 0xFFFF != 0:
@@ -103,9 +102,8 @@ def entry_of(deterministic: Array, h: int) -> Any:
 
 
 @inlined
-def make_entry(deterministic: Array, h: int, n: int, byte: int) -> None:
+def make_entry(deterministic: Array, first: int, h: int, n: int, byte: int) -> None:
     """A new entry, the first of the WAYS. It replaces the one that was seen least often, the oldest of equals."""
-    first = first_entry_of(deterministic, h)
     victim: Any = 0
     least: Any = MAX_SEEN + 1
     for k in range(WAYS):
@@ -117,74 +115,90 @@ def make_entry(deterministic: Array, h: int, n: int, byte: int) -> None:
     deterministic[first] = np.uint32((h >> 16) << 16 | n << 8 | byte)
 
 
-@inlined
-def find_contexts(table: Array, deterministic: Array, hashes: Array, heads: Array, only: Array, runs: Array) -> None:
-    """heads[c] = the row of each hash, or NONE; only[c] = the entry of a deterministic context, or 0; runs[c] = its run.
+class Places(NamedTuple):
+    """Where contexts are, and which of them a thread looks after: those from `first` to before `stop`."""
 
-    All places are read first, so that the memory fetches them at the same time.
-    """
-    for c in range(hashes.size):
-        h = hashes[c]
-        heads[c] = np.int64(table[home_of(h, table.shape[0] - 1), 0])
-        only[c] = np.int64(deterministic[first_entry_of(deterministic, h)])
-    for c in range(hashes.size):
-        h = hashes[c]
-        find_context(table, deterministic, c, h, heads, only)
-        if heads[c] != NONE:
-            runs[c] = np.int64(table[heads[c], 0]) & ((1 << CHECK_SHIFT) - 1)
-        elif only[c] != 0:
-            runs[c] = run_of(only[c] & 255, only[c] >> 8)
+    first: int
+    stop: int
+    regions: Array  # (C, 2) int64: blocks.regions_of
+    table: Array  # (rows, SLOTS) uint32
+    deterministic: Array  # (entries,) uint32
+    hashes: Array  # (C,) int64: of the contexts
+    heads: Array  # (C,) int64: their rows of the table in the first half of the byte; NONE: none
+    buckets: Array  # (C,) int64: the same in this half of the byte
+    only: Array  # (C,) int64: the entries of deterministic contexts without hashes; 0: none
+    runs: Array  # (C,) int64: their runs (nodes.run_place)
+
+
+@inlined
+def fetch(places: Places, c: int, h: int) -> None:
+    """Asks the memory for where the hash h of context c may be."""
+    prefetch(places.table, home_of(places.regions, c, h) * SLOTS)
+    prefetch(places.deterministic, first_entry_of(places.regions, c, h))
+
+
+@inlined
+def find_contexts(places: Places) -> None:
+    """For each hash, its row in `heads` and `buckets`, or NONE; its entry in `only`, or 0; and its run."""
+    for c in span(places.first, places.stop):
+        row = find_context(places, c)
+        places.heads[c] = places.buckets[c] = row
+        if row != NONE:
+            places.runs[c] = np.int64(places.table[row, 0]) & ((1 << CHECK_SHIFT) - 1)
+        elif places.only[c] != 0:
+            places.runs[c] = run_of(places.only[c] & 255, places.only[c] >> 8)
         else:
-            runs[c] = 0
+            places.runs[c] = 0
 
 
 @inlined
-def find_context(table: Array, deterministic: Array, c: int, h: int, rows: Array, only: Array) -> None:
-    """rows[c], only[c] of the hash h; before, rows[c] has the head of the bucket at its home."""
-    only[c] = 0
-    if rows[c] >> CHECK_SHIFT == check_of(h):
-        rows[c] = home_of(h, table.shape[0] - 1)
-        return
-    rows[c] = NONE
-    place = entry_of(deterministic, h)
+def find_context(places: Places, c: int) -> Any:
+    """The row of context c, or NONE. only[c] = its entry, or 0."""
+    h = places.hashes[c]
+    home = home_of(places.regions, c, h)
+    places.only[c] = 0
+    if np.int64(places.table[home, 0]) >> CHECK_SHIFT == check_of(h):
+        return home
+    place = entry_of(places.deterministic, first_entry_of(places.regions, c, h), h)
     if place == NONE:
-        rows[c] = bucket_of(table, h)
-    else:
-        only[c] = np.int64(deterministic[place]) & 0xFFFF
+        return bucket_of(places.table, home, h)
+    places.only[c] = np.int64(places.deterministic[place]) & 0xFFFF
+    return NONE
 
 
 @inlined
-def find_second_halves(
-    table: Array, deterministic: Array, hashes: Array, heads: Array, buckets: Array, only: Array, prefix: int
-) -> None:
+def fetch_second_halves(places: Places, prefix: int) -> None:
+    """Asks the memory for what `find_second_halves` will read."""
+    for c in span(places.first, places.stop):
+        if places.heads[c] != NONE:
+            fetch(places, c, hashed(places.hashes[c], prefix))
+
+
+@inlined
+def find_second_halves(places: Places, prefix: int) -> None:
     """The same for the second half of a byte. Contexts that have a row in `heads` get the hash of context and first half."""
-    for c in range(hashes.size):
-        buckets[c] = NONE
-        if heads[c] != NONE:
-            h = hashed(hashes[c], prefix)
-            hashes[c] = h
-            buckets[c] = np.int64(table[home_of(h, table.shape[0] - 1), 0])
-            only[c] = np.int64(deterministic[first_entry_of(deterministic, h)])
-    for c in range(hashes.size):
-        if heads[c] != NONE:
-            find_context(table, deterministic, c, hashes[c], buckets, only)
+    for c in span(places.first, places.stop):
+        places.buckets[c] = NONE
+        if places.heads[c] != NONE:
+            places.hashes[c] = hashed(places.hashes[c], prefix)
+            places.buckets[c] = find_context(places, c)
 
 
 @inlined
-def remember(
-    byte: int, table: Array, deterministic: Array, hashes: Array, heads: Array, buckets: Array, runs: Array
-) -> None:
+def remember(places: Places, byte: int) -> None:
     """The runs after one more byte, and what is known of contexts or halves without a row."""
-    for c in range(hashes.size):
-        h = hashes[c]
-        if heads[c] != NONE:
-            head = np.int64(table[heads[c], 0]) >> CHECK_SHIFT
-            table[heads[c], 0] = head << CHECK_SHIFT | run_after(runs[c], byte)
-        if buckets[c] != NONE:
+    table, deterministic, regions = places.table, places.deterministic, places.regions
+    for c in span(places.first, places.stop):
+        h, row = places.hashes[c], places.heads[c]
+        if row != NONE:
+            head = np.int64(table[row, 0]) >> CHECK_SHIFT
+            table[row, 0] = head << CHECK_SHIFT | run_after(places.runs[c], byte)
+        if places.buckets[c] != NONE:
             continue
-        place = entry_of(deterministic, h)
+        first, home = first_entry_of(regions, c, h), home_of(regions, c, h)
+        place = entry_of(deterministic, first, h)
         if place == NONE:
-            make_entry(deterministic, h, 1, byte)
+            make_entry(deterministic, first, h, 1, byte)
             continue
         entry = np.int64(deterministic[place])
         known, n = entry & 255, entry >> 8 & 255
@@ -193,13 +207,16 @@ def remember(
                 deterministic[place] = np.uint32(entry + 256)
             continue
         deterministic[place] = 0
-        if heads[c] != NONE:
-            divide(table, h, known & 15, n, byte & 15)
+        if row != NONE:
+            divide(table, home, h, known & 15, n, byte & 15)
             continue
-        row = divide(table, h, known >> 4, n, byte >> 4)
+        row = divide(table, home, h, known >> 4, n, byte >> 4)
         table[row, 0] = np.int64(table[row, 0]) | run_after(run_of(known, n), byte)
+        half = hashed(h, 16 | byte >> 4)
+        first = first_entry_of(regions, c, half)
         if known >> 4 == byte >> 4:
-            divide(table, hashed(h, 16 | byte >> 4), known & 15, n, byte & 15)
+            divide(table, home_of(regions, c, half), half, known & 15, n, byte & 15)
         else:
-            make_entry(deterministic, hashed(h, 16 | known >> 4), n, known)
-            make_entry(deterministic, hashed(h, 16 | byte >> 4), 1, byte)
+            other = hashed(h, 16 | known >> 4)
+            make_entry(deterministic, first_entry_of(regions, c, other), other, n, known)
+            make_entry(deterministic, first, half, 1, byte)

@@ -5,19 +5,19 @@ It learns from every bit as soon as the bit is coded. This file owns the arrays;
 
 from collections.abc import Mapping
 from copy import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from prequential_codecs.bit_coder import BitCoder
 
 from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
-from prequential.model.mixer import evidence, lookup, mixing, nodes, past, refine, sets, weights
+from prequential.model.mixer import blocks, evidence, lookup, mixing, nodes, past, refine, sets, weights
+from prequential.model.mixer.board import apart
 from prequential.model.mixer.contexts import OF_FOLLOWERS, kinds_by_input
 from prequential.model.mixer.mixing import MixerArrays
+from prequential.model.mixer.threads import Threads
 
-# Zeros fill the inputs up to a multiple of LANES. Loops over them then have no remainder and run 5 to 15 % faster.
-LANES = 16
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
     "table", "deterministic", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
@@ -30,32 +30,36 @@ class Mixer:
 
     def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
         """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py)."""
+        self.config = config
         set_kinds, curve_kinds = (
             np.array([known.index(name) for name in names], np.int64)
             for names, known in ((config.sets, WEIGHT_SETS), (config.curves, CURVES))
         )
-        n_contexts, set_sizes = len(config.contexts), np.array(sets.SET_SIZES)[set_kinds]
-        n_sets, places = len(set_sizes), {name: i for i, name in enumerate(config.contexts)}
+        names, set_sizes = blocks.in_order(config.contexts), np.array(sets.SET_SIZES)[set_kinds]
+        n_contexts, n_sets, places = len(names), len(set_sizes), {name: i for i, name in enumerate(names)}
+        columns, n_columns = blocks.columns_of(config)
         self.arrays = MixerArrays(
-            kinds=kinds_by_input(config.contexts),
-            groups=sets.groups_of_contexts(config.contexts),
+            kinds=kinds_by_input(names),
+            groups=sets.groups_of_contexts(names),
+            columns=columns,
+            regions=blocks.regions_of(config),
             state_contexts=np.array([places.get(name, -1) for name in sets.STATE_CONTEXTS], np.int64),
             sets=set_kinds,
             set_starts=np.cumsum(set_sizes) - set_sizes,
             curve_kinds=curve_kinds,
-            table=np.zeros((1 << config.table_bits, lookup.SLOTS), np.uint32),
-            deterministic=np.zeros(lookup.ENTRIES_PER_BUCKET << config.table_bits, np.uint32),
+            table=apart((1 << config.table_bits, lookup.SLOTS), np.uint32),
+            deterministic=apart((lookup.ENTRIES_PER_BUCKET << config.table_bits,), np.uint32),
             history_maps=_adaptive(np.tile(nodes.HISTORY_PROBABILITY, (n_contexts, 1))),
             run_maps=_adaptive(np.tile(evidence.first_run_maps(), (n_contexts, 1))),
             pair_maps=_adaptive(np.tile(evidence.first_pair_maps(), (n_contexts, 1))),
             match_map=_adaptive(_ramp(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40)),
             match_byte_map=_adaptive(np.full(mixing.MATCH_BYTE_MAP, 7 << 19, np.int64)),
             order_maps=_adaptive(np.full((2, mixing.ORDER_MAP), 1 << 21, np.int64)),
-            weights=np.zeros((set_sizes.sum(), n_inputs(config)), np.int16),
+            weights=apart((set_sizes.sum(), n_columns), np.int16),
             row_ages=np.zeros(set_sizes.sum(), np.uint16),
             row_errors=np.full(set_sizes.sum(), weights.FIRST_ROW_ERROR, np.uint32),
             last_weights=np.full((sum(sets.LAST_SIZES), n_sets), (1 << weights.LAST_WEIGHT_BITS) // n_sets, np.int32),
-            curves=np.zeros((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
+            curves=apart((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             indirect=np.zeros(past.INDIRECT_SIZE, np.int64),
             followers=np.zeros((past.N_FOLLOWERS, n_followers(config)), np.uint32),
@@ -64,6 +68,7 @@ class Mixer:
             past=np.zeros(past.PAST_SIZE, np.int64),
             learns=True,
         )
+        self.threads = Threads(1)
         self._no_frequencies = np.zeros((0, 256), np.int32)
 
     def frozen(self, ring: np.ndarray) -> Self:
@@ -90,11 +95,15 @@ class Mixer:
         """Codes `symbols` (n,) int64 and learns from them, unless the mixer is frozen. A decoder fills the symbols in.
 
         frequencies: those of the GPT, (n, 256) int32 with a total of 2**24 per row; None without a GPT. Returns the frequency of
-        each coded bit, (n, 8) uint16 of a total of 2**16.
+        each coded bit, (n, 8) uint16 of a total of 2**16. The number of threads changes none of it.
         """
-        expected = self._no_frequencies if frequencies is None else frequencies
         coded = np.empty((len(symbols), 8), np.uint16)
-        mixing.code_mixed(symbols, expected, coded, self.arrays, coder.state, coder.words)
+        expected = self._no_frequencies if frequencies is None else frequencies
+
+        def code_all(*arguments: Any) -> None:
+            mixing.code_mixed(symbols, expected, coded, *arguments, coder.state, coder.words)
+
+        self.threads.run(self.arrays, self.config, len(symbols), code_all)
         return coded
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -110,9 +119,8 @@ class Mixer:
 
 
 def n_inputs(config: MixerConfig) -> int:
-    """I: the inputs of a decision, padded to a multiple of LANES."""
-    n = len(config.contexts) * evidence.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS + len(config.curves)
-    return -(-n // LANES) * LANES
+    """I: the columns of the weights: the inputs of a decision, and zeros that fill them up."""
+    return blocks.columns_of(config)[1]
 
 
 def n_followers(config: MixerConfig) -> int:

@@ -11,6 +11,12 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
     sets.py       the eight bits of a byte, and which weights mix the inputs
     weights.py    mixing, and learning the weights
     refine.py     curves at the end
+    blocks.py     the blocks of contexts that threads share out
+    board.py      how the threads hand over numbers
+
+One thread codes: `code_mixed`. Others may look after some of the blocks meanwhile: `follow`. For each byte they get its hashes; for
+each bit they get the rows of weights, add up their columns, and get the bit and the errors to learn from. One thread alone does
+the same for all blocks, so the bits are the same.
 
 Everything is an integer of at most 64 bits and all sums are exact. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give
 the same bits. Letters: C contexts of this mixer, S sets of weights, M maps of curves, I inputs, n bytes in one call. k is the
@@ -22,10 +28,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from prequential_codecs.bit_coder import code_bit
 
-from prequential.machine.compiled import Array, inlined, kernel, merged
-from prequential.model.mixer.contexts import N_HASHES, context_hashes
-from prequential.model.mixer.evidence import INPUTS_PER_CONTEXT, learn_contexts, read_contexts
-from prequential.model.mixer.lookup import find_contexts, find_second_halves, remember
+from prequential.machine.compiled import Array, inlined, kernel, merged, sharing_kernel, span
+from prequential.model.mixer.blocks import EXTRA_INPUTS
+from prequential.model.mixer.board import (
+    BIT,
+    BYTE,
+    COMMON,
+    COUNTS,
+    ERRORS,
+    FIRST_ERROR,
+    N_ACTIVE,
+    ROWS,
+    STOPPED,
+    SUMS,
+    WIDTH,
+    post,
+    row_of,
+    wait,
+)
+from prequential.model.mixer.contexts import N_HASHES, context_hashes, hash_of
+from prequential.model.mixer.evidence import Evidence, learn_contexts, read_contexts, read_selecting
+from prequential.model.mixer.lookup import Places, fetch, fetch_second_halves, find_contexts, find_second_halves, remember
 from prequential.model.mixer.nodes import clamp, expected_bit, log_odds_of, log_odds_of_share, signed, step_towards
 from prequential.model.mixer.past import (
     LAST4,
@@ -36,35 +59,36 @@ from prequential.model.mixer.past import (
     advance,
     byte_at,
     find_matches,
+    input_kind,
 )
-from prequential.model.mixer.refine import N_CURVES, curve_position, learn_curves, refine, refine_gpt, select_curves
+from prequential.model.mixer.refine import curve_position, fetch_curves, learn_curves, refine, refine_gpt, select_curves
 from prequential.model.mixer.sets import (
     AS_NUMBERS,
-    BYTE,
     CODE,
     CODE_WORD,
     EXPECTED_BYTE,
     GPT_BYTE,
+    KNOWN_BYTES,
+    KNOWN_WORDS,
     LAST_SETS,
     LAST_STARTS,
     MATCH_CLASS,
     MATCH_STEP,
-    N_FACTS,
     N_LAST,
-    N_SETS,
     code_of,
+    count_known,
     describe_byte,
     describe_gpt,
     likeliest_left,
     select_rows,
 )
-from prequential.model.mixer.weights import learn_weights, mix
+from prequential.model.mixer.sets import BYTE as BYTE_OF
+from prequential.model.mixer.weights import N_SUMS, common_part, find_errors, learn_columns, mix, sum_columns
 
-# Inputs that do not belong to a context or a map of curves: the bias; four of the matches; four of the orders 0 and 1; two of
-# the GPT.
-EXTRA_INPUTS, GPT_INPUT = 11, 9
+GPT_INPUT = 9  # the first of the two inputs of the GPT
 MATCH_MAP, MATCH_BYTE_MAP, ORDER_MAP = 64, 256 * 8 * 4, 256 + 65536
 FAST_AGE = 30  # of the second map of orders 0 and 1
+PATIENCE = 4  # sleeps of the coding thread within a bit, after which it mixes alone
 
 
 class MixerArrays(NamedTuple):
@@ -72,7 +96,9 @@ class MixerArrays(NamedTuple):
 
     kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
     groups: Array  # (C,) int64: what each counts as (sets.groups_of_contexts)
-    state_contexts: Array  # (5,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
+    columns: Array  # (C,) int64: the first input of each (blocks.columns_of)
+    regions: Array  # (C, 2) int64: its part of the tables (blocks.regions_of)
+    state_contexts: Array  # (6,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
     set_starts: Array  # (S,) int64: the first row of each set in `weights`
     curve_kinds: Array  # (M,) int64: indices of its maps of curves in model.config.CURVES
@@ -102,7 +128,7 @@ class MixerArrays(NamedTuple):
 def cumulate(frequencies: Array, code: int, cumulative: Array) -> None:
     """cumulative[v] = the sum of the frequencies of the first v code words."""
     for v in range(256):
-        cumulative[v + 1] = cumulative[v] + np.int64(frequencies[BYTE[code, v]])
+        cumulative[v + 1] = cumulative[v] + np.int64(frequencies[BYTE_OF[code, v]])
 
 
 @inlined
@@ -149,97 +175,242 @@ def learn_orders(bit: int, order0: int, order1: int, maps: Array) -> None:
 
 
 class Scratch(NamedTuple):
-    """Arrays that the kernel fills anew for every byte or bit. int64, unless stated."""
+    """Arrays that the coding thread fills anew for every byte or bit. int64, unless stated."""
 
-    every_hash: Array  # (N_HASHES,): of all contexts
-    hashes: Array  # (C,): of its contexts
-    heads: Array  # (C,): their rows of the table in the first half of the byte; lookup.NONE: none
-    buckets: Array  # (C,): the same in this half of the byte
-    only: Array  # (C,): the entries of deterministic contexts without hashes; 0: none
-    runs: Array  # (C,): their runs (nodes.run_place)
-    seen: Array  # (C,): their histories
-    places: Array  # (C,): their places in the run maps
+    every_hash: Array  # (N_HASHES + 2,): of all contexts; the kind of input and the code. Other threads read it.
     facts: Array  # (N_FACTS,): see sets.py
     every_row: Array  # (N_SETS,): the row of each set
-    rows: Array  # (S,): the row of each of its sets in `weights`
-    last_rows: Array  # (N_LAST,): the same of the last weights
+    last_rows: Array  # (N_LAST,): the rows of the last weights
     every_curve: Array  # (N_CURVES,): the context of each map of curves
     curves: Array  # (M,): the same of its maps
-    inputs: Array  # (I,) int16
-    centred: Array  # (I,) int16: the inputs less a part of their mean
     outputs: Array  # (S,) int32: log-odds of the sets
     finals: Array  # (N_LAST,): log-odds of the last sets
     cumulative: Array  # (257,): of the GPT's frequencies
 
 
-@kernel
-def code_mixed(
-    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, state: Array, words: Array
-) -> None:
-    """Codes the bytes `symbols` (n,) int64 in order and learns from each bit. A decoder fills the bytes in.
+class Share(NamedTuple):
+    """What one thread looks after: contexts, and columns of the weights. It fills the arrays anew for every byte or bit."""
 
-    frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
-    coded bit, of a total of 2**16. state, words: the arrays of a BitCoder.
-    """
-    n_contexts, n_sets, n_curves = mixer.groups.size, mixer.sets.size, mixer.curve_kinds.size
-    n_inputs = mixer.weights.shape[1]
-    scratch = Scratch(
-        np.zeros(N_HASHES, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
-        np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64),
-        np.zeros(n_contexts, np.int64), np.zeros(n_contexts, np.int64), np.zeros(N_FACTS, np.int64),
-        np.zeros(N_SETS, np.int64), np.zeros(n_sets, np.int64), np.zeros(N_LAST, np.int64), np.zeros(N_CURVES, np.int64),
-        np.zeros(n_curves, np.int64), np.zeros(n_inputs, np.int16), np.zeros(n_inputs, np.int16),
-        np.zeros(n_sets, np.int32), np.zeros(N_LAST, np.int64), np.zeros(257, np.int64),
-    )  # fmt: skip
-    code_bytes(symbols, frequencies, coded, mixer, scratch, state, words)
+    places: Places
+    evidence: Evidence
+    next_hashes: Array  # (C,) int64
+    rows: Array  # (S,) int64: the row of each set in `weights`
+    sums: Array  # (S + N_SUMS,) int32: of its columns; of the coding thread, then of all
+    errors: Array  # (S,) int32
+    centred: Array  # (I,) int16: the inputs less a part of their mean
+    left: int
+    right: int
+
+
+# ---- what each thread does with its share
 
 
 @inlined
-def code_bytes(
-    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, scratch: Scratch, state: Array, words: Array
-) -> None:
-    has_gpt = frequencies.shape[0] > 0
+def take_hashes(kinds: Array, every_hash: Array, share: Share) -> None:
+    """The hashes of the share's contexts for the next byte; the memory begins to fetch what they need."""
+    kind, code = every_hash[N_HASHES], every_hash[N_HASHES + 1]
+    for c in span(share.places.first, share.places.stop):
+        h = hash_of(every_hash, kinds, kind, code, c)
+        share.next_hashes[c] = h
+        fetch(share.places, c, h)
+
+
+@inlined
+def open_byte(share: Share) -> None:
+    """Finds the contexts of the next byte."""
+    for c in span(share.places.first, share.places.stop):
+        share.places.hashes[c] = share.next_hashes[c]
+    find_contexts(share.places)
+
+
+@inlined
+def node_of(prefix: int, k: int) -> Any:
+    """The node of a bucket for the next bit."""
+    return prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
+
+
+@inlined
+def learn_share(bit: int, prefix: int, k: int, errors: Array, common: Any, weights: Array, share: Share) -> None:
+    learn_contexts(bit, node_of(prefix, k), share.places, share.evidence)
+    learn_columns(
+        errors, common, share.evidence.inputs, share.centred, weights, share.rows, share.left, share.right
+    )
+
+
+# ---- the other threads
+
+
+@sharing_kernel
+def follow(thread: int, n: int, every_hash: Array, mixer: MixerArrays, share: Share, board: Array) -> bool:
+    """Looks after a share while another thread codes n bytes. Returns whether it did so to the end."""
+    n_sets = share.rows.size
+    sums = board[row_of(thread, SUMS) * WIDTH :]
+    counts = board[row_of(thread, COUNTS) * WIDTH :]
+    row_numbers, errors = board[ROWS * WIDTH :], board[ERRORS * WIDTH :]
+    for i in range(n):
+        if wait(board, BYTE, i + 1) == STOPPED or board[N_ACTIVE] == 1:
+            return False
+        if i == 0:
+            take_hashes(mixer.kinds, every_hash, share)
+        open_byte(share)
+        count_known(share.places.first, share.places.stop, share.places.runs, mixer.groups, counts)
+        post(board, row_of(thread, COUNTS), i + 1)
+        prefix = 1
+        for k in range(8):
+            if k == 4:
+                find_second_halves(share.places, prefix)
+            read_contexts(
+                share.places.first, share.places.stop, prefix, k, node_of(prefix, k), share.places, share.evidence
+            )
+            if wait(board, ROWS, 8 * i + k + 1) == STOPPED:
+                return False
+            for s in range(n_sets):
+                share.rows[s] = row_numbers[s]
+            sum_columns(share.evidence.inputs, mixer.weights, share.rows, share.left, share.right, sums[: n_sets + N_SUMS])
+            post(board, row_of(thread, SUMS), 8 * i + k + 1)
+            if wait(board, ERRORS, 8 * i + k + 1) == STOPPED:
+                return False
+            bit, common = np.int64(errors[BIT]), errors[COMMON]
+            if k == 3:
+                fetch_second_halves(share.places, prefix << 1 | bit)
+            if mixer.learns:
+                for s in range(n_sets):
+                    share.errors[s] = errors[FIRST_ERROR + s]
+                learn_share(bit, prefix, k, share.errors, common, mixer.weights, share)
+            prefix = prefix << 1 | bit
+        if i + 1 < n:
+            if wait(board, BYTE, i + 2) == STOPPED:
+                return False
+            if board[N_ACTIVE] > 1:
+                take_hashes(mixer.kinds, every_hash, share)
+        if mixer.learns:
+            remember(share.places, prefix & 255)
+        post(board, row_of(thread, COUNTS), -i - 1)
+    return True
+
+
+# ---- the thread that codes
+
+
+@sharing_kernel
+def code_mixed(
+    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, scratch: Scratch, share: Share, whole: Share,
+    board: Array, state: Array, words: Array,
+) -> None:  # fmt: skip
+    """Codes the bytes `symbols` (n,) int64 in order and learns from each bit. A decoder fills the bytes in.
+
+    frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
+    coded bit, of a total of 2**16. share: of this thread, while others `follow`; whole: all blocks, for one thread alone. state,
+    words: the arrays of a BitCoder. Raises RuntimeError if another thread failed.
+    """
+    has_gpt, n_threads, patience = frequencies.shape[0] > 0, np.int64(board[N_ACTIVE]), PATIENCE
+    own = share if n_threads > 1 else whole
     for i in range(symbols.size):
         code = code_of(mixer.past)
         scratch.facts[CODE] = code
         if has_gpt:
             cumulate(frequencies[i], code, scratch.cumulative)
         describe_gpt(frequencies, i, scratch.facts)
-        begin_byte(mixer, scratch)
-        word = CODE_WORD[code, symbols[i] & 255]
-        prefix = 1
+        if i == 0:
+            announce(i, n_threads, mixer, scratch, own, board)
+        open_byte(own)
+        count_known(own.places.first, own.places.stop, own.places.runs, mixer.groups, scratch.facts[KNOWN_BYTES:])
+        gather_counts(i, n_threads, scratch.facts, board)
+        describe_byte(mixer.past, mixer.ring, scratch.facts)
+        word, prefix = CODE_WORD[code, symbols[i] & 255], 1
         for k in range(8):
-            if k == 4:
-                find_second_halves(
-                    mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.only, prefix
-                )  # fmt: skip
-            node = prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
-            mixed, expected = predict_bit(prefix, k, node, has_gpt, mixer, scratch)
+            order1 = order1_place(mixer.past, prefix)
+            expected = predict_bit(8 * i + k, prefix, k, has_gpt, n_threads, mixer, scratch, own, board)
+            patience -= gather_sums(8 * i + k, n_threads, own.sums, board)
+            mixed = mix(mixer.groups.size, own.sums, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals)
             frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)
             bit = code_bit(word >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
+            common = hand_out(8 * i + k, bit, mixed, n_threads, mixer, scratch, own, board)
+            if k == 3:
+                fetch_second_halves(own.places, prefix << 1 | bit)
+            elif k == 7:
+                symbols[i] = BYTE_OF[code, (prefix << 1 | bit) & 255]
+                advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, symbols[i], mixer.learns)
+                if i + 1 < symbols.size:
+                    n_threads = n_threads if patience > 0 else 1
+                    announce(i + 1, n_threads, mixer, scratch, own if n_threads > 1 else whole, board)
             if mixer.learns:
-                learn_bit(bit, prefix, k, node, mixed, expected, mixer, scratch)
-                if has_gpt:
-                    gpt_log_odds = np.int64(scratch.inputs[mixer.groups.size * INPUTS_PER_CONTEXT + GPT_INPUT])
-                    learn_curves(bit, gpt_log_odds, mixer.gpt_curves, scratch.curves)
+                learn_bit(bit, prefix, k, mixed, common, expected, order1, has_gpt, mixer, scratch, own)
             prefix = prefix << 1 | bit
-        symbols[i] = BYTE[code, prefix & 255]
-        end_byte(prefix & 255, symbols[i], mixer, scratch)
+        if mixer.learns:
+            remember(own.places, prefix & 255)
+        if n_threads == 1 and patience <= 0:
+            await_others(i, board)
+            own, patience = whole, PATIENCE
 
 
 @inlined
-def begin_byte(mixer: MixerArrays, scratch: Scratch) -> None:
-    """Matches, hashes of the contexts, their buckets and runs, and what selects weights."""
+def announce(i: int, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array) -> None:
+    """Matches, and the hashes of byte i of the call, for all threads that take part."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
-    code = scratch.facts[CODE]
-    context_hashes(
-        mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.kinds, code, scratch.every_hash, scratch.hashes
-    )
-    find_contexts(mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.only, scratch.runs)
-    for c in range(mixer.groups.size):
-        scratch.buckets[c] = scratch.heads[c]
-    describe_byte(mixer.past, mixer.ring, scratch.runs, mixer.groups, scratch.facts)
+    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, scratch.every_hash)
+    scratch.every_hash[N_HASHES], scratch.every_hash[N_HASHES + 1] = input_kind(mixer.past), code_of(mixer.past)
+    if board[N_ACTIVE] > 1:
+        board[N_ACTIVE] = n_threads
+        post(board, BYTE, i + 1)
+    take_hashes(mixer.kinds, scratch.every_hash, own)
+
+
+@inlined
+def gather_counts(i: int, n_threads: int, facts: Array, board: Array) -> None:
+    """Adds what the other threads know to KNOWN_BYTES and KNOWN_WORDS."""
+    for thread in range(1, n_threads):
+        row = row_of(thread, COUNTS)
+        if wait(board, row, i + 1) == STOPPED:
+            raise RuntimeError("a thread of the mixer failed")
+        facts[KNOWN_BYTES] += board[row * WIDTH]
+        facts[KNOWN_WORDS] += board[row * WIDTH + 1]
+
+
+@inlined
+def gather_sums(number: int, n_threads: int, sums: Array, board: Array) -> Any:
+    """Adds the sums of the other threads. Returns how often this thread slept meanwhile."""
+    slept: Any = 0
+    for thread in range(1, n_threads):
+        row = row_of(thread, SUMS)
+        waited = wait(board, row, number + 1)
+        if waited == STOPPED:
+            raise RuntimeError("a thread of the mixer failed")
+        slept += waited
+        for s in range(sums.size):
+            sums[s] += board[row * WIDTH + s]
+    return slept
+
+
+@inlined
+def hand_out(
+    number: int, bit: int, mixed: Any, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array
+) -> Any:
+    """The errors to learn from, for all threads. Returns the common part of the inputs."""
+    common: Any = 0
+    if mixer.learns:
+        find_errors(
+            bit, mixed, mixer.groups.size, mixer.past[N_BITS], own.sums, mixer.row_ages, mixer.row_errors, own.rows,
+            scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, own.errors,
+        )  # fmt: skip
+        common = common_part(own.sums, own.rows.size)
+    if n_threads > 1:
+        board[ERRORS * WIDTH + BIT], board[ERRORS * WIDTH + COMMON] = bit, common
+        for s in range(own.rows.size):
+            board[ERRORS * WIDTH + FIRST_ERROR + s] = own.errors[s]
+        post(board, ERRORS, number + 1)
+    return common
+
+
+@inlined
+def await_others(i: int, board: Array) -> None:
+    """Waits until no other thread works on byte i. They have left then."""
+    thread = 1
+    while row_of(thread, SUMS) * WIDTH < board.size:
+        if wait(board, row_of(thread, COUNTS), -i - 1) == STOPPED:
+            raise RuntimeError("a thread of the mixer failed")
+        thread += 1
 
 
 @inlined
@@ -249,78 +420,71 @@ def order1_place(past: Array, prefix: int) -> Any:
 
 
 @merged
-def predict_bit(prefix: int, k: int, node: int, has_gpt: bool, mixer: MixerArrays, scratch: Scratch) -> Any:
-    """The mixed log-odds, and the bit that the longest match expects (-1: none)."""
-    past, facts, orders = mixer.past, scratch.facts, mixer.order_maps
-    read_contexts(
-        prefix, k, node, mixer.table, scratch.buckets, scratch.only, scratch.runs, mixer.history_maps, mixer.run_maps,
-        mixer.pair_maps, scratch.seen, scratch.places, scratch.inputs,
-    )  # fmt: skip
-    extra = scratch.inputs[mixer.groups.size * INPUTS_PER_CONTEXT :]
+def predict_bit(
+    number: int, prefix: int, k: int, has_gpt: bool, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share,
+    board: Array,
+) -> Any:  # fmt: skip
+    """Fills in the inputs, and adds up this thread's columns. Returns the bit that the longest match expects (-1: none)."""
+    past, facts, orders, inputs = mixer.past, scratch.facts, mixer.order_maps, own.evidence.inputs
     expected = expects(facts[EXPECTED_BYTE], past[MATCH_LENGTH], prefix, k)
     long_expected = expects(
         CODE_WORD[facts[CODE], byte_at(mixer.ring, past[LONG_MATCH])], past[LONG_MATCH_LENGTH], prefix, k
     )
-    read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, extra)
+    read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, inputs)
     order1 = order1_place(past, prefix)
-    extra[4] = 256
-    extra[5], extra[6] = log_odds_of(orders[0, prefix]), log_odds_of(orders[0, order1])
-    extra[7], extra[8] = log_odds_of(orders[1, prefix]), log_odds_of(orders[1, order1])
+    inputs[4] = 256
+    inputs[5], inputs[6] = log_odds_of(orders[0, prefix]), log_odds_of(orders[0, order1])
+    inputs[7], inputs[8] = log_odds_of(orders[1, prefix]), log_odds_of(orders[1, order1])
     gpt_step: Any = 0
     if has_gpt:
         p = share_of_one(scratch.cumulative, prefix, k)
         gpt_log_odds = log_odds_of_share(p)
-        extra[GPT_INPUT], extra[10] = gpt_log_odds, (p - 32768) >> 6
+        inputs[GPT_INPUT], inputs[GPT_INPUT + 1] = gpt_log_odds, (p - 32768) >> 6
         gpt_step = curve_position(gpt_log_odds) >> 8
     facts[GPT_BYTE] = likeliest_left(facts, prefix, k)
+    if k == 4:
+        find_second_halves(own.places, prefix)
+    node = node_of(prefix, k)
+    read_selecting(mixer.state_contexts, prefix, k, node, own.places, own.evidence)
     select_rows(
-        prefix, k, gpt_step, past, facts, mixer.state_contexts, scratch.seen, scratch.buckets, scratch.every_row
+        prefix, k, gpt_step, past, facts, mixer.state_contexts, own.evidence.seen, own.places.buckets, scratch.every_row
     )
+    for s in range(own.rows.size):
+        own.rows[s] = mixer.set_starts[s] + scratch.every_row[mixer.sets[s]]
+    if n_threads > 1:
+        for s in range(own.rows.size):
+            board[ROWS * WIDTH + s] = own.rows[s]
+        post(board, ROWS, number + 1)
     for f in range(N_LAST):
         scratch.last_rows[f] = LAST_STARTS[f] + scratch.every_row[LAST_SETS[f]]
-    for s in range(mixer.sets.size):
-        scratch.rows[s] = mixer.set_starts[s] + scratch.every_row[mixer.sets[s]]
     select_curves(prefix, past, facts, expected, scratch.every_curve)
     for m in range(mixer.curve_kinds.size):
         scratch.curves[m] = scratch.every_curve[mixer.curve_kinds[m]]
+    fetch_curves(mixer.curves, scratch.curves)
     if has_gpt:
-        refine_gpt(np.int64(extra[GPT_INPUT]), mixer.gpt_curves, scratch.curves, extra[EXTRA_INPUTS:])
-    mixed = mix(
-        mixer.groups.size, scratch.inputs, mixer.weights, scratch.rows, scratch.outputs, mixer.last_weights,
-        scratch.last_rows, scratch.finals,
-    )  # fmt: skip
-    return mixed, expected
+        refine_gpt(np.int64(inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves, inputs[EXTRA_INPUTS:])
+    read_contexts(own.places.first, own.places.stop, prefix, k, node, own.places, own.evidence)
+    sum_columns(inputs, mixer.weights, own.rows, own.left, own.right, own.sums)
+    return expected
 
 
-@merged
+@inlined
 def learn_bit(
-    bit: int, prefix: int, k: int, node: int, mixed: int, expected: int, mixer: MixerArrays, scratch: Scratch
-) -> None:
-    """Everything that predicted the bit learns from it."""
+    bit: int, prefix: int, k: int, mixed: int, common: Any, expected: int, order1: int, has_gpt: bool, mixer: MixerArrays,
+    scratch: Scratch, own: Share,
+) -> None:  # fmt: skip
+    """Everything that predicted the bit learns from it. `hand_out` has learned already: the last weights."""
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
-    learn_weights(
-        bit, mixed, mixer.groups.size, mixer.past[N_BITS], scratch.inputs, mixer.weights, mixer.row_ages, mixer.row_errors,
-        scratch.rows, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, scratch.centred,
-    )  # fmt: skip
+    if has_gpt:
+        learn_curves(bit, np.int64(own.evidence.inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves)
+    learn_share(bit, prefix, k, own.errors, common, mixer.weights, own)
     mixer.past[N_BITS] += 1
-    learn_contexts(
-        bit, node, mixer.table, scratch.buckets, mixer.history_maps, mixer.run_maps, mixer.pair_maps, scratch.seen,
-        scratch.places,
-    )  # fmt: skip
-    learn_orders(bit, prefix, order1_place(mixer.past, prefix), mixer.order_maps)
+    learn_orders(bit, prefix, order1, mixer.order_maps)
     if expected >= 0:
         hit = 1 if expected == bit else 0
         steps, place = scratch.facts[MATCH_STEP], match_place(scratch.facts, k)
         mixer.match_map[steps] = step_towards(np.int64(mixer.match_map[steps]), hit)
         mixer.match_byte_map[place] = step_towards(np.int64(mixer.match_byte_map[place]), hit)
-
-
-@inlined
-def end_byte(word: int, byte: int, mixer: MixerArrays, scratch: Scratch) -> None:
-    """The runs and the past after one more byte. word: its code word."""
-    if mixer.learns:
-        remember(word, mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
-    advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, byte, mixer.learns)
 
 
 @kernel

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined, merged, span
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
 from prequential.model.mixer.lookup import NONE
@@ -68,7 +68,8 @@ LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
     GPT_CONFIDENCE, GPT_BYTE, CODE,
 ) = range(13)  # fmt: skip
 N_FACTS = 13
-STATE_CONTEXTS = ("3", "4", "6", "word", "word2")  # of the set "states"
+# The contexts whose histories select weights: the first that a mixer has, in "history2,length", and all but "2" in "states".
+STATE_CONTEXTS = ("2", "3", "4", "6", "word", "word2")
 NO_BYTE = 256
 GPT_TOTAL_BITS = 24  # the frequencies of the GPT have this total
 
@@ -92,18 +93,23 @@ def code_of(past: Array) -> Any:
     return np.int64(AS_NUMBERS if past[POSITION] < past[BINARY_UNTIL] else AS_TEXT)
 
 
+@inlined
+def count_known(first: int, stop: int, runs: Array, groups: Array, counts: Array) -> None:
+    """counts[0], counts[1] = how many of these contexts, of bytes and of words, have been seen. groups: `groups_of_contexts`."""
+    counts[0] = counts[1] = 0
+    for c in span(first, stop):
+        if runs[c] != 0 and groups[c] < 2:
+            counts[groups[c]] += 1
+
+
 @merged
-def describe_byte(past: Array, ring: Array, runs: Array, groups: Array, facts: Array) -> None:
-    """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte. groups: `groups_of_contexts`."""
+def describe_byte(past: Array, ring: Array, facts: Array) -> None:
+    """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte, but for what is known."""
     last4, length = past[LAST4], past[MATCH_LENGTH]
     facts[EXPECTED_BYTE] = CODE_WORD[facts[CODE], byte_at(ring, past[MATCH])] if length > 0 else 256
     steps = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
     facts[MATCH_STEP] = steps
     facts[MATCH_CLASS] = 0 if length == 0 else 1 if length < 16 else 2 if length < 32 else 3
-    facts[KNOWN_BYTES] = facts[KNOWN_WORDS] = 0
-    for c in range(runs.size):
-        if runs[c] != 0 and groups[c] < 2:
-            facts[KNOWN_BYTES + groups[c]] += 1
     facts[ABOVE] = byte_above(past, ring)
     facts[COLUMN] = min(past[POSITION] - past[LINE], 31)
     facts[WORD_HASH] = hashed(past[WORD], last4 & 255)
@@ -148,7 +154,7 @@ def select_rows(
     match = facts[MATCH_CLASS] if expects >= 0 else 0
     expected = facts[EXPECTED_BYTE] if expects >= 0 else 256
     steps = 1 + min(facts[MATCH_STEP] >> 2, 14) if expects >= 0 else 0
-    group = np.int64(HISTORY_GROUP[seen[2]]) if seen.size > 2 else 0
+    group = np.int64(HISTORY_GROUP[seen[0]])
     every[0] = prefix  # "bits"
     every[1] = c1 * 8 + k  # "1"
     every[2] = (steps * 4 + (known >> 1)) * 8 + k  # "match,known"
@@ -175,7 +181,7 @@ def select_rows(
 def states(which: Array, seen: Array, buckets: Array) -> Any:
     """What each of these contexts knows here: nothing, one byte, one bit, or both bits. Below 4**5."""
     number = 0
-    for c in which:
+    for c in which[1:]:
         history = seen[c] if c >= 0 else 0
         if history == 0:
             state = 0

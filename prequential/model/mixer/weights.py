@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, kernel, merged
+from prequential.machine.compiled import Array, inlined, kernel, merged, span
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, clamp, log_odds_tables
 from prequential.model.mixer.sets import N_LAST
 
@@ -48,30 +48,53 @@ def squash(log_odds: Any) -> Any:
     return np.int64(SQUASH[log_odds + LOG_ODDS_LIMIT])
 
 
+# The sums of a share of the inputs, one for each set and these after them; int32, whose overflows wrap around.
+OF_INPUTS, OF_NONZERO, OF_SQUARES, N_SUMS = 0, 1, 2, 3
+
+
 @kernel
-def dot(first: Any, weights: Array, row: int, inputs: Array) -> Any:
-    """The log-odds of a row of weights. first: those of the weights at the start, shifted by WEIGHT_BITS - SUM_SHIFT."""
+def dot(weights: Array, row: int, inputs: Array, left: int, right: int) -> Any:
+    """The sum of products of inputs and a row of weights, in the columns from `left` to before `right`; int32."""
     total = np.int32(0)  # a literal: LLVM then uses vector instructions; with a variable it does not
-    for j in range(inputs.size):
+    for j in span(left, right):
         total = np.int32(total + np.int32(np.int32(weights[row, j]) * np.int32(inputs[j])))
-    return clamp((np.int64(total) >> SUM_SHIFT) + first >> (WEIGHT_BITS - SUM_SHIFT), -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+    return total
+
+
+@kernel
+def describe_inputs(inputs: Array, left: int, right: int, sums: Array) -> None:
+    """sums (N_SUMS,) int32 of these columns: of the inputs, of those that are not 0, and of their squares in 1/16."""
+    total, n, square = np.int32(0), np.int32(0), np.int32(0)
+    for j in span(left, right):
+        total = np.int32(total + np.int32(inputs[j]))
+        n = np.int32(n + np.int32(inputs[j] != 0))
+        square = np.int32(square + np.int32(np.int32(np.int32(inputs[j]) * np.int32(inputs[j])) >> 4))
+    sums[OF_INPUTS], sums[OF_NONZERO], sums[OF_SQUARES] = total, n, square
+
+
+@inlined
+def sum_columns(inputs: Array, weights: Array, rows: Array, left: int, right: int, sums: Array) -> None:
+    """sums (S + N_SUMS,) int32 of these columns: those of each row of weights, and `describe_inputs`."""
+    for s in range(rows.size):
+        sums[s] = dot(weights, rows[s], inputs, left, right)
+    describe_inputs(inputs, left, right, sums[rows.size :])
 
 
 @merged
-def mix(
-    n_contexts: int, inputs: Array, weights: Array, rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array
-) -> Any:  # fmt: skip
-    """The log-odds of the mixer. outputs (S,), finals (N_LAST,) receive those of each set and each last set."""
-    sum_of_inputs = np.int32(0)
-    for j in range(inputs.size):
-        sum_of_inputs = np.int32(sum_of_inputs + np.int32(inputs[j]))
-    first = np.int64(sum_of_inputs) * ((1 << (WEIGHT_BITS - 1)) // n_contexts) >> SUM_SHIFT
-    for s in range(rows.size):
-        outputs[s] = dot(first, weights, rows[s], inputs)
+def mix(n_contexts: int, sums: Array, outputs: Array, last: Array, last_rows: Array, finals: Array) -> Any:
+    """The log-odds of the mixer. outputs (S,), finals (N_LAST,) receive those of each set and each last set.
+
+    sums: those of `sum_columns`, of all columns.
+    """
+    n_sets = outputs.size
+    first = np.int64(sums[n_sets + OF_INPUTS]) * ((1 << (WEIGHT_BITS - 1)) // n_contexts) >> SUM_SHIFT  # at the start
+    for s in range(n_sets):
+        output = (np.int64(sums[s]) >> SUM_SHIFT) + first >> (WEIGHT_BITS - SUM_SHIFT)
+        outputs[s] = clamp(output, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
     total = np.int64(0)
     for f in range(N_LAST):
         mixed = np.int64(0)
-        for s in range(rows.size):
+        for s in range(n_sets):
             mixed += np.int64(last[last_rows[f], s]) * np.int64(outputs[s])
         finals[f] = clamp(mixed >> LAST_WEIGHT_BITS, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
         total += finals[f]
@@ -84,16 +107,13 @@ def lasting_rate(n_contexts: int) -> Any:
     return LEAST_RATE + SHARED_RATE // n_contexts
 
 
-@merged
-def step_size(n_bits: int, inputs: Array, n_contexts: int) -> Any:
+@inlined
+def step_size(n_bits: int, square: Any, n_contexts: int) -> Any:
     """The step size of the weight sets: smaller after the first 2**18 bits, and where the inputs are large."""
     t = n_bits >> 13
     rate = lasting_rate(n_contexts)
     if t < 32:
         rate += (FIRST_FACTOR - 1) * rate // (1 + t)
-    square = np.int32(0)
-    for j in range(inputs.size):
-        square = np.int32(square + np.int32(np.int32(np.int32(inputs[j]) * np.int32(inputs[j])) >> 4))
     return rate * 8 // (8 + (np.int64(square) >> 12) // n_contexts)  # the square in nats, for each context
 
 
@@ -113,14 +133,17 @@ def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
 
 
 @merged
-def learn_weights(
-    bit: int, mixed: Any, n_contexts: int, n_bits: int, inputs: Array, weights: Array, ages: Array, mean_errors: Array,
-    rows: Array, outputs: Array, last: Array, last_rows: Array, finals: Array, centred: Array,
+def find_errors(
+    bit: int, mixed: Any, n_contexts: int, n_bits: int, sums: Array, ages: Array, mean_errors: Array, rows: Array,
+    outputs: Array, last: Array, last_rows: Array, finals: Array, errors: Array,
 ) -> None:  # fmt: skip
-    """One gradient step of each set, with what `mix` returned. n_bits: learned from before. centred (I,) int16: scratch."""
+    """errors (S,) int32: by which each row takes its gradient step; 0: none. n_bits: learned from before.
+
+    The rows get older, and the last weights learn.
+    """
     error_of_mixture = error_of(bit, mixed)
-    centre(inputs, centred)
-    rate, extra = step_size(n_bits, inputs, n_contexts), NEW_ROW_FACTOR * lasting_rate(n_contexts)
+    rate = step_size(n_bits, sums[rows.size + OF_SQUARES], n_contexts)
+    extra = NEW_ROW_FACTOR * lasting_rate(n_contexts)
     for s in range(rows.size):
         age = np.int64(ages[rows[s]])
         ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
@@ -130,9 +153,25 @@ def learn_weights(
         factor = STEP_FACTOR[clamp(mean >> 12, 0, 4095)]
         error = (error + (error_of_mixture * share_of_set(s, rows.size, last, last_rows) >> LAST_WEIGHT_BITS)) >> 1
         error = error * (rate + extra // (1 + (age >> 8))) * factor >> 16
-        if abs(error) >= SMALLEST_ERROR:
-            learn_row(np.int32(clamp(error, -(1 << 17), 1 << 17)), centred, weights, rows[s])
+        errors[s] = clamp(error, -(1 << 17), 1 << 17) if abs(error) >= SMALLEST_ERROR else 0
     learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)  # last: shares are those of the prediction
+
+
+@inlined
+def common_part(sums: Array, n_sets: int) -> Any:
+    """The part of all inputs that is taken away for a step: 5/8 of the mean of those that are not 0."""
+    return np.int64(sums[n_sets + OF_INPUTS]) // max(np.int64(sums[n_sets + OF_NONZERO]), np.int64(1)) * 5 >> 3
+
+
+@inlined
+def learn_columns(
+    errors: Array, common: Any, inputs: Array, centred: Array, weights: Array, rows: Array, left: int, right: int
+) -> None:
+    """One gradient step of each row in these columns. centred (I,) int16: scratch memory."""
+    centre(inputs, np.int32(common), centred, left, right)
+    for s in range(rows.size):
+        if errors[s] != 0:
+            learn_row(np.int32(errors[s]), centred, weights, rows[s], left, right)
 
 
 @inlined
@@ -151,20 +190,15 @@ def learn_last(bit: int, error_of_mixture: Any, outputs: Array, last: Array, las
 
 
 @kernel
-def centre(inputs: Array, centred: Array) -> None:
-    """centred[j] = inputs[j] less 5/8 of the mean of the inputs that are not 0; 0 where the input is 0."""
-    total, n = np.int32(0), np.int32(0)
-    for j in range(inputs.size):
-        total = np.int32(total + np.int32(inputs[j]))
-        n = np.int32(n + np.int32(inputs[j] != 0))
-    common = np.int32(np.int64(total) // max(np.int64(n), np.int64(1)) * 5 >> 3)
-    for j in range(inputs.size):
+def centre(inputs: Array, common: Any, centred: Array, left: int, right: int) -> None:
+    """centred[j] = inputs[j] less their common part; 0 where the input is 0."""
+    for j in span(left, right):
         centred[j] = np.int16(np.int32(inputs[j]) - common if inputs[j] != 0 else np.int32(0))
 
 
 @kernel
-def learn_row(error: Any, centred: Array, weights: Array, row: int) -> None:
-    for j in range(centred.size):
+def learn_row(error: Any, centred: Array, weights: Array, row: int, left: int, right: int) -> None:
+    for j in span(left, right):
         step = np.int32(np.int32(np.int32(centred[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
         moved = np.int32(np.int32(weights[row, j]) + np.int32(step))
         weights[row, j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))

@@ -1,0 +1,127 @@
+"""What threads of compiled kernels need between them: numbers that others wait for, pauses, and prefetches. No result depends on it.
+
+Interpreted kernels call the Python functions of the same names.
+"""
+
+import os
+import platform
+import time
+from typing import Any
+
+from llvmlite import ir
+
+from prequential.machine.compiled import Array, cgutils, intrinsic, overload, types
+
+DOZE_US = 20  # one sleep of a waiting thread, in microseconds
+
+
+def load(array: Array, i: int) -> Any:
+    """array[i] of a contiguous int32 array; what its writer wrote before it is visible then ("acquire")."""
+    return array[i]
+
+
+def store(array: Array, i: int, value: int) -> None:
+    """array[i] = value of a contiguous int32 array; what was written before is visible to who reads it ("release")."""
+    array[i] = value
+
+
+def prefetch(array: Array, i: int) -> None:
+    """Asks the memory for the cache line of the i-th number of a contiguous array, before it is needed."""
+
+
+def pause() -> None:
+    """Lets a processor that waits in a loop do less for a moment."""
+
+
+def doze() -> None:
+    """Sleeps for DOZE_US."""
+    time.sleep(DOZE_US / 1e6)
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+
+
+@intrinsic
+def _load(typing_context: Any, array: Any, i: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load_atomic(_pointer(context, builder, signature.args[0], *arguments), "acquire", 4)
+
+    return types.int32(array, types.intp), generate
+
+
+@intrinsic
+def _store(typing_context: Any, array: Any, i: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _pointer(context, builder, signature.args[0], *arguments[:2])
+        builder.store_atomic(arguments[2], place, "release", 4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.int32), generate
+
+
+@intrinsic
+def _prefetch(typing_context: Any, array: Any, i: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        i32 = ir.IntType(32)
+        place = builder.bitcast(_pointer(context, builder, signature.args[0], *arguments), cgutils.voidptr_t)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [place, i32(0), i32(3), i32(1)])  # for reading, keep it in all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@intrinsic
+def _pause(typing_context: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        i32 = ir.IntType(32)
+        if platform.machine() in ("x86_64", "AMD64"):
+            name, numbers = "llvm.x86.sse2.pause", []
+        elif platform.machine() in ("aarch64", "arm64"):
+            name, numbers = "llvm.aarch64.hint", [i32(1)]
+        else:
+            return context.get_dummy_value()
+        kind = ir.FunctionType(ir.VoidType(), [i32] * len(numbers))
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), numbers)
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def _doze(typing_context: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if os.name == "posix":
+            i32 = ir.IntType(32)
+            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(i32, [i32]), "usleep")
+            builder.call(function, [i32(DOZE_US)])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@overload(load, inline="always", strict=False)
+def _compiled_load(array: Any, i: Any) -> Any:
+    return lambda array, i: _load(array, i)
+
+
+@overload(store, inline="always", strict=False)
+def _compiled_store(array: Any, i: Any, value: Any) -> Any:
+    return lambda array, i, value: _store(array, i, value)
+
+
+@overload(prefetch, inline="always", strict=False)
+def _compiled_prefetch(array: Any, i: Any) -> Any:
+    return lambda array, i: _prefetch(array, i)
+
+
+@overload(pause, inline="always", strict=False)
+def _compiled_pause() -> Any:
+    return lambda: _pause()
+
+
+@overload(doze, inline="always", strict=False)
+def _compiled_doze() -> Any:
+    return lambda: _doze()

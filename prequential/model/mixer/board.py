@@ -1,0 +1,61 @@
+"""How the threads of a mixer hand over numbers: rows of a board, each written by one thread only.
+
+A row fills two cache lines. Its last number says to which byte or bit of the call the others belong, and is written last. The
+first row has no writer of its own: it says how many threads take part, and whether all must stop.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from prequential.machine.atomics import doze, load, pause, store
+from prequential.machine.compiled import Array, inlined
+
+WIDTH = 32  # numbers of a row, int32
+SETTINGS, BYTE, ROWS, ERRORS = range(4)  # rows: settings; of the coding thread: a byte, rows of weights, the bit and errors
+COUNTS, SUMS, N_OF_THREAD = 0, 1, 2  # rows of each thread after those, by `row_of`
+N_ACTIVE, STOP = 0, 1  # of SETTINGS
+BIT, COMMON, FIRST_ERROR = 0, 1, 2  # of ERRORS
+PAUSES = 2000  # before a waiting thread sleeps between looks
+STOPPED = -1
+LINES_BYTES = 128
+
+
+def apart(shape: int | tuple[int, ...], dtype: Any = np.int64) -> Array:
+    """Zeros of this shape that share no cache line, nor the line beside it, with other arrays."""
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.zeros(-(-n_bytes // LINES_BYTES) * LINES_BYTES + LINES_BYTES, np.uint8)
+    start = -memory.ctypes.data % LINES_BYTES
+    return memory[start : start + n_bytes].view(dtype).reshape(shape)
+
+
+def new_board(n_threads: int) -> Array:
+    """((ERRORS + 1 + N_OF_THREAD * n_threads) * WIDTH,) int32 zeros."""
+    return apart((ERRORS + 1 + N_OF_THREAD * n_threads) * WIDTH, np.int32)
+
+
+@inlined
+def row_of(thread: int, which: int) -> int:
+    """The row of the board in which a thread writes its COUNTS or SUMS."""
+    return ERRORS + 1 + N_OF_THREAD * thread + which
+
+
+@inlined
+def post(board: Array, row: int, number: int) -> None:
+    """Ends the writing of a row: it belongs to this byte or bit."""
+    store(board, row * WIDTH + WIDTH - 1, np.int32(number))
+
+
+@inlined
+def wait(board: Array, row: int, number: int) -> Any:
+    """Returns when the row belongs to this byte or bit: how often this thread slept meanwhile, or STOPPED if all must stop."""
+    n: Any = 0
+    while load(board, row * WIDTH + WIDTH - 1) != number:
+        n += 1
+        if n < PAUSES:
+            pause()
+            continue
+        if load(board, STOP) != 0:
+            return STOPPED
+        doze()
+    return max(n - PAUSES + 1, 0)

@@ -1,0 +1,146 @@
+"""How many threads mix. It is measured while they do: the number changes the time, and no bit.
+
+A trial of more or fewer threads is one call. It is adopted if it was faster than the call before. Trials take a small part of the
+time, so a machine that gets busy, or whose processors are far from each other, costs little. Within a call, the coding thread
+goes on alone when the others keep it waiting (mixing.PATIENCE).
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from prequential.machine.compiled import Array
+from prequential.model.config import MixerConfig
+from prequential.model.mixer import blocks, mixing, refine, sets, weights
+from prequential.model.mixer.board import N_ACTIVE, STOP, apart, new_board
+from prequential.model.mixer.contexts import N_HASHES
+from prequential.model.mixer.evidence import Evidence
+from prequential.model.mixer.lookup import Places
+from prequential.model.mixer.mixing import MixerArrays, Scratch, Share
+
+LEAST_SYMBOLS = 64  # of a call: waking threads takes as long as mixing some symbols
+TRIALS_SHARE = 40  # a trial is followed by this many times its duration without one
+CLEARLY = 0.97  # a trial is adopted if it took at most this part of the time
+
+
+class Threads:
+    """At most `most` threads of one mixer. Mixers that code by turns may share them."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.n = most, 1  # n: those that were last found to be fastest
+        self.fixed: int | None = None  # for tests and measurements: this many, always
+        self._executor: ThreadPoolExecutor | None = None
+        self._memory: dict[tuple[MixerConfig, int], _Memory] = {}
+        self._pace_s = 0.0  # of the call before, a symbol
+        self._next_trial_s, self._doubles = 0.0, True
+
+    def run(self, arrays: MixerArrays, config: MixerConfig, n_symbols: int, code: Callable[..., None]) -> None:
+        """Calls code(arrays, scratch, share, whole, board), which codes n_symbols symbols, while other threads follow."""
+        n_blocks = len(blocks.first_contexts(config)) - 1
+        most = min(self.most, n_blocks) if n_symbols >= LEAST_SYMBOLS else 1
+        n = min(self.fixed, n_blocks) if self.fixed else self._chosen(most)
+        started = time.perf_counter()
+        self._run(n, arrays, config, n_symbols, code)
+        if most > 1 and not self.fixed:
+            self._judge(n, (time.perf_counter() - started) / n_symbols, time.perf_counter() - started)
+
+    def _chosen(self, most: int) -> int:
+        """How many threads mix in this call: as many as before, or for a trial twice or half as many."""
+        self.n = min(self.n, most)
+        if most == 1 or not self._pace_s or time.perf_counter() < self._next_trial_s:
+            return self.n
+        self._doubles = self.n == 1 or (self.n < most and not self._doubles)
+        return min(2 * self.n, most) if self._doubles else self.n // 2
+
+    def _judge(self, n: int, pace_s: float, duration_s: float) -> None:
+        if n != self.n:
+            self._next_trial_s = time.perf_counter() + TRIALS_SHARE * duration_s
+            if pace_s > CLEARLY * self._pace_s:
+                return
+            self.n, self._next_trial_s = n, 0.0  # and perhaps a step further
+        self._pace_s = pace_s
+
+    def _run(
+        self, n: int, arrays: MixerArrays, config: MixerConfig, n_symbols: int, code: Callable[..., None]
+    ) -> None:
+        memory = self._memory.get((config, n)) or self._memory.setdefault((config, n), _Memory(config, n))
+        shares, scratch, board = [each.share(arrays) for each in memory.buffers], memory.scratch, memory.board
+        board[:] = 0
+        board[N_ACTIVE] = n
+        if n > 1 and self._executor is None:
+            self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
+        others: list[Future[None]] = []
+        try:
+            for thread in range(1, n):
+                assert self._executor
+                follow = (thread, n_symbols, scratch.every_hash, arrays, shares[thread], board)
+                others.append(self._executor.submit(_follow, *follow))
+            code(arrays, scratch, shares[0], memory.whole.share(arrays), board)
+        except BaseException:
+            board[STOP] = 1
+            raise
+        finally:
+            errors = [other.exception() for other in others]  # waits for all
+        for error in filter(None, errors):
+            raise error
+
+
+def _follow(*arguments: Any) -> None:
+    try:
+        mixing.follow(*arguments)
+    except BaseException:
+        arguments[-1][STOP] = 1
+        raise
+
+
+class _Memory:
+    """What n threads of a mixer need besides its arrays."""
+
+    def __init__(self, config: MixerConfig, n: int) -> None:
+        n_sets, n_curves = len(config.sets), len(config.curves)
+        self.board = new_board(n)
+        self.scratch = Scratch(
+            every_hash=apart(N_HASHES + 2),
+            facts=apart(sets.N_FACTS),
+            every_row=apart(sets.N_SETS),
+            last_rows=apart(sets.N_LAST),
+            every_curve=apart(refine.N_CURVES),
+            curves=apart(n_curves),
+            outputs=apart(n_sets, np.int32),
+            finals=apart(sets.N_LAST),
+            cumulative=apart(257),
+        )
+        self.buffers = [_Buffers(config, *map(int, bounds)) for bounds in blocks.shares(config, n)]
+        self.whole = self.buffers[0].extended(config)
+
+
+class _Buffers:
+    """The arrays of a Share that belong to one thread."""
+
+    def __init__(self, config: MixerConfig, first: int, stop: int, left: int, right: int) -> None:
+        n_contexts, n_columns, n_sets = len(config.contexts), blocks.columns_of(config)[1], len(config.sets)
+        self.bounds = first, stop, left, right
+        self.of_contexts: list[Array] = [apart(n_contexts) for _ in range(8)]
+        self.inputs, self.centred = apart(n_columns, np.int16), apart(n_columns, np.int16)
+        self.rows, self.errors = apart(n_sets), apart(n_sets, np.int32)
+        self.sums = apart(n_sets + weights.N_SUMS, np.int32)
+
+    def extended(self, config: MixerConfig) -> "_Buffers":
+        """The same memory for all blocks."""
+        whole = object.__new__(_Buffers)
+        whole.__dict__.update(self.__dict__)
+        whole.bounds = tuple(map(int, blocks.shares(config, 1)[0]))
+        return whole
+
+    def share(self, arrays: MixerArrays) -> Share:
+        """The share of a mixer with these arrays."""
+        first, stop, left, right = self.bounds
+        *places, seen, run_places, next_hashes = self.of_contexts
+        return Share(
+            Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
+            Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, self.inputs),
+            next_hashes, self.rows, self.sums, self.errors, self.centred, left, right,
+        )  # fmt: skip
