@@ -18,7 +18,7 @@ from prequential.model.mixer.lookup import WAYS
 from prequential.model.mixer.sets import STATE_CONTEXTS
 
 BLOCK_INPUTS = 64
-LANES = 16  # columns of a row are a multiple of it: loops over them have no remainder and run 5 to 15 % faster
+LANES = 64  # columns of a row are a multiple of it: loops over them have no remainder and run 5 to 15 % faster
 # Inputs that do not belong to a context or a map of curves: the bias; four of the matches; four of the orders 0 and 1; two of
 # the GPT.
 EXTRA_INPUTS = 11

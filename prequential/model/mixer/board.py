@@ -16,7 +16,9 @@ SETTINGS, BYTE, ROWS, ERRORS = range(4)  # rows: settings; of the coding thread:
 COUNTS, SUMS, N_OF_THREAD = 0, 1, 2  # rows of each thread after those, by `row_of`
 N_ACTIVE, STOP = 0, 1  # of SETTINGS
 BIT, COMMON, FIRST_ERROR = 0, 1, 2  # of ERRORS
-PAUSES = 2000  # before a waiting thread sleeps between looks
+# A waiting thread looks so often at once, then so often with pauses, and then sleeps between looks. Many pauses in sequence let a
+# hypervisor take the processor away, for longer than most waits last.
+LOOKS, PAUSES = 4000, 500
 STOPPED = -1
 LINES_BYTES = 128
 
@@ -52,10 +54,10 @@ def wait(board: Array, row: int, number: int) -> Any:
     n: Any = 0
     while load(board, row * WIDTH + WIDTH - 1) != number:
         n += 1
-        if n < PAUSES:
+        if n > LOOKS:
             pause()
-            continue
-        if load(board, STOP) != 0:
-            return STOPPED
-        doze()
-    return max(n - PAUSES + 1, 0)
+        if n > LOOKS + PAUSES:
+            if load(board, STOP) != 0:
+                return STOPPED
+            doze()
+    return max(n - LOOKS - PAUSES, 0)
