@@ -22,6 +22,7 @@ LANES = 64  # columns of a row are a multiple of it: loops over them have no rem
 # Inputs that do not belong to a context or a map of curves: the bias; four of the matches; four of the orders 0 and 1; two of
 # the GPT.
 EXTRA_INPUTS = 11
+CODING_BLOCKS = 1.5  # coding takes as long as so many blocks (dev/LOG.md)
 
 
 def in_order(names: Sequence[str]) -> list[str]:
@@ -60,7 +61,7 @@ def regions_of(config: MixerConfig) -> Array:
 def shares(config: MixerConfig, n_threads: int) -> Array:
     """(n_threads, 4) int64: for each thread its first context, the context after its last, and the same of its columns.
 
-    The first thread also codes, so it gets fewer blocks where they do not divide equally. No share is empty: at most as many
+    The first thread also codes, so it gets fewer blocks. No share is empty: at most as many
     threads as blocks.
     """
     starts = first_contexts(config)

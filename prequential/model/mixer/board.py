@@ -1,7 +1,7 @@
 """How the threads of a mixer hand over numbers: rows of a board, each written by one thread only.
 
-A row fills two cache lines. Its last number says to which byte or bit of the call the others belong, and is written last. The
-first row has no writer of its own: it says how many threads take part, and whether all must stop.
+A row fills two cache lines. Its last number says to which byte or bit of the call the others belong, and is written last. That of
+BYTE is negative where the other threads have to finish their byte and wait. The first row is written before and after a call.
 """
 
 from typing import Any
@@ -14,12 +14,14 @@ from prequential.machine.compiled import Array, inlined
 WIDTH = 32  # numbers of a row, int32
 SETTINGS, BYTE, ROWS, ERRORS = range(4)  # rows: settings; of the coding thread: a byte, rows of weights, the bit and errors
 COUNTS, SUMS, N_OF_THREAD = 0, 1, 2  # rows of each thread after those, by `row_of`
-N_ACTIVE, STOP = 0, 1  # of SETTINGS
+N_THREADS, STOP = 0, 1  # of SETTINGS
 BIT, COMMON, FIRST_ERROR = 0, 1, 2  # of ERRORS
-# A waiting thread looks so often at once, then so often with pauses, and then sleeps between looks. Many pauses in sequence let a
-# hypervisor take the processor away, for longer than most waits last.
-LOOKS, PAUSES = 4000, 500
-STOPPED = -1
+# A waiting thread looks so often at once, then so often with pauses, and then it sleeps between looks. Many pauses in sequence let
+# a hypervisor take the processor away, for longer than most waits last. A sleep takes 0.1 to 0.2 ms, and the others must not fall
+# asleep meanwhile: then each would always wait for the other to wake up.
+LOOKS, PAUSES = 10000, 20000
+ALONE, LEAVE = -1, -2  # numbers of BYTE: wait for the next byte; return
+STOPPED = -3
 LINES_BYTES = 128
 
 
@@ -49,15 +51,40 @@ def post(board: Array, row: int, number: int) -> None:
 
 
 @inlined
+def number_of(board: Array, row: int) -> Any:
+    """To which byte or bit a row belongs now."""
+    return np.int64(load(board, row * WIDTH + WIDTH - 1))
+
+
+@inlined
 def wait(board: Array, row: int, number: int) -> Any:
     """Returns when the row belongs to this byte or bit: how often this thread slept meanwhile, or STOPPED if all must stop."""
     n: Any = 0
-    while load(board, row * WIDTH + WIDTH - 1) != number:
+    while number_of(board, row) != number:
         n += 1
-        if n > LOOKS:
-            pause()
-        if n > LOOKS + PAUSES:
-            if load(board, STOP) != 0:
-                return STOPPED
-            doze()
+        if not await_more(board, n):
+            return STOPPED
     return max(n - LOOKS - PAUSES, 0)
+
+
+@inlined
+def wait_for_other(board: Array, row: int, number: int) -> Any:
+    """Returns when the row no longer belongs to this byte: to which it belongs then, or STOPPED if all must stop."""
+    n: Any = 0
+    while number_of(board, row) == number:
+        n += 1
+        if not await_more(board, n):
+            return STOPPED
+    return number_of(board, row)
+
+
+@inlined
+def await_more(board: Array, n: int) -> bool:
+    """Passes some time before the n-th look after the first. False if all must stop."""
+    if n > LOOKS:
+        pause()
+    if n > LOOKS + PAUSES:
+        if load(board, STOP) != 0:
+            return False
+        doze()
+    return True

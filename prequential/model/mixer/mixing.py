@@ -31,13 +31,14 @@ from prequential_codecs.bit_coder import code_bit
 from prequential.machine.compiled import Array, inlined, kernel, merged, sharing_kernel, span
 from prequential.model.mixer.blocks import EXTRA_INPUTS
 from prequential.model.mixer.board import (
+    ALONE,
     BIT,
     BYTE,
     COMMON,
     COUNTS,
     ERRORS,
     FIRST_ERROR,
-    N_ACTIVE,
+    N_THREADS,
     ROWS,
     STOPPED,
     SUMS,
@@ -45,6 +46,7 @@ from prequential.model.mixer.board import (
     post,
     row_of,
     wait,
+    wait_for_other,
 )
 from prequential.model.mixer.contexts import N_HASHES, context_hashes, hash_of
 from prequential.model.mixer.evidence import Evidence, learn_contexts, read_contexts, read_selecting
@@ -88,7 +90,8 @@ from prequential.model.mixer.weights import N_SUMS, common_part, find_errors, le
 GPT_INPUT = 9  # the first of the two inputs of the GPT
 MATCH_MAP, MATCH_BYTE_MAP, ORDER_MAP = 64, 256 * 8 * 4, 256 + 65536
 FAST_AGE = 30  # of the second map of orders 0 and 1
-PATIENCE = 4  # sleeps of the coding thread within a bit, after which it mixes alone
+# After so many sleeps within a byte, the coding thread goes on alone for some bytes: FIRST_REST, doubled each time within a call.
+PATIENCE, FIRST_REST = 4, 8
 
 
 class MixerArrays(NamedTuple):
@@ -194,6 +197,7 @@ class Share(NamedTuple):
     places: Places
     evidence: Evidence
     next_hashes: Array  # (C,) int64
+    took: Array  # (1,) int64: the byte that they belong to
     rows: Array  # (S,) int64: the row of each set in `weights`
     sums: Array  # (S + N_SUMS,) int32: of its columns; of the coding thread, then of all
     errors: Array  # (S,) int32
@@ -206,8 +210,9 @@ class Share(NamedTuple):
 
 
 @inlined
-def take_hashes(kinds: Array, every_hash: Array, share: Share) -> None:
-    """The hashes of the share's contexts for the next byte; the memory begins to fetch what they need."""
+def take_hashes(byte: int, kinds: Array, every_hash: Array, share: Share) -> None:
+    """The hashes of the share's contexts for this byte; the memory begins to fetch what they need."""
+    share.took[0] = byte
     kind, code = every_hash[N_HASHES], every_hash[N_HASHES + 1]
     for c in span(share.places.first, share.places.stop):
         h = hash_of(every_hash, kinds, kind, code, c)
@@ -241,35 +246,38 @@ def learn_share(bit: int, prefix: int, k: int, errors: Array, common: Any, weigh
 
 
 @sharing_kernel
-def follow(thread: int, n: int, every_hash: Array, mixer: MixerArrays, share: Share, board: Array) -> bool:
-    """Looks after a share while another thread codes n bytes. Returns whether it did so to the end."""
+def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, board: Array) -> None:
+    """Looks after a share while another thread codes, until that thread says LEAVE."""
     n_sets = share.rows.size
-    sums = board[row_of(thread, SUMS) * WIDTH :]
-    counts = board[row_of(thread, COUNTS) * WIDTH :]
-    row_numbers, errors = board[ROWS * WIDTH :], board[ERRORS * WIDTH :]
-    for i in range(n):
-        if wait(board, BYTE, i + 1) == STOPPED or board[N_ACTIVE] == 1:
-            return False
-        if i == 0:
-            take_hashes(mixer.kinds, every_hash, share)
+    counts, sums = board[row_of(thread, COUNTS) * WIDTH :], board[row_of(thread, SUMS) * WIDTH :]
+    rows, errors = board[ROWS * WIDTH :], board[ERRORS * WIDTH :]
+    byte = wait_for_other(board, BYTE, 0)
+    while True:
+        while byte == ALONE:
+            byte = wait_for_other(board, BYTE, byte)
+        if byte < 0:  # LEAVE, or STOPPED
+            return
+        if share.took[0] != byte:
+            take_hashes(byte, mixer.kinds, every_hash, share)
         open_byte(share)
         count_known(share.places.first, share.places.stop, share.places.runs, mixer.groups, counts)
-        post(board, row_of(thread, COUNTS), i + 1)
+        post(board, row_of(thread, COUNTS), byte)
         prefix = 1
         for k in range(8):
+            number = 8 * byte + k
             if k == 4:
                 find_second_halves(share.places, prefix)
             read_contexts(
                 share.places.first, share.places.stop, prefix, k, node_of(prefix, k), share.places, share.evidence
             )
-            if wait(board, ROWS, 8 * i + k + 1) == STOPPED:
-                return False
+            if wait(board, ROWS, number) == STOPPED:
+                return
             for s in range(n_sets):
-                share.rows[s] = row_numbers[s]
+                share.rows[s] = rows[s]
             sum_columns(share.evidence.inputs, mixer.weights, share.rows, share.left, share.right, sums[: n_sets + N_SUMS])
-            post(board, row_of(thread, SUMS), 8 * i + k + 1)
-            if wait(board, ERRORS, 8 * i + k + 1) == STOPPED:
-                return False
+            post(board, row_of(thread, SUMS), number)
+            if wait(board, ERRORS, number) == STOPPED:
+                return
             bit, common = np.int64(errors[BIT]), errors[COMMON]
             if k == 3:
                 fetch_second_halves(share.places, prefix << 1 | bit)
@@ -278,15 +286,12 @@ def follow(thread: int, n: int, every_hash: Array, mixer: MixerArrays, share: Sh
                     share.errors[s] = errors[FIRST_ERROR + s]
                 learn_share(bit, prefix, k, share.errors, common, mixer.weights, share)
             prefix = prefix << 1 | bit
-        if i + 1 < n:
-            if wait(board, BYTE, i + 2) == STOPPED:
-                return False
-            if board[N_ACTIVE] > 1:
-                take_hashes(mixer.kinds, every_hash, share)
+        done, byte = byte, wait_for_other(board, BYTE, byte)
+        if byte > 0:
+            take_hashes(byte, mixer.kinds, every_hash, share)
         if mixer.learns:
             remember(share.places, prefix & 255)
-        post(board, row_of(thread, COUNTS), -i - 1)
-    return True
+        post(board, row_of(thread, COUNTS), -done)
 
 
 # ---- the thread that codes
@@ -303,58 +308,68 @@ def code_mixed(
     coded bit, of a total of 2**16. share: of this thread, while others `follow`; whole: all blocks, for one thread alone. state,
     words: the arrays of a BitCoder. Raises RuntimeError if another thread failed.
     """
-    has_gpt, n_threads, patience = frequencies.shape[0] > 0, np.int64(board[N_ACTIVE]), PATIENCE
-    own = share if n_threads > 1 else whole
+    has_gpt, losses, rest = frequencies.shape[0] > 0, 0, 0
+    together, next_together = board[N_THREADS] > 1, board[N_THREADS] > 1
+    own = share if together else whole
     for i in range(symbols.size):
+        n_threads = np.int64(board[N_THREADS]) if together else 1
         code = code_of(mixer.past)
         scratch.facts[CODE] = code
         if has_gpt:
             cumulate(frequencies[i], code, scratch.cumulative)
         describe_gpt(frequencies, i, scratch.facts)
         if i == 0:
-            announce(i, n_threads, mixer, scratch, own, board)
+            announce(i, together, mixer, scratch, own, board)
         open_byte(own)
         count_known(own.places.first, own.places.stop, own.places.runs, mixer.groups, scratch.facts[KNOWN_BYTES:])
         gather_counts(i, n_threads, scratch.facts, board)
         describe_byte(mixer.past, mixer.ring, scratch.facts)
-        word, prefix = CODE_WORD[code, symbols[i] & 255], 1
+        word, prefix, patience = CODE_WORD[code, symbols[i] & 255], 1, PATIENCE
         for k in range(8):
+            number = 8 * (i + 1) + k
             order1 = order1_place(mixer.past, prefix)
-            expected = predict_bit(8 * i + k, prefix, k, has_gpt, n_threads, mixer, scratch, own, board)
-            patience -= gather_sums(8 * i + k, n_threads, own.sums, board)
+            expected = predict_bit(number, prefix, k, has_gpt, together, mixer, scratch, own, board)
+            patience -= gather_sums(number, n_threads, own.sums, board)
             mixed = mix(mixer.groups.size, own.sums, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals)
             frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)
             bit = code_bit(word >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
-            common = hand_out(8 * i + k, bit, mixed, n_threads, mixer, scratch, own, board)
+            common = hand_out(number, bit, mixed, together, mixer, scratch, own, board)
             if k == 3:
                 fetch_second_halves(own.places, prefix << 1 | bit)
             elif k == 7:
                 symbols[i] = BYTE_OF[code, (prefix << 1 | bit) & 255]
                 advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, symbols[i], mixer.learns)
+                if together and patience <= 0:
+                    losses += 1
+                    rest = FIRST_REST << min(losses, 7)
+                rest -= 1
+                next_together = board[N_THREADS] > 1 and rest < 0 and i + 1 < symbols.size
                 if i + 1 < symbols.size:
-                    n_threads = n_threads if patience > 0 else 1
-                    announce(i + 1, n_threads, mixer, scratch, own if n_threads > 1 else whole, board)
+                    announce(i + 1, together and next_together, mixer, scratch, share if next_together else whole, board)
+                if together and not next_together:
+                    post(board, BYTE, ALONE)
             if mixer.learns:
                 learn_bit(bit, prefix, k, mixed, common, expected, order1, has_gpt, mixer, scratch, own)
             prefix = prefix << 1 | bit
         if mixer.learns:
             remember(own.places, prefix & 255)
-        if n_threads == 1 and patience <= 0:
+        if together and not next_together:
             await_others(i, board)
-            own, patience = whole, PATIENCE
+        if next_together and not together:
+            post(board, BYTE, i + 2)  # not before this thread has learned for the others
+        together, own = next_together, share if next_together else whole
 
 
 @inlined
-def announce(i: int, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array) -> None:
+def announce(i: int, together: bool, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array) -> None:
     """Matches, and the hashes of byte i of the call, for all threads that take part."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
     context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, scratch.every_hash)
     scratch.every_hash[N_HASHES], scratch.every_hash[N_HASHES + 1] = input_kind(mixer.past), code_of(mixer.past)
-    if board[N_ACTIVE] > 1:
-        board[N_ACTIVE] = n_threads
+    if together:
         post(board, BYTE, i + 1)
-    take_hashes(mixer.kinds, scratch.every_hash, own)
+    take_hashes(i + 1, mixer.kinds, scratch.every_hash, own)
 
 
 @inlined
@@ -374,7 +389,7 @@ def gather_sums(number: int, n_threads: int, sums: Array, board: Array) -> Any:
     slept: Any = 0
     for thread in range(1, n_threads):
         row = row_of(thread, SUMS)
-        waited = wait(board, row, number + 1)
+        waited = wait(board, row, number)
         if waited == STOPPED:
             raise RuntimeError("a thread of the mixer failed")
         slept += waited
@@ -385,7 +400,7 @@ def gather_sums(number: int, n_threads: int, sums: Array, board: Array) -> Any:
 
 @inlined
 def hand_out(
-    number: int, bit: int, mixed: Any, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array
+    number: int, bit: int, mixed: Any, together: bool, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array
 ) -> Any:
     """The errors to learn from, for all threads. Returns the common part of the inputs."""
     common: Any = 0
@@ -395,22 +410,20 @@ def hand_out(
             scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, own.errors,
         )  # fmt: skip
         common = common_part(own.sums, own.rows.size)
-    if n_threads > 1:
+    if together:
         board[ERRORS * WIDTH + BIT], board[ERRORS * WIDTH + COMMON] = bit, common
         for s in range(own.rows.size):
             board[ERRORS * WIDTH + FIRST_ERROR + s] = own.errors[s]
-        post(board, ERRORS, number + 1)
+        post(board, ERRORS, number)
     return common
 
 
 @inlined
 def await_others(i: int, board: Array) -> None:
     """Waits until no other thread works on byte i. They have left then."""
-    thread = 1
-    while row_of(thread, SUMS) * WIDTH < board.size:
+    for thread in range(1, board[N_THREADS]):
         if wait(board, row_of(thread, COUNTS), -i - 1) == STOPPED:
             raise RuntimeError("a thread of the mixer failed")
-        thread += 1
 
 
 @inlined
@@ -421,7 +434,7 @@ def order1_place(past: Array, prefix: int) -> Any:
 
 @merged
 def predict_bit(
-    number: int, prefix: int, k: int, has_gpt: bool, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share,
+    number: int, prefix: int, k: int, has_gpt: bool, together: bool, mixer: MixerArrays, scratch: Scratch, own: Share,
     board: Array,
 ) -> Any:  # fmt: skip
     """Fills in the inputs, and adds up this thread's columns. Returns the bit that the longest match expects (-1: none)."""
@@ -451,10 +464,10 @@ def predict_bit(
     )
     for s in range(own.rows.size):
         own.rows[s] = mixer.set_starts[s] + scratch.every_row[mixer.sets[s]]
-    if n_threads > 1:
+    if together:
         for s in range(own.rows.size):
             board[ROWS * WIDTH + s] = own.rows[s]
-        post(board, ROWS, number + 1)
+        post(board, ROWS, number)
     for f in range(N_LAST):
         scratch.last_rows[f] = LAST_STARTS[f] + scratch.every_row[LAST_SETS[f]]
     select_curves(prefix, past, facts, expected, scratch.every_curve)

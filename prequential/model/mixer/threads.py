@@ -15,7 +15,7 @@ import numpy as np
 from prequential.machine.compiled import Array
 from prequential.model.config import MixerConfig
 from prequential.model.mixer import blocks, mixing, refine, sets, weights
-from prequential.model.mixer.board import N_ACTIVE, STOP, apart, new_board
+from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, new_board
 from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.lookup import Places
@@ -69,16 +69,17 @@ class Threads:
         memory = self._memory.get((config, n)) or self._memory.setdefault((config, n), _Memory(config, n))
         shares, scratch, board = [each.share(arrays) for each in memory.buffers], memory.scratch, memory.board
         board[:] = 0
-        board[N_ACTIVE] = n
+        board[N_THREADS] = n
         if n > 1 and self._executor is None:
             self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
         others: list[Future[None]] = []
         try:
             for thread in range(1, n):
                 assert self._executor
-                follow = (thread, n_symbols, scratch.every_hash, arrays, shares[thread], board)
+                follow = (thread, scratch.every_hash, arrays, shares[thread], board)
                 others.append(self._executor.submit(_follow, *follow))
             code(arrays, scratch, shares[0], memory.whole.share(arrays), board)
+            board[BYTE * WIDTH + WIDTH - 1] = LEAVE
         except BaseException:
             board[STOP] = 1
             raise
@@ -126,7 +127,7 @@ class _Buffers:
         self.of_contexts: list[Array] = [apart(n_contexts) for _ in range(8)]
         self.inputs, self.centred = apart(n_columns, np.int16), apart(n_columns, np.int16)
         self.rows, self.errors = apart(n_sets), apart(n_sets, np.int32)
-        self.sums = apart(n_sets + weights.N_SUMS, np.int32)
+        self.took, self.sums = apart(1), apart(n_sets + weights.N_SUMS, np.int32)
 
     def extended(self, config: MixerConfig) -> "_Buffers":
         """The same memory for all blocks."""
@@ -139,8 +140,9 @@ class _Buffers:
         """The share of a mixer with these arrays."""
         first, stop, left, right = self.bounds
         *places, seen, run_places, next_hashes = self.of_contexts
+        self.took[0] = 0
         return Share(
             Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
             Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, self.inputs),
-            next_hashes, self.rows, self.sums, self.errors, self.centred, left, right,
+            next_hashes, self.took, self.rows, self.sums, self.errors, self.centred, left, right,
         )  # fmt: skip
