@@ -58,15 +58,18 @@ def regions_of(config: MixerConfig) -> Array:
     return np.repeat(np.stack((bounds[:-1], np.diff(bounds)), 1), np.diff(starts), 0)
 
 
-def shares(config: MixerConfig, n_threads: int) -> Array:
-    """(n_threads, 4) int64: for each thread its first context, the context after its last, and the same of its columns.
+def group_starts(config: MixerConfig, n_groups: int) -> Array:
+    """(n_groups + 1,) int64: the first block of each group of blocks. A thread looks after one or several groups.
 
-    The first thread also codes, so it gets fewer blocks. No share is empty: at most as many
-    threads as blocks.
+    The first one is for the thread that codes, so it is smaller. No group is empty: there are at most as many as blocks.
     """
-    starts = first_contexts(config)
-    columns, n_columns = columns_of(config)
-    n_blocks = len(starts) - 1
-    bounds = np.arange(n_threads + 1) * n_blocks // n_threads
-    left = np.append(bounds[:-1] * BLOCK_INPUTS, n_columns)
-    return np.stack((starts[bounds[:-1]], starts[bounds[1:]], left[:-1], left[1:]), 1)
+    n_blocks = len(first_contexts(config)) - 1
+    if n_groups == 1:
+        return np.array([0, n_blocks])
+    first = max(1, round((n_blocks + CODING_BLOCKS) / n_groups - CODING_BLOCKS))
+    return np.concatenate(([0], first + np.arange(n_groups) * (n_blocks - first) // (n_groups - 1)))
+
+
+def shares(n_groups: int, n_threads: int) -> Array:
+    """(n_threads + 1,) int64: the first group of each thread."""
+    return np.arange(n_threads + 1) * n_groups // n_threads

@@ -5,6 +5,7 @@ It learns from every bit as soon as the bit is coded. This file owns the arrays;
 
 from collections.abc import Mapping
 from copy import copy
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -28,9 +29,12 @@ LEARNED = (
 class Mixer:
     """The arrays of the mixer, and coding with them."""
 
-    def __init__(self, config: MixerConfig, ring: np.ndarray) -> None:
-        """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py)."""
-        self.config = config
+    def __init__(self, config: MixerConfig, ring: np.ndarray, *, most_threads: int = 1) -> None:
+        """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py).
+
+        most_threads: at most so many mix at a time; weights that one thread looks after lie together.
+        """
+        self.config, self.threads = config, Threads(config, most_threads)
         set_kinds, curve_kinds = (
             np.array([known.index(name) for name in names], np.int64)
             for names, known in ((config.sets, WEIGHT_SETS), (config.curves, CURVES))
@@ -55,7 +59,8 @@ class Mixer:
             match_map=_adaptive(_ramp(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40)),
             match_byte_map=_adaptive(np.full(mixing.MATCH_BYTE_MAP, 7 << 19, np.int64)),
             order_maps=_adaptive(np.full((2, mixing.ORDER_MAP), 1 << 21, np.int64)),
-            weights=apart((set_sizes.sum(), n_columns), np.int16),
+            column_bounds=self.threads.column_bounds,
+            weights=apart(int(set_sizes.sum()) * n_columns, np.int16),
             row_ages=np.zeros(set_sizes.sum(), np.uint16),
             row_errors=np.full(set_sizes.sum(), weights.FIRST_ROW_ERROR, np.uint32),
             last_weights=np.full((sum(sets.LAST_SIZES), n_sets), (1 << weights.LAST_WEIGHT_BITS) // n_sets, np.int32),
@@ -68,7 +73,6 @@ class Mixer:
             past=np.zeros(past.PAST_SIZE, np.int64),
             learns=True,
         )
-        self.threads = Threads(1)
         self._no_frequencies = np.zeros((0, 256), np.int32)
 
     def frozen(self, ring: np.ndarray) -> Self:
@@ -103,19 +107,32 @@ class Mixer:
         def code_all(*arguments: Any) -> None:
             mixing.code_mixed(symbols, expected, coded, *arguments, coder.state, coder.words)
 
-        self.threads.run(self.arrays, self.config, len(symbols), code_all)
+        self.threads.run(self.arrays, len(symbols), code_all)
         return coded
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copies the `state` of another mixer of this configuration. Raises ValueError for values out of range."""
         _check_state(arrays)
-        for name, array in self.state().items():
-            array[...] = arrays[name]
+        for name in LEARNED:
+            own = getattr(self.arrays, name)
+            if name != "weights":
+                own.view(arrays[name].dtype)[...] = arrays[name]
+        for columns, weights_of_group in self._groups():
+            weights_of_group[...] = arrays["weights"][:, columns]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every array that later probabilities depend on, by name, as signed integers. They share memory with the mixer."""
+        """Every array that later probabilities depend on, by name, as signed integers. All but the weights share memory with it."""
         found = {name: getattr(self.arrays, name) for name in LEARNED}
+        found["weights"] = np.concatenate([group for _, group in self._groups()], 1)
         return {name: a.view(f"i{a.itemsize}") for name, a in found.items()}
+
+    def _groups(self) -> list[tuple[slice, np.ndarray]]:
+        """The columns of each group, and its weights (rows of all sets, its columns): a view."""
+        bounds, n_rows = self.threads.column_bounds.tolist(), len(self.arrays.row_ages)
+        return [
+            (slice(left, right), self.arrays.weights[n_rows * left : n_rows * right].reshape(n_rows, -1))
+            for left, right in pairwise(bounds)
+        ]
 
 
 def n_inputs(config: MixerConfig) -> int:

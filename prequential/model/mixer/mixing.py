@@ -85,7 +85,7 @@ from prequential.model.mixer.sets import (
     select_rows,
 )
 from prequential.model.mixer.sets import BYTE as BYTE_OF
-from prequential.model.mixer.weights import N_SUMS, common_part, find_errors, learn_columns, mix, sum_columns
+from prequential.model.mixer.weights import N_SUMS, Columns, common_part, find_errors, learn_columns, mix, sum_columns
 
 GPT_INPUT = 9  # the first of the two inputs of the GPT
 MATCH_MAP, MATCH_BYTE_MAP, ORDER_MAP = 64, 256 * 8 * 4, 256 + 65536
@@ -113,7 +113,8 @@ class MixerArrays(NamedTuple):
     match_map: Array  # (MATCH_MAP,) uint32: packed, that a match of this length continues
     match_byte_map: Array  # (MATCH_BYTE_MAP,) uint32: the same by the byte that it predicts
     order_maps: Array  # (2, ORDER_MAP) uint32: packed, of orders 0 and 1, slow and fast
-    weights: Array  # (rows of all its sets, I) int16
+    column_bounds: Array  # (groups + 1,) int64: the first column of each group
+    weights: Array  # (rows of all its sets * I,) int16: see weights.Columns
     row_ages: Array  # (rows of all its sets,) uint16: how often each row was used, at most weights.MAX_ROW_AGE
     row_errors: Array  # (rows of all its sets,) uint32: the mean error of each row, in 2^-24
     last_weights: Array  # (sum of LAST_SIZES, S) int32
@@ -196,14 +197,9 @@ class Share(NamedTuple):
 
     places: Places
     evidence: Evidence
+    columns: Columns
     next_hashes: Array  # (C,) int64
     took: Array  # (1,) int64: the byte that they belong to
-    rows: Array  # (S,) int64: the row of each set in `weights`
-    sums: Array  # (S + N_SUMS,) int32: of its columns; of the coding thread, then of all
-    errors: Array  # (S,) int32
-    centred: Array  # (I,) int16: the inputs less a part of their mean
-    left: int
-    right: int
 
 
 # ---- what each thread does with its share
@@ -235,11 +231,9 @@ def node_of(prefix: int, k: int) -> Any:
 
 
 @inlined
-def learn_share(bit: int, prefix: int, k: int, errors: Array, common: Any, weights: Array, share: Share) -> None:
+def learn_share(bit: int, prefix: int, k: int, common: Any, share: Share) -> None:
     learn_contexts(bit, node_of(prefix, k), share.places, share.evidence)
-    learn_columns(
-        errors, common, share.evidence.inputs, share.centred, weights, share.rows, share.left, share.right
-    )
+    learn_columns(common, share.evidence.inputs, share.columns)
 
 
 # ---- the other threads
@@ -248,7 +242,7 @@ def learn_share(bit: int, prefix: int, k: int, errors: Array, common: Any, weigh
 @sharing_kernel
 def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, board: Array) -> None:
     """Looks after a share while another thread codes, until that thread says LEAVE."""
-    n_sets = share.rows.size
+    n_sets = share.columns.rows.size
     counts, sums = board[row_of(thread, COUNTS) * WIDTH :], board[row_of(thread, SUMS) * WIDTH :]
     rows, errors = board[ROWS * WIDTH :], board[ERRORS * WIDTH :]
     byte = wait_for_other(board, BYTE, 0)
@@ -273,8 +267,8 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
             if wait(board, ROWS, number) == STOPPED:
                 return
             for s in range(n_sets):
-                share.rows[s] = rows[s]
-            sum_columns(share.evidence.inputs, mixer.weights, share.rows, share.left, share.right, sums[: n_sets + N_SUMS])
+                share.columns.rows[s] = rows[s]
+            sum_columns(share.evidence.inputs, share.columns, sums[: n_sets + N_SUMS])
             post(board, row_of(thread, SUMS), number)
             if wait(board, ERRORS, number) == STOPPED:
                 return
@@ -283,8 +277,8 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
                 fetch_second_halves(share.places, prefix << 1 | bit)
             if mixer.learns:
                 for s in range(n_sets):
-                    share.errors[s] = errors[FIRST_ERROR + s]
-                learn_share(bit, prefix, k, share.errors, common, mixer.weights, share)
+                    share.columns.errors[s] = errors[FIRST_ERROR + s]
+                learn_share(bit, prefix, k, common, share)
             prefix = prefix << 1 | bit
         done, byte = byte, wait_for_other(board, BYTE, byte)
         if byte > 0:
@@ -329,8 +323,8 @@ def code_mixed(
             number = 8 * (i + 1) + k
             order1 = order1_place(mixer.past, prefix)
             expected = predict_bit(number, prefix, k, has_gpt, together, mixer, scratch, own, board)
-            patience -= gather_sums(number, n_threads, own.sums, board)
-            mixed = mix(mixer.groups.size, own.sums, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals)
+            patience -= gather_sums(number, n_threads, own.columns.sums, board)
+            mixed = mix(mixer.groups.size, own.columns.sums, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals)
             frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)
             bit = code_bit(word >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
@@ -406,14 +400,14 @@ def hand_out(
     common: Any = 0
     if mixer.learns:
         find_errors(
-            bit, mixed, mixer.groups.size, mixer.past[N_BITS], own.sums, mixer.row_ages, mixer.row_errors, own.rows,
-            scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals, own.errors,
+            bit, mixed, mixer.groups.size, mixer.past[N_BITS], own.columns, mixer.row_ages, mixer.row_errors, scratch.outputs,
+            mixer.last_weights, scratch.last_rows, scratch.finals,
         )  # fmt: skip
-        common = common_part(own.sums, own.rows.size)
+        common = common_part(own.columns.sums, own.columns.rows.size)
     if together:
         board[ERRORS * WIDTH + BIT], board[ERRORS * WIDTH + COMMON] = bit, common
-        for s in range(own.rows.size):
-            board[ERRORS * WIDTH + FIRST_ERROR + s] = own.errors[s]
+        for s in range(own.columns.rows.size):
+            board[ERRORS * WIDTH + FIRST_ERROR + s] = own.columns.errors[s]
         post(board, ERRORS, number)
     return common
 
@@ -462,11 +456,11 @@ def predict_bit(
     select_rows(
         prefix, k, gpt_step, past, facts, mixer.state_contexts, own.evidence.seen, own.places.buckets, scratch.every_row
     )
-    for s in range(own.rows.size):
-        own.rows[s] = mixer.set_starts[s] + scratch.every_row[mixer.sets[s]]
+    for s in range(own.columns.rows.size):
+        own.columns.rows[s] = mixer.set_starts[s] + scratch.every_row[mixer.sets[s]]
     if together:
-        for s in range(own.rows.size):
-            board[ROWS * WIDTH + s] = own.rows[s]
+        for s in range(own.columns.rows.size):
+            board[ROWS * WIDTH + s] = own.columns.rows[s]
         post(board, ROWS, number)
     for f in range(N_LAST):
         scratch.last_rows[f] = LAST_STARTS[f] + scratch.every_row[LAST_SETS[f]]
@@ -477,7 +471,7 @@ def predict_bit(
     if has_gpt:
         refine_gpt(np.int64(inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves, inputs[EXTRA_INPUTS:])
     read_contexts(own.places.first, own.places.stop, prefix, k, node, own.places, own.evidence)
-    sum_columns(inputs, mixer.weights, own.rows, own.left, own.right, own.sums)
+    sum_columns(inputs, own.columns, own.columns.sums)
     return expected
 
 
@@ -490,7 +484,7 @@ def learn_bit(
     learn_curves(bit, mixed, mixer.curves, scratch.curves)
     if has_gpt:
         learn_curves(bit, np.int64(own.evidence.inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves)
-    learn_share(bit, prefix, k, own.errors, common, mixer.weights, own)
+    learn_share(bit, prefix, k, common, own)
     mixer.past[N_BITS] += 1
     learn_orders(bit, prefix, order1, mixer.order_maps)
     if expected >= 0:

@@ -8,6 +8,8 @@ goes on alone when the others keep it waiting (mixing.PATIENCE).
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.lookup import Places
 from prequential.model.mixer.mixing import MixerArrays, Scratch, Share
+from prequential.model.mixer.weights import Columns
 
 LEAST_SYMBOLS = 64  # of a call: waking threads takes as long as mixing some symbols
 TRIALS_SHARE = 40  # a trial is followed by this many times its duration without one
@@ -27,35 +30,38 @@ CLEARLY = 0.97  # a trial is adopted if it took at most this part of the time
 
 
 class Threads:
-    """At most `most` threads of one mixer. Mixers that code by turns may share them."""
+    """The threads of a mixer of this configuration, at most `most`."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.n = most, 1  # n: those that were last found to be fastest
+    def __init__(self, config: MixerConfig, most: int) -> None:
+        self._config = config
+        self.most = min(most, len(blocks.first_contexts(config)) - 1)
+        self.n = 1  # those that were last found to be fastest
         self.fixed: int | None = None  # for tests and measurements: this many, always
+        self._group_starts = blocks.group_starts(config, self.most)
+        self.column_bounds = np.minimum(self._group_starts * blocks.BLOCK_INPUTS, blocks.columns_of(config)[1])
         self._executor: ThreadPoolExecutor | None = None
-        self._memory: dict[tuple[MixerConfig, int], _Memory] = {}
+        self._memory: dict[int, _Memory] = {}
         self._pace_s = 0.0  # of the call before, a symbol
         self._next_trial_s, self._doubles = 0.0, True
 
-    def run(self, arrays: MixerArrays, config: MixerConfig, n_symbols: int, code: Callable[..., None]) -> None:
+    def run(self, arrays: MixerArrays, n_symbols: int, code: Callable[..., None]) -> None:
         """Calls code(arrays, scratch, share, whole, board), which codes n_symbols symbols, while other threads follow."""
-        n_blocks = len(blocks.first_contexts(config)) - 1
-        most = min(self.most, n_blocks) if n_symbols >= LEAST_SYMBOLS else 1
-        n = min(self.fixed, n_blocks) if self.fixed else self._chosen(most)
+        most = self.most if n_symbols >= LEAST_SYMBOLS else 1
+        n = min(self.fixed, self.most) if self.fixed else self._chosen(most)
         started = time.perf_counter()
-        self._run(n, arrays, config, n_symbols, code)
+        self._run(n, arrays, code)
         if most > 1 and not self.fixed:
             self._judge(n, (time.perf_counter() - started) / n_symbols, time.perf_counter() - started)
 
     def _chosen(self, most: int) -> int:
         """How many threads mix in this call: as many as before, or for a trial twice or half as many."""
-        self.n = min(self.n, most)
         if most == 1 or not self._pace_s or time.perf_counter() < self._next_trial_s:
-            return self.n
+            return min(self.n, most)
         self._doubles = self.n == 1 or (self.n < most and not self._doubles)
         return min(2 * self.n, most) if self._doubles else self.n // 2
 
     def _judge(self, n: int, pace_s: float, duration_s: float) -> None:
+        """pace_s: for each symbol."""
         if n != self.n:
             self._next_trial_s = time.perf_counter() + TRIALS_SHARE * duration_s
             if pace_s > CLEARLY * self._pace_s:
@@ -63,11 +69,10 @@ class Threads:
             self.n, self._next_trial_s = n, 0.0  # and perhaps a step further
         self._pace_s = pace_s
 
-    def _run(
-        self, n: int, arrays: MixerArrays, config: MixerConfig, n_symbols: int, code: Callable[..., None]
-    ) -> None:
-        memory = self._memory.get((config, n)) or self._memory.setdefault((config, n), _Memory(config, n))
-        shares, scratch, board = [each.share(arrays) for each in memory.buffers], memory.scratch, memory.board
+    def _run(self, n: int, arrays: MixerArrays, code: Callable[..., None]) -> None:
+        memory = self._memory.get(n) or self._memory.setdefault(n, self._new_memory(n))
+        scratch, board = memory.scratch, memory.board
+        shares = [buffers.share(arrays) for buffers in memory.buffers]
         board[:] = 0
         board[N_THREADS] = n
         if n > 1 and self._executor is None:
@@ -76,8 +81,7 @@ class Threads:
         try:
             for thread in range(1, n):
                 assert self._executor
-                follow = (thread, scratch.every_hash, arrays, shares[thread], board)
-                others.append(self._executor.submit(_follow, *follow))
+                others.append(self._executor.submit(_follow, thread, scratch.every_hash, arrays, shares[thread], board))
             code(arrays, scratch, shares[0], memory.whole.share(arrays), board)
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
         except BaseException:
@@ -88,6 +92,12 @@ class Threads:
         for error in filter(None, errors):
             raise error
 
+    def _new_memory(self, n: int) -> "_Memory":
+        starts, contexts = self._group_starts, blocks.first_contexts(self._config)
+        groups = blocks.shares(self.most, n).tolist()
+        bounds = [(int(contexts[starts[a]]), int(contexts[starts[b]]), a, b) for a, b in pairwise(groups)]
+        return _Memory(self._config, bounds, (0, len(self._config.contexts), 0, self.most))
+
 
 def _follow(*arguments: Any) -> None:
     try:
@@ -97,12 +107,16 @@ def _follow(*arguments: Any) -> None:
         raise
 
 
-class _Memory:
-    """What n threads of a mixer need besides its arrays."""
+# The first context of a thread and the one after its last, and the same of its groups of columns.
+Bounds = tuple[int, int, int, int]
 
-    def __init__(self, config: MixerConfig, n: int) -> None:
+
+class _Memory:
+    """What the threads of a mixer need besides its arrays."""
+
+    def __init__(self, config: MixerConfig, bounds: list[Bounds], whole: Bounds) -> None:
         n_sets, n_curves = len(config.sets), len(config.curves)
-        self.board = new_board(n)
+        self.board = new_board(len(bounds))
         self.scratch = Scratch(
             every_hash=apart(N_HASHES + 2),
             facts=apart(sets.N_FACTS),
@@ -114,35 +128,32 @@ class _Memory:
             finals=apart(sets.N_LAST),
             cumulative=apart(257),
         )
-        self.buffers = [_Buffers(config, *map(int, bounds)) for bounds in blocks.shares(config, n)]
-        self.whole = self.buffers[0].extended(config)
+        self.buffers = [_Buffers(config, own) for own in bounds]
+        self.whole = copy(self.buffers[0])
+        self.whole.bounds = whole
 
 
 class _Buffers:
     """The arrays of a Share that belong to one thread."""
 
-    def __init__(self, config: MixerConfig, first: int, stop: int, left: int, right: int) -> None:
+    def __init__(self, config: MixerConfig, bounds: Bounds) -> None:
         n_contexts, n_columns, n_sets = len(config.contexts), blocks.columns_of(config)[1], len(config.sets)
-        self.bounds = first, stop, left, right
+        self.bounds = bounds
         self.of_contexts: list[Array] = [apart(n_contexts) for _ in range(8)]
-        self.inputs, self.centred = apart(n_columns, np.int16), apart(n_columns, np.int16)
-        self.rows, self.errors = apart(n_sets), apart(n_sets, np.int32)
-        self.took, self.sums = apart(1), apart(n_sets + weights.N_SUMS, np.int32)
-
-    def extended(self, config: MixerConfig) -> "_Buffers":
-        """The same memory for all blocks."""
-        whole = object.__new__(_Buffers)
-        whole.__dict__.update(self.__dict__)
-        whole.bounds = tuple(map(int, blocks.shares(config, 1)[0]))
-        return whole
+        self.took, self.inputs = apart(1), apart(n_columns, np.int16)
+        self.rows, self.sums = apart(n_sets), apart(n_sets + weights.N_SUMS, np.int32)
+        self.errors, self.centred = apart(n_sets, np.int32), apart(n_columns, np.int16)
 
     def share(self, arrays: MixerArrays) -> Share:
         """The share of a mixer with these arrays."""
-        first, stop, left, right = self.bounds
+        first, stop, first_group, stop_group = self.bounds
         *places, seen, run_places, next_hashes = self.of_contexts
         self.took[0] = 0
         return Share(
             Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
             Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, self.inputs),
-            next_hashes, self.took, self.rows, self.sums, self.errors, self.centred, left, right,
+            Columns(
+                first_group, stop_group, arrays.column_bounds, arrays.weights, self.rows, self.sums, self.errors, self.centred
+            ),
+            next_hashes, self.took,
         )  # fmt: skip

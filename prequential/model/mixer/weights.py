@@ -15,7 +15,7 @@ most 2, so memory that is not used stays zero.
 """
 
 from math import isqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,31 +53,57 @@ OF_INPUTS, OF_NONZERO, OF_SQUARES, N_SUMS = 0, 1, 2, 3
 
 
 @kernel
-def dot(weights: Array, row: int, inputs: Array, left: int, right: int) -> Any:
-    """The sum of products of inputs and a row of weights, in the columns from `left` to before `right`; int32."""
+def dot(weights: Array, inputs: Array) -> Any:
+    """The sum of products of two arrays of one length, int32."""
     total = np.int32(0)  # a literal: LLVM then uses vector instructions; with a variable it does not
-    for j in span(left, right):
-        total = np.int32(total + np.int32(np.int32(weights[row, j]) * np.int32(inputs[j])))
+    for j in range(inputs.size):
+        total = np.int32(total + np.int32(np.int32(weights[j]) * np.int32(inputs[j])))
     return total
 
 
 @kernel
-def describe_inputs(inputs: Array, left: int, right: int, sums: Array) -> None:
-    """sums (N_SUMS,) int32 of these columns: of the inputs, of those that are not 0, and of their squares in 1/16."""
+def describe_inputs(inputs: Array, sums: Array) -> None:
+    """sums (N_SUMS,) int32: of the inputs, of those that are not 0, and of their squares in 1/16."""
     total, n, square = np.int32(0), np.int32(0), np.int32(0)
-    for j in span(left, right):
+    for j in range(inputs.size):
         total = np.int32(total + np.int32(inputs[j]))
         n = np.int32(n + np.int32(inputs[j] != 0))
         square = np.int32(square + np.int32(np.int32(np.int32(inputs[j]) * np.int32(inputs[j])) >> 4))
     sums[OF_INPUTS], sums[OF_NONZERO], sums[OF_SQUARES] = total, n, square
 
 
+class Columns(NamedTuple):
+    """The weights, and which columns of them a thread looks after: groups of columns, from `first` to before `stop`."""
+
+    first: int
+    stop: int
+    bounds: Array  # (groups + 1,) int64: the first column of each group
+    weights: Array  # int16: one group after the other, each (rows of all sets, its columns)
+    rows: Array  # (S,) int64: the row of each set
+    sums: Array  # (S + N_SUMS,) int32: of these columns; of the coding thread, then of all
+    errors: Array  # (S,) int32: by which the rows learn
+    centred: Array  # (I,) int16: the inputs less a part of their mean
+
+
 @inlined
-def sum_columns(inputs: Array, weights: Array, rows: Array, left: int, right: int, sums: Array) -> None:
-    """sums (S + N_SUMS,) int32 of these columns: those of each row of weights, and `describe_inputs`."""
-    for s in range(rows.size):
-        sums[s] = dot(weights, rows[s], inputs, left, right)
-    describe_inputs(inputs, left, right, sums[rows.size :])
+def place_of(columns: Columns, group: int, row: int) -> Any:
+    """Where the weights of a row begin, in the columns of a group."""
+    left, right = columns.bounds[group], columns.bounds[group + 1]
+    return columns.weights.size // columns.bounds[columns.bounds.size - 1] * left + row * (right - left)
+
+
+@inlined
+def sum_columns(inputs: Array, columns: Columns, sums: Array) -> None:
+    """sums (S + N_SUMS,) int32: those of each row of weights, and `describe_inputs`."""
+    for s in range(columns.rows.size):
+        total = np.int32(0)
+        for group in span(columns.first, columns.stop):
+            left, right = columns.bounds[group], columns.bounds[group + 1]
+            place = place_of(columns, group, columns.rows[s])
+            total = np.int32(total + dot(columns.weights[place : place + right - left], inputs[left:right]))
+        sums[s] = total
+    own = inputs[columns.bounds[columns.first] : columns.bounds[columns.stop]]
+    describe_inputs(own, sums[columns.rows.size :])
 
 
 @merged
@@ -134,15 +160,15 @@ def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
 
 @merged
 def find_errors(
-    bit: int, mixed: Any, n_contexts: int, n_bits: int, sums: Array, ages: Array, mean_errors: Array, rows: Array,
-    outputs: Array, last: Array, last_rows: Array, finals: Array, errors: Array,
+    bit: int, mixed: Any, n_contexts: int, n_bits: int, columns: Columns, ages: Array, mean_errors: Array, outputs: Array,
+    last: Array, last_rows: Array, finals: Array,
 ) -> None:  # fmt: skip
-    """errors (S,) int32: by which each row takes its gradient step; 0: none. n_bits: learned from before.
+    """columns.errors: by which each row takes its gradient step; 0: none. n_bits: learned from before.
 
     The rows get older, and the last weights learn.
     """
-    error_of_mixture = error_of(bit, mixed)
-    rate = step_size(n_bits, sums[rows.size + OF_SQUARES], n_contexts)
+    error_of_mixture, rows = error_of(bit, mixed), columns.rows
+    rate = step_size(n_bits, columns.sums[rows.size + OF_SQUARES], n_contexts)
     extra = NEW_ROW_FACTOR * lasting_rate(n_contexts)
     for s in range(rows.size):
         age = np.int64(ages[rows[s]])
@@ -153,7 +179,7 @@ def find_errors(
         factor = STEP_FACTOR[clamp(mean >> 12, 0, 4095)]
         error = (error + (error_of_mixture * share_of_set(s, rows.size, last, last_rows) >> LAST_WEIGHT_BITS)) >> 1
         error = error * (rate + extra // (1 + (age >> 8))) * factor >> 16
-        errors[s] = clamp(error, -(1 << 17), 1 << 17) if abs(error) >= SMALLEST_ERROR else 0
+        columns.errors[s] = clamp(error, -(1 << 17), 1 << 17) if abs(error) >= SMALLEST_ERROR else 0
     learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)  # last: shares are those of the prediction
 
 
@@ -164,14 +190,17 @@ def common_part(sums: Array, n_sets: int) -> Any:
 
 
 @inlined
-def learn_columns(
-    errors: Array, common: Any, inputs: Array, centred: Array, weights: Array, rows: Array, left: int, right: int
-) -> None:
-    """One gradient step of each row in these columns. centred (I,) int16: scratch memory."""
-    centre(inputs, np.int32(common), centred, left, right)
-    for s in range(rows.size):
-        if errors[s] != 0:
-            learn_row(np.int32(errors[s]), centred, weights, rows[s], left, right)
+def learn_columns(common: Any, inputs: Array, columns: Columns) -> None:
+    """One gradient step of each row in these columns."""
+    left, right = columns.bounds[columns.first], columns.bounds[columns.stop]
+    centre(inputs[left:right], np.int32(common), columns.centred[left:right])
+    for s in range(columns.rows.size):
+        if columns.errors[s] != 0:
+            for group in span(columns.first, columns.stop):
+                left, right = columns.bounds[group], columns.bounds[group + 1]
+                place = place_of(columns, group, columns.rows[s])
+                own = columns.weights[place : place + right - left]
+                learn_row(np.int32(columns.errors[s]), columns.centred[left:right], own)
 
 
 @inlined
@@ -190,15 +219,15 @@ def learn_last(bit: int, error_of_mixture: Any, outputs: Array, last: Array, las
 
 
 @kernel
-def centre(inputs: Array, common: Any, centred: Array, left: int, right: int) -> None:
+def centre(inputs: Array, common: Any, centred: Array) -> None:
     """centred[j] = inputs[j] less their common part; 0 where the input is 0."""
-    for j in span(left, right):
+    for j in range(inputs.size):
         centred[j] = np.int16(np.int32(inputs[j]) - common if inputs[j] != 0 else np.int32(0))
 
 
 @kernel
-def learn_row(error: Any, centred: Array, weights: Array, row: int, left: int, right: int) -> None:
-    for j in span(left, right):
+def learn_row(error: Any, centred: Array, weights: Array) -> None:
+    for j in range(centred.size):
         step = np.int32(np.int32(np.int32(centred[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
-        moved = np.int32(np.int32(weights[row, j]) + np.int32(step))
-        weights[row, j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
+        moved = np.int32(np.int32(weights[j]) + np.int32(step))
+        weights[j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
