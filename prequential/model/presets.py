@@ -45,6 +45,8 @@ FULL_SETS = tuple(name for name in SETS_ALONE if name not in ("match,known", "wo
 
 # Contexts that give the least for their time (dev/LOG.md, 2026-11-23):
 _LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks"}
+# Without them the blocks of contexts (model/mixer/blocks.py) are full, and texts take no more bits (dev/LOG.md, 2026-11-27):
+_LEAST_OF_THIRD, _LEAST_OF_ALL = {"nextword2", "after2,1"}, {"folded6"}
 
 _FAST = MixerConfig(contexts=tuple(name for name in FAST_CONTEXTS if name not in _LEAST_OF_FAST))
 _SECOND = MixerConfig(
@@ -52,8 +54,8 @@ _SECOND = MixerConfig(
     sets=SECOND_SETS,
     curves=("1", "2", "word"),
 )
-_THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE)
-_FULL = MixerConfig(contexts=CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE, table_bits=23)
+_THIRD = MixerConfig(contexts=tuple(name for name in THIRD_CONTEXTS if name not in _LEAST_OF_THIRD), sets=FULL_SETS, curves=CURVES_ALONE)
+_FULL = MixerConfig(contexts=tuple(name for name in CONTEXTS if name not in _LEAST_OF_ALL), sets=FULL_SETS, curves=CURVES_ALONE, table_bits=23)
 
 
 def _with_gpt(n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None) -> Config:

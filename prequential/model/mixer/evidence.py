@@ -23,7 +23,7 @@ from prequential.model.mixer.nodes import (
 
 INPUTS_PER_CONTEXT = 7
 # Places of the inputs among those of a context. Histories: of both bits, of one, of a deterministic context.
-OF_NODE, OF_PAIR, OF_BOTH_BITS, OF_ONE_BIT, OF_ONE_BYTE, OF_RUN, OF_ONE_BYTE_RUN = range(INPUTS_PER_CONTEXT)
+OF_NODE, OF_PAIR, OF_BOTH_BITS, OF_ONE_BIT, OF_ONE_BYTE, OF_RUN, OF_ONE_BYTE_RUN = np.arange(INPUTS_PER_CONTEXT, dtype=np.uint64)
 RUN_MAP = 128  # entries: 16 lengths, 4 phases of the byte, whether the byte before differed
 RUN_STATES = 5  # of the run, in a pair map: it expects nothing, or by a byte seen last or before, zero or one
 
@@ -31,7 +31,7 @@ RUN_STATES = 5  # of the run, in a pair map: it expects nothing, or by a byte se
 class Evidence(NamedTuple):
     """What contexts have seen, and what `learn_contexts` needs of the last bit."""
 
-    columns: Array  # (C,) int64: the first input of each context (blocks.columns_of)
+    columns: Array  # (C,) uint64: the first input of each context (blocks.columns_of)
     history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
     run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
     pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together
@@ -68,7 +68,7 @@ def read_contexts(first: int, stop: int, prefix: int, k: int, node: int, places:
         place = run_place(places.runs[c], prefix, k)
         evidence.seen[c], evidence.run_places[c] = history, place
         n = evidence.columns[c]
-        for j in range(INPUTS_PER_CONTEXT):
+        for j in span(0, INPUTS_PER_CONTEXT):
             inputs[n + j] = 0
         if history != 0:
             of_history = OF_ONE_BYTE if one_byte else OF_ONE_BIT if ONE_BIT[history] else OF_BOTH_BITS

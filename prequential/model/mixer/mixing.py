@@ -99,7 +99,7 @@ class MixerArrays(NamedTuple):
 
     kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
     groups: Array  # (C,) int64: what each counts as (sets.groups_of_contexts)
-    columns: Array  # (C,) int64: the first input of each (blocks.columns_of)
+    columns: Array  # (C,) uint64: the first input of each (blocks.columns_of)
     regions: Array  # (C, 2) int64: its part of the tables (blocks.regions_of)
     state_contexts: Array  # (6,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
@@ -358,12 +358,18 @@ def code_mixed(
 @inlined
 def announce(i: int, together: bool, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array) -> None:
     """Matches, and the hashes of byte i of the call, for all threads that take part."""
-    find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
-    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, scratch.every_hash)
-    scratch.every_hash[N_HASHES], scratch.every_hash[N_HASHES + 1] = input_kind(mixer.past), code_of(mixer.past)
+    look_up(mixer, scratch.every_hash)
     if together:
         post(board, BYTE, i + 1)
     take_hashes(i + 1, mixer.kinds, scratch.every_hash, own)
+
+
+@sharing_kernel
+def look_up(mixer: MixerArrays, every_hash: Array) -> None:
+    """Matches, and what all contexts depend on, before the next byte."""
+    find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
+    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, every_hash)
+    every_hash[N_HASHES], every_hash[N_HASHES + 1] = input_kind(mixer.past), code_of(mixer.past)
 
 
 @inlined
