@@ -30,11 +30,16 @@ if TYPE_CHECKING:
 class OnlineLearner:
     """GPT and mixer, or one of them. For each segment of n symbols: `begin(n)`, `code(symbols, coder)` and `end(n)`."""
 
-    def __init__(self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False) -> None:
-        """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread."""
+    def __init__(
+        self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False, mixer_threads: int = 1
+    ) -> None:
+        """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread.
+
+        mixer_threads: at most so many threads mix.
+        """
         self.config, self.gpt = config, gpt
         self.history = History.of(config)
-        self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
+        self.mixer = Mixer(config.mixer, self.history.ring, most_threads=mixer_threads) if config.mixer else None
         self._last_segment_size = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = None
         self._step_thread = _one_thread() if gpt and step_thread else None
@@ -78,9 +83,8 @@ class OnlineLearner:
             from prequential.model.gpt.column import decode_segment
             from prequential.model.gpt.recall import NOTHING
 
-            mixer = self.mixer.arrays if self.mixer else None
             recall = self.history.recall.arrays if self.history.recall else NOTHING
-            coded = decode_segment(self.inputs(symbols[:1])[0], symbols, recall, column, mixer, coder)
+            coded = decode_segment(self.inputs(symbols[:1])[0], symbols, recall, column, self.mixer, coder)
         else:
             coded = np.empty((len(symbols), 8), np.uint16)
             for t in range(len(symbols)):

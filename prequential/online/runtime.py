@@ -27,7 +27,7 @@ DEVICES = ("cpu", "cuda", "auto")
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
+    """Where and how learners compute. `None` means: all processors (at most 16), the fastest exact backend, compiled kernels.
 
     backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
     "cuda" or "auto"; the rest is of the processor. audit_every: segments in a period of the audit; 0: no audit. team: the
@@ -75,8 +75,11 @@ class Runtime:
 
     @property
     def n_step_threads(self) -> int:
-        """Threads of a GPT's step while the learner codes, which takes one of n_threads; at least 1. Workers' steps take all."""
-        return self.n_threads if self.team else max(1, self.n_threads - 1)
+        """Threads of a GPT's step while the learner codes, which takes the others; at least 1. Workers' steps take all.
+
+        With two threads each takes one. With more, the mixer takes half of them: it is the larger part (dev/LOG.md).
+        """
+        return self.n_threads if self.team else max(1, self.n_threads // 2)
 
     def check(self, config: Config, *, n_learners: int = 1, extra_bytes: int = 0) -> None:
         """Raises ConfigError for learners that exceed the limits or that cannot be computed in this way on any machine.
@@ -110,25 +113,28 @@ class Runtime:
 
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
-            return OnlineLearner(config)
+            return OnlineLearner(config, mixer_threads=self.n_threads)
         accelerator = self.accelerator(config, backend)
         if self.team:
             from prequential.online.workers.shared import SharedLearner
 
             return SharedLearner(self.team, config, backend, accelerator)
         step_thread = backend.pool.n_threads > 1 or accelerator is not None  # coding continues while a device computes
-        return OnlineLearner(config, make_gpt(config, backend, accelerator), step_thread=step_thread)
+        gpt = make_gpt(config, backend, accelerator)
+        mixer_threads = self.n_threads if accelerator else self.n_threads - self.n_step_threads
+        return OnlineLearner(config, gpt, step_thread=step_thread, mixer_threads=max(1, mixer_threads))
 
     def exact_backend(self, config: Config, *, beside_coding: bool = False) -> Backend | None:
         """Primitives, products and threads; None for a learner that needs none. Raises InexactMachineError.
 
-        beside_coding: steps leave one thread to the learner, which codes in parallel with them.
+        beside_coding: steps leave threads to the learner, which codes in parallel with them.
         """
         if config.gpt is None and self.backend is None:
             return None
         from prequential.exact import fused, matmul, plain
 
-        pool = Pool(self.n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
+        n_threads = self.n_step_threads + 1 if beside_coding else self.n_threads
+        pool = Pool(n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
         return Backend(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
 
     def accelerator(self, config: Config, backend: Backend | None = None) -> Accelerator | None:

@@ -21,7 +21,8 @@ from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, interleaved_rows, multiply_add, offsets
 from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
-from prequential.model.mixer.mixing import MixerArrays, code_mixed, code_plain
+from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.mixing import MixerArrays, Scratch, Share, code_mixed, code_plain
 
 Tensor = torch.Tensor
 
@@ -228,7 +229,7 @@ def _weighted_sum(weights: Array, values: Array, sums: Array) -> None:
 
 
 def decode_segment(
-    recent: Array, symbols: Array, recall: RecallArrays, column: ColumnDecoder, mixer: MixerArrays | None, coder: BitCoder
+    recent: Array, symbols: Array, recall: RecallArrays, column: ColumnDecoder, mixer: Mixer | None, coder: BitCoder
 ) -> Array:  # fmt: skip
     """Decodes the symbols (n,) int64 of the open segment, in place, in one compiled loop: a call for each step would take longer.
 
@@ -237,25 +238,33 @@ def decode_segment(
     (n, 8) uint16 of a total of 2**16.
     """
     coded = np.empty((len(symbols), 8), np.uint16)
-    table = integer_frequency_table()
-    _decode(recent, symbols, coded, table, recall, column.arrays, mixer, coder.state, coder.words)
+    known = (recent, symbols, coded, integer_frequency_table(), recall, column.arrays)
+
+    def decode(*team: Any) -> None:
+        _decode(*known, team or None, coder.state, coder.words)
+
+    if mixer:
+        mixer.threads.run(mixer.arrays, len(symbols), decode)
+    else:
+        decode()
     return coded
 
 
 @kernel
 def _decode(
     recent: Array, symbols: Array, coded: Array, table: Array, recall: RecallArrays, column: ColumnArrays,
-    mixer: MixerArrays | None, state: Array, words: Array,
+    team: tuple[MixerArrays, Scratch, Share, Share, Array] | None, state: Array, words: Array,
 ) -> None:  # fmt: skip
+    """team: what `code_mixed` needs of the mixer and its threads; None to decode without a mixer."""
     logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
     for t in range(symbols.size):
         symbol = symbols[t : t + 1]
         fill_logits(recent, t, column, logits[0])
         fill_frequencies(logits, table, frequencies)
-        if mixer is None:
+        if team is None:
             code_plain(symbol, frequencies, coded[t : t + 1], state, words)
         else:
-            code_mixed(symbol, frequencies, coded[t : t + 1], mixer, state, words)
+            code_mixed(symbol, frequencies, coded[t : t + 1], *team, state, words)
         _advance(recent, symbol, recall)
 
 

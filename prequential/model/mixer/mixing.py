@@ -253,6 +253,7 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
             return
         if share.took[0] != byte:
             take_hashes(byte, mixer.kinds, every_hash, share)
+        share.took[0] = 0  # the next call counts from 1 again
         open_byte(share)
         count_known(share.places.first, share.places.stop, share.places.runs, mixer.groups, counts)
         post(board, row_of(thread, COUNTS), byte)
