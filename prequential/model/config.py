@@ -187,7 +187,7 @@ class MixerConfig:
         for name, known in (("contexts", CONTEXTS), ("sets", WEIGHT_SETS), ("curves", CURVES)):
             object.__setattr__(self, name, _distinct_names(name, getattr(self, name), known))
             _check(len(getattr(self, name)) >= 1, f"{name}: the mixer needs at least one")
-        _check_range(self, table_bits=(4, 26), match_bits=(4, 26))
+        _check_range(self, table_bits=(6, 26), match_bits=(4, 26))
 
 
 @dataclass(frozen=True, kw_only=True)

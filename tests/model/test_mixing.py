@@ -20,7 +20,7 @@ from prequential_corpora.bundled import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import contexts, evidence, lookup, mixing, nodes, past, sets, weights
+from prequential.model.mixer import blocks, contexts, evidence, lookup, mixing, nodes, past, sets, weights
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
 
@@ -163,13 +163,14 @@ def test_the_ring_may_wrap():
 
 def last_found(table, deterministic, bytes_seen):
     """What is found of one context before the last of these bytes: the rows of both halves, and the run."""
-    hashes, heads, buckets, only, runs = (np.zeros(1, np.int64) for _ in range(5))
+    regions, (hashes, heads, buckets, only, runs) = np.array([[0, len(table)]]), (np.zeros(1, np.int64) for _ in range(5))
+    places = lookup.Places(0, 1, regions, table, deterministic, hashes, heads, buckets, only, runs)
     for byte in bytes_seen:
         hashes[0] = 0x12345678
-        lookup.find_contexts(table, deterministic, hashes, heads, only, runs)
-        lookup.find_second_halves(table, deterministic, hashes, heads, buckets, only, 16 | byte >> 4)
+        lookup.find_contexts(places)
+        lookup.find_second_halves(places, 16 | byte >> 4)
         found = int(heads[0]), int(buckets[0]), int(runs[0])
-        lookup.remember(byte, table, deterministic, hashes, heads, buckets, runs)
+        lookup.remember(places, byte)
     return found
 
 
@@ -192,7 +193,7 @@ def nodes_of(table, row):
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 255])
 def test_another_byte_makes_the_buckets_that_all_bytes_would_have_made(n):
     """The nodes of first and second half, if the first halves of the bytes are equal."""
-    table, deterministic = np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(256, np.uint32)
+    table, deterministic = np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(128, np.uint32)
     head, second, run = last_found(table, deterministic, [0xA7] * n + [0xA1, 0xA1])
     assert lookup.NONE not in (head, second) and not deterministic.any()
     assert run == 0xA7 << 12 | 0xA1 << 4 | 1
@@ -204,13 +205,13 @@ def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_s
     deterministic = np.zeros(lookup.WAYS, np.uint32)
     hashes = [(i + 1) << 16 for i in range(lookup.WAYS + 2)]
     for h, n in zip(hashes[:4], (9, 2, 2, 5), strict=True):
-        lookup.make_entry(deterministic, h, n, 65)
-    places = [lookup.entry_of(deterministic, h) for h in hashes]
+        lookup.make_entry(deterministic, 0, h, n, 65)
+    places = [lookup.entry_of(deterministic, 0, h) for h in hashes]
     assert places == [3, 2, 1, 0, lookup.NONE, lookup.NONE]  # the newest first
-    lookup.make_entry(deterministic, hashes[4], 1, 77)  # instead of the older one of the two that were seen twice
-    assert [lookup.entry_of(deterministic, h) for h in hashes] == [3, lookup.NONE, 2, 1, 0, lookup.NONE]
-    lookup.make_entry(deterministic, hashes[5], 1, 78)
-    assert [lookup.entry_of(deterministic, h) for h in hashes] == [3, lookup.NONE, 2, 1, lookup.NONE, 0]
+    lookup.make_entry(deterministic, 0, hashes[4], 1, 77)  # instead of the older one of the two that were seen twice
+    assert [lookup.entry_of(deterministic, 0, h) for h in hashes] == [3, lookup.NONE, 2, 1, 0, lookup.NONE]
+    lookup.make_entry(deterministic, 0, hashes[5], 1, 78)
+    assert [lookup.entry_of(deterministic, 0, h) for h in hashes] == [3, lookup.NONE, 2, 1, lookup.NONE, 0]
 
 
 # ---- contexts
@@ -218,7 +219,7 @@ def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_s
 
 def past_after(text):
     """The mixer's past when the byte after `text` is to be predicted, the ring that holds the text, and what followed before."""
-    arrays = make_mixer(MixerConfig(contexts=("nextword",), table_bits=4, match_bits=10)).arrays
+    arrays = make_mixer(MixerConfig(contexts=("nextword",), table_bits=6, match_bits=10)).arrays
     for byte in text:
         past.find_matches(arrays.past, arrays.ring, arrays.matches, True)
         past.advance(arrays.past, arrays.ring, arrays.indirect, arrays.followers, byte, True)
@@ -228,8 +229,9 @@ def past_after(text):
 
 def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
-    hashes, every = np.zeros(len(names), np.int64), np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(*past_after(text), contexts.kinds_by_input(names), sets.AS_TEXT, every, hashes)
+    kinds, every = contexts.kinds_by_input(names), np.zeros(contexts.N_HASHES, np.int64)
+    contexts.context_hashes(*past_after(text), every)
+    hashes = [contexts.hash_of(every, kinds, 0, sets.AS_TEXT, c) for c in range(len(names))]
     return dict(zip(names, hashes.tolist(), strict=True))
 
 
@@ -386,7 +388,7 @@ def test_every_set_and_curve_uses_rows_that_it_has(gpt):
     mixer = make_mixer(MixerConfig(**ALL, table_bits=14, match_bits=10), ring_bits=12)
     fresh = make_mixer(MixerConfig(**ALL, table_bits=14, match_bits=10), ring_bits=12)
     followed(mixer, data, frequencies)
-    moved = (mixer.arrays.weights != fresh.arrays.weights).any(1)
+    moved = (mixer.state()["weights"] != fresh.state()["weights"]).any(1)
     for start, size in zip(mixer.arrays.set_starts, sets.SET_SIZES, strict=True):
         assert moved[start : start + size].any()
     assert (mixer.arrays.curves != fresh.arrays.curves).any((1, 2)).all()
@@ -395,22 +397,27 @@ def test_every_set_and_curve_uses_rows_that_it_has(gpt):
 
 def test_a_centred_input_is_below_the_bound_of_a_step():
     largest = int(np.abs(nodes.STRETCH).max())
-    centred = np.full(1001, 99, np.int16)
-    weights.centre(np.array([largest, *[-largest] * 1000], np.int16), centred)
+    centred, sums = np.full(1001, 99, np.int16), np.zeros(weights.N_SUMS, np.int32)
+    inputs = np.array([largest, *[-largest] * 1000], np.int16)
+    weights.describe_inputs(inputs, sums)
+    weights.centre(inputs, weights.common_part(sums, 0), centred)
     assert largest == 2307 and 3700 < centred[0] <= largest + -(-largest * 5 // 8) < 1 << 12
 
 
 def test_the_largest_error_is_clamped_before_it_has_32_bits():
     """One context, the first bit, a set and a mixture that are certain of the other bit, and the largest share."""
     inputs = np.array([2307, *[-2307] * 15], np.int16)
-    changed, scratch = np.zeros((1, 16), np.int16), np.zeros(16, np.int16)
+    changed, scratch, one = np.zeros(16, np.int16), np.zeros(16, np.int16), np.zeros(1, np.int64)
+    sums, errors = np.zeros(1 + weights.N_SUMS, np.int32), np.zeros(1, np.int32)
+    columns = weights.Columns(0, 1, np.array([0, 16]), changed, one, sums, errors, scratch)
+    weights.sum_columns(inputs, columns, sums)
     usual = np.full(1, 511 << 12, np.uint32)  # the mean error of a row whose steps have a factor of 1
-    weights.learn_weights(
-        1, -LOG_ODDS_LIMIT, 1, 0, inputs, changed, np.zeros(1, np.uint16), usual, np.zeros(1, np.int64),
-        np.array([-LOG_ODDS_LIMIT], np.int32), np.full((sets.N_LAST, 1), weights.MAX_SHARE, np.int32),
-        np.arange(sets.N_LAST), np.full(sets.N_LAST, -LOG_ODDS_LIMIT), scratch,
+    weights.find_errors(
+        1, -LOG_ODDS_LIMIT, 1, 0, columns, np.zeros(1, np.uint16), usual, np.array([-LOG_ODDS_LIMIT], np.int32),
+        np.full((sets.N_LAST, 1), weights.MAX_SHARE, np.int32), np.arange(sets.N_LAST), np.full(sets.N_LAST, -LOG_ODDS_LIMIT),
     )  # fmt: skip
-    assert changed[0].tolist() == [(int(x) + 1) >> 1 for x in scratch]  # 2**17 / 2**18, rounded to the nearest
+    weights.learn_columns(weights.common_part(sums, 1), inputs, columns)
+    assert changed.tolist() == [(int(x) + 1) >> 1 for x in scratch]  # 2**17 / 2**18, rounded to the nearest
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the names of the instructions are of x86-64")
@@ -418,20 +425,27 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
 def test_a_dot_product_is_compiled_to_vector_instructions():
     """It once was not, because the sum began with a variable; a mixer of 106 contexts then took twice the time."""
     compiled = numba.njit(error_model="numpy")(weights.dot.py_func)
-    compiled(np.int64(1), np.zeros((2, 32), np.int16), 1, np.zeros(32, np.int16))
+    compiled(np.zeros(32, np.int16), np.zeros(32, np.int16))
     (code,) = compiled.inspect_asm().values()
     assert any(name in code for name in ("pmulld", "pmaddwd", "pmullw"))
+
+
+def log_odds_of_dot(row, inputs):
+    """What the one set of a mixer makes of the sum."""
+    sums, outputs = np.array([weights.dot(row, inputs), 0, 0, 0], np.int32), np.zeros(1, np.int32)
+    weights.mix(1, sums, outputs, np.zeros((1, 1), np.int32), np.zeros(sets.N_LAST, np.int64), np.zeros(sets.N_LAST, np.int64))
+    return int(outputs[0])
 
 
 @pytest.mark.parametrize("contexts", [("1",), ("1", "2", "3"), CONTEXTS])
 def test_hostile_weights_keep_results_and_weights_in_range(contexts):
     """The largest weights and inputs that a state may hold. A step is within its type; a sum may wrap around (see below)."""
-    inputs = np.full(len(contexts) * evidence.INPUTS_PER_CONTEXT + mixing.EXTRA_INPUTS, LOG_ODDS_LIMIT, np.int16)
+    inputs = np.full(len(contexts) * evidence.INPUTS_PER_CONTEXT + blocks.EXTRA_INPUTS, LOG_ODDS_LIMIT, np.int16)
     assert LOG_ODDS_LIMIT < 1 << 12 and len(inputs) <= 1 << 10
     for sign in (1, -1):
-        w = np.full((1, len(inputs)), sign * weights.MAX_WEIGHT, np.int16)
-        assert abs(weights.dot(0, w, 0, inputs)) <= LOG_ODDS_LIMIT
-        weights.learn_row(np.int32(sign << 17), inputs, w, 0)
+        w = np.full(len(inputs), sign * weights.MAX_WEIGHT, np.int16)
+        assert abs(log_odds_of_dot(w, inputs)) <= LOG_ODDS_LIMIT
+        weights.learn_row(np.int32(sign << 17), inputs, w)
         assert (w == sign * weights.MAX_WEIGHT).all()
 
 
@@ -589,7 +603,7 @@ def test_a_stream_whose_code_changes_is_decoded(gpt):
 @pytest.mark.parametrize("n", [16, 48, 768, 1024])
 def test_a_sum_of_32_bits_wraps_around_like_twos_complement(n, sign):
     """The largest weights and inputs: up to 2**37, of which 32 bits are kept, in every order."""
-    inputs, row = np.full(n, 2129, np.int16), np.full((1, n), sign * weights.MAX_WEIGHT, np.int16)
+    inputs, row = np.full(n, 2129, np.int16), np.full(n, sign * weights.MAX_WEIGHT, np.int16)
     inputs[::3] = 700
     exact = int(inputs.astype(object) @ row[0].astype(object))
     wrapped = (exact + (1 << 31)) % (1 << 32) - (1 << 31)
@@ -597,4 +611,4 @@ def test_a_sum_of_32_bits_wraps_around_like_twos_complement(n, sign):
     expected = min(max(wrapped >> weights.WEIGHT_BITS, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)
     order = np.random.default_rng(n).permutation(n)
     for ordered in (slice(None), order):
-        assert weights.dot(0, row[:, ordered].copy(), 0, inputs[ordered].copy()) == expected
+        assert log_odds_of_dot(row[ordered].copy(), inputs[ordered].copy()) == expected
