@@ -25,7 +25,7 @@ import prequential
 
 # width, layers, vocabulary, columns; rows on a processor and on a GPU
 SIZES = {
-    "10M": (256, 8, 8192, 256, 4, 64), "10M-bytes": (384, 6, 256, 256, 4, 64), "120M": (768, 10, 32000, 512, 2, 64),
+    "10M": (256, 8, 8192, 256, 4, 64), "10M-bytes": (384, 6, 256, 256, 4, 64), "120M": (768, 10, 32000, 512, 2, 32),
 }  # fmt: skip
 
 
