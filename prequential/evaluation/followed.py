@@ -88,7 +88,7 @@ def _saved_run(archive: Path, header: Header, subject: Subject, *, resume: bool)
         this, seconds = _Run(trace, subject.make()), ArrayFile(np.float64, 1, archive.with_name(SECONDS))
 
         def sync() -> None:
-            trace.file.sync()
+            trace.sync()
             seconds.write(0, np.array([this.wall_s()]))
             seconds.sync()
 

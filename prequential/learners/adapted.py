@@ -22,6 +22,7 @@ from prequential.errors import ConfigError, LawError
 from prequential.exact.arrays import digest
 from prequential.learners.distributions import (
     MAX_NATS,
+    TOTAL,
     checked_nats,
     checked_rows,
     chunks,
@@ -255,7 +256,7 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder, first: int) ->
         return row_bits(rows, symbols, first)
     frequencies, coded = np.empty(rows.shape, np.int32), np.empty((len(symbols), 8), np.uint16)
     for part in chunks(rows):
-        frequencies[part] = integer_frequencies(probabilities(rows[part], first + part.start))
+        integer_frequencies(probabilities(rows[part], first + part.start), TOTAL, frequencies[part])
     code_plain(symbols, frequencies, coded, coder.state, coder.words)
     return ideal_bits(coded)
 

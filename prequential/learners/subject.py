@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from prequential_codecs.archive_header import GIVEN, OTHER
-from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded
 from prequential.learners.failures import named_failures
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
-from prequential.learners.tokens import id_pieces, spread
+from prequential.learners.tokens import id_pieces, spread_bits
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
 from prequential.model.schedule import blocks
 from prequential.online.coding import OnProgress, Progress
@@ -162,18 +162,19 @@ def byte_costs(
     """
     learner = learner or subject.make()
     n_earlier, n_ids, n_bytes, n_paid = earlier.n_ids if earlier else 0, 0, 0, 0
-    units: list[np.ndarray] = []
+    coder = BitCoder(FOLLOW)
+    unpaid: list[np.ndarray] = []
     widths: list[np.ndarray] = []
 
     def paid() -> np.ndarray:
         if earlier and n_ids <= n_earlier:
             return earlier.bits(slice(n_paid, n_bytes))
-        return spread(np.concatenate(units), np.concatenate(widths)) * UNIT_BITS
+        bits = np.concatenate(unpaid)
+        return bits if subject.tokenizer is None else spread_bits(bits, np.concatenate(widths))
 
     for ids, run_widths in _runs(symbols, subject):
         if n_ids >= n_earlier:
-            ((_, bits),) = run(learner, BitCoder(FOLLOW), slice(n_ids, n_ids + len(ids)), ids)
-            units.append(np.rint(bits / UNIT_BITS).astype(np.int64))
+            unpaid += (bits for _, bits in run(learner, coder, slice(n_ids, n_ids + len(ids)), ids))
         n_ids, n_bytes = n_ids + len(ids), n_bytes + int(run_widths.sum())
         widths.append(run_widths)
         if earlier and n_ids - len(ids) < n_earlier <= n_ids and (n_ids, n_bytes) != earlier[:2]:
@@ -182,7 +183,7 @@ def byte_costs(
         if n_bytes not in (n_paid, len(symbols)):
             yield paid()
             n_paid = n_bytes
-            units, widths = [], []
+            unpaid, widths = [], []
     if widths:
         yield paid()
 
