@@ -184,7 +184,7 @@ class AdaptedLearner:
         if needed > len(self._seen):
             self._seen = np.concatenate((self._seen, np.zeros(needed + len(self._seen), np.int64)))
         self._seen[self.n_symbols : needed] = symbols
-        self._read.update(symbols.astype("<i8").tobytes())
+        self._read.update(symbols.astype("<i8", copy=False).data)
         self.n_symbols = needed
 
     # ---- state

@@ -7,6 +7,7 @@ the nats of the true symbols. Then the most probable symbol is not known, and no
 Probabilities exist for some rows at a time, so that they stay in the processor's cache.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,7 +92,16 @@ def row_bits(rows: np.ndarray, symbols: np.ndarray, first: int) -> np.ndarray:
 
 def nll_bits(nats: np.ndarray, n_symbols: int) -> np.ndarray:
     """The cost of symbols, from their nats (n,) alone: bits (n,), whole units."""
-    return _bits(1.0 + np.floor(np.minimum(np.exp(-nats), 1.0) * ((1 << WIDE_TOTAL_BITS) - n_symbols)))
+    bits = np.empty(len(nats))
+    _nll_bits(nats, float((1 << WIDE_TOTAL_BITS) - n_symbols), bits)
+    return bits
+
+
+@kernel
+def _nll_bits(nats: Array, total: float, bits: Array) -> None:
+    for i in range(nats.size):
+        frequency = 1.0 + math.floor(min(math.exp(-nats[i]), 1.0) * total)
+        bits[i] = np.rint((WIDE_TOTAL_BITS - math.log2(frequency)) / UNIT_BITS) * UNIT_BITS
 
 
 def checked_nats(found: Any, n: int, first: int) -> np.ndarray:
