@@ -1,23 +1,32 @@
-"""What a Recorder costs: the time of a training step with it and without it, by turns, for models of some sizes.
+"""What a Recorder costs: training steps with it and without it, by turns, for models of some sizes.
 
-    python benchmarks/recorder.py [--device cuda] [--steps 60]
+    python benchmarks/recorder.py [--device cuda] [--models 10M 120M] [--steps 64] [--turns 3]
 
-prints one JSON line for each model: parameters, vocabulary, seconds a step without a recorder (median), and the share that the
-recorder adds when it scores logits, and when it scores losses that the loop has anyway.
+prints one JSON line for each model. For a loop that gives the recorder logits, and for one that gives it the losses that the loop
+has anyway: `inside`, the time within the recorder, and `whole`, the longer time of the complete loop, as shares of a bare step
+(medians over turns). Both include the reading of all that was queued. On a processor times are of all its threads, so other
+programs disturb them little. On a GPU the loop runs under autocast in bfloat16; `inside` is the time of the host, which a GPU
+that is busy hides; `whole` is what a user waits.
 """
 
 import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from statistics import median
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
 
 import prequential
 
-SIZES = {"10M": (256, 8, 8192, 4, 256), "100M": (768, 10, 32000, 2, 512)}  # width, layers, vocabulary, rows, columns
+# width, layers, vocabulary, columns; rows on a processor and on a GPU
+SIZES = {
+    "10M": (256, 8, 8192, 256, 4, 64), "10M-bytes": (384, 6, 256, 256, 4, 64), "120M": (768, 10, 32000, 512, 2, 32),
+}  # fmt: skip
 
 
 class Model(torch.nn.Module):
@@ -27,78 +36,112 @@ class Model(torch.nn.Module):
         layer = torch.nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, batch_first=True, norm_first=True)
         self.layers = torch.nn.TransformerEncoder(layer, n_layers, enable_nested_tensor=False)
         self.head = torch.nn.Linear(width, vocabulary)
+        self.mask = torch.nn.Transformer.generate_square_subsequent_mask(columns)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        mask = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device)
-        return self.head(self.layers(self.ids(x) + self.places.weight[: x.shape[1]], mask=mask, is_causal=True))
+        self.mask = self.mask.to(x.device)
+        hidden = self.ids(x) + self.places.weight[: x.shape[1]]
+        return self.head(self.layers(hidden, mask=self.mask, is_causal=True))
 
 
-def measure(name: str, device: str, n_steps: int) -> dict[str, object]:
-    width, n_layers, vocabulary, n_rows, columns = SIZES[name]
-    torch.manual_seed(0)
-    model = Model(width, n_layers, vocabulary, columns).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    modes = ("none", "logits", "nll")
-    # Every mode has its own recorder or none, on the same model; the hooks of the others are off while a mode is timed.
-    recorders = {
-        mode: prequential.Recorder(tempfile.mkdtemp(), name=mode, units=[4] * vocabulary, model=model, audit_every=0)
-        for mode in modes[1:]
-    }
-    seconds: dict[str, list[float]] = {mode: [] for mode in modes}
-    for step in range(n_steps * len(modes)):
-        mode = modes[step % len(modes)]
-        ids = torch.randint(0, vocabulary, (n_rows, columns + 1), device=device)
-        x, y = ids[:, :-1], ids[:, 1:]
-        start_s = _now(device)
-        optimizer.zero_grad()
+class Watch:
+    """The time between pairs of hooks around those of a recorder, and within its calls."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock, self.inside_s, self._since_s = clock, 0.0, 0.0
+
+    def start(self, *_: Any) -> None:
+        self._since_s = self.clock()
+
+    def stop(self, *_: Any) -> None:
+        self.inside_s += self.clock() - self._since_s
+
+    @contextmanager
+    def running(self) -> Any:
+        self.start()
+        yield
+        self.stop()
+
+
+def timed_loop(model: Model, optimizer: Any, mode: str, batches: list[torch.Tensor]) -> tuple[float, float]:
+    """Seconds of a loop over the batches, and those within its recorder, if any. mode: bare, logits or nll."""
+    device = batches[0].device.type
+    watch, vocabulary = Watch(time.perf_counter if device == "cuda" else time.process_time), model.head.out_features
+    hooks, rec = [model.register_forward_pre_hook(watch.start), optimizer.register_step_post_hook(watch.start)], None
+    if mode != "bare":
+        options = {"name": mode, "units": [4] * vocabulary, "audit_every": 0}
+        rec = prequential.Recorder(tempfile.mkdtemp(), model=model, optimizer=optimizer, **options)
+    hooks += [model.register_forward_pre_hook(watch.stop), optimizer.register_step_post_hook(watch.stop)]
+    _wait(device)
+    start_s = watch.clock()
+    for rows in batches:
+        _step(model, optimizer, rows[:, :-1], rows[:, 1:], rec, mode, watch)
+    if rec:
+        with watch.running():
+            rec.state_dict()  # reads what is queued
+    _wait(device)
+    whole_s = watch.clock() - start_s
+    for hook in hooks:
+        hook.remove()
+    if rec:
+        rec.finish()
+    return whole_s, watch.inside_s
+
+
+def _step(model: Model, optimizer: Any, x: torch.Tensor, y: torch.Tensor, rec: Any, mode: str, watch: Watch) -> None:
+    autocast: AbstractContextManager[Any] = torch.autocast("cuda", torch.bfloat16) if x.is_cuda else nullcontext()
+    with autocast:
         logits = model(x)
-        if mode == "nll":
-            nll = cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none")
-            loss = nll.mean()
-        else:
-            loss = cross_entropy(logits.flatten(0, 1), y.flatten())
-        added_s = 0.0
-        if mode != "none":
-            before_s = _now(device)
-            given = {"logits": logits} if mode == "logits" else {"nll": nll}
-            recorders[mode].score(targets=y, inputs=x, **given)
-            added_s = _now(device) - before_s
-        loss.backward()
-        optimizer.step()
-        if mode != "none":
-            before_s = _now(device)
-            recorders[mode].step()
-            added_s += _now(device) - before_s
-        seconds[mode].append(_now(device) - start_s)
-        for other, rec in recorders.items():
-            if other != mode:
-                rec._account._called.clear()  # this call was not theirs
-        if mode != "none" and step >= 2 * len(modes):
-            seconds.setdefault(f"{mode} alone", []).append(added_s)
-    bare_s = median(seconds["none"])
-    shares = {f"share_{mode}": median(seconds[f"{mode} alone"]) / bare_s for mode in modes[1:]}
-    return {
-        "model": name,
-        "device": device,
-        "n_parameters": sum(p.numel() for p in model.parameters()),
-        "vocabulary": vocabulary,
-        "tokens_a_step": n_rows * columns,
-        "step_s": bare_s,
-        **shares,
+        losses = cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none" if mode == "nll" else "mean")
+    if rec:
+        with watch.running():
+            rec.score(targets=y, inputs=x, **({"logits": logits} if mode == "logits" else {"nll": losses}))
+    losses.mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def measure(name: str, device: str, n_steps: int, n_turns: int) -> dict[str, object]:
+    *shape, n_rows, n_rows_gpu = SIZES[name]
+    _, _, vocabulary, columns = shape
+    torch.manual_seed(0)
+    model = Model(*shape).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    size = (n_rows_gpu if device == "cuda" else n_rows, columns + 1)
+    batches = [torch.randint(0, vocabulary, size, device=device) for _ in range(n_steps)]
+    found: dict[str, list[tuple[float, float]]] = {mode: [] for mode in ("bare", "logits", "nll")}
+    for mode in found:
+        timed_loop(model, optimizer, mode, batches[:2])
+    for _ in range(n_turns):
+        for mode, seconds in found.items():
+            seconds.append(timed_loop(model, optimizer, mode, batches))
+    bare_s = median(whole_s for whole_s, _ in found["bare"])
+    shares = {
+        mode: {
+            "inside": median(inside_s / bare_s for _, inside_s in found[mode]),
+            "whole": median(a / b - 1 for (a, _), (b, _) in zip(found[mode], found["bare"], strict=True)),
+        }
+        for mode in ("logits", "nll")
     }
+    return {
+        "model": name, "device": torch.cuda.get_device_name() if device == "cuda" else device,
+        "n_parameters": sum(p.numel() for p in model.parameters()), "vocabulary": vocabulary,
+        "tokens_a_step": size[0] * columns, "n_steps": n_steps, "step_s": round(bare_s / n_steps, 5),
+        **{mode: {key: round(share, 5) for key, share in each.items()} for mode, each in shares.items()},
+    }  # fmt: skip
 
 
-def _now(device: str) -> float:
+def _wait(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--models", nargs="+", default=list(SIZES), choices=list(SIZES))
     args = parser.parse_args()
     for each in args.models:
-        print(json.dumps(measure(each, args.device, args.steps)), flush=True)
+        print(json.dumps(measure(each, args.device, args.steps, args.turns)), flush=True)

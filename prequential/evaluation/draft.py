@@ -1,6 +1,6 @@
 """The first part of an evaluation: coding a corpus into an archive, and recording the cost of each byte.
 
-To resume, its folder holds the working folder of archive.pq; `costs` of bytes; `seconds` at which segments ended; and
+To resume, its folder holds the working folder of archive.pq; `costs` of bytes; `seconds` that it has taken; and
 encoded.json: the wall time of a finished archive, its digest and those of its costs.
 """
 
@@ -110,11 +110,15 @@ class Draft:
         """
         if self._resume and self.archive.exists():
             return self._finished()
-        seconds = ArrayFile(np.float64, len(self.ends), self._folder / SECONDS)
+        seconds = ArrayFile(np.float64, 1, self._folder / SECONDS)
 
         def sync() -> None:
-            self.trace.file.sync()
+            self.trace.sync()
+            seconds.write(0, np.array([wall_s()]))
             seconds.sync()
+
+        def wall_s() -> float:
+            return time.perf_counter() - start_s - checkpoints.spent_s
 
         draft = partial_path(self.archive)
         checkpoints = Checkpoints(checkpoint_path(self.archive), draft, resume=self._resume, sync=sync)
@@ -130,13 +134,11 @@ class Draft:
                     self.trace.append(MODEL, done.segment_bits)
                     if GPT in self.trace.parts and done.segment_gpt_bits is not None:
                         self.trace.append(GPT, done.segment_gpt_bits)
-                    wall_s = time.perf_counter() - start_s - checkpoints.spent_s
-                    seconds.write(int(np.searchsorted(self.ends, done.n_bytes)), np.array([wall_s]))
                 on_progress(done, len(symbols))
             hashed.check(self._header.blake2b, str(self._header.corpus.get("name", "")))
-            wall_s, ledger = time.perf_counter() - start_s - checkpoints.spent_s, Ledger.from_progress(done)
-            self._save_result(wall_s, sink.blake2b)
-        return ledger, wall_s
+            took_s = wall_s()
+            self._save_result(took_s, sink.blake2b)
+        return Ledger.from_progress(done), took_s
 
     def _resume_costs(self, first: Progress, seconds: ArrayFile) -> float:
         """Continues the trace before this run's first report; returns the seconds of earlier runs. Raises CheckpointError."""
@@ -148,8 +150,7 @@ class Draft:
             raise CheckpointError(WRONG_COSTS)
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.resume(part, n_coded_before)
-        last = int(np.searchsorted(self.ends, n_coded_before))
-        wall_s = float(seconds.read(last, last + 1)[0])
+        wall_s = float(seconds.read(0, 1)[0])
         if not 0 <= wall_s <= MAX_TIME_S:
             raise CheckpointError("the recorded times are damaged: start again without resume=True")
         return wall_s
@@ -158,7 +159,7 @@ class Draft:
         run, costs = identity("compress", self._header), self._costs_digests()
         about = Encoded(wall_s=wall_s, run=run, archive=archive_blake2b.hex(), costs=costs)
         with writing(self._folder / ENCODED):
-            self.trace.file.sync()
+            self.trace.sync()
             write_text(self._folder / ENCODED, json.dumps(asdict(about)))
 
     def _costs_digests(self) -> dict[str, str]:

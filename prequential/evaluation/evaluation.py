@@ -230,7 +230,7 @@ def _evaluation(
 ) -> Evaluation:
     symbols, (found, curves, notes) = source.symbols[:], measured
     trace, ends = coded.trace, coded.ends
-    trace.file.settle()
+    trace.settle()
     return Evaluation(
         header=header,
         ledger=replace(coded.ledger, decoder_bytes=decoder_zip_bytes() if subject.config else 0),

@@ -71,10 +71,13 @@ class _Run:
         spent_s = self.checkpoints.spent_s if self.checkpoints else 0.0
         return self.before_s + time.perf_counter() - self.start_s - spent_s
 
-    def save_if_due(self, n_bytes: int, code_bits: float) -> None:
+    def save_if_due(self, n_bytes: int) -> None:
+        def saved() -> Saved:
+            code_bits = self.trace.sums(MODEL, np.array([n_bytes]))[0]
+            return Saved(totals=dict.fromkeys(TOTALS, 0) | {"n_bytes": n_bytes, "code_bits": float(code_bits)})
+
         if self.checkpoints and self.header:
-            totals = dict.fromkeys(TOTALS, 0) | {"n_bytes": n_bytes, "code_bits": code_bits}
-            self.checkpoints.save_if_due(FOLLOW, self.header, self.learner, lambda: Saved(totals=totals))
+            self.checkpoints.save_if_due(FOLLOW, self.header, self.learner, saved)
 
 
 @contextmanager
@@ -88,7 +91,7 @@ def _saved_run(archive: Path, header: Header, subject: Subject, *, resume: bool)
         this, seconds = _Run(trace, subject.make()), ArrayFile(np.float64, 1, archive.with_name(SECONDS))
 
         def sync() -> None:
-            trace.file.sync()
+            trace.sync()
             seconds.write(0, np.array([this.wall_s()]))
             seconds.sync()
 
@@ -106,13 +109,13 @@ def _saved_run(archive: Path, header: Header, subject: Subject, *, resume: bool)
 
 
 def _followed(this: _Run, symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress) -> Followed:
-    sizes, n_bytes, code_bits = [], 0, 0.0
+    sizes, n_bytes = [], 0
     earlier = Earlier(this.n_ids, this.n_paid, lambda where: this.trace.bits(MODEL, where)) if this.n_ids else None
     costs = byte_costs(symbols, subject, this.learner, earlier)
     for bits in reported(costs, symbols, on_progress, after=this.n_paid):
         this.trace.append(MODEL, bits)
         sizes.append(len(bits))
-        n_bytes, code_bits = n_bytes + len(bits), code_bits + float(bits.sum())
+        n_bytes += len(bits)
         if n_bytes > this.n_paid:
-            this.save_if_due(n_bytes, code_bits)
+            this.save_if_due(n_bytes)
     return Followed(this.trace, np.cumsum(sizes), this.wall_s())

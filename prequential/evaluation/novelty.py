@@ -19,7 +19,7 @@ from prequential.machine.compiled import Array, inlined, kernel
 MATCH_BYTES = 32
 MAX_MATCH_SLOTS = 1 << 26  # 256 MiB; with more than 3/4 as many different windows, some are forgotten
 MAX_WORD_SLOTS = 1 << 23  # 96 MiB; further words, beyond 3/4 as many, count as words that occur once
-N_TRIGRAMS = 1 << 24
+CHUNK = 1 << 20  # bytes that are read at a time
 N_DECILES = 10
 
 PRIME, PRIME_BITS = np.uint64((1 << 61) - 1), np.uint64(61)
@@ -79,15 +79,19 @@ class Copies:
 
 
 class Trigrams:
-    """Counts the trigrams of `source` (n,) uint8. Takes 64 MiB."""
+    """Counts the trigrams of `source` (n,) uint8. Takes 4 k**3 bytes if k different bytes occur: at most 64 MiB."""
 
     def __init__(self, source: NDArray[np.uint8]) -> None:
-        self._source, self._counts = read_only(source), np.zeros(N_TRIGRAMS, np.uint32)
+        occurs = np.zeros(256, np.bool_)
+        for start in range(0, len(source), CHUNK):
+            occurs[source[start : start + CHUNK]] = True
+        self._n_kinds, self._kinds = int(occurs.sum()), np.cumsum(occurs) - 1
+        self._source, self._counts = read_only(source), np.zeros(max(1, self._n_kinds**3), np.uint32)
 
     def next_counts(self, start: int, end: int) -> NDArray[np.uint32]:
         """(end - start,): k of a byte that ends its trigram's k-th occurrence, 1 for the first two, in consecutive stretches."""
         counts = np.empty(end - start, np.uint32)
-        _count_trigrams(self._source, start, self._counts, counts)
+        _count_trigrams(self._source, start, self._kinds, self._n_kinds, self._counts, counts)
         return counts
 
     @property
@@ -99,8 +103,8 @@ class Trigrams:
         """(end - start,): occurrences of each byte's trigram in all stretches so far; 1 for the corpus's first two bytes."""
         totals = np.ones(end - start, np.uint32)
         first = max(start, 2)
-        bytes_ = self._source[first - 2 : end].astype(np.int64)
-        totals[first - start :] = self._counts[bytes_[:-2] << 16 | bytes_[1:-1] << 8 | bytes_[2:]]
+        kinds = self._kinds[self._source[first - 2 : end]]
+        totals[first - start :] = self._counts[(kinds[:-2] * self._n_kinds + kinds[1:-1]) * self._n_kinds + kinds[2:]]
         return totals
 
 
@@ -236,13 +240,13 @@ def _same(source: Array, a: int, b: int) -> bool:
 
 
 @kernel
-def _count_trigrams(source: Array, start: int, counts: Array, seen: Array) -> None:
+def _count_trigrams(source: Array, start: int, kinds: Array, n_kinds: int, counts: Array, seen: Array) -> None:
     """Fills seen (m,) for the m bytes from `start` on."""
     for i in range(start, start + seen.size):
         if i < 2:
             seen[i - start] = 1
         else:
-            trigram = np.int64(source[i - 2]) << 16 | np.int64(source[i - 1]) << 8 | np.int64(source[i])
+            trigram = (kinds[source[i - 2]] * n_kinds + kinds[source[i - 1]]) * n_kinds + kinds[source[i]]
             counts[trigram] += 1
             seen[i - start] = counts[trigram]
 

@@ -22,6 +22,7 @@ from prequential.errors import ConfigError, LawError
 from prequential.exact.arrays import digest
 from prequential.learners.distributions import (
     MAX_NATS,
+    TOTAL,
     checked_nats,
     checked_rows,
     chunks,
@@ -183,7 +184,7 @@ class AdaptedLearner:
         if needed > len(self._seen):
             self._seen = np.concatenate((self._seen, np.zeros(needed + len(self._seen), np.int64)))
         self._seen[self.n_symbols : needed] = symbols
-        self._read.update(symbols.astype("<i8").tobytes())
+        self._read.update(symbols.astype("<i8", copy=False).data)
         self.n_symbols = needed
 
     # ---- state
@@ -255,7 +256,7 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder, first: int) ->
         return row_bits(rows, symbols, first)
     frequencies, coded = np.empty(rows.shape, np.int32), np.empty((len(symbols), 8), np.uint16)
     for part in chunks(rows):
-        frequencies[part] = integer_frequencies(probabilities(rows[part], first + part.start))
+        integer_frequencies(probabilities(rows[part], first + part.start), TOTAL, frequencies[part])
     code_plain(symbols, frequencies, coded, coder.state, coder.words)
     return ideal_bits(coded)
 

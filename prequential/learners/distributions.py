@@ -7,6 +7,7 @@ the nats of the true symbols. Then the most probable symbol is not known, and no
 Probabilities exist for some rows at a time, so that they stay in the processor's cache.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.errors import InvalidDistributionError
 from prequential.exact.arrays import to_array
+from prequential.machine.compiled import Array, kernel
 
 TOTAL = 1 << 24
 WIDE_TOTAL_BITS = 32  # of alphabets that are not bytes, whose symbols are not written
@@ -49,8 +51,7 @@ def probabilities(rows: np.ndarray, first: int) -> np.ndarray:
     Raises InvalidDistributionError unless the sums are one within MAX_LOG_SUM.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        found = rows.astype(np.float64)
-        np.exp(found, out=found)
+        found = np.exp(rows, dtype=np.float64)
         sums = found.sum(axis=1)
     right = (sums >= MIN_SUM) & (sums <= MAX_SUM)  # not so of NaN
     if not right.all():
@@ -58,33 +59,49 @@ def probabilities(rows: np.ndarray, first: int) -> np.ndarray:
         what = "hold NaN" if np.isnan(rows[t]).any() else f"sum to {sums[t]:.6g}, not to 1"
         raise InvalidDistributionError(f"the probabilities for symbol {first + t} {what}")
     found /= sums[:, None]
-    return np.asarray(found)
+    return found
 
 
-def integer_frequencies(p: np.ndarray, total: int = TOTAL) -> np.ndarray:
-    """Integers (n, V), as float64, from probabilities (n, V): each at least 1, the sum of each row `total`, at most 2**53.
-
-    They take the place of p in memory: new memory costs more than the arithmetic.
-    """
-    frequencies = np.multiply(p, total - p.shape[1], out=p)
-    np.floor(frequencies, out=frequencies)
-    frequencies += 1.0
-    frequencies[np.arange(len(p)), frequencies.argmax(axis=1)] += total - frequencies.sum(axis=1)
-    return np.asarray(frequencies)
+@kernel
+def integer_frequencies(p: Array, total: int, frequencies: Array) -> None:
+    """Fills in integers (n, V) from probabilities (n, V): each at least 1, the sum of each row `total`, at most 2**53."""
+    n, n_symbols = p.shape
+    for i in range(n):
+        missing, most = total, 0
+        for j in range(n_symbols):
+            frequency = int(p[i, j] * (total - n_symbols)) + 1
+            frequencies[i, j] = frequency
+            missing -= frequency
+            most = max(most, frequency)
+        j = 0
+        while frequencies[i, j] != most:
+            j += 1
+        frequencies[i, j] += missing
 
 
 def row_bits(rows: np.ndarray, symbols: np.ndarray, first: int) -> np.ndarray:
     """What the ids (n,) cost under log-probabilities (n, V): bits (n,), whole units. Raises as `probabilities`."""
     bits = np.empty(len(symbols))
     for part in chunks(rows):
-        frequencies = integer_frequencies(probabilities(rows[part], first + part.start), 1 << WIDE_TOTAL_BITS)
+        p = probabilities(rows[part], first + part.start)
+        frequencies = np.empty(p.shape, np.int64)
+        integer_frequencies(p, 1 << WIDE_TOTAL_BITS, frequencies)
         bits[part] = _bits(frequencies[np.arange(len(frequencies)), symbols[part]])
     return bits
 
 
 def nll_bits(nats: np.ndarray, n_symbols: int) -> np.ndarray:
     """The cost of symbols, from their nats (n,) alone: bits (n,), whole units."""
-    return _bits(1.0 + np.floor(np.minimum(np.exp(-nats), 1.0) * ((1 << WIDE_TOTAL_BITS) - n_symbols)))
+    bits = np.empty(len(nats))
+    _nll_bits(nats, float((1 << WIDE_TOTAL_BITS) - n_symbols), bits)
+    return bits
+
+
+@kernel
+def _nll_bits(nats: Array, total: float, bits: Array) -> None:
+    for i in range(nats.size):
+        frequency = 1.0 + math.floor(min(math.exp(-nats[i]), 1.0) * total)
+        bits[i] = np.rint((WIDE_TOTAL_BITS - math.log2(frequency)) / UNIT_BITS) * UNIT_BITS
 
 
 def checked_nats(found: Any, n: int, first: int) -> np.ndarray:
@@ -92,9 +109,8 @@ def checked_nats(found: Any, n: int, first: int) -> np.ndarray:
     nats = _array("nll", found)
     if nats.shape != (n,) or nats.dtype.kind != "f":
         raise InvalidDistributionError(f"nll returned {nats.dtype} of shape {nats.shape}; give floating-point ({n},)")
-    wrong = ~(nats >= -MAX_LOG_SUM)
-    if wrong.any():
-        t = int(np.argmax(wrong))
+    if n and not nats.min() >= -MAX_LOG_SUM:  # not so of NaN
+        t = int(np.argmin(nats >= -MAX_LOG_SUM))
         raise InvalidDistributionError(f"nll of symbol {first + t} is {nats[t]:.6g}; it cannot be negative")
     return nats.astype(np.float64)
 

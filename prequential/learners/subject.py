@@ -10,19 +10,21 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from prequential_codecs.archive_header import GIVEN, OTHER
-from prequential_codecs.bit_coder import FOLLOW, UNIT_BITS, BitCoder
+from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded
 from prequential.learners.failures import named_failures
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
-from prequential.learners.tokens import id_pieces, spread
+from prequential.learners.tokens import id_pieces, spread_bits
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
 from prequential.model.schedule import blocks
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
+
+WITHIN_A_RUN = "the checkpoint does not fit the corpus: its ids end within a run"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,28 +163,31 @@ def byte_costs(
     Raises what the learner and its tokenizer raise.
     """
     learner = learner or subject.make()
+    if subject.tokenizer is None:
+        yield from _costs_of_bytes(symbols, learner, earlier)
+        return
     n_earlier, n_ids, n_bytes, n_paid = earlier.n_ids if earlier else 0, 0, 0, 0
-    units: list[np.ndarray] = []
+    coder = BitCoder(FOLLOW)
+    unpaid: list[np.ndarray] = []
     widths: list[np.ndarray] = []
 
     def paid() -> np.ndarray:
         if earlier and n_ids <= n_earlier:
             return earlier.bits(slice(n_paid, n_bytes))
-        return spread(np.concatenate(units), np.concatenate(widths)) * UNIT_BITS
+        return spread_bits(np.concatenate(unpaid), np.concatenate(widths))
 
-    for ids, run_widths in _runs(symbols, subject):
+    for ids, run_widths in _runs(symbols, subject.tokenizer, subject):
         if n_ids >= n_earlier:
-            ((_, bits),) = run(learner, BitCoder(FOLLOW), slice(n_ids, n_ids + len(ids)), ids)
-            units.append(np.rint(bits / UNIT_BITS).astype(np.int64))
+            unpaid += (bits for _, bits in run(learner, coder, slice(n_ids, n_ids + len(ids)), ids))
         n_ids, n_bytes = n_ids + len(ids), n_bytes + int(run_widths.sum())
         widths.append(run_widths)
         if earlier and n_ids - len(ids) < n_earlier <= n_ids and (n_ids, n_bytes) != earlier[:2]:
-            raise CheckpointError("the checkpoint does not fit the corpus: its ids end within a run")
+            raise CheckpointError(WITHIN_A_RUN)
         # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
         if n_bytes not in (n_paid, len(symbols)):
             yield paid()
             n_paid = n_bytes
-            units, widths = [], []
+            unpaid, widths = [], []
     if widths:
         yield paid()
 
@@ -195,16 +200,22 @@ class Earlier(NamedTuple):
     bits: Callable[[slice], np.ndarray]
 
 
-def _runs(symbols: np.ndarray, subject: Subject) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _costs_of_bytes(symbols: np.ndarray, learner: Learner, earlier: Earlier | None) -> Iterator[np.ndarray]:
+    n, n_earlier = learner.schedule.segment_symbols, earlier.n_bytes if earlier else 0
+    if earlier and (earlier.n_ids != n_earlier or (n_earlier % n and n_earlier != len(symbols))):
+        raise CheckpointError(WITHIN_A_RUN)
+    for start in range(0, n_earlier, n):
+        assert earlier
+        yield earlier.bits(slice(start, min(start + n, n_earlier)))
+    for _, bits in run(learner, BitCoder(FOLLOW), slice(n_earlier, len(symbols)), symbols[n_earlier:].copy()):
+        yield bits
+
+
+def _runs(symbols: np.ndarray, tokenizer: Tokenizer, subject: Subject) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The ids (n,) int64 of each run, and the bytes (n,) int64 that they stand for."""
     n = subject.schedule.segment_symbols
-    if not subject.tokenizer:
-        for start in range(0, len(symbols), n):
-            part = symbols[start : start + n].astype(np.int64)
-            yield part, np.ones(len(part), np.int64)
-        return
     ids = widths = np.zeros(0, np.int64)
-    for piece in id_pieces(symbols, subject.tokenizer, subject.description[OTHER]["n_symbols"]):
+    for piece in id_pieces(symbols, tokenizer, subject.description[OTHER]["n_symbols"]):
         ids, widths = np.concatenate((ids, piece[0])), np.concatenate((widths, piece[1]))
         whole = len(ids) // n * n
         for start in range(0, whole, n):

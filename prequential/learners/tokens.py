@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.arrays import to_array
@@ -86,6 +87,11 @@ def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:
     if found.size and not 0 <= found.min() <= found.max() < n_symbols:
         raise ConfigError(f"the tokenizer gives id {found.max()}, but the learner predicts {n_symbols} symbols")
     return found.astype(np.int64, copy=False)
+
+
+def spread_bits(bits: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """The same of costs in bits, whole units of 2**-22."""
+    return spread(np.rint(bits / UNIT_BITS).astype(np.int64), widths) * UNIT_BITS
 
 
 def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:

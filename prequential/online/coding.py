@@ -69,16 +69,15 @@ class Progress:
         self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float
     ) -> "Progress":
         """The totals after a segment, the end of n_bytes that cost code_bits."""
-        return replace(
-            self,
-            n_bytes=self.n_bytes + n_bytes,
-            code_bits=self.code_bits + code_bits,
-            segment=segment,
-            segment_bits=bits,
-            segment_gpt_bits=learner.gpt_bits,
-            update_size=learner.update_size,
-            schedule=learner.schedule,
-        )
+        totals = {"n_bytes": self.n_bytes + n_bytes, "code_bits": self.code_bits + code_bits}
+        about = {
+            "segment": segment,
+            "segment_bits": bits,
+            "segment_gpt_bits": learner.gpt_bits,
+            "update_size": learner.update_size,
+            "schedule": learner.schedule,
+        }
+        return Progress(**vars(self) | totals | about)  # `replace` takes three times as long
 
     def totals(self) -> dict[str, int | float]:
         """What a checkpoint keeps."""

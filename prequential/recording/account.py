@@ -1,21 +1,23 @@
 """The account of a training run: what was scored is queued on the device, read a few steps later, and added up over all ranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prequential.errors import InvalidDistributionError
-from prequential.recording.rows import SeenRows, mix
-from prequential.recording.score import FIELDS
+from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix
+from prequential.recording.score import FIELDS, Scores, joined, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, Totals
+from prequential.recording.units import Units
 
 if TYPE_CHECKING:
     import torch
 
 MOST_NEGATIVE = -1e-3  # nats; float32 may give a little less than 0
+MAX_WAITING = 1 << 20  # targets that wait to be summed up together, some 20 bytes each
 
 
 @dataclass(frozen=True)
@@ -52,34 +54,50 @@ class Ranks:
 class Account:
     """Totals of the complete steps. n_checked_steps: those whose calls of the model were compared with their scores."""
 
-    def __init__(self, ranks: Ranks, n_symbols: int, *, counts_repeats: bool) -> None:
+    def __init__(self, ranks: Ranks, units: Units, *, counts_repeats: bool) -> None:
         self.totals, self.n_checked_steps = Totals(counts_repeats=counts_repeats), 0
-        self._ranks, self._n_symbols, self._seen = ranks, n_symbols, SeenRows()
+        self._ranks, self._units, self._seen = ranks, units, SeenRows()
+        self._drop_queues()
+
+    def _drop_queues(self) -> None:
+        self._waiting: list[tuple[int, Scores]] = []
+        self._n_waiting = 0
         self._scored: list[tuple[int, torch.Tensor]] = []
         self._called: list[tuple[int, torch.Tensor]] = []
 
-    def add_scores(self, step: int, sums: "torch.Tensor") -> None:
-        """Queues FIELDS of rows that were scored, (rows, len(FIELDS)) int64."""
-        self._scored.append((step, sums))
+    def add_scores(self, step: int, scores: Scores) -> None:
+        """Queues copies of rows that were scored. They are summed up together, in few calls of the device."""
+        self._waiting.append((step, scores.copied()))
+        self._n_waiting += scores.targets.numel()
+        if self._n_waiting >= MAX_WAITING:
+            self._sum_up()
 
-    def add_call(self, step: int, heads: "torch.Tensor") -> None:
-        """Queues the hashes (rows,) int64 of rows that the model was called for in training."""
-        self._called.append((step, heads))
+    def _sum_up(self) -> None:
+        for _, group in groupby(self._waiting, lambda each: each[1].form()):
+            steps, parts = zip(*group, strict=True)
+            sums = row_sums(joined(parts), self._units).split([len(part.targets) for part in parts])
+            self._scored += zip(steps, sums, strict=True)
+        self._waiting, self._n_waiting = [], 0
+
+    def add_call(self, step: int, ids: "torch.Tensor") -> None:
+        """Queues the first ids of rows that the model was called for in training."""
+        self._called.append((step, ids[:, :HEAD].clone()))
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was scored since the last reading."""
-        return not self._scored
+        return not (self._waiting or self._scored)
 
     def read(self, n_steps: int) -> list[str]:
         """Adds the steps before n_steps to the totals, and returns the mistakes in them. All ranks call it after the same step.
 
         Raises InvalidDistributionError for values that no model gives. They stay in the queue, so the run cannot be finished.
         """
+        self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        parts = self._ranks.gathered((on_host(ready[0], FIELDS), on_host(ready[1], ("head",))))
+        parts = self._ranks.gathered((on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",))))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        if wrong := impossible_value(rows, self._n_symbols):
+        if wrong := impossible_value(rows, self._units.n_symbols):
             raise InvalidDistributionError(wrong)
         self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
         self._add(rows, n_steps)
@@ -123,13 +141,23 @@ class Account:
         totals, keys = Totals.of_state(dict(state["totals"])), state["seen"].cpu().numpy().view(np.uint64)
         self.n_checked_steps = int(state["n_checked_steps"])
         self.totals, self._seen = totals, SeenRows(keys[self._is_own(keys)])
-        self._scored, self._called = [], []
+        self._drop_queues()
 
 
-def on_host(queued: Sequence[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> np.ndarray:
+def hashed(calls: Sequence[tuple[int, "torch.Tensor"]]) -> Iterator[tuple[int, "torch.Tensor"]]:
+    """The hashes (rows,) of the first ids (rows, columns) of calls, with their steps."""
+    import torch
+
+    for _, group in groupby(calls, lambda each: (each[1].shape[1], each[1].device)):
+        steps, heads = zip(*group, strict=True)
+        yield from zip(steps, head_hashes(torch.cat(heads)).split([len(each) for each in heads]), strict=True)
+
+
+def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> np.ndarray:
     """Rows queued on the device with their step, as a structured array of int64. One synchronisation."""
     import torch
 
+    queued = list(queued)
     form = np.dtype([("step", np.int64), *((name, np.int64) for name in names)])
     found = np.zeros(sum(len(part) for _, part in queued), form)
     if len(found):

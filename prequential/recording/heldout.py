@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from prequential_codecs.bit_coder import UNIT_BITS
@@ -12,14 +12,11 @@ from prequential_codecs.bit_coder import UNIT_BITS
 from prequential.comparison.intervals import cluster
 from prequential.errors import ConfigError, InvalidDistributionError
 from prequential.recording.rows import mix
-from prequential.recording.score import row_sums
+from prequential.recording.score import Scores, row_sums
 from prequential.recording.totals import UNITS_PER_NAT
 from prequential.recording.units import Units
 from prequential.records.forms import REPORTED, HeldoutRecord
 from prequential.records.schema import record_of
-
-if TYPE_CHECKING:
-    import torch
 
 POLICY = "as the loop called the model"
 Sums = dict[str, list[Any]]  # of each document: bytes, units of 2**-22 bits, and the mixed hashes of its rows
@@ -32,16 +29,14 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def add_documents(
-    sums: Sums, documents: Sequence[Any], nats: "torch.Tensor", targets: "torch.Tensor", units: Units
-) -> None:
+def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: Units) -> None:
     """Adds rows to the sums of their documents. Raises ConfigError, InvalidDistributionError."""
     names = [str(each) for each in (documents.tolist() if hasattr(documents, "tolist") else documents)]
-    if len(names) != len(targets):
+    if len(names) != len(scores.targets):
         raise ConfigError(
-            f"rec.heldout(): {len(names)} documents for {len(targets)} rows: give the document of each row"
+            f"rec.heldout(): {len(names)} documents for {len(scores.targets)} rows: give the document of each row"
         )
-    rows = row_sums(nats, targets, None, None, units).cpu().numpy()
+    rows = row_sums(scores, units).cpu().numpy()
     found = rows[:, 3].view(np.float64)
     if not np.isfinite(found).all() or (rows[:, 6] > 0).any():
         raise InvalidDistributionError("rec.heldout(): a loss is not finite, or a target is no id of the vocabulary")

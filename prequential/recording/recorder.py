@@ -23,9 +23,8 @@ from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
 from prequential.recording.account import Account, Ranks
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
-from prequential.recording.rows import head_hashes
 from prequential.recording.run import TrainingRun
-from prequential.recording.score import Scored, plain_nll, row_sums, token_ids
+from prequential.recording.score import Scored, scores_of
 from prequential.recording.totals import sums_record
 from prequential.recording.units import Units, units_of
 from prequential.records.forms import REPORTED
@@ -112,7 +111,7 @@ class Recorder:
         self.wall_s = 0.0
         self.numbered = False  # whether rows were told apart by their numbers in the data
         self._ranks, self._audit_every = Ranks(process_group), audit_every
-        self._account = Account(self._ranks, self.units.n_symbols, counts_repeats=repeats == "include")
+        self._account = Account(self._ranks, self.units, counts_repeats=repeats == "include")
         self._forward: Callable[[Any, Any], Any] | None = None
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._n_scores = 0  # since the last step
@@ -189,12 +188,11 @@ class Recorder:
             raise ConfigError("rec.score(): this recorder has finished")
         if self._started_s is None:
             self._started_s = time.perf_counter()
-        nats, targets = plain_nll(logits, nll, targets, self.units)
+        scores = scores_of(logits, nll, targets, self.units, inputs, indices)
         self.scored.see(logits if logits is not None else nll, self._model)
-        sums = row_sums(nats, targets, token_ids(inputs, targets), indices, self.units)
         self.numbered |= indices is not None
-        self._account.add_scores(self.n_steps, sums)
-        self._n_scores, self._targets = self._n_scores + 1, targets
+        self._account.add_scores(self.n_steps, scores)
+        self._n_scores, self._targets = self._n_scores + 1, scores.targets
 
     def called_with(self) -> "torch.Tensor | None":
         """The ids (rows, columns) of the last call of the model in training since the last step."""
@@ -225,7 +223,7 @@ class Recorder:
     def _saw(self, call: "Call") -> None:
         """The model is called in training: for rows that must be scored before the next step."""
         self._call = call
-        self._account.add_call(self.n_steps, head_hashes(call.ids))
+        self._account.add_call(self.n_steps, call.ids)
 
     def _audit(self, call: "Call") -> None:
         from prequential.recording.causal import look_ahead
@@ -275,8 +273,7 @@ class Recorder:
         step, sums = self._heldout.get(checked_name(name), (-1, {}))
         if step != self.n_steps:
             sums = {}
-        nats, targets = plain_nll(logits, nll, targets, self.units)
-        add_documents(sums, documents, nats, targets, self.units)
+        add_documents(sums, documents, scores_of(logits, nll, targets, self.units), self.units)
         self._heldout[name] = (self.n_steps, sums)
 
     # ---- the end, and interruptions

@@ -1,7 +1,8 @@
 """The negative log-likelihood of targets, and the sums of each row, on the device."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prequential.errors import ConfigError
 from prequential.recording.rows import hash_rows, head_hashes
@@ -13,13 +14,42 @@ if TYPE_CHECKING:
 IGNORED = -100
 # Of each row: the hash that repeated rows share, that of targets, that of the first inputs (0: none), sums, what must not occur.
 FIELDS = ("key", "targets", "head", "nats", "tokens", "bytes", "outside", "least", "unshifted")
-CHUNK = 1 << 26  # logits that are turned into float32 at a time
+CHUNK, CACHED = 1 << 24, 1 << 18  # logits that are read at a time: on a device, and in the cache of a processor
 
 
-def plain_nll(
-    logits: "torch.Tensor | None", nll: "torch.Tensor | None", targets: "torch.Tensor", units: Units
-) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """The nats of each target, (rows, columns) float32 or float64, and the targets, (rows, columns) int64. Raises ConfigError."""
+class Scores(NamedTuple):
+    """What was scored: nats, targets and, if known, inputs (rows, columns), and indices (rows, 1)."""
+
+    nats: "torch.Tensor"
+    targets: "torch.Tensor"
+    inputs: "torch.Tensor | None" = None
+    indices: "torch.Tensor | None" = None
+
+    def form(self) -> tuple[Any, ...]:
+        """Equal for scores that `joined` can join."""
+        return tuple(each if each is None else (each.shape[1], each.dtype, each.device) for each in self)
+
+    def copied(self) -> "Scores":
+        """In memory of its own: the loop may use its tensors again."""
+        return Scores._make(each if each is None else each.clone() for each in self)
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """The rows of all parts, which have one form."""
+    import torch
+
+    return Scores._make(None if each[0] is None else torch.cat(each) for each in zip(*parts, strict=True))
+
+
+def scores_of(
+    logits: "torch.Tensor | None",
+    nll: "torch.Tensor | None",
+    targets: "torch.Tensor",
+    units: Units,
+    inputs: Any = None,
+    indices: Any = None,
+) -> Scores:
+    """What a loop gives, with nats in float32 or float64 and ids in int64. Raises ConfigError."""
     import torch
 
     if (logits is None) == (nll is None):
@@ -42,12 +72,13 @@ def plain_nll(
     n = targets.numel()
     if not n:
         raise ConfigError("rec.score(): there are no targets")
+    read, numbers = token_ids(inputs, targets), _numbers(indices, targets)
     if nll is not None:
         if nll.shape not in (targets.shape, (n,)):
             raise ConfigError(
                 f"rec.score(): nll has shape {tuple(nll.shape)}, targets {tuple(targets.shape)}: give one loss each"
             )
-        return nll.detach().reshape(targets.shape), targets
+        return Scores(nll.detach().reshape(targets.shape), targets, read, numbers)
     if given.shape[:-1] not in (targets.shape, (n,)):
         raise ConfigError(
             f"rec.score(): logits have shape {tuple(given.shape)}, targets {tuple(targets.shape)}: rows differ"
@@ -57,21 +88,31 @@ def plain_nll(
             f"rec.score(): logits have {given.shape[-1]:,} columns, but the vocabulary has {units.n_symbols:,} ids: this is the "
             "tokenizer of another model"
         )
-    with torch.no_grad():
-        return _cross_entropy(given.detach().reshape(n, -1), targets.reshape(-1)).reshape(targets.shape), targets
+    nats = _cross_entropy(given.detach().reshape(n, -1), targets.reshape(-1))
+    return Scores(nats.reshape(targets.shape), targets, read, numbers)
 
 
 def _cross_entropy(logits: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
-    """-log softmax of the targets, (n,) float32, in parts, so that no second copy of all logits is made."""
+    """The nats (n,) float32 of the targets, in parts, so that no second copy of all logits is made."""
     import torch
+    from torch.nn.functional import cross_entropy
 
     chosen = targets.clamp(0, logits.shape[1] - 1)
-    n = max(1, CHUNK // logits.shape[1])
-    parts = [
-        part.logsumexp(1) - part.gather(1, ids[:, None])[:, 0]
-        for part, ids in ((part.float(), ids) for part, ids in zip(logits.split(n), chosen.split(n), strict=True))
-    ]
-    return torch.cat(parts) if parts else logits.new_zeros(0, dtype=torch.float32)
+    n = max(1, (CHUNK if logits.is_cuda else CACHED) // logits.shape[1])
+    parts = zip(logits.split(n), chosen.split(n), strict=True)
+    return torch.cat([cross_entropy(part.float(), ids, reduction="none") for part, ids in parts])
+
+
+def _numbers(indices: Any, targets: "torch.Tensor") -> "torch.Tensor | None":
+    """Indices as (rows, 1) int64 beside the targets. Raises ConfigError for other rows."""
+    import torch
+
+    if indices is None:
+        return None
+    numbers = torch.as_tensor(indices, device=targets.device).reshape(-1, 1).long()
+    if len(numbers) != len(targets):
+        raise ConfigError(f"rec.score(): {len(numbers)} indices for {len(targets)} rows")
+    return numbers
 
 
 def token_ids(inputs: Any, targets: "torch.Tensor") -> "torch.Tensor | None":
@@ -88,19 +129,14 @@ def token_ids(inputs: Any, targets: "torch.Tensor") -> "torch.Tensor | None":
     return ids
 
 
-def row_sums(
-    nats: "torch.Tensor",
-    targets: "torch.Tensor",
-    inputs: "torch.Tensor | None",
-    indices: "torch.Tensor | None",
-    units: Units,
-) -> "torch.Tensor":
+def row_sums(scores: Scores, units: Units) -> "torch.Tensor":
     """FIELDS of each row, (rows, 9) int64 on the device; nats and least are the bits of float64.
 
     Columns after the last target that is used are padding: they do not change the key.
     """
     import torch
 
+    nats, targets, inputs, indices = scores
     with torch.no_grad():
         n_bytes = units.on(targets.device)
         used = targets != IGNORED
@@ -118,10 +154,7 @@ def row_sums(
             same, shifted = (aims == read) & counted, (aims[:, :-1] == read[:, 1:]) & counted[:, :-1]
             unshifted = ((same.sum(1) == counts.sum(1)) & (shifted.sum(1) < counted[:, :-1].sum(1))).long()
         if indices is not None:
-            numbers = torch.as_tensor(indices, device=targets.device).reshape(-1, 1).long()
-            if len(numbers) != len(targets):
-                raise ConfigError(f"rec.score(): {len(numbers)} indices for {len(targets)} rows")
-            key = hash_rows(numbers, "indices")
+            key = hash_rows(indices, "indices")
         columns = [
             key, content, head, kept.sum(1).view(torch.int64), counts.sum(1), (sizes * counts).sum(1),
             (used & ~inside).sum(1), kept.amin(1).view(torch.int64), unshifted,

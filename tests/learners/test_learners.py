@@ -233,7 +233,8 @@ def test_frequencies_sum_to_the_total_and_every_symbol_can_be_coded():
         rows[0] = -np.inf
         rows[0, 1] = 0.0
         rows -= np.logaddexp.reduce(rows, axis=1, keepdims=True)
-        found = integer_frequencies(np.exp(rows))
+        found = np.empty(rows.shape, np.int64)
+        integer_frequencies(np.exp(rows), TOTAL, found)
         assert (found.sum(1) == TOTAL).all() and found.min() >= 1
         assert np.abs(found - 1 - np.exp(rows) * (TOTAL - n_symbols)).max() < n_symbols + 1
         assert found[0].argmax() == 1 and found[0, 0] == 1
