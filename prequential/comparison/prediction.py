@@ -135,9 +135,8 @@ def mean_variance(cells: Values, seeds: tuple[float, float] = (0.0, 1.0)) -> Var
 
     seeds: of `seeds_variance`.
     """
-    transforms = cells @ _weights(len(cells))
-    shapes = _shapes(len(cells))
-    squares = np.array([transforms @ inverse @ transforms for inverse, _, _ in shapes])  # X' S_H^-1 X
+    found, shapes = transforms(cells), _shapes(len(cells))
+    squares = np.array([found @ inverse @ found for inverse, _, _ in shapes])  # X' S_H^-1 X
     ratios = np.array([ratio for _, _, ratio in shapes])
     if squares.all():
         log_weights = -0.5 * np.array([log_size for _, log_size, _ in shapes]) - N_TRANSFORMS / 2 * np.log(squares)
@@ -150,6 +149,27 @@ def mean_variance(cells: Values, seeds: tuple[float, float] = (0.0, 1.0)) -> Var
         seeds=seeds[0],
         seeds_freedom=seeds[1],
     )
+
+
+def transforms(cells: Values) -> Values:
+    """X (q,): the slow variation of cells (n,) without their trend."""
+    return np.asarray(cells @ _weights(len(cells)))
+
+
+def draw_noise(cells: Values, n_draws: int, random: np.random.Generator) -> Values:
+    """Noise as these cells (n,) have it, (n, n_draws). Exponent and scale are drawn as likely as the cells make them."""
+    from scipy.linalg import cholesky, toeplitz
+
+    n, found = len(cells), mean_variance(cells)
+    of_mean = np.array([ratio for _, _, ratio in _shapes(n)])
+    exponents = random.choice(len(HURST), n_draws, p=found.weights)
+    scales = np.sqrt((found.text / of_mean)[exponents] * N_TRANSFORMS / random.chisquare(N_TRANSFORMS, n_draws))
+    drawn = scales * random.standard_normal((n, n_draws))
+    for i, hurst in enumerate(HURST):
+        drawn[:, exponents == i] = (
+            cholesky(toeplitz(noise_covariances(n, hurst)), lower=True) @ drawn[:, exponents == i]
+        )
+    return drawn
 
 
 def seeds_variance(groups: Sequence[tuple[Sequence[int], Sequence[float]]]) -> tuple[float, float]:
