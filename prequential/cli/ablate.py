@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         {
             "--sizes SIZES [64x1,128x2]": "sizes WIDTHxLAYERS",
             "--features NAMES": "features to switch (default: all features except mlp and mixer; --dry-run lists them)",
-            "--confidence P [0.9]": "level of the intervals, and of all verdicts together",
+            "--confidence P [0.9]": "level of each interval, and of all features together",
         },
     )
 

@@ -320,8 +320,7 @@ class AblationSummary:
                 format_table(("added to base", "size", "saved", percent, "%", "FLOPs x"), effects),
                 format_table(("added to base", "more saved at the largest", percent, "verdict"), growth),
                 "Saved: bits/byte without the feature minus bits/byte with it; above 0 where the feature helps.\n"
-                f"{percent} intervals, each for one figure: of {self.population}. Verdicts count all figures together (Holm): "
-                f"if nothing helps or hurts, {percent} of such tables have no verdict.\n"
+                f"{percent} intervals, each for one figure: of {self.population}. Verdicts count all features together (Holm).\n"
                 f"If this ablation is used to choose the best of these {self.n_runs} runs, the choice costs "
                 f"log2 {self.n_runs} = {self.choice_bits:.2f} bits more.",
             ]
@@ -357,15 +356,25 @@ def _effect(size: str, pair: tuple[Variant, Variant], runs: Runs, confidence: fl
 
 
 def judged(found: Mapping[str, Found], level: float) -> tuple[FeatureResult, ...]:
-    """The results with verdicts. In all of them together, a figure of expectation 0 counts with probability `level` at most."""
-    figures = [
-        [*(effect.saved for effect in effects), *([growth] if growth else [])] for effects, growth in found.values()
-    ]
-    counted = iter(holm([1.0 if each.p_value is None else each.p_value for part in figures for each in part], level))
+    """The results with verdicts.
+
+    At each size, and in what is saved more at the largest, one of the features' figures whose expectation is 0 counts with a
+    probability of at most `level`.
+    """
+    columns: dict[str, dict[str, Contrast]] = {}  # by size, "" for growth: the figures of the features
+    for feature, (effects, growth) in found.items():
+        for size, each in (*((effect.size, effect.saved) for effect in effects), ("", growth)):
+            if each is not None and each.p_value is not None:
+                columns.setdefault(size, {})[feature] = each
+    signs = {
+        (size, feature): int(math.copysign(falls, figures[feature].bits))
+        for size, figures in columns.items()
+        for feature, falls in zip(figures, holm([each.p_value or 0.0 for each in figures.values()], level), strict=True)
+    }
     results = []
-    for (feature, (effects, growth)), part in zip(found.items(), figures, strict=True):
-        signs = [int(math.copysign(next(counted), each.bits)) for each in part]
-        what = verdict(signs[: len(effects)], signs[len(effects)] if growth else 0)
+    for feature, (effects, growth) in found.items():
+        of_sizes = [signs.get((effect.size, feature), 0) for effect in effects]
+        what = verdict(of_sizes, signs.get(("", feature), 0))
         results.append(FeatureResult(feature=feature, effects=effects, growth=growth, verdict=what))
     return tuple(results)
 
