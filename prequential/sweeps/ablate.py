@@ -30,6 +30,11 @@ BASE, ALL = "base", "all"  # without and with all features
 CONFIDENCE = 0.9
 NO_DECAY = 10**9  # updates after which the step size would have shrunk to 1/sqrt(2)
 ONLY_IF_NAMED = ("mlp", "mixer")
+ADVICE = {  # by verdict
+    **dict.fromkeys(("helps", "grows", "only large"), "keep"),
+    **dict.fromkeys(("fades", "only small"), "expect less at a larger size of"),
+    **dict.fromkeys(("hurts", "hurts more", "hurts less"), "leave out"),
+}
 
 
 # ---- features
@@ -298,6 +303,18 @@ class AblationSummary:
     n_runs: int
 
     @property
+    def advice(self) -> str:
+        """What the verdicts say to do, in a sentence."""
+        named: dict[str, list[str]] = {}
+        for result in self.results:
+            if result.feature != ALL:
+                named.setdefault(ADVICE.get(result.verdict, ""), []).append(result.feature)
+        unclear = ", ".join(named.pop("", ()))
+        parts = [f"{advice} {', '.join(features)}" for advice, features in named.items()]
+        parts += [f"of {unclear} nothing is shown: take more text or fewer features"] if unclear else []
+        return f"{'; '.join(parts)}."
+
+    @property
     def choice_bits(self) -> float:
         """The bits that it costs to state which run is the best, if it is chosen by the result on this corpus."""
         return math.log2(self.n_runs)
@@ -323,6 +340,7 @@ class AblationSummary:
                 f"{percent} intervals, each for one figure: of {self.population}. Verdicts count all features together (Holm).\n"
                 f"If this ablation is used to choose the best of these {self.n_runs} runs, the choice costs "
                 f"log2 {self.n_runs} = {self.choice_bits:.2f} bits more.",
+                self.advice,
             ]
         )
 

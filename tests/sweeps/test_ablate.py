@@ -194,6 +194,10 @@ def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apa
     found = {result.feature: result.verdict for result in summary.results}
     assert (found["replay"], found["decay"], found["embeddings"]) == ("only small", "helps", "grows")
     assert found["momentum"] == "unclear"
+    assert summary.to_text().endswith(
+        "\n\nkeep embeddings, decay; expect less at a larger size of replay; "
+        "of momentum nothing is shown: take more text or fewer features."
+    )
     for result, at in product(summary.results[:-1], (0, 1)):
         expected = saved.get((result.effects[at].size, result.feature), 0) * UNIT_BITS / CELL
         assert result.effects[at].saved.bits_per_byte == pytest.approx(expected, abs=2**20 * UNIT_BITS / CELL)
