@@ -118,7 +118,7 @@ def test_weights_are_the_likelihood_integrated_over_the_scale() -> None:
     likelihoods = []
     for hurst in HURST:
         covariance = transform.T @ toeplitz(noise_covariances(80, hurst)) @ transform
-        scales = np.exp(np.linspace(-3, 3, 401))
+        scales = np.exp(np.linspace(-3, 3, 81))
         densities = [multivariate_normal.logpdf(cells @ transform, cov=scale**2 * covariance) for scale in scales]
         likelihoods.append(np.exp(densities).sum())
     assert mean_variance(cells).weights == pytest.approx(np.array(likelihoods) / np.sum(likelihoods), rel=1e-6)
