@@ -1,8 +1,12 @@
-"""How often the intervals of `compare` hold what they are for, on real text: the table in docs/METHOD.md.
+"""How often the intervals of `compare` hold what they are for: the tables in docs/RESULTS.md.
 
+    python benchmarks/interval_coverage.py --simulate
     python benchmarks/interval_coverage.py FILE... [--adjacent] [--slices 20] [--bytes 100000] [--levels 1 2] [--name NAME]
     python benchmarks/interval_coverage.py --documents HELDOUT.jsonl:A HELDOUT.jsonl:B
     python benchmarks/interval_coverage.py --table
+
+--simulate: 2,000 texts of 96 cells for each Hurst exponent, a trend of two learning curves three times as large as the noise. Of
+each, the 95 % intervals, and the median width of the first as a multiple of the oracle's, which knows exponent, size and trend.
 
 Each FILE is cut into disjoint slices: --adjacent takes them from its beginning, otherwise they are spread evenly over it. Two
 presets are evaluated on each slice, each time from scratch. So every slice gives one difference and its intervals. Counted are:
@@ -10,7 +14,7 @@ presets are evaluated on each slice, each time from scratch. So every slice give
     expected   the mean difference of all other slices, in the confidence interval of a slice (N cases). This mean has an error
                of its own: of 20 exact 95 % intervals, 94.4 % would hold it, and of 90 % intervals 89.1 %.
     another    the difference of another slice, in the prediction interval of a slice (N (N - 1) cases, which depend on each
-               other). The confidence intervals are counted in the same way, to show that they are not for this.
+               other).
 
 --documents takes two held-out records of the same documents. These are the population; samples of 10 to 100 documents are drawn
 from them, with replacement, 500 of each size. Counted are the samples whose interval over documents holds the loss of the
@@ -30,11 +34,13 @@ from typing import Any
 import numpy as np
 from markdown_table import format_markdown
 from numpy.typing import NDArray
+from scipy.linalg import toeplitz
 
 from prequential import Curve, Runtime, compress, preset
 from prequential.comparison.compare import RunGroup, intervals_of
 from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.comparison.intervals import Bootstrap, cluster, rate_interval
+from prequential.comparison.prediction import Intervals, mean_variance, noise_covariances
 from prequential.online.coding import Progress
 from prequential.records.schema import append_record
 from prequential.version import VERSION
@@ -42,11 +48,8 @@ from prequential.version import VERSION
 RESULTS = Path(__file__).with_name("interval_coverage.jsonl")
 LEVELS = (0.9, 0.95)
 SAMPLE_SIZES, N_SAMPLES = (10, 20, 50, 100), 500
-KINDS = ("bootstrap", "confidence", "prediction")
-TITLES = (
-    "slices", "mean difference, bits", "sd", "level", "expected: confidence", "another: prediction", "expected: bootstrap",
-    "another: bootstrap",
-)  # fmt: skip
+TITLES = ("slices", "mean difference, bits", "sd", "level", "expected", "another")
+N_TEXTS, N_CELLS, TREND = 2000, 96, 3.0
 
 
 def learning_curve(data: bytes, level: int, runtime: Runtime) -> Curve:
@@ -75,31 +78,27 @@ def cut(data: bytes, n_slices: int, n_bytes: int, *, adjacent: bool) -> list[byt
     return [data[i * step : i * step + n_bytes] for i in range(n_slices)]
 
 
-def bounds_of(ours: Curve, theirs: Curve, confidence: float) -> dict[str, tuple[float, float]]:
-    """The bounds of each of KINDS for the difference of two curves, in bits."""
-    interval, found = intervals_of(group("A", theirs), group("B", ours), Bootstrap(confidence=confidence))
-    if interval is None or found is None:
+def intervals_of_curves(ours: Curve, theirs: Curve, confidence: float) -> Intervals:
+    """The intervals of the difference of two curves."""
+    found = intervals_of(group("A", theirs), group("B", ours), confidence)
+    if found is None:
         raise SystemExit("the slices are too short for intervals: give more --bytes")
-    return {
-        "bootstrap": (interval.low_bits, interval.high_bits),
-        "confidence": (found.mean_low_bits, found.mean_high_bits),
-        "prediction": (found.text_low_bits, found.text_high_bits),
-    }
+    return found
 
 
-def coverage(bits: Sequence[float], bounds: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, dict[str, float]]:
+def coverage(bits: Sequence[float], found: Sequence[Intervals]) -> dict[str, float]:
     """Shares of the slices' intervals that hold the mean of the other slices (expected), and each other slice (another).
 
-    bits: the difference of each slice; bounds: its intervals.
+    bits: the difference of each slice; found: its intervals.
     """
     n, total = len(bits), sum(bits)
-    expected, another = {}, {}
-    for kind in KINDS:
-        pairs = [found[kind] for found in bounds]
-        expected[kind] = sum(low <= (total - bits[i]) / (n - 1) <= high for i, (low, high) in enumerate(pairs)) / n
-        hits = sum(low <= bits[j] <= high for i, (low, high) in enumerate(pairs) for j in range(n) if j != i)
-        another[kind] = hits / (n * (n - 1))
-    return {"expected": expected, "another": another}
+    expected = [
+        each.mean_low_bits <= (total - bits[i]) / (n - 1) <= each.mean_high_bits for i, each in enumerate(found)
+    ]
+    another = [
+        each.text_low_bits <= bits[j] <= each.text_high_bits for i, each in enumerate(found) for j in range(n) if j != i
+    ]
+    return {"expected": sum(expected) / n, "another": sum(another) / len(another)}
 
 
 def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: Runtime) -> dict[str, Any]:
@@ -111,7 +110,7 @@ def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: 
         print(f"{name}: slice {i + 1} of {len(slices)}", file=sys.stderr, flush=True)
     bits = [float(ours.bits[-1] - theirs.bits[-1]) for ours, theirs in curves]
     found = {
-        f"{confidence}": coverage(bits, [bounds_of(ours, theirs, confidence) for ours, theirs in curves])
+        f"{confidence}": coverage(bits, [intervals_of_curves(ours, theirs, confidence) for ours, theirs in curves])
         for confidence in LEVELS
     }
     return {
@@ -124,6 +123,21 @@ def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: 
         "coverage": found,
         "prequential": VERSION,
     }
+
+
+def simulate(hurst: float) -> list[str]:
+    """A row of the table of --simulate."""
+    covariances = toeplitz(noise_covariances(N_CELLS, hurst))
+    noise = np.linalg.cholesky(covariances) @ np.random.default_rng(0).standard_normal((N_CELLS, 2 * N_TEXTS))
+    t = (np.arange(20 * N_CELLS) + 0.5) / (20 * N_CELLS)
+    trend = ((t + 0.01) ** -0.4 - 0.8 * (t + 0.03) ** -0.5).reshape(N_CELLS, 20).mean(1)
+    trend = TREND * (trend - trend.mean()) / trend.std()
+    texts, others = noise.T[:N_TEXTS], noise.T[N_TEXTS:].mean(1)
+    found = [mean_variance(text + trend) for text in texts]
+    mean, another = (np.array([each.half_width(0.95, n_texts=n) for each in found]) for n in (1, 2))
+    shares = [np.abs(texts.mean(1)) <= mean, np.abs(texts.mean(1) - others) <= another]
+    width = np.median(mean) / (1.96 * np.sqrt(covariances.mean()))
+    return [f"{hurst:g}", *(f"{share.mean():.3f}" for share in shares), f"{width:.2f}"]
 
 
 def measure_documents(names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -175,12 +189,7 @@ def format_results(records: Sequence[Mapping[str, Any]]) -> str:
     for record in records:
         bits = np.array(record["bits"])
         for i, (level, found) in enumerate(record["coverage"].items()):
-            shares = [
-                found["expected"]["confidence"],
-                found["another"]["prediction"],
-                found["expected"]["bootstrap"],
-                found["another"]["bootstrap"],
-            ]
+            shares = [found["expected"], found["another"]]
             head = [record["name"], f"{bits.mean():,.0f}", f"{bits.std(ddof=1):,.0f}"] if i == 0 else ["", "", ""]
             rows.append([*head, f"{float(level):.0%}", *(f"{share:.2f}" for share in shares)])
     return format_markdown(TITLES, rows)
@@ -196,8 +205,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--levels", type=int, nargs=2, default=(1, 2))
     parser.add_argument("--name", help="of the row, for one FILE")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--simulate", action="store_true")
     parser.add_argument("--documents", nargs=2, metavar="RECORD")
     args = parser.parse_args(argv)
+    if args.simulate:
+        rows = [simulate(hurst) for hurst in (0.5, 0.6, 0.7, 0.8, 0.9)]
+        print(format_markdown(("Hurst exponent", "expected", "another", "width, times the oracle's"), rows))
     for path in args.files:
         name = args.name or f"{path.name}, {'adjacent' if args.adjacent else 'spread'}"
         slices = cut(path.read_bytes(), args.slices, args.bytes, adjacent=args.adjacent)

@@ -17,14 +17,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         {
             "--sizes SIZES [64x1,128x2]": "sizes WIDTHxLAYERS",
             "--features NAMES": "features to switch (default: all features except mlp and mixer; --dry-run lists them)",
-            "--confidence P [0.9]": "level of the intervals",
+            "--confidence P [0.9]": "level of each interval, and of all features together",
         },
     )
 
 
 def run(args: argparse.Namespace) -> int:
     check_seeds(args)
-    from prequential.comparison.intervals import Bootstrap
     from prequential.sweeps.ablate import plan_ablation
     from prequential.sweeps.finished import corpus_key
 
@@ -36,6 +35,6 @@ def run(args: argparse.Namespace) -> int:
             features=args.features,
             seeds=args.seeds,
             runtime=runtime,
-            bootstrap=Bootstrap(confidence=args.confidence),
+            confidence=args.confidence,
         )
     return run_study(args, ablation.study, runtime, corpus_key(args.source, args.limit))

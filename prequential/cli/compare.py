@@ -27,8 +27,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add(parser, {"--group NAMES": group} | options.JSON)
     interval = {
         "--confidence P [0.95]": "level of the intervals",
-        "--resamples N [1999]": "number of bootstrap resamples",
-        "--seed INTEGER [0]": "seed of the resampling",
+        "--resamples N [1999]": "of documents: number of bootstrap resamples",
+        "--seed INTEGER [0]": "of documents: seed of the resampling",
     }
     options.add(parser.add_argument_group("interval"), interval)
 
@@ -45,11 +45,12 @@ def run(args: argparse.Namespace) -> int:
         found = documents.compare_documents([documents.read_document_losses(name) for name in args.runs], bootstrap)
         text = documents.format_document_comparison(found)
     else:
+        options.refuse(args, options.given_of(args, "resamples", "seed"), "intervals of runs are not resampled")
         runs, bootstrap = [find_run(name, DEFAULT_FOLDER) for name in args.runs], _bootstrap(args)
         from prequential.comparison.compare import compare
         from prequential.comparison.compare_text import format_comparison
 
-        found = compare(runs, groups=args.group, bootstrap=bootstrap)
+        found = compare(runs, groups=args.group, confidence=bootstrap.confidence)
         text = format_comparison(found)
     print(json.dumps(found.to_dict(), allow_nan=False) if args.json else text)
     return 0

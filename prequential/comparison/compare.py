@@ -13,16 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
-from prequential.comparison.intervals import (
-    Bootstrap,
-    Interval,
-    block_length,
-    bounds,
-    cell_deviations,
-    cell_grid,
-    letters,
-)
-from prequential.comparison.prediction import LongMemory, coarse_cells, half_width, mean_variance, seeds_variance
+from prequential.comparison.intervals import check_confidence, letters
+from prequential.comparison.prediction import Intervals, mean_variance, seeds_variance, text_cells
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
@@ -81,16 +73,15 @@ class RunGroup:
 class Difference:
     """A group compared with the reference. bits: other - reference over all bytes, exact if both groups have one run.
 
-    long_memory: the confidence and the prediction interval. interval: the confidence interval if memory is short. Both are None
-    with fewer than MIN_CELLS cells. crossing_byte: from there on the other is below; 0: everywhere, None: never. n_bytes (n,)
-    int64 and running_bits (n,) float64, both from 0 on: the difference so far, at every byte where a run ends a segment.
+    intervals: of confidence and of prediction; None with fewer than MIN_CELLS cells. crossing_byte: from there on the other is
+    below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at
+    every byte where a run ends a segment.
     """
 
     reference: RunGroup
     other: RunGroup
     bits: float
-    interval: Interval | None
-    long_memory: LongMemory | None
+    intervals: Intervals | None
     crossing_byte: int | None
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
@@ -103,7 +94,11 @@ class Difference:
     @property
     def percent(self) -> float:
         """The difference in percent of the reference's ideal code length; 0 if that is 0."""
-        return 100 * self.bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
+        return self.in_percent(self.bits)
+
+    def in_percent(self, bits: float) -> float:
+        """These bits in percent of the reference's ideal code length; 0 if that is 0."""
+        return 100 * bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
 
     @property
     def log2_e(self) -> float:
@@ -130,8 +125,7 @@ class Difference:
             "percent": self.percent,
             "archive_bits": self.archive_bits,
             "log2_e_value": self.log2_e,
-            "interval": None if self.interval is None else asdict(self.interval),
-            "long_memory": None if self.long_memory is None else asdict(self.long_memory),
+            "intervals": None if self.intervals is None else asdict(self.intervals),
             "crossing_byte": self.crossing_byte,
         }
 
@@ -173,7 +167,7 @@ class Comparison:
 
 
 def compare(
-    runs: Sequence[Run | PathLike], *, groups: Sequence[str] | None = None, bootstrap: Bootstrap | None = None
+    runs: Sequence[Run | PathLike], *, groups: Sequence[str] | None = None, confidence: float = 0.95
 ) -> Comparison:
     """Every group of `runs` compared with the group of the first run.
 
@@ -181,6 +175,7 @@ def compare(
     arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
     Raises CorpusError for runs that are damaged or of different corpora, ConfigError if they form one group.
     """
+    check_confidence(confidence)
     opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
     for run in opened:
         _check_comparable(opened[0], run)
@@ -193,7 +188,7 @@ def compare(
     reference, *others = (
         _group(name, [run for run, label in zip(opened, labels, strict=True) if label == name]) for name in names
     )
-    differences = tuple(_difference(reference, other, bootstrap or Bootstrap()) for other in others)
+    differences = tuple(_difference(reference, other, confidence) for other in others)
     record = opened[0].record
     about = {"proof": proof(record) + _mistakes(opened), "rows": _rows(opened)} if is_reported(record) else {}
     return Comparison(corpus=record["corpus"], groups=(reference, *others), differences=differences, **about)
@@ -284,70 +279,40 @@ def group_learner(run: Run) -> str:
     return learner_label({**config, "seed": 0} if "seed" in config else config)
 
 
-def _difference(reference: RunGroup, other: RunGroup, bootstrap: Bootstrap) -> Difference:
+def _difference(reference: RunGroup, other: RunGroup, confidence: float) -> Difference:
     curves = [*reference.curves, *other.curves]
     ends = np.unique(np.concatenate([curve.n_bytes for curve in curves]))
     ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
-    interval, long_memory = intervals_of(reference, other, bootstrap)
     return Difference(
         reference=reference,
         other=other,
         bits=other.mean_bits - reference.mean_bits,
-        interval=interval,
-        long_memory=long_memory,
+        intervals=intervals_of(reference, other, confidence),
         crossing_byte=crossing_byte(ours, theirs),
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
     )
 
 
-def intervals_of(
-    reference: RunGroup, other: RunGroup, bootstrap: Bootstrap
-) -> tuple[Interval, LongMemory] | tuple[None, None]:
+def intervals_of(reference: RunGroup, other: RunGroup, confidence: float) -> Intervals | None:
     """The intervals of the difference over all bytes; None for fewer than MIN_CELLS cells."""
-    curves = [*reference.curves, *other.curves]
-    grid = cell_grid(curves)
-    if grid is None:
-        return None, None
-    n_bytes, cell_bytes = int(curves[0].n_bytes[-1]), int(grid[1])
-    ours, theirs = (np.diff([curve.at(grid) for curve in group.curves]) for group in (other, reference))  # (S, m)
-    block = block_length(ours.mean(0) - theirs.mean(0))
-    deviations = cell_deviations((theirs, reference.seeds), (ours, other.seeds), block, bootstrap)
-    low, high = bounds(deviations * n_bytes / cell_bytes, bootstrap)
+    cells = text_cells([(1.0, other.curves), (-1.0, reference.curves)])
+    if cells is None:
+        return None
+    variance = mean_variance(cells.bits, seeds_variance([(group.seeds, group.bits) for group in (reference, other)]))
+    mean, text = (variance.half_width(confidence, n_texts=n) for n in (1, 2))
     bits = other.mean_bits - reference.mean_bits
-    interval = Interval(
-        low_bits=bits + low,
-        high_bits=bits + high,
-        bootstrap=bootstrap,
-        cell_bytes=cell_bytes,
-        n_cells=len(grid) - 1,
-        block_bytes=block * cell_bytes,
-    )
-    scaled = (ours.mean(0) - theirs.mean(0)) * (n_bytes / cell_bytes)  # each cell stands for the complete text
-    return interval, _long_memory(reference, other, scaled, cell_bytes, bootstrap.confidence)
-
-
-def _long_memory(
-    reference: RunGroup, other: RunGroup, cells: NDArray[np.float64], cell_bytes: int, confidence: float
-) -> LongMemory:
-    """The intervals for long memory. cells (m,): the mean is the difference of the complete text, in bits."""
-    bits, coarse = other.mean_bits - reference.mean_bits, coarse_cells(cells)
-    text = mean_variance(coarse)
-    variance, freedom = seeds_variance([(group.seeds, group.bits) for group in (reference, other)])
-    mean, another = (
-        half_width(text, confidence, n_texts=n, seeds_variance=variance, seeds_freedom=freedom) for n in (1, 2)
-    )
     varied = " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)
-    return LongMemory(
+    return Intervals(
         mean_low_bits=bits - mean,
         mean_high_bits=bits + mean,
-        text_low_bits=bits - another,
-        text_high_bits=bits + another,
+        text_low_bits=bits - text,
+        text_high_bits=bits + text,
         mean_of="the expected difference on text of this length and kind, "
         + (f"over all seeds of {varied}" if varied else "under these seeds"),
         text_of="the difference on another text of this length from the same source, "
         + (f"with as many other seeds of {varied}" if varied else "under these seeds"),
         confidence=confidence,
-        n_cells=len(coarse),
-        cell_bytes=len(cells) // len(coarse) * cell_bytes,
+        n_cells=len(cells.bits),
+        cell_bytes=cells.cell_bytes,
     )

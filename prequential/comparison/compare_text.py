@@ -1,10 +1,10 @@
 """A comparison of runs as text."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from prequential.comparison.compare import Comparison, Difference, RunGroup
-from prequential.comparison.intervals import MIN_CELLS
-from prequential.comparison.prediction import HURST
+from prequential.comparison.prediction import MIN_CELLS
 from prequential.evaluation.summary import what_is_measured
 from prequential.printable import format_table, printable
 
@@ -27,6 +27,7 @@ def format_comparison(comparison: Comparison) -> str:
         *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
         f"If this comparison is used to choose the best of these {comparison.n_runs} runs, the choice costs log2 "
         f"{comparison.n_runs} = {comparison.choice_bits:.2f} bits more.",
+        "\n".join(printable(sentence(difference)) for difference in comparison.differences),
     ]
     return "\n\n".join(parts)
 
@@ -64,20 +65,35 @@ def _details(difference: Difference) -> Iterator[tuple[str, str]]:
     a, b, byte = difference.reference, difference.other, difference.crossing_byte
     place = f"not below {a.name} at the end" if byte is None else f"below {a.name} from byte {byte:,} to the end"
     yield f"{b.label} against {a.label}", f"{b.name} is {f'below {a.name} everywhere' if byte == 0 else place}"
-    found, long = difference.interval, difference.long_memory
-    if found is None or long is None:
-        yield "intervals", f"none: the corpus has fewer than {MIN_CELLS} segments of the longest kind"
-        return
-    bootstrap = found.bootstrap
-    level = f"{100 * bootstrap.confidence:g} %"
-    yield f"{level} confidence", f"{_bounds(long.mean_low_bits, long.mean_high_bits)}: {long.mean_of}"
-    yield f"{level} prediction", f"{_bounds(long.text_low_bits, long.text_high_bits)}: {long.text_of}"
-    memory = f"both intervals, with Hurst exponents from {HURST[0]} (no memory) to {HURST[-1]}"
-    yield "for long memory", f"{memory}; {long.n_cells} cells of {long.cell_bytes:,} bytes"
-    yield "if memory is short", f"{_bounds(found.low_bits, found.high_bits)}: {level} confidence by the bootstrap"
-    times = f"{bootstrap.n_resamples:,} times in moving blocks of {found.block_bytes:,} bytes, seed {bootstrap.seed}"
-    yield "resampled", f"{found.n_cells:,} cells of {found.cell_bytes:,} bytes, {times}"
+    found = difference.intervals
+    if found is not None:
+        level = f"{100 * found.confidence:g} %"
+        yield f"{level} confidence", f"{_bounds(found.mean_low_bits, found.mean_high_bits)}: {found.mean_of}"
+        yield f"{level} prediction", f"{_bounds(found.text_low_bits, found.text_high_bits)}: {found.text_of}"
 
 
 def _bounds(low_bits: float, high_bits: float) -> str:
     return f"[{low_bits:+,.1f}, {high_bits:+,.1f}] bits"
+
+
+def sentence(difference: Difference) -> str:
+    """What the difference is and what to expect on another text, for a reader who decides by it."""
+    a, b, found = difference.reference.label, difference.other.label, difference.intervals
+    saved = -difference.percent
+    if found is None:
+        few = f"with fewer than {MIN_CELLS} segments it is too short to say more"
+        return f"{b} needs {_fewer(saved, 1)} bits than {a} on this text; {few}."
+    half, text = (
+        difference.in_percent(high - difference.bits) for high in (found.mean_high_bits, found.text_high_bits)
+    )
+    digits = min(4, max(1, -math.floor(math.log10(half)))) if half else 1
+    claim = f"{b} needs {abs(saved):.{digits}f} ± {half:.{digits}f} % {'fewer' if saved >= 0 else 'more'} bits than {a}"
+    doubt = ", so either may be the better" if abs(saved) <= half else ""
+    low, high = sorted((saved - text, saved + text), key=abs)
+    both = f"{_fewer(low, digits)} to {_fewer(high, digits)}"
+    same = f"{abs(low):.{digits}f} to {abs(high):.{digits}f} %"
+    return f"{claim}{doubt}; expect {same if low * high > 0 else both} on another such text."
+
+
+def _fewer(saved: float, digits: int) -> str:
+    return f"{abs(saved):.{digits}f} % {'fewer' if saved >= 0 else 'more'}"

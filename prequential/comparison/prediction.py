@@ -1,14 +1,16 @@
-"""Intervals that allow long memory: of the expected difference of two runs, and of their difference on another text.
+"""Intervals of the expected difference of two runs, and of their difference on another text: with a trend and long memory.
 
-In natural text the variance of a mean of m cells falls like m^(2H - 2) with H above 1/2, more slowly than 1 / m. Here H is
-unknown, and every value of HURST counts with the weight that the text gives it:
+Two learners differ by a curve, because both learn: every text repeats it. Around it, in natural text, the variance of a mean of m
+cells falls like m^(2H - 2) with H above 1/2, more slowly than 1 / m. H is unknown, and every value of HURST counts with the
+weight that the text gives it:
 
-    cells        the differences of the cells, averaged to n = 64 to 127 coarse cells
-    transforms   X_j = mean of sqrt(2) cos(pi j (t - 1/2) / n) * cell t, for j = 2 to 13. They show the slow variation. The mean
-                 does not enter. Nor does j = 1, which has most of a learner's trend: it occurs in every text alike.
-    model        cells are fractional Gaussian noise with unknown H and scale (Mandelbrot and Van Ness 1968). For each H, the
-                 covariance S_H of X and the variance v_H of the text's mean follow, up to the scale.
-    posterior    weight of H ~ |S_H|^(-1/2) (X' S_H^-1 X)^(-q/2): flat in H and in the logarithm of the scale
+    cells        differences of n = 64 to 127 equal cells of the text
+    transforms   X = W' cells. W (n, q) spans the slowest variation, cosines of up to N_COSINES half waves, without the mean and
+                 without the trend: the first N_TREND principal shapes of all laws (t + s)^-b. A difference of any two such laws
+                 is in the span of these shapes but for 1 % of its size, so nothing has to be fitted.
+    model        cells are a trend and fractional Gaussian noise with unknown H and scale (Mandelbrot and Van Ness 1968). For
+                 each H, the covariance S_H of X and the variance v_H of the text's mean follow, up to the scale.
+    posterior    weight of H ~ |S_H|^(-1/2) (X' S_H^-1 X)^(-q/2): flat over HURST and in the logarithm of the scale
     interval     given H, (mean - expectation) / sqrt(v_H X' S_H^-1 X / q) has Student's t distribution with q degrees of freedom
                  (X counts as independent of the mean). Another text adds its own variance, which is equal: twice the variance.
 
@@ -24,18 +26,24 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.intervals import MIN_CELLS
+from prequential.evaluation.curves import Curve
+from prequential.evaluation.law import cell_means
 
-HURST = (0.5, 0.6, 0.7, 0.8, 0.9)  # 0.5: no memory
-N_TRANSFORMS = 12  # as in Müller and Watson's examples
-N_LEFT_OUT = 1
+Values = NDArray[np.float64]
+
+MIN_CELLS = 64  # with fewer there is no interval
+HURST = (0.5, 0.6, 0.7, 0.8, 0.9, 0.96)  # 0.5: no memory. The last one makes intervals hold at 0.9
+N_COSINES, N_TREND = 32, 4
+N_TRANSFORMS = N_COSINES - N_TREND
+EXPONENTS = np.linspace(0.0501, 2.0001, 40)  # of the laws; 1 is not among them
+SHIFTS = np.concatenate([[1e-5], np.geomspace(1e-3, 1.0, 25)])  # as shares of the text
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongMemory:
+class Intervals:
     """Two intervals of a difference over a text, in bits: of the expected difference (mean_), and on another text (text_).
 
-    mean_of, text_of: what each refers to. n_cells: the coarse cells, of cell_bytes each.
+    mean_of, text_of: what each refers to. n_cells: of cell_bytes each.
     """
 
     mean_low_bits: float
@@ -50,56 +58,118 @@ class LongMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variance:
-    """For each H of HURST: its posterior probability (5,), and the variance of the mean, in squared units of the cells (5,)."""
+class Cells:
+    """Equal cells of a text. bits (n,), 64 <= n < 128: each as if the complete text cost as much; their mean is the text's."""
 
-    weights: NDArray[np.float64]
-    variances: NDArray[np.float64]
-
-
-def coarse_cells(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means of equal numbers of neighbouring cells (m,), m >= MIN_CELLS: 64 to 127 values. The last cells may be left out."""
-    each = len(cells) // MIN_CELLS
-    return cells[: len(cells) // each * each].reshape(-1, each).mean(1)
+    bits: Values
+    cell_bytes: int
 
 
-def mean_variance(cells: NDArray[np.float64]) -> Variance:
-    """The variance of the mean of these cells (n,), 64 <= n < 128, over texts. Exactly equal for -cells."""
-    transforms = cells @ _cosines(len(cells))
-    shapes = _shapes(len(cells))
-    squares = np.array([transforms @ inverse @ transforms for inverse, _, _ in shapes])  # X' S_H^-1 X
-    ratios = np.array([ratio for _, _, ratio in shapes])
-    if not squares.all():
-        return Variance(weights=np.full(len(HURST), 1 / len(HURST)), variances=np.zeros(len(HURST)))
-    log_weights = -0.5 * np.array([log_size for _, log_size, _ in shapes]) - N_TRANSFORMS / 2 * np.log(squares)
-    weights = np.exp(log_weights - log_weights.max())
-    return Variance(weights=weights / weights.sum(), variances=ratios * squares / N_TRANSFORMS)
+def text_cells(terms: Sequence[tuple[float, Sequence[Curve]]]) -> Cells | None:
+    """The sum of weight * mean of curves over the same bytes, in cells; None if there would be fewer than MIN_CELLS.
 
-
-def half_width(
-    text: Variance, confidence: float, *, n_texts: int, seeds_variance: float = 0.0, seeds_freedom: float = 1.0
-) -> float:
-    """Half the width of the interval: for the expectation with n_texts = 1, for another text with n_texts = 2.
-
-    seeds_variance: of the mean over seeds, in the units of the text's variances, with seeds_freedom degrees of freedom. The
-    degrees of freedom of a sum are those of Welch (1947) and Satterthwaite (1946).
+    A cell is a multiple of the longest step of a curve.
     """
-    from scipy.optimize import brentq  # not every command compares
-    from scipy.special import stdtr, stdtrit
+    every = [curve for _, curves in terms for curve in curves]
+    n_bytes = int(every[0].n_bytes[-1])
+    longest = max(int(np.diff(curve.n_bytes, prepend=0).max()) for curve in every)
+    if n_bytes < MIN_CELLS * longest:
+        return None
+    cell_bytes = longest * (n_bytes // (longest * MIN_CELLS))
+    edges = cell_bytes * np.arange(n_bytes // cell_bytes + 1)
+    means = [weight * np.diff([curve.at(edges) for curve in curves]).mean(0) for weight, curves in terms]
+    return Cells(bits=np.sum(means, 0) * (n_bytes / cell_bytes), cell_bytes=cell_bytes)
 
-    ours, theirs = n_texts * text.variances, n_texts * seeds_variance
-    totals = ours + theirs
-    if not totals.any():
-        return 0.0
-    largest = totals.max()
-    freedom = (totals / largest) ** 2 / ((ours / largest) ** 2 / N_TRANSFORMS + (theirs / largest) ** 2 / seeds_freedom)
-    deviations = np.sqrt(totals / largest)
 
-    def excess(half: float) -> float:
-        return float(text.weights @ (2 * stdtr(freedom, half / deviations) - 1)) - confidence
+@dataclass(frozen=True, kw_only=True)
+class Variance:
+    """The variance of a mean over texts, in squared units of the cells: of each H of HURST, and the probability of that H.
 
-    bound = float(stdtrit(freedom, (1 + confidence) / 2).sum())
-    return math.sqrt(largest) * float(brentq(excess, 0.0, bound))
+    seeds: what is added for the mean over seeds, with seeds_freedom degrees of freedom.
+    """
+
+    weights: Values
+    text: Values
+    seeds: float = 0.0
+    seeds_freedom: float = 1.0
+
+    def half_width(self, confidence: float, *, n_texts: int) -> float:
+        """Half the width of the interval: for the expectation with n_texts = 1, for another text with n_texts = 2."""
+        from scipy.optimize import brentq  # not every command compares
+        from scipy.special import stdtrit
+
+        deviations, freedom = self._students(n_texts)
+        largest = deviations.max()
+        if not largest:
+            return 0.0
+
+        def excess(half: float) -> float:
+            return 1 - confidence - self._outside(half, deviations / largest, freedom)
+
+        bound = float(stdtrit(freedom, (1 + confidence) / 2).sum())
+        return float(largest * brentq(excess, 0.0, bound))
+
+    def p_value(self, bits: float) -> float:
+        """The probability of a mean as far from an expectation of 0: 1 less the confidence whose interval ends there."""
+        deviations, freedom = self._students(1)
+        if not deviations.any():
+            return float(bits == 0)
+        return self._outside(abs(bits), deviations, freedom)
+
+    def _outside(self, half: float, deviations: Values, freedom: Values) -> float:
+        from scipy.special import stdtr
+
+        return float(self.weights @ (2 * stdtr(freedom, -half / deviations)))
+
+    def _students(self, n_texts: int) -> tuple[Values, Values]:
+        """Deviation and degrees of freedom for each H; those of a sum are of Welch (1947) and Satterthwaite (1946)."""
+        ours, theirs = n_texts * self.text, n_texts * self.seeds
+        totals = ours + theirs
+        scale = totals.max() or 1.0
+        squares = (ours / scale) ** 2 / N_TRANSFORMS + (theirs / scale) ** 2 / self.seeds_freedom
+        return np.sqrt(totals), (totals / scale) ** 2 / np.where(totals > 0, squares, 1.0)
+
+
+def mean_variance(cells: Values, seeds: tuple[float, float] = (0.0, 1.0)) -> Variance:
+    """The variance of the mean of these cells (n,), 64 <= n < 128, over texts. Exactly equal for -cells.
+
+    seeds: of `seeds_variance`.
+    """
+    found, shapes = transforms(cells), _shapes(len(cells))
+    squares = np.array([found @ inverse @ found for inverse, _, _ in shapes])  # X' S_H^-1 X
+    ratios = np.array([ratio for _, _, ratio in shapes])
+    if squares.all():
+        log_weights = -0.5 * np.array([log_size for _, log_size, _ in shapes]) - N_TRANSFORMS / 2 * np.log(squares)
+    else:
+        log_weights = np.zeros(len(HURST))
+    weights = np.exp(log_weights - log_weights.max())
+    return Variance(
+        weights=weights / weights.sum(),
+        text=ratios * squares / N_TRANSFORMS,
+        seeds=seeds[0],
+        seeds_freedom=seeds[1],
+    )
+
+
+def transforms(cells: Values) -> Values:
+    """X (q,): the slow variation of cells (n,) without their trend."""
+    return np.asarray(cells @ _weights(len(cells)))
+
+
+def draw_noise(cells: Values, n_draws: int, random: np.random.Generator) -> Values:
+    """Noise as these cells (n,) have it, (n, n_draws). Exponent and scale are drawn as likely as the cells make them."""
+    from scipy.linalg import cholesky, toeplitz
+
+    n, found = len(cells), mean_variance(cells)
+    of_mean = np.array([ratio for _, _, ratio in _shapes(n)])
+    exponents = random.choice(len(HURST), n_draws, p=found.weights)
+    scales = np.sqrt((found.text / of_mean)[exponents] * N_TRANSFORMS / random.chisquare(N_TRANSFORMS, n_draws))
+    drawn = scales * random.standard_normal((n, n_draws))
+    for i, hurst in enumerate(HURST):
+        drawn[:, exponents == i] = (
+            cholesky(toeplitz(noise_covariances(n, hurst)), lower=True) @ drawn[:, exponents == i]
+        )
+    return drawn
 
 
 def seeds_variance(groups: Sequence[tuple[Sequence[int], Sequence[float]]]) -> tuple[float, float]:
@@ -108,43 +178,49 @@ def seeds_variance(groups: Sequence[tuple[Sequence[int], Sequence[float]]]) -> t
     groups: the seeds and the bits of the runs of both, in the same order if the seeds are the same: then they are paired.
     """
     (a_seeds, a_bits), (b_seeds, b_bits) = groups
-    if len(a_seeds) > 1 and tuple(a_seeds) == tuple(b_seeds):
-        parts = [(_variance_of_mean(np.subtract(b_bits, a_bits)), len(a_seeds) - 1)]
-    else:
-        parts = [(_variance_of_mean(np.array(bits)), len(bits) - 1) for bits in (a_bits, b_bits) if len(bits) > 1]
+    if tuple(a_seeds) == tuple(b_seeds):
+        return sample_variance(np.subtract(b_bits, a_bits))
+    parts = [sample_variance(bits) for bits in (a_bits, b_bits)]
     total = sum(variance for variance, _ in parts)
     if not total:
         return 0.0, 1.0
     return total, 1 / sum((variance / total) ** 2 / freedom for variance, freedom in parts)
 
 
-def _variance_of_mean(values: NDArray[np.float64]) -> float:
-    return float(values.var(ddof=1)) / len(values)
+def sample_variance(values: Sequence[float] | Values) -> tuple[float, float]:
+    """The variance of the mean of a sample, and its degrees of freedom; (0, 1) for a single value."""
+    n = len(values)
+    return (float(np.var(values, ddof=1)) / n, n - 1.0) if n > 1 else (0.0, 1.0)
 
 
 @lru_cache(maxsize=MIN_CELLS)
-def _cosines(n: int) -> NDArray[np.float64]:
-    """The weights of the cells in the transforms: (n, q)."""
-    places = (np.arange(n) + 0.5) / n
-    return math.sqrt(2) / n * np.cos(np.pi * np.outer(places, N_LEFT_OUT + np.arange(1, N_TRANSFORMS + 1)))
+def _weights(n: int) -> Values:
+    """W: an orthonormal basis (n, q) of what is left of the cosines without the trend."""
+    places, edges = (np.arange(n) + 0.5) / n, np.linspace(0.0, 1.0, n + 1)
+    cosines = math.sqrt(2 / n) * np.cos(np.pi * np.outer(places, np.arange(1, N_COSINES + 1)))
+    shapes = cell_means(EXPONENTS, SHIFTS, edges)
+    shapes -= shapes.mean(1, keepdims=True)
+    trend = np.linalg.svd(shapes / np.linalg.norm(shapes, axis=1, keepdims=True), full_matrices=False)[2][:N_TREND].T
+    left = cosines - trend @ (trend.T @ cosines)
+    return np.asarray(np.linalg.svd(left, full_matrices=False)[0][:, :N_TRANSFORMS])
 
 
 @lru_cache(maxsize=MIN_CELLS)
-def _shapes(n: int) -> tuple[tuple[NDArray[np.float64], float, float], ...]:
+def _shapes(n: int) -> tuple[tuple[Values, float, float], ...]:
     """For each H: the inverse of S_H (q, q), log |S_H|, and v_H, of cells with variance 1."""
     from scipy.linalg import toeplitz
 
     found = []
     for hurst in HURST:
         covariances = toeplitz(noise_covariances(n, hurst))
-        of_transforms = _cosines(n).T @ covariances @ _cosines(n)
+        of_transforms = _weights(n).T @ covariances @ _weights(n)
         found.append(
             (np.linalg.inv(of_transforms), float(np.linalg.slogdet(of_transforms)[1]), float(covariances.mean()))
         )
     return tuple(found)
 
 
-def noise_covariances(n: int, hurst: float) -> NDArray[np.float64]:
+def noise_covariances(n: int, hurst: float) -> Values:
     """The autocovariances (n,), from lag 0 on, of fractional Gaussian noise with variance 1. Means of it are such noise, too."""
     lags = np.arange(n, dtype=np.float64)
     power = 2 * hurst

@@ -31,6 +31,7 @@ from scipy.linalg import toeplitz
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
+from prequential.evaluation.law import Values, cell_means, integral
 from prequential.exact import plain
 from prequential.exact.arrays import to_array, to_tensor
 from prequential.learners.subject import follow
@@ -50,8 +51,6 @@ EXPONENTS = np.linspace(0.05, 2.0, 104)  # 1 is not among them
 SHIFTS = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 41)])  # s, as shares of the text
 HURST = (0.5, 0.6, 0.7, 0.8, 0.9)
 N_PARAMETERS = 4
-
-Values = NDArray[np.float64]
 
 
 # ---- the expected curve
@@ -116,7 +115,7 @@ class ExpectedCurve:
 
     def _areas(self, ends: Values) -> Values:
         """The integral of r from 0 to `ends` (R,), shares of the text."""
-        return self.floors * ends + self.factors * _integral(self._exponents, self._shifts, 0.0, ends)
+        return self.floors * ends + self.factors * integral(self._exponents, self._shifts, 0.0, ends)
 
     def _estimate(self, values: Values) -> Bounded:
         """The interval of the middle LEVEL of the replicates."""
@@ -134,7 +133,7 @@ def expected_curve(curve: Curve) -> ExpectedCurve:
     n_cells = n_cells if n_cells >= 3 else 1  # no law has so few points
     edges = np.linspace(0.0, n_bytes, n_cells + 1)
     rates = np.diff(curve.at(edges)) / np.diff(edges)
-    shapes = _shapes(edges / n_bytes)
+    shapes = cell_means(EXPONENTS, SHIFTS, edges / n_bytes)
     nodes, floors, factors = _fit(shapes, rates[:, None])
     if n_cells >= MIN_CELLS:
         fitted = floors[0] + factors[0] * shapes[nodes[0]]
@@ -144,20 +143,6 @@ def expected_curve(curve: Curve) -> ExpectedCurve:
     return ExpectedCurve(
         n_bytes=n_bytes, code_bits=code_bits, n_cells=n_cells, nodes=nodes, floors=floors, factors=factors
     )
-
-
-def _shapes(places: Values) -> Values:
-    """The mean of (t + s)^-b over each cell, for each node of the grid, (nodes, cells)."""
-    exponents, shifts = (grid.reshape(-1, 1) for grid in np.meshgrid(EXPONENTS, SHIFTS, indexing="ij"))
-    with np.errstate(divide="ignore"):
-        means = _integral(exponents, shifts, places[:-1], places[1:]) / np.diff(places)
-    return np.where(np.isfinite(means).all(1, keepdims=True), means, 1.0)  # b >= 1 without a shift has no mean
-
-
-def _integral(exponent: Values, shift: Values, start: "Values | float", end: Values) -> Values:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        powers = (end + shift) ** (1 - exponent) - (start + shift) ** (1 - exponent)
-    return np.asarray(powers / (1 - exponent))
 
 
 def _fit(shapes: Values, rates: Values) -> tuple[NDArray[np.int64], Values, Values]:

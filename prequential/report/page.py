@@ -159,15 +159,15 @@ def _run_table(runs: Named, caption: str) -> Html:
 def difference_table(compared: Comparison) -> Table:
     """What each group saves against the first one, with both intervals, and what these are for."""
     found, reference = compared.differences, compared.groups[0].label
-    long = [difference.long_memory for difference in found]
+    both = [difference.intervals for difference in found]
     columns: dict[str, Sequence[object]] = {
         "learner": [difference.other.label for difference in found],
         "bits saved": [-difference.bits for difference in found],
         "bits/byte saved": [-difference.bits_per_byte for difference in found],
         "saved": [f"{-difference.percent:+.2f}%" for difference in found],
         # the intervals are of the difference, which is minus the bits saved
-        "confidence interval": [each and f"{-each.mean_high_bits:,.0f} to {-each.mean_low_bits:,.0f}" for each in long],
-        "prediction interval": [each and f"{-each.text_high_bits:,.0f} to {-each.text_low_bits:,.0f}" for each in long],
+        "confidence interval": [each and f"{-each.mean_high_bits:,.0f} to {-each.mean_low_bits:,.0f}" for each in both],
+        "prediction interval": [each and f"{-each.text_high_bits:,.0f} to {-each.text_low_bits:,.0f}" for each in both],
         "ahead from byte": [first_byte(difference.crossing_byte) for difference in found],
     }
     caption = (
@@ -178,7 +178,7 @@ def difference_table(compared: Comparison) -> Table:
     caption += f" Their figures are {compared.proof}; {compared.rows}." if compared.rows else ""
     populations = {
         f"At {each.confidence:.0%}, the confidence interval holds {each.mean_of}; the prediction interval, {each.text_of}."
-        for each in long
+        for each in both
         if each
     }
     return Table(f"Bits saved against {reference}", columns, " ".join([caption, *sorted(populations)]))

@@ -13,10 +13,8 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from prequential.comparison.intervals import Bootstrap, block_length, bounds, cell_deviations, cell_grid
+from prequential.comparison.intervals import check_confidence
+from prequential.comparison.prediction import mean_variance, sample_variance, text_cells
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run
@@ -32,6 +30,11 @@ BASE, ALL = "base", "all"  # without and with all features
 CONFIDENCE = 0.9
 NO_DECAY = 10**9  # updates after which the step size would have shrunk to 1/sqrt(2)
 ONLY_IF_NAMED = ("mlp", "mixer")
+ADVICE = {  # by verdict
+    **dict.fromkeys(("helps", "grows", "only large"), "keep"),
+    **dict.fromkeys(("fades", "only small"), "expect less at a larger size of"),
+    **dict.fromkeys(("hurts", "hurts more", "hurts less"), "leave out"),
+}
 
 
 # ---- features
@@ -122,7 +125,7 @@ class Ablation:
     features: tuple[str, ...]
     variants: Mapping[tuple[str, str], Variant]
     plan: Plan
-    bootstrap: Bootstrap
+    confidence: float
 
     @property
     def study(self) -> Study:
@@ -133,12 +136,12 @@ class Ablation:
         """Effects and growth of the finished runs, without those that lack a run. Raises CorpusError if none is finished."""
         runs = runs_by_variant(outcomes)
         several = len(self.plan.variants[0].configs) > 1
-        results = [_feature_result(self, feature, runs) for feature in _points(self.features)]
+        found = {feature: _contrasts(self, feature, runs) for feature in _points(self.features)}
         return AblationSummary(
             sizes=self.sizes,
-            results=tuple(result for result in results if result.effects),
+            results=judged({feature: each for feature, each in found.items() if each[0]}, 1 - self.confidence),
             population=f"other text of this length and kind, {'and other seeds' if several else 'under this seed'}",
-            confidence=self.bootstrap.confidence,
+            confidence=self.confidence,
             n_runs=len(self.plan.configs),
         )
 
@@ -150,7 +153,7 @@ def plan_ablation(
     features: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     runtime: Runtime | None = None,
-    bootstrap: Bootstrap | None = None,
+    confidence: float = CONFIDENCE,
 ) -> Ablation:
     """The base, and every variant that adds one feature or all of them, at each size.
 
@@ -158,6 +161,7 @@ def plan_ablation(
     mixer. A size that is out of range, or exceeds the limits of the runtime, is refused by name. Raises ConfigError without a GPT
     or a size that is left, for an unknown feature, and for one that makes no difference.
     """
+    check_confidence(confidence)
     if full.gpt is None:
         raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose -5 to -9")
     chosen = _chosen(full, features)
@@ -183,7 +187,7 @@ def plan_ablation(
         features=chosen,
         variants=variants,
         plan=plan,
-        bootstrap=bootstrap or Bootstrap(confidence=CONFIDENCE),
+        confidence=confidence,
     )
 
 
@@ -217,22 +221,19 @@ def _chosen(full: Config, names: Sequence[str] | None) -> tuple[str, ...]:
 class Contrast:
     """A weighted sum of mean code lengths over the same n_bytes, in bits. It is exact for one seed.
 
-    low_bits, high_bits: its interval, for the population that `AblationSummary.population` names; None for a short corpus.
+    low_bits, high_bits: its interval, for the population that `AblationSummary.population` names, and p_value, of an expectation
+    of 0; None for a short corpus.
     """
 
     bits: float
     low_bits: float | None
     high_bits: float | None
+    p_value: float | None
     n_bytes: int
 
     @property
     def bits_per_byte(self) -> float:
         return self.bits / self.n_bytes
-
-    @property
-    def sign(self) -> int:
-        """1 or -1 if the interval is above or below 0; 0 if it contains 0 or there is none."""
-        return int((self.low_bits or 0) > 0) - int((self.high_bits or 0) < 0)
 
     @property
     def cells(self) -> tuple[str, str]:
@@ -243,32 +244,26 @@ class Contrast:
         return f"{self.bits_per_byte:+.4f}", f"[{low:+.4f}, {high:+.4f}]"
 
 
-def contrast(terms: Sequence[tuple[float, Sequence[Run]]], bootstrap: Bootstrap) -> Contrast:
+def contrast(terms: Sequence[tuple[float, Sequence[Run]]], confidence: float) -> Contrast:
     """The sum of weight * mean code length of runs, over the seeds that all terms have.
 
-    The interval is that of comparison/intervals.py: blocks of text are resampled together for all runs, and seeds too if there
-    are several. For two terms with weights 1 and -1 it is that of `compare`. Raises CorpusError without a common seed.
+    The interval is that of comparison/prediction.py, of the expectation over texts, and over seeds if there are several. For two
+    terms with weights 1 and -1 it is that of `compare`. Raises CorpusError without a common seed.
     """
     by_seed = [(weight, {run.record["config"]["seed"]: run.curves[MODEL] for run in runs}) for weight, runs in terms]
     seeds = sorted(set.intersection(*(set(curves) for _, curves in by_seed)))
     if not seeds:
         raise CorpusError("these runs have no seed in common, so they cannot be compared")
-    weighted = [(weight, [curves[seed] for seed in seeds]) for weight, curves in by_seed]
-
-    def sums(positions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The weighted sum of bits in each stretch between positions (n,), by seed: (S, n - 1)."""
-        return np.sum([weight * np.diff([curve.at(positions) for curve in curves]) for weight, curves in weighted], 0)
-
-    every = [curve for _, curves in weighted for curve in curves]
-    n_bytes, grid = int(every[0].n_bytes[-1]), cell_grid(every)
-    bits = math.fsum(sums(np.array([0, n_bytes]))[:, 0]) / len(seeds)
-    if grid is None:
-        return Contrast(bits=bits, low_bits=None, high_bits=None, n_bytes=n_bytes)
-    cells = sums(grid)
-    block = block_length(cells.mean(0))
-    deviations = cell_deviations((np.zeros_like(cells), seeds), (cells, seeds), block, bootstrap)
-    low, high = bounds(deviations * n_bytes / int(grid[1]), bootstrap)
-    return Contrast(bits=bits, low_bits=bits + low, high_bits=bits + high, n_bytes=n_bytes)
+    sums = [math.fsum(weight * float(curves[seed].bits[-1]) for weight, curves in by_seed) for seed in seeds]
+    bits, n_bytes = math.fsum(sums) / len(seeds), int(by_seed[0][1][seeds[0]].n_bytes[-1])
+    cells = text_cells([(weight, [curves[seed] for seed in seeds]) for weight, curves in by_seed])
+    if cells is None:
+        return Contrast(bits=bits, low_bits=None, high_bits=None, p_value=None, n_bytes=n_bytes)
+    variance = mean_variance(cells.bits, sample_variance(sums))
+    half = variance.half_width(confidence, n_texts=1)
+    return Contrast(
+        bits=bits, low_bits=bits - half, high_bits=bits + half, p_value=variance.p_value(bits), n_bytes=n_bytes
+    )
 
 
 # ---- the results
@@ -308,6 +303,18 @@ class AblationSummary:
     n_runs: int
 
     @property
+    def advice(self) -> str:
+        """What the verdicts say to do, in a sentence."""
+        named: dict[str, list[str]] = {}
+        for result in self.results:
+            if result.feature != ALL:
+                named.setdefault(ADVICE.get(result.verdict, ""), []).append(result.feature)
+        unclear = ", ".join(named.pop("", ()))
+        parts = [f"{advice} {', '.join(features)}" for advice, features in named.items()]
+        parts += [f"of {unclear} nothing is shown: take more text or fewer features"] if unclear else []
+        return f"{'; '.join(parts)}."
+
+    @property
     def choice_bits(self) -> float:
         """The bits that it costs to state which run is the best, if it is chosen by the result on this corpus."""
         return math.log2(self.n_runs)
@@ -330,9 +337,10 @@ class AblationSummary:
                 format_table(("added to base", "size", "saved", percent, "%", "FLOPs x"), effects),
                 format_table(("added to base", "more saved at the largest", percent, "verdict"), growth),
                 "Saved: bits/byte without the feature minus bits/byte with it; above 0 where the feature helps.\n"
-                f"{percent} intervals, each for one figure: of {self.population}.\n"
+                f"{percent} intervals, each for one figure: of {self.population}. Verdicts count all features together (Holm).\n"
                 f"If this ablation is used to choose the best of these {self.n_runs} runs, the choice costs "
                 f"log2 {self.n_runs} = {self.choice_bits:.2f} bits more.",
+                self.advice,
             ]
         )
 
@@ -340,33 +348,70 @@ class AblationSummary:
 Runs = Mapping[Variant, Sequence[Run]]
 
 
-def _feature_result(ablation: Ablation, feature: str, runs: Runs) -> FeatureResult:
+Found = tuple[tuple[Effect, ...], Contrast | None]  # of a feature: effects, ascending by size, and growth
+
+
+def _contrasts(ablation: Ablation, feature: str, runs: Runs) -> Found:
     pairs = {size: (ablation.variants[size, BASE], ablation.variants[size, feature]) for size in ablation.sizes}
     finished = {size: pair for size, pair in pairs.items() if all(variant in runs for variant in pair)}
-    effects = tuple(_effect(size, pair, runs, ablation.bootstrap) for size, pair in finished.items())
-    growth = None
-    if len(finished) > 1:
-        (small_off, small_on), *_, (large_off, large_on) = finished.values()
-        weights = ((1, large_off), (-1, large_on), (-1, small_off), (1, small_on))
-        growth = contrast([(weight, runs[variant]) for weight, variant in weights], ablation.bootstrap)
-    signs = [effect.saved.sign for effect in effects]
-    return FeatureResult(
-        feature=feature, effects=effects, growth=growth, verdict=verdict(signs, growth.sign if growth else 0)
-    )
+    effects = tuple(_effect(size, pair, runs, ablation.confidence) for size, pair in finished.items())
+    if len(finished) < 2:
+        return effects, None
+    (small_off, small_on), *_, (large_off, large_on) = finished.values()
+    weights = ((1, large_off), (-1, large_on), (-1, small_off), (1, small_on))
+    return effects, contrast([(weight, runs[variant]) for weight, variant in weights], ablation.confidence)
 
 
-def _effect(size: str, pair: tuple[Variant, Variant], runs: Runs, bootstrap: Bootstrap) -> Effect:
+def _effect(size: str, pair: tuple[Variant, Variant], runs: Runs, confidence: float) -> Effect:
     off, on = (runs[variant] for variant in pair)
     flops_off, flops_on = (variant.flops(off[0].record["corpus"]["n_bytes"]) or math.nan for variant in pair)
-    saved = contrast([(1, off), (-1, on)], bootstrap)
+    saved = contrast([(1, off), (-1, on)], confidence)
     percent = 100 * saved.bits / fmean(run.record["code_bits"] for run in off)
     return Effect(size=size, saved=saved, percent=percent, flops_ratio=flops_on / flops_off)
 
 
-def verdict(signs: Sequence[int], growth: int) -> str:
-    """What the intervals of a feature show. The point values do not count.
+# ---- verdicts
 
-    signs: of what it saves at each size (`Contrast.sign`), ascending. growth: the sign of the difference between the largest and
+
+def judged(found: Mapping[str, Found], level: float) -> tuple[FeatureResult, ...]:
+    """The results with verdicts.
+
+    At each size, and in what is saved more at the largest, one of the features' figures whose expectation is 0 counts with a
+    probability of at most `level`.
+    """
+    columns: dict[str, dict[str, Contrast]] = {}  # by size, "" for growth: the figures of the features
+    for feature, (effects, growth) in found.items():
+        for size, each in (*((effect.size, effect.saved) for effect in effects), ("", growth)):
+            if each is not None and each.p_value is not None:
+                columns.setdefault(size, {})[feature] = each
+    signs = {
+        (size, feature): int(math.copysign(falls, figures[feature].bits))
+        for size, figures in columns.items()
+        for feature, falls in zip(figures, holm([each.p_value or 0.0 for each in figures.values()], level), strict=True)
+    }
+    results = []
+    for feature, (effects, growth) in found.items():
+        of_sizes = [signs.get((effect.size, feature), 0) for effect in effects]
+        what = verdict(of_sizes, signs.get(("", feature), 0))
+        results.append(FeatureResult(feature=feature, effects=effects, growth=growth, verdict=what))
+    return tuple(results)
+
+
+def holm(p_values: Sequence[float], level: float) -> list[bool]:
+    """Which hypotheses fall, if the probability that a true one is among them is at most `level`. Source: Holm (1979)."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    fallen = [False] * len(p_values)
+    for n_before, i in enumerate(order):
+        if p_values[i] * (len(order) - n_before) > level:
+            break
+        fallen[i] = True
+    return fallen
+
+
+def verdict(signs: Sequence[int], growth: int) -> str:
+    """What is shown about a feature. The point values do not count.
+
+    signs: of what it saves at each size, ascending; 0 if it may be 0. growth: the sign of the difference between the largest and
     the smallest size. "only small" and "only large": the difference is shown, and help is shown at one end but not at the other.
     "hurts more" and "hurts less": the difference is shown, and harm is shown at the end where the feature saves less.
     """

@@ -7,23 +7,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from scipy.optimize import isotonic_regression
-
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, Curve, import_pandas, mean_curve
+from prequential.evaluation.curves import MODEL, import_pandas, mean_curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.printable import format_table
+from prequential.sweeps.data_multiple import LEVEL, DataMultiple, data_multiple
 from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, format_flops
 
 if TYPE_CHECKING:
     import pandas
-
-N_WINDOWS = 32  # windows of a learning curve, in which losses are compared
 
 # ---- the results
 
@@ -34,7 +30,7 @@ class Result:
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
     online/costs.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
-    the lowest cost (`data_multiple`). on_front: no other variant has fewer bits for at most the same cost, or a lower
+    the lowest cost; None for that one. on_front: no other variant has fewer bits for at most the same cost, or a lower
     cost for at most as many bits. The cost is operations, or, where they are not known, time.
     """
 
@@ -44,7 +40,7 @@ class Result:
     spread: float | None
     flops_per_byte: float | None
     bytes_per_s: float
-    data_multiple: float | None = None
+    data_multiple: DataMultiple | None = None
     on_front: bool = False
 
     @property
@@ -60,7 +56,7 @@ class Result:
             "-" if self.spread is None else f"{self.spread:.4f}",
             format_flops(self.flops_per_byte),
             f"{self.bytes_per_s / 1e3:,.2f}",
-            "-" if self.data_multiple is None else f"{self.data_multiple:.3f}",
+            "-" if self.data_multiple is None else str(self.data_multiple),
             "*" if self.on_front else "",
         ]
 
@@ -78,9 +74,16 @@ class Summary:
         return min(self.results, key=lambda result: result.bits_per_byte)
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each result, the cheapest in operations first. Raises MissingDependencyError without pandas."""
-        ordered = sorted(self.results, key=lambda result: result.cost)
-        return import_pandas().DataFrame([asdict(result) for result in ordered])
+        """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own.
+
+        Raises MissingDependencyError without pandas.
+        """
+        rows = []
+        for result in sorted(self.results, key=lambda result: result.cost):
+            found = result.data_multiple
+            ends = {"data_multiple": found and found.point, "low": found and found.low, "high": found and found.high}
+            rows.append(vars(result) | ends)
+        return import_pandas().DataFrame(rows)
 
     @property
     def choice_bits(self) -> float:
@@ -108,8 +111,8 @@ class Summary:
                 f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
                 f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
-                f"data multiple: bytes that {cheapest.name} needs for the same loss, divided by the bytes needed here; "
-                "-: one of both reaches it at once",
+                f"data multiple: the data that {cheapest.name} needs, divided by the data needed here to learn as much "
+                f"({LEVEL:.0%} interval over texts); -: not known",
             ]
         )
 
@@ -121,7 +124,7 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     curves = [mean_curve([run.curves[MODEL] for run in runs[v]]) for v in plan.variants if v in runs]
     cheapest = min(range(len(results)), key=lambda i: results[i].cost)
     front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
-    multiples = [data_multiple(each, curves[cheapest]) for each in curves]
+    multiples = [None if i == cheapest else data_multiple(each, curves[cheapest]) for i, each in enumerate(curves)]
     return Summary(
         results=tuple(
             replace(result, on_front=on_front, data_multiple=multiple)
@@ -149,38 +152,6 @@ def _result(variant: Variant, runs: Sequence[Run]) -> Result:
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
     """For each point whether no other point is at most as large in both numbers and smaller in one."""
     return [not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points) for p in points]
-
-
-# ---- data multiples
-
-
-def data_multiple(curve: Curve, baseline: Curve) -> float | None:
-    """The bytes that the baseline needs for a loss, divided by the bytes that `curve` needs.
-
-    Both curves are cumulative bits over the same bytes, cut into N_WINDOWS windows. Their losses are made non-increasing by
-    isotonic regression: a stretch that is easy for every learner does not count as learning. The loss is the lowest that both
-    reach, so the multiple is above 1 if `curve` is the more efficient one, and exchanging the two inverts it. None if one of them
-    reaches it in its first window.
-    """
-    losses, baseline_losses = _falling_losses(curve), _falling_losses(baseline)
-    loss_bits_per_byte = max(float(losses.bits[-1]), float(baseline_losses.bits[-1]))
-    needed_bytes = _first_reach(losses, loss_bits_per_byte)
-    baseline_bytes = _first_reach(baseline_losses, loss_bits_per_byte)
-    return None if needed_bytes is None or baseline_bytes is None else baseline_bytes / needed_bytes
-
-
-def _falling_losses(curve: Curve) -> Curve:
-    windows = curve.windows(N_WINDOWS)
-    return Curve(n_bytes=windows.n_bytes, bits=isotonic_regression(windows.bits, increasing=False).x)
-
-
-def _first_reach(losses: Curve, loss_bits_per_byte: float) -> float | None:
-    """The bytes after which falling losses of windows reach a loss that they do reach; None if the first window reaches it."""
-    i = int(np.argmax(losses.bits <= loss_bits_per_byte))
-    if i == 0:
-        return None
-    (x0, x1), (y0, y1) = losses.n_bytes[i - 1 : i + 1], losses.bits[i - 1 : i + 1]
-    return float(x0 + (y0 - loss_bits_per_byte) / (y0 - y1) * (x1 - x0))
 
 
 # ---- the sweep

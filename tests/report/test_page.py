@@ -17,7 +17,7 @@ import pytest
 
 import prequential
 from prequential.comparison.compare import Comparison, Difference, RunGroup
-from prequential.comparison.prediction import LongMemory
+from prequential.comparison.prediction import Intervals
 from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
@@ -332,12 +332,12 @@ def test_both_intervals_are_shown_as_bits_saved_and_named() -> None:
         RunGroup(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
         for x, bits in (("first", 5000.0), ("second", 4000.0))
     )
-    long = LongMemory(
+    both = Intervals(
         mean_low_bits=-1300, mean_high_bits=-700, text_low_bits=-1500.4, text_high_bits=200.2, mean_of="the mean",
         text_of="the difference on another text", confidence=0.95, n_cells=64, cell_bytes=1024,
     )  # fmt: skip
     difference = Difference(
-        reference=a, other=b, bits=-1000.0, interval=None, long_memory=long, crossing_byte=0,
+        reference=a, other=b, bits=-1000.0, intervals=both, crossing_byte=0,
         n_bytes=np.array([0, 65536]), running_bits=np.array([0.0, -1000.0]),
     )  # fmt: skip
     table = difference_table(Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,)))

@@ -7,17 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 from prequential_codecs.bit_coder import UNIT_BITS
+from series import long_memory
 from studies import TINY
 
 from prequential import CorpusError, Curve, MixerConfig, preset
 from prequential.comparison.compare import compare
-from prequential.comparison.intervals import Bootstrap
 from prequential.evaluation.runs import Run
 from prequential.online.costs import replay_factor
-from prequential.sweeps.ablate import ALL, BASE, FEATURES, ONLY_IF_NAMED, contrast, plan_ablation, verdict, without
+from prequential.sweeps.ablate import (
+    ALL,
+    BASE,
+    FEATURES,
+    ONLY_IF_NAMED,
+    contrast,
+    holm,
+    plan_ablation,
+    verdict,
+    without,
+)
 from prequential.sweeps.plan_runs import RunOutcome
 
-BOOTSTRAP = Bootstrap(confidence=0.9, n_resamples=199)
 CELL, N_CELLS = 64, 64
 FULL = replace(TINY, schedule=replace(TINY.schedule, n_rows=8))  # with replay
 DEFAULTS = [name for name in FEATURES if name not in ONLY_IF_NAMED]
@@ -88,28 +97,28 @@ def units(seed, mean=2**29):
 def test_the_contrast_of_two_variants_is_the_difference_that_compare_makes():
     ours = [synthetic_run(units(s), s, "b") for s in (0, 1, 2)]
     theirs = [synthetic_run(units(10 + s), s, "a") for s in (0, 1, 2)]
-    (expected,) = compare([*theirs, *ours], bootstrap=BOOTSTRAP).differences
-    found = contrast([(1, ours), (-1, theirs)], BOOTSTRAP)
+    (expected,) = compare([*theirs, *ours], confidence=0.9).differences
+    found = contrast([(1, ours), (-1, theirs)], 0.9)
     assert found.bits == pytest.approx(expected.bits, abs=1e-6)
-    bounds = expected.interval.low_bits, expected.interval.high_bits
+    bounds = expected.intervals.mean_low_bits, expected.intervals.mean_high_bits
     assert (found.low_bits, found.high_bits) == pytest.approx(bounds, rel=1e-9)
 
 
 def test_contrasts_add_up_to_the_unit():
     a, b, c = ([synthetic_run(units(seed))] for seed in range(3))
-    parts = contrast([(1, a), (-1, b)], BOOTSTRAP).bits + contrast([(1, b), (-1, c)], BOOTSTRAP).bits
-    assert contrast([(1, a), (-1, c)], BOOTSTRAP).bits == parts
+    parts = contrast([(1, a), (-1, b)], 0.9).bits + contrast([(1, b), (-1, c)], 0.9).bits
+    assert contrast([(1, a), (-1, c)], 0.9).bits == parts
 
 
 def test_only_the_seeds_that_every_term_has_count_and_a_short_corpus_has_no_interval():
     a, b = [synthetic_run(units(seed), seed) for seed in (0, 1)], [synthetic_run(units(5), 1)]
-    assert contrast([(1, a), (-1, b)], BOOTSTRAP).bits == contrast([(1, a[1:]), (-1, b)], BOOTSTRAP).bits
+    assert contrast([(1, a), (-1, b)], 0.9).bits == contrast([(1, a[1:]), (-1, b)], 0.9).bits
     with pytest.raises(CorpusError, match="no seed in common"):
-        contrast([(1, a[:1]), (-1, b)], BOOTSTRAP)
+        contrast([(1, a[:1]), (-1, b)], 0.9)
     short, other = ([synthetic_run(units(seed)[:8])] for seed in range(2))
-    found = contrast([(1, short), (-1, other)], BOOTSTRAP)
+    found = contrast([(1, short), (-1, other)], 0.9)
     assert found.bits != 0
-    assert (found.low_bits, found.cells[1], found.sign) == (None, "-", 0)
+    assert (found.low_bits, found.cells[1], found.p_value) == (None, "-", None)
 
 
 # ---- verdicts
@@ -133,6 +142,32 @@ def test_a_verdict_depends_only_on_intervals(expected):
     assert {verdict(signs, growth) for signs, growth in VERDICTS[expected]} == {expected}
 
 
+def test_holm_counts_the_figures_together_and_stops_at_the_first_that_stands():
+    assert holm([0.04, 0.01, 0.03], 0.1) == [True, True, True]  # 3 * 0.01, 2 * 0.03, 0.04
+    assert holm([0.04, 0.01, 0.06], 0.1) == [True, True, True]
+    assert holm([0.06, 0.01, 0.09], 0.1) == [False, True, False]
+    assert holm([0.04, 0.05, 0.06], 0.1) == [False] * 3  # each would fall alone
+    assert holm([], 0.1) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("hurst", [0.5, 0.7, 0.8])
+def test_features_without_effect_rarely_get_a_verdict(hurst):
+    """The bootstrap for short memory gave one of five a verdict in 0.35, 0.91 and 0.98 of such ablations."""
+    ablation, n = of_features("replay", "decay", "momentum", "embeddings", "warmup"), 60
+    n_false = 0
+    for text in range(n):
+        noise = iter(long_memory(len(ablation.variants), 200, hurst, seed=text))
+        trend = 2**29 * (1 + 1 / np.sqrt(1 + np.arange(200)))
+        runs = {key: synthetic_run(trend + 2**24 * next(noise)) for key in ablation.variants}
+        outcomes = [
+            RunOutcome(variant=variant, config=variant.configs[0], run=runs[key])
+            for key, variant in ablation.variants.items()
+        ]
+        n_false += any(result.verdict != "unclear" for result in ablation.summarise(outcomes).results)
+    assert n_false / n <= 0.15
+
+
 def synthetic_outcomes(ablation, saved):
     """A run for each configuration. saved: the units per cell that a feature saves at a size, independently of the others."""
     outcomes = []
@@ -148,7 +183,7 @@ def synthetic_outcomes(ablation, saved):
 
 def of_features(*features, **options):
     sizes = [(16, 1), (32, 1)]
-    return plan_ablation(FULL, sizes=sizes, features=features, bootstrap=BOOTSTRAP, **options)
+    return plan_ablation(FULL, sizes=sizes, features=features, **options)
 
 
 def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apart():
@@ -158,7 +193,11 @@ def test_features_that_help_only_if_small_help_always_or_do_nothing_are_told_apa
     summary = ablation.summarise(synthetic_outcomes(ablation, saved))
     found = {result.feature: result.verdict for result in summary.results}
     assert (found["replay"], found["decay"], found["embeddings"]) == ("only small", "helps", "grows")
-    assert found["momentum"] in ("unclear", "fades", "grows")  # an interval of 90 % may miss 0
+    assert found["momentum"] == "unclear"
+    assert summary.to_text().endswith(
+        "\n\nkeep embeddings, decay; expect less at a larger size of replay; "
+        "of momentum nothing is shown: take more text or fewer features."
+    )
     for result, at in product(summary.results[:-1], (0, 1)):
         expected = saved.get((result.effects[at].size, result.feature), 0) * UNIT_BITS / CELL
         assert result.effects[at].saved.bits_per_byte == pytest.approx(expected, abs=2**20 * UNIT_BITS / CELL)

@@ -1,4 +1,4 @@
-"""Sweeps: the grid, means over seeds, the Pareto front, and data multiples."""
+"""Sweeps: the grid, means over seeds, the Pareto front."""
 
 from dataclasses import replace
 from itertools import product
@@ -12,7 +12,7 @@ from prequential.evaluation.curves import mean_curve
 from prequential.online.costs import replay_factor, total_flops
 from prequential.sweeps.plan_runs import RunOutcome
 from prequential.sweeps.plans import sweep_plan
-from prequential.sweeps.sweep import data_multiple, pareto_front, summarise, sweep
+from prequential.sweeps.sweep import pareto_front, summarise, sweep
 
 # ---- the plan
 
@@ -84,6 +84,9 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
         assert result.spread == abs(bits_per_byte[0] - bits_per_byte[1])
         expected = total_flops(plan.variants[i].own, N_BYTES).total / N_BYTES
         assert result.flops_per_byte == pytest.approx(expected, rel=1e-12)
+    frame = summarise(plan, outcomes).to_frame()
+    assert frame["data_multiple"].isna()[0]  # the cheapest is the baseline
+    assert {"low", "high"} < set(frame.columns)
     lacking = [replace(outcome, run=None, error=ConfigError("no")) for outcome in outcomes]
     assert [r.n_seeds for r in summarise(plan, [lacking[0], *outcomes[1:]]).results] == [1, 2]
     with pytest.raises(CorpusError, match="no run"):
@@ -93,42 +96,6 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
 def test_a_point_is_on_the_front_if_no_other_dominates_it_and_equal_points_are_on_it_together():
     points = [(1.0, 5.0), (1.0, 5.0), (1.0, 6.0), (2.0, 5.0), (2.0, 3.0), (3.0, 4.0), (4.0, 1.0)]
     assert pareto_front(points) == [True, True, False, False, True, False, True]
-
-
-# ---- data multiples
-
-
-def power_law(n_bytes, speed, floor=1.0):
-    """A learner whose loss after n bytes is floor + 7 / sqrt(1 + speed * n / 1000) bits per byte."""
-    at = np.arange(64, n_bytes + 1, 64, dtype=np.int64)
-    scale = 1000 / speed
-    return Curve(n_bytes=at, bits=floor * at + 14 * scale * (np.sqrt(1 + at / scale) - 1))
-
-
-@pytest.mark.parametrize("speed", [1.0, 1.5, 2.0, 4.0])
-def test_a_learner_that_needs_a_share_of_the_data_has_the_inverse_as_its_multiple(speed):
-    fast, slow = power_law(1 << 18, speed), power_law(1 << 18, 1.0)
-    forth, back = data_multiple(fast, slow), data_multiple(slow, fast)
-    assert forth == pytest.approx(speed, rel=0.08 if speed > 1 else 0)  # windows are wide where the faster one is
-    assert forth and back and forth * back == pytest.approx(1.0, rel=1e-12)
-
-
-@pytest.mark.parametrize("ease", [0.05, 0.2, 1.0])
-def test_stretches_that_are_easy_for_both_do_not_count_as_learning(ease):
-    fast, slow = power_law(1 << 18, 2.0), power_law(1 << 18, 1.0)
-    easy = np.where(fast.n_bytes // (1 << 14) % 4 == 1, -ease, 0.0)  # bits per byte
-    change = np.cumsum(np.diff(fast.n_bytes, prepend=0) * (easy - easy.mean()))
-    multiple = data_multiple(*(Curve(n_bytes=c.n_bytes, bits=c.bits + change) for c in (fast, slow)))
-    assert multiple is not None
-    assert 1.3 < multiple < 2.1  # without the falling fit, the windows give up to 2.7
-
-
-def test_a_loss_reached_within_the_first_window_gives_no_multiple():
-    good = power_law(1 << 14, 1.0, floor=0.0)
-    flat = Curve(n_bytes=good.n_bytes, bits=8.0 * good.n_bytes)
-    slow = Curve(n_bytes=good.n_bytes, bits=8.0 * good.n_bytes - good.n_bytes**2 / 2**16)  # 8 falling to 7.5
-    for curve, baseline in ((flat, flat), (good, slow), (slow, good)):
-        assert data_multiple(curve, baseline) is None
 
 
 def test_a_mean_curve_is_the_mean_at_the_positions_of_the_first_curve():
