@@ -30,7 +30,7 @@ CONFIG = Config(
         first_segment_symbols=128, segment_symbols=256, row_symbols=64, n_rows=6, history_bits=14, block_symbols=4000
     ),
 )  # fmt: skip
-MIXED = replace(CONFIG, mixer=MixerConfig(contexts=("1",), table_bits=4, match_bits=4))
+MIXED = replace(CONFIG, mixer=MixerConfig(contexts=("1",), table_bits=6, match_bits=4))
 RUNTIME = Runtime(kernels="fused", threads=1)
 TEXT = np.frombuffer(sample_path("christmas_carol").read_bytes(), np.uint8)
 TEST = TEXT[20_000:22_000]

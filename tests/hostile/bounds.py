@@ -46,7 +46,7 @@ SCHEDULE = ScheduleConfig(
 SMALL = GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4)
 ALL = {"contexts": configs.CONTEXTS, "sets": configs.WEIGHT_SETS, "curves": configs.CURVES}
 CONFIGS = {
-    "mixer": Config(gpt=None, mixer=MixerConfig(table_bits=4, match_bits=4), schedule=SCHEDULE),
+    "mixer": Config(gpt=None, mixer=MixerConfig(table_bits=6, match_bits=4), schedule=SCHEDULE),
     "large mixer": Config(gpt=None, mixer=MixerConfig(**ALL, table_bits=12, match_bits=10), schedule=SCHEDULE),
     "pure": Config(gpt=SMALL, mixer=None, schedule=SCHEDULE),
     "contexts": Config(

@@ -141,7 +141,7 @@ ANEW = "this one starts anew"  # what --resume says without a checkpoint
 
 LEARNER = Config(  # both parts, as small as possible
     gpt=GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4, warmup_updates=1),
-    mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4),
+    mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=4),
     schedule=ScheduleConfig(
         first_segment_symbols=256, segment_symbols=256, row_symbols=32, n_rows=8, history_bits=14, block_symbols=512
     ),

@@ -29,7 +29,7 @@ LONG = TEXT + b"".join(b"row %d: jumps over the lazy dog\n" % (i * 7) for i in r
 SCHEDULE = prequential.ScheduleConfig(
     first_segment_symbols=128, segment_symbols=256, row_symbols=16, n_rows=16, history_bits=14, block_symbols=700
 )
-MIXER = prequential.MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4)
+MIXER = prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=4)
 GPT = prequential.GPTConfig(n_layers=1, width=16, n_heads=1, mlp_factor=1, window=8)
 LEARNERS = {
     "mixer": prequential.Config(gpt=None, mixer=MIXER, schedule=SCHEDULE),

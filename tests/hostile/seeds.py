@@ -21,7 +21,7 @@ SCHEDULE = prequential.ScheduleConfig(
     first_segment_symbols=16, segment_symbols=16, row_symbols=8, n_rows=4, history_bits=14, block_symbols=24
 )
 MIXER = prequential.Config(
-    gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4), schedule=SCHEDULE
+    gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=4), schedule=SCHEDULE
 )
 PURE = prequential.Config(
     gpt=prequential.GPTConfig(

@@ -123,7 +123,7 @@ EXTREMES = {
     "longest segments": replace(
         MIXER, schedule=replace(SCHEDULE, first_segment_symbols=8192, segment_symbols=1, row_symbols=512, n_rows=16)
     ),
-    "every context": replace(MIXER, mixer=prequential.MixerConfig(table_bits=4, match_bits=4)),
+    "every context": replace(MIXER, mixer=prequential.MixerConfig(table_bits=6, match_bits=4)),
     "largest seed": replace(PURE, seed=2**63 - 1),
 }
 

@@ -27,7 +27,7 @@ from prequential.online.training import train
 
 Tensors = dict[str, torch.Tensor]
 
-BOTH = replace(PURE, mixer=MixerConfig(contexts=("1", "2"), table_bits=4, match_bits=4), schedule=SCHEDULE)
+BOTH = replace(PURE, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=4), schedule=SCHEDULE)
 RUNTIME = Runtime(kernels="fused", threads=1, max_memory_bytes=MAX_MEMORY_BYTES)
 TEXT = np.frombuffer(b"the cat sat on the mat, the cat sat on the hat", np.uint8)
 LARGE = 1 << 62
@@ -210,7 +210,7 @@ FORGERIES: list[tuple[Forgery, str]] = [
     (configure("gpt", width=4096, n_heads=64, n_layers=64), "more than the limit"),
     (configure("mixer", table_bits=26), "more than the limit"),
     (configure("schedule", history_bits=30), "more than the limit"),
-    (configure("mixer", table_bits=5), "another shape"),
+    (configure("mixer", table_bits=7), "another shape"),
     (configure("gpt", n_layers=2), "other tensors"),
     *((fill(*each), TENSORS) for each in FILLED),
     (replaced("surplus", torch.zeros(3)), TENSORS),

@@ -232,7 +232,7 @@ def hashes_after(text, names=CONTEXTS):
     kinds, every = contexts.kinds_by_input(names), np.zeros(contexts.N_HASHES, np.int64)
     contexts.context_hashes(*past_after(text), every)
     hashes = [contexts.hash_of(every, kinds, 0, sets.AS_TEXT, c) for c in range(len(names))]
-    return dict(zip(names, hashes.tolist(), strict=True))
+    return dict(zip(names, map(int, hashes), strict=True))
 
 
 LETTERS = bytes(range(ord("a"), ord("z")))
@@ -560,7 +560,7 @@ def test_an_adaptive_probability_steps_towards_the_bit_and_stays_in_range(p, age
     ],
 )  # fmt: skip
 def test_a_state_with_a_value_out_of_range_is_refused(name, value):
-    mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=4))
+    mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=6))
     state = {key: array.copy() for key, array in mixer.state().items()}
     mixer.load_state(state)
     state[name].flat[-1] = value

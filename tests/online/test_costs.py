@@ -91,7 +91,7 @@ def test_early_segments_take_more_steps() -> None:
 
 def test_the_mixer_has_a_weight_for_each_input() -> None:
     for contexts in (("1",), ("1", "2", "4"), MixerConfig().contexts):
-        config = MixerConfig(contexts=contexts, table_bits=4, match_bits=4)
+        config = MixerConfig(contexts=contexts, table_bits=6, match_bits=4)
         assert Mixer(config, np.zeros(16, np.uint8)).state()["weights"].shape[1] == n_inputs(config)
 
 

@@ -54,7 +54,8 @@ def regions_of(config: MixerConfig) -> Array:
     The same parts of the deterministic entries belong to it.
     """
     starts, n = first_contexts(config), len(config.contexts)
-    bounds = (starts << config.table_bits) // n // WAYS * WAYS
+    n_blocks, least = len(starts) - 1, np.arange(len(starts))  # one group of rows for each
+    bounds = WAYS * (least + starts * ((1 << config.table_bits) // WAYS - n_blocks) // n)
     return np.repeat(np.stack((bounds[:-1], np.diff(bounds)), 1), np.diff(starts), 0)
 
 
