@@ -25,7 +25,6 @@ from prequential.forecasting.scaling import (
     Floats,
     Projection,
 )
-from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung
 
 MAX_LOSS = 2.0**10  # bits per byte
@@ -155,9 +154,9 @@ def _cells(ladder: Ladder, n_sizes: int, n_prefixes: int, forms: Sequence[str], 
     """The forecasts of every hidden run of MIN_COMPUTE_RATIO or more, from the smallest sizes and the shortest prefixes."""
     sizes, prefixes = ladder.sizes, ladder.prefixes()
     last, end = ladder.first_rung(sizes[n_sizes - 1]), int(prefixes[n_prefixes - 1])
-    operations = total_flops(last.config, end).total
+    operations = last.operations(end)
     hidden = product(map(ladder.first_rung, sizes[n_sizes - 1 :]), prefixes[n_prefixes - 1 :].tolist())
-    ratios = [(rung, n_bytes, total_flops(rung.config, n_bytes).total / operations) for rung, n_bytes in hidden]
+    ratios = [(rung, n_bytes, rung.operations(n_bytes) / operations) for rung, n_bytes in hidden]
     targets = [target for target in ratios if target[2] >= MIN_COMPUTE_RATIO]
     if not targets:
         return
@@ -190,7 +189,7 @@ def naive_losses(ladder: Ladder, target_flops: float, n_bytes: int, proxy: Curve
     end = ladder.corpus.n_bytes
     last_two = [ladder.first_rung(size) for size in ladder.sizes[-2:]]
     y0, y1 = (float(loss_bits_per_byte(rung.curve, np.array([end]))[0]) for rung in last_two)
-    x0, x1 = (total_flops(rung.config, end).total for rung in last_two)
+    x0, x1 = (rung.operations(end) for rung in last_two)
     slope = math.log(y1 / y0) / math.log(x1 / x0)
     found = {"last_rung": y1, "line": y1 * (target_flops / x1) ** slope}
     if proxy:

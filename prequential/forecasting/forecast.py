@@ -6,16 +6,17 @@ the form of the law and the width of the interval (intervals.py). The forecast i
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from prequential_codecs.archive_header import OTHER
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run, read_runs
+from prequential.evaluation.summary import OTHER_ORDER
 from prequential.forecasting.backtest import (
     FittedLaw,
     block_starts,
@@ -26,42 +27,63 @@ from prequential.forecasting.backtest import (
     rolling_origins,
 )
 from prequential.forecasting.intervals import CONFIDENCE, Calibration, calibrate, combined_deviation, seed_deviation
+from prequential.forecasting.members import ReportedRung, is_reported_ladder, operations, rung_of, what_is_known
 from prequential.forecasting.scaling import FORMS, Fit
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
-from prequential.model.config import Config
 from prequential.online.costs import total_flops
 from prequential.printable import format_table, printable
 from prequential.sweeps.finished import corpus_key
-from prequential.sweeps.ladder import PREFIX_RATIO, Ladder, Rung, Size, diverged_runs, family, n_weights, scaled
+from prequential.sweeps.ladder import PREFIX_RATIO, AnySize, Ladder, Parameters, diverged_runs, n_weights, scaled
 from prequential.version import VERSION
 
 N_RESAMPLES = 400
 TOLERANCE_PERCENT = 3.0  # a forecast says so if the two ways to the total disagree by more
 
 
+class Learner(NamedTuple):
+    """The learner of a target: its configuration as JSON values, its weights, and the operations of the run."""
+
+    config: dict[str, Any]
+    n_weights: int
+    flops: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """The run to forecast: the ladder's learner at a size and a seed, over the first n_bytes of the corpus."""
 
-    size: Size
+    size: AnySize
     n_bytes: int
     seed: int = 0
 
-    def config(self, ladder: Ladder) -> Config:
-        """The configuration of the run. Raises ConfigError for an impossible size."""
-        return replace(scaled(ladder.base, self.size), seed=self.seed)
+    def learner(self, ladder: Ladder) -> Learner:
+        """The learner of the run. Raises ConfigError for an impossible size, and for one of another kind than the ladder's."""
+        largest = ladder.rungs[-1]
+        if isinstance(largest, ReportedRung) != isinstance(self.size, Parameters):
+            kind = (
+                "training loops: give --target-parameters"
+                if is_reported_ladder(ladder)
+                else "GPTs: give --target-width"
+            )
+            raise ConfigError(f"the ladder is of {kind}")
+        if isinstance(self.size, Parameters):
+            arguments = {"n_parameters": self.size.n, "family": largest.family}
+            flops = largest.operations(self.n_bytes) * self.size.n / largest.n_weights
+            return Learner({OTHER: {"name": "training loop", "arguments": arguments}}, self.size.n, flops)
+        config = replace(scaled(ladder.base, self.size), seed=self.seed)
+        assert config.gpt
+        return Learner(config.to_dict(), n_weights(config.gpt), total_flops(config, self.n_bytes).total)
 
 
-def target_runs(path: PathLike, target: Target, base: Config) -> list[Run]:
+def target_runs(path: PathLike, target: Target, ladder: Ladder) -> list[Run]:
     """The runs at `path` (`read_runs`) that contain the target's: its learner and size, any seed, and at least its bytes."""
-    learner = family(base.to_dict())
+    wanted = ladder.rungs[0].family, target.size
     return [
         run
         for run in read_runs(path)
-        if run.record["config"].get("gpt")
-        and run.record["corpus"]["n_bytes"] >= target.n_bytes
-        and family(run.record["config"]) == learner
-        and Rung(run).size == target.size
+        if run.record["corpus"]["n_bytes"] >= target.n_bytes
+        and (rung := rung_of(run))
+        and (rung.family, rung.size) == wanted
     ]
 
 
@@ -88,19 +110,20 @@ def forecast(
     proxy: Run | None = None,
     target_blake2b: str | None = None,
     after_the_fact: bool = False,
+    left_out: Mapping[str, str] | None = None,
     n_resamples: int = N_RESAMPLES,
 ) -> dict[str, Any]:
     """The sealed record of a forecast (docs/STUDIES.md).
 
-    proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. Raises ConfigError
-    for a ladder that is too small or looks diverged, and for a target within it, CorpusError for a proxy that is too short.
+    proxy: a run over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. left_out: as
+    `read_ladder` gives it, for the record. Raises ConfigError for a ladder that is too small or looks diverged, and for a target
+    within it, CorpusError for a proxy that is too short.
     """
     for name, reason in diverged_runs(ladder).items():
         raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
-    config = target.config(ladder)
-    assert config.gpt
-    compute, n = _compute(ladder, config, target, proxy), n_weights(config.gpt)
-    curve = _proxy_curve(proxy, target) if proxy else None
+    learner = target.learner(ladder)
+    compute, n = _compute(ladder, learner.flops, proxy), learner.n_weights
+    curve = _proxy_curve(ladder, proxy, target) if proxy else None
     prefixes, seeds = ladder.prefixes(), seed_deviation(ladder)
     calibration = calibrate(rolling_origins(ladder, curve), seeds)
     form, place = calibration.form, (float(n), target.n_bytes)
@@ -116,11 +139,12 @@ def forecast(
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "program_version": VERSION,
             "after_the_fact": after_the_fact,
+            **what_is_known(ladder, left_out or {}),
             "corpus": {**ladder.rungs[0].run.record["corpus"]},
             "fitted": [run_digests(rung.run) for rung in ladder.rungs],
             "fitted_prefixes": prefixes.tolist(),
             "target": {
-                "config": config.to_dict(),
+                "config": learner.config,
                 "n_bytes": target.n_bytes,
                 "blake2b": target_blake2b,
                 "n_weights": n,
@@ -158,17 +182,11 @@ def _interval(laws: Mapping[str, FittedLaw], calibration: Calibration, seeds: fl
     }
 
 
-def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) -> dict[str, Any]:
+def _compute(ladder: Ladder, flops: float, proxy: Run | None) -> dict[str, Any]:
     """Operations of the target and of the largest fitted run or proxy, and their ratio. Raises ConfigError if it is below 1."""
-    fitted = max(total_flops(rung.config, ladder.corpus.n_bytes).total for rung in ladder.rungs)
-    proxy_flops = None
-    if proxy:
-        with suppress(ConfigError):  # of an earlier version's configuration, whose operations are not known
-            proxy_flops = total_flops(
-                Config.from_record(proxy.record["config"]), proxy.record["corpus"]["n_bytes"]
-            ).total
+    fitted = max(rung.operations(ladder.corpus.n_bytes) for rung in ladder.rungs)
+    proxy_flops = operations(proxy, proxy.record["corpus"]["n_bytes"]) if proxy else None
     largest = max(fitted, proxy_flops or 0.0)
-    flops = total_flops(config, target.n_bytes).total
     if flops <= largest:
         raise ConfigError(
             f"the target takes {flops / largest:.2f} times the operations of the largest run, so this would not be a forecast: "
@@ -177,8 +195,12 @@ def _compute(ladder: Ladder, config: Config, target: Target, proxy: Run | None) 
     return {"target_flops": flops, "largest_flops": largest, "proxy_flops": proxy_flops, "ratio": flops / largest}
 
 
-def _proxy_curve(proxy: Run, target: Target) -> Curve:
+def _proxy_curve(ladder: Ladder, proxy: Run, target: Target) -> Curve:
     curve = proxy.curves[MODEL]
+    if is_reported_ladder(ladder) and (not (rung := rung_of(proxy)) or rung.family != ladder.rungs[0].family):
+        raise CorpusError(
+            f"the proxy {str(proxy.path)!r} is not reported like the runs of the ladder, with their tokenizer"
+        )
     if curve.n_bytes[-1] < target.n_bytes:
         raise CorpusError(
             f"the proxy {str(proxy.path)!r} ends at byte {curve.n_bytes[-1]}, before the target's {target.n_bytes}"
@@ -236,12 +258,18 @@ def format_forecast(record: dict[str, Any]) -> str:
     """The target, the forecast with its interval, the naive forecasts, the backtest, and what weakens the forecast."""
     target, made = record["target"], record["forecasts"]["total_bits"]
     values = (made["point"], made["low"], made["high"], *made["naive"].values())
-    gpt, proxy = target["config"]["gpt"], record["proxy"]
+    gpt, proxy = target["config"].get("gpt"), record["proxy"]
+    size = (
+        f"{gpt['width']}x{gpt['n_layers']}, {target['n_weights']:,} weights"
+        if gpt
+        else f"{target['n_weights']:,} parameters"
+    )
     titles = ("", "forecast", "90 % from", "to", *(name.replace("_", " ") for name in made["naive"]))
     return "\n".join(
         [
-            f"target: {gpt['width']}x{gpt['n_layers']}, {target['n_weights']:,} weights, {target['n_bytes']:,} bytes, "
+            f"target: {size}, {target['n_bytes']:,} bytes, "
             f"{record['compute']['ratio']:.1f} times the operations of the largest run fitted",
+            *([f"{record['proof']}; rows: {record['rows']}"] if record["proof"] else []),
             f"form: {record['form']}; proxy: {printable(proxy['name']) if proxy else 'none'}",
             format_table(titles, [("total bits", *(f"{value:,.0f}" for value in values))]),
             _backtest(record["form"], made["calibration"]),
@@ -277,4 +305,10 @@ def forecast_warnings(record: dict[str, Any]) -> list[str]:
         )
     if not record["identity"]["holds"]:
         lines.append("the two ways to the total bits disagree: at least one of the two laws is wrong for the target")
-    return lines
+    if record["proof"]:
+        lines.append(
+            "a prefix stands for a shorter run: true only if the learning rate did not depend on the length of the run"
+        )
+        if record["rows"] == OTHER_ORDER:
+            lines.append("the loops saw their rows in different orders: prefixes of two sizes hold different rows")
+    return [*lines, *(f"{name} is left out: {reason}" for name, reason in record["left_out"].items())]

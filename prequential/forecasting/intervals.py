@@ -23,6 +23,7 @@ from prequential.sweeps.ladder import Ladder
 CONFIDENCE = 0.9
 NOMINAL_FACTOR = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # 1.64
 MIN_CELLS = 8  # with fewer cells, the factor is the nominal one, and is not calibrated
+LEAST_DEVIATION = 1e-4  # of the logarithm of a loss: curves without noise, as means of a log are, say no more
 GOOD_FORMS = 2.0  # forms up to this factor above the error of the chosen one count for the spread of forms
 
 
@@ -74,7 +75,7 @@ def combined_deviation(
     """
     good = [f for f in logs if f != form and (not rmse or rmse[f] <= GOOD_FORMS * rmse[form])]
     spread = root_mean_square([logs[f] - logs[form] for f in good]) if good else 0.0
-    return math.sqrt(bootstrap**2 + spread**2 + seeds**2)
+    return max(LEAST_DEVIATION, math.sqrt(bootstrap**2 + spread**2 + seeds**2))
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class _Judged:
     @property
     def score(self) -> float:
         """The error in deviations."""
-        return self.error / self.deviation if self.deviation else math.copysign(1e9, self.error)
+        return self.error / self.deviation
 
 
 def calibrate(cells: Sequence[Cell], seed_deviation: float) -> Calibration:

@@ -55,7 +55,7 @@ def test_an_origin_does_not_depend_on_the_runs_that_it_hides(tmp_path: Path, lad
 
 def test_naive_forecasts_are_the_last_rung_and_the_line_through_the_last_two(ladder: Ladder) -> None:
     found = naive_losses(ladder, FLOPS, TARGET.n_bytes)
-    rungs = {rung.size.width: rung for rung in ladder.rungs if rung.config.seed == 0}
+    rungs = {rung.config.gpt.width: rung for rung in ladder.rungs if rung.seed == 0 and rung.config.gpt}
     last, before = (float(rungs[width].curve.bits[-1]) / N_BYTES for width in (64, 48))
     flops = [total_flops(rungs[width].config, N_BYTES).total for width in (48, 64)]
     slope = math.log(last / before) / math.log(flops[1] / flops[0])

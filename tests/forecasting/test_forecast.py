@@ -13,8 +13,9 @@ from prequential.evaluation.runs import Run, pack_runs
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.forecast import Target, forecast, forecast_warnings, format_forecast, target_runs
 from prequential.forecasting.intervals import NOMINAL_FACTOR
+from prequential.forecasting.members import read_ladder
 from prequential.forecasting.sealed import canonical, read_forecast, run_digests, sealed
-from prequential.sweeps.ladder import Ladder, Rung, Size, read_ladder
+from prequential.sweeps.ladder import Ladder, Rung, Size
 
 
 def test_a_planted_law_is_forecast_within_half_a_percent_and_its_interval(frozen: dict[str, Any]) -> None:
@@ -89,11 +90,11 @@ def test_diverged_runs_are_refused(ladder: Ladder) -> None:
 
 
 def test_a_run_that_contains_the_target_is_found(ladder: Ladder, tmp_path: Path) -> None:
-    assert target_runs(tmp_path, TARGET, ladder.base) == []
+    assert target_runs(tmp_path, TARGET, ladder) == []
     run = make_run(tmp_path, TARGET.size, TARGET.n_bytes + 5, seed=3)
     make_run(tmp_path, TARGET.size, TARGET.n_bytes - 5)
     make_run(tmp_path, Size(96, 1), TARGET.n_bytes)
-    assert [found.path for found in target_runs(tmp_path, TARGET, ladder.base)] == [run.path]
+    assert [found.path for found in target_runs(tmp_path, TARGET, ladder)] == [run.path]
 
 
 # ---- the seal
@@ -123,7 +124,7 @@ def test_a_forecast_names_its_runs_by_digests_which_are_those_of_the_packed_ladd
 ) -> None:
     ladder = make_ladder(tmp_path / "runs", noise=0.002)
     pack_runs(tmp_path / "runs", tmp_path / "ladder.jsonl")
-    packed = read_ladder(tmp_path / "ladder.jsonl")
+    packed, _ = read_ladder(tmp_path / "ladder.jsonl")
     assert (packed.corpus, [rung.name for rung in packed.rungs]) == (ladder.corpus, [r.name for r in ladder.rungs])
     for rung, other in zip(ladder.rungs, packed.rungs, strict=True):
         assert run_digests(other.run) == run_digests(rung.run)
