@@ -1,8 +1,8 @@
 """Forecast a larger run and freeze the forecast, or score it.
 
-A scaling law (code length against size and length) is fitted to the runs of `sweep --ladder`. It forecasts the code length of a
-larger run with a 90 % interval, and the forecast is frozen in a file before that run. --score finds or makes that run, and
-appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
+Scaling laws (code length against size and length) are fitted to the runs of `sweep --ladder`, or of a training loop at several
+sizes. They forecast the code length of a larger run with a 90 % interval, and the forecast is frozen in a file before that run.
+--score finds or makes that run, and appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ TARGET = {
 }
 FORECAST = {
     "-o, --output FILE": "file of the frozen forecast; it is never overwritten",
-    "--proxy RUN": "cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus, but not for "
-    "training loops)",
     "--after-the-fact": "allow a target that has been run; the file records this",
 }
 
@@ -55,6 +53,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "--score FORECAST": "score this frozen forecast instead of making one",
             **options.JSON,
         },
+    )
+    parser.add_argument(
+        "--proxy",
+        metavar="RUN",
+        action="append",
+        help="cheap run over the bytes of the target, which shows how hard they are; may be given several times (needs --corpus, "
+        "but not for training loops)",
     )
     options.add_runtime(parser)
     parser.set_defaults(inputs=_inputs)
@@ -98,17 +103,17 @@ def _forecast(args: argparse.Namespace) -> dict[str, Any]:
             f"the target has been run already: {str(runs[0].path)!r}; to forecast it nevertheless, give --after-the-fact, which "
             "the file records"
         )
-    proxy = read_run(args.proxy) if args.proxy else None
+    proxies = [read_run(name) for name in args.proxy or ()]
     digest = target_digest(args.corpus, ladder, target) if args.corpus else None
-    read = (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) if proxy else None
-    if digest and read and read != (target.n_bytes, digest):
-        raise CorpusError(
-            f"the proxy {args.proxy!r} did not read the target's {target.n_bytes} bytes of {args.corpus!r}"
-        )
+    for proxy in proxies if digest else ():
+        if (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) != (target.n_bytes, digest):
+            raise CorpusError(
+                f"the proxy {str(proxy.path)!r} did not read the target's {target.n_bytes} bytes of {args.corpus!r}"
+            )
     record = forecast(
-        ladder, target, proxy=proxy, target_blake2b=digest, after_the_fact=args.after_the_fact, left_out=left_out
+        ladder, target, proxies=proxies, target_blake2b=digest, after_the_fact=args.after_the_fact, left_out=left_out
     )
-    mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])])
+    mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *proxies])
     with output_file(args.output, mode=mode) as sink:
         sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
     if not (args.json or args.quiet):

@@ -24,7 +24,8 @@ from prequential.records.schema import Count, Number, Positive, Size, Time, appe
 from prequential.sweeps.finished import CorpusKey, check_own_run, config_key, recorded_corpus
 from prequential.sweeps.ladder import family
 
-SCHEMA, SCORE_SCHEMA = 1, 2
+SCHEMA, SCORE_SCHEMA = 2, 2
+SCHEMAS = (1, SCHEMA)  # in 1, a forecast had one form and one proxy
 SCORES = "scores.jsonl"
 
 
@@ -76,7 +77,7 @@ class _Compute(Struct):
 class ForecastRecord(Struct, kw_only=True):
     """What `score` relies on. The seal shows later changes, but anyone can seal a record."""
 
-    schema: Literal[1] = 1
+    schema: Literal[1, 2] = 2
     kind: Literal["forecast"] = "forecast"
     blake2b: str
     created_at: Time
@@ -105,8 +106,8 @@ def sealed(record: dict[str, Any]) -> dict[str, Any]:
 def read_forecast(path: PathLike) -> dict[str, Any]:
     """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
     record = read_object(path)
-    if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") != SCHEMA:
-        raise CorpusError(f"{str(path)!r} is not a forecast of schema {SCHEMA}")
+    if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") not in SCHEMAS:
+        raise CorpusError(f"{str(path)!r} is not a forecast of schema 1 or 2")
     if sealed(record) != record:
         raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
     if len(check_record(record, ForecastRecord, repr(str(path)))["target"]["config"].keys() & {"gpt", OTHER}) != 1:
@@ -240,4 +241,11 @@ def format_score(record: Mapping[str, Any]) -> str:
     titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "skill")
     notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
     notes += [record["proof"]] if record["proof"] else []
-    return "\n".join([format_table(titles, [row]), *notes])
+    direction, place = "high" if record["percent"] > 0 else "low", "within" if record["hit"] else "outside"
+    found = f"The forecast was {abs(record['percent']):.1f} % too {direction}, {place} its interval"
+    naive = (
+        ""
+        if record["skill"] is None
+        else f"; a naive forecast was {'farther off' if record['skill'] > 0 else 'nearer'}"
+    )
+    return "\n".join([format_table(titles, [row]), *notes, f"{found}{naive}."])

@@ -156,7 +156,7 @@ def test_a_forecast_says_that_the_order_differs_or_is_unknown(kind: str, tmp_pat
         else:
             train(tmp_path / "runs", width, rows.flip(0) if i == 1 else rows)
     ladder, _ = read_ladder(tmp_path / "runs")
-    record = forecast(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000), n_resamples=20)
+    record = forecast(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
     assert words[kind] in record["rows"] and record["proof"].endswith("; not proved")
     assert ("different orders" in format_forecast(record)) == (kind == "other order")
 
@@ -166,4 +166,4 @@ def test_a_proxy_that_is_not_of_the_same_loops_is_refused(folder: Path, tmp_path
     (tmp_path / "log.csv").write_text("seen,loss\n10000,4.0\n90000,3.0\n")
     proxy = prequential.import_log(tmp_path / "log.csv", tmp_path, tokens="seen", loss="loss", bytes_per_token=1.0)
     with pytest.raises(CorpusError, match="is not reported like the runs of the ladder"):
-        forecast(ladder, Target(size=Parameters(9000), n_bytes=50_000), proxy=proxy)
+        forecast(ladder, Target(size=Parameters(9000), n_bytes=50_000), proxies=[proxy])
