@@ -77,7 +77,7 @@ class _Compute(Struct):
 class ForecastRecord(Struct, kw_only=True):
     """What `score` relies on. The seal shows later changes, but anyone can seal a record."""
 
-    schema: Literal[1, 2] = 2
+    schema: Literal[2] = 2
     kind: Literal["forecast"] = "forecast"
     blake2b: str
     created_at: Time
@@ -110,7 +110,9 @@ def read_forecast(path: PathLike) -> dict[str, Any]:
         raise CorpusError(f"{str(path)!r} is not a forecast of schema 1 or 2")
     if sealed(record) != record:
         raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
-    if len(check_record(record, ForecastRecord, repr(str(path)))["target"]["config"].keys() & {"gpt", OTHER}) != 1:
+    # a score reads what both schemas have
+    checked = check_record({**record, "schema": SCHEMA}, ForecastRecord, repr(str(path)))
+    if len(checked["target"]["config"].keys() & {"gpt", OTHER}) != 1:
         raise CorpusError(f"{str(path)!r} does not say what its target is")
     return record
 
