@@ -25,7 +25,7 @@ from prequential.sweeps.ladder import Ladder, Rung, Size
 
 FOLDER = Path(__file__).parent / "forecasts"
 TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
-CLEAN = ("gogol", "tinygrad")
+CLEAN = tuple(sorted(path.parent.name for path in FOLDER.glob("*/scores.jsonl") if path.parent.name not in TUNED))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -234,18 +234,14 @@ def format_forecast(record: dict[str, Any]) -> str:
     target, made, compute = record["target"], record["forecasts"]["total_bits"], record["compute"]
     gpt = target["config"].get("gpt")
     size = f"{gpt['width']}x{gpt['n_layers']}" if gpt else f"{target['n_weights']:,} parameters"
-    rows = [
-        (_assumption(each), f"{each['bits']:,.0f}", f"{each['weight']:.0%}")
-        for each in made["assumptions"]
-        if each["weight"]
-    ]
-    rows += [(f"naive: {name.replace('_', ' ')}", f"{bits:,.0f}", "") for name, bits in made["naive"].items()]
+    rows = [(name, f"{bits:,.0f}") for name, bits in by_link(made["assumptions"]).items()]
+    rows += [(f"naive: {name.replace('_', ' ')}", f"{bits:,.0f}") for name, bits in made["naive"].items()]
     return "\n".join(
         [
             f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
             f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted",
             *([f"{record['proof']}; rows: {record['rows']}"] if record["proof"] else []),
-            format_table(("forecast by", "total bits", "weight"), rows),
+            format_table(("forecast by", "total bits"), rows),
             _backtest(made["backtest"]),
             *(f"warning: {line}" for line in forecast_warnings(record)),
             f"frozen: {record['blake2b']}",
@@ -254,9 +250,14 @@ def format_forecast(record: dict[str, Any]) -> str:
     )
 
 
-def _assumption(each: Mapping[str, Any]) -> str:
-    link = f"{each['link']} to {printable(each['proxy'])}" if each["proxy"] else "no proxy"
-    return f"{link}, {each['form']}"
+def by_link(assumptions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The mean forecast of each link that counts, in bits, by its name."""
+    logs: dict[str, list[float]] = {}
+    for each in assumptions:
+        if each["weight"]:
+            name = f"{each['link']} to {printable(each['proxy'])}" if each["proxy"] else "no proxy"
+            logs.setdefault(name, []).append(math.log(each["bits"]))
+    return {name: math.exp(math.fsum(found) / len(found)) for name, found in logs.items()}
 
 
 def _backtest(found: Mapping[str, Any]) -> str:

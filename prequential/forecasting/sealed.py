@@ -245,9 +245,5 @@ def format_score(record: Mapping[str, Any]) -> str:
     notes += [record["proof"]] if record["proof"] else []
     direction, place = "high" if record["percent"] > 0 else "low", "within" if record["hit"] else "outside"
     found = f"The forecast was {abs(record['percent']):.1f} % too {direction}, {place} its interval"
-    naive = (
-        ""
-        if record["skill"] is None
-        else f"; a naive forecast was {'farther off' if record['skill'] > 0 else 'nearer'}"
-    )
-    return "\n".join([format_table(titles, [row]), *notes, f"{found}{naive}."])
+    others = "every naive forecast was farther off" if (record["skill"] or 0.0) > 0 else "a naive forecast was as near"
+    return "\n".join([format_table(titles, [row]), *notes, f"{found}; {others}."])

@@ -46,6 +46,7 @@ def test_an_origin_forecasts_only_hidden_runs(ladder: Ladder) -> None:
         assert cell.target != cell.origin
 
 
+@pytest.mark.thorough
 def test_an_origin_does_not_depend_on_the_runs_that_it_hides(tmp_path: Path, ladder: Ladder) -> None:
     rungs = [r for r in ladder.rungs if r.size != SIZES[-1]] + [Rung(make_run(tmp_path, SIZES[-1], noise=0.3))]
     other = Ladder(tuple(rungs), ladder.corpus)

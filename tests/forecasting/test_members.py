@@ -56,11 +56,10 @@ def n_parameters(width: int) -> int:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ladder, and a longer run of a small model."""
-    folder, rows = tmp_path_factory.mktemp("loops"), text_rows(4 * N_STEPS)
+    """A ladder."""
+    folder = tmp_path_factory.mktemp("loops")
     for width in WIDTHS:
-        train(folder / "runs", width, rows[: N_STEPS * N_ROWS])
-    train(folder / "proxy", 2, rows)
+        train(folder / "runs", width, text_rows(N_STEPS))
     return folder
 
 
@@ -87,6 +86,7 @@ def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> No
         Target(size=Size(64, 2), n_bytes=n_bytes).learner(ladder)
 
 
+@pytest.mark.thorough
 def test_a_loop_with_other_rows_or_without_a_size_is_left_out_with_the_reason(folder: Path, tmp_path: Path) -> None:
     rows = text_rows(N_STEPS)
     for width in WIDTHS[:3]:
@@ -103,6 +103,7 @@ def test_a_loop_with_other_rows_or_without_a_size_is_left_out_with_the_reason(fo
     assert len(left_out) == 3
 
 
+@pytest.mark.thorough
 def test_loops_that_all_saw_different_rows_are_no_ladder(tmp_path: Path) -> None:
     for shift, width in enumerate(WIDTHS[:3]):
         train(tmp_path, width, text_rows(N_STEPS).roll(shift, 1))
@@ -115,7 +116,7 @@ def test_a_forecast_of_training_loops_is_frozen_and_scored_as_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "forecast.json"
-    (proxy,) = prequential.read_runs(folder / "proxy")
+    proxy = train(folder / "proxy", 2, text_rows(4 * N_STEPS))
     assert forecast_command(folder, "--proxy", str(proxy.path), "-o", str(path)) == 0
     shown = capsys.readouterr().out
     assert "reported by a training loop; not proved; rows: the same rows, in the same order" in shown
@@ -161,6 +162,7 @@ def test_a_forecast_says_that_the_order_differs_or_is_unknown(kind: str, tmp_pat
     assert ("different orders" in format_forecast(record)) == (kind == "other order")
 
 
+@pytest.mark.thorough
 def test_a_proxy_that_is_not_of_the_same_loops_is_refused(folder: Path, tmp_path: Path) -> None:
     ladder, _ = read_ladder(folder / "runs")
     (tmp_path / "log.csv").write_text("seen,loss\n10000,4.0\n90000,3.0\n")
