@@ -104,9 +104,11 @@ def freeze(name: str, text: Path, runs: Path) -> None:
 def run(name: str, text: Path, runs: Path) -> None:
     """The target's run, its score, and all runs in one file beside the forecast."""
     folder = FOLDER / name
-    prequential("forecast", runs, "--score", folder / "forecast.json", "--corpus", text)
+    if not (runs / "scores.jsonl").exists():
+        prequential("forecast", runs, "--score", folder / "forecast.json", "--corpus", text)
     for proxy in runs.with_name(f"{runs.name}-proxy").glob("*/record.jsonl"):
         proxy.parent.rename(runs / proxy.parent.name)
+    (folder / "ladder.jsonl").unlink(missing_ok=True)
     prequential("runs", "pack", runs, "-o", folder / "ladder.jsonl")
     (folder / "scores.jsonl").write_bytes((runs / "scores.jsonl").read_bytes())
 

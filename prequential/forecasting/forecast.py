@@ -27,7 +27,14 @@ from prequential.forecasting.backtest import (
     rolling_origins,
 )
 from prequential.forecasting.intervals import CONFIDENCE, Calibration, mean_and_spread, seed_deviation, size_effect
-from prequential.forecasting.members import ReportedRung, is_reported_ladder, operations, rung_of, what_is_known
+from prequential.forecasting.members import (
+    MAX_PARAMETERS,
+    ReportedRung,
+    is_reported_ladder,
+    operations,
+    rung_of,
+    what_is_known,
+)
 from prequential.forecasting.scaling import FORMS
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.online.costs import total_flops
@@ -67,6 +74,8 @@ class Target:
             )
             raise ConfigError(f"the ladder is of {kind}")
         if isinstance(self.size, Parameters):
+            if self.size.n > MAX_PARAMETERS:
+                raise ConfigError(f"a target of {self.size.n} parameters: at most {MAX_PARAMETERS} are allowed")
             arguments = {"n_parameters": self.size.n, "family": largest.family}
             flops = largest.operations(self.n_bytes) * self.size.n / largest.n_weights
             return Learner({OTHER: {"name": "training loop", "arguments": arguments}}, self.size.n, flops)

@@ -25,6 +25,7 @@ from prequential.forecasting.scaling import Floats
 from prequential.sweeps.ladder import Ladder
 
 CONFIDENCE = 0.9
+MAX_REACH = 20.0  # of the logarithm: a ladder of nonsense has no wider interval
 MIN_CELLS = 8  # fewer are no calibration
 GOOD_FORMS = 2.0  # a form counts up to this factor above the error of the best form of its link
 # Errors grow as this power of the logarithm of operations. With 1, intervals of homogeneous simulations were too narrow.
@@ -111,7 +112,13 @@ class Calibration:
         """The parts of the deviation of the logarithm of a forecast, and how far its interval reaches."""
         drift = root_mean_square(self.rates) * growth(compute_ratio) if self.cells else 0.0
         t = self.quantile()
-        return {"spread": spread, "seeds": seeds, "drift": drift, "t": t, "reach": t * math.hypot(spread, seeds, drift)}
+        return {
+            "spread": spread,
+            "seeds": seeds,
+            "drift": drift,
+            "t": t,
+            "reach": min(MAX_REACH, t * math.hypot(spread, seeds, drift)),
+        }
 
     def n_hit(self, seeds: float) -> int:
         """How many cells lie in their intervals, with the drift of the other origins."""

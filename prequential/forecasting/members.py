@@ -20,6 +20,7 @@ from prequential.online.costs import total_flops
 from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
 from prequential.sweeps.ladder import Ladder, Parameters, Rung, ladder_of_rungs
 
+MAX_PARAMETERS = 1 << 60
 OPERATIONS_PER_TOKEN = 6  # for each parameter: two forward, four backward (Kaplan et al. 2020)
 
 
@@ -34,7 +35,7 @@ class ReportedRung(Rung):
     def n_weights(self) -> int:
         arguments = self.run.record["config"][OTHER]["arguments"]
         n = arguments.get("n_parameters") or self.run.record["reported"].get("n_parameters")
-        return n if type(n) is int and n > 0 else 0
+        return n if type(n) is int and 0 < n <= MAX_PARAMETERS else 0
 
     @property
     def seed(self) -> int:
