@@ -2,9 +2,9 @@
 
     python benchmarks/forecasts.py
 
-prints the tables of dev/STUDIES-2026.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
+prints the table of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
 targets and sealed forecasts, and their digests are checked first. The clean ones are of corpora on which the GPT had not been
-tuned. The refitted forecasts of the others are made after the fact.
+tuned. Today's forecasts are made after the fact.
 """
 
 import json
@@ -25,7 +25,7 @@ from prequential.sweeps.ladder import Ladder, Rung, Size
 
 FOLDER = Path(__file__).parent / "forecasts"
 TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")
-CLEAN = ("gogol", "tinygrad")
+CLEAN = tuple(sorted(path.parent.name for path in FOLDER.glob("*/scores.jsonl") if path.parent.name not in TUNED))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,14 @@ class Published:
     name: str
     record: dict[str, Any]
     ladder: Ladder
-    proxy: Run | None
+    proxies: list[Run]
     target: Run
 
     @property
     def label(self) -> str:
         if self.name in CLEAN:
             return f"{self.name}, {self.record['compute']['ratio']:.1f} times"
-        return f"{self.name}, {'proxy' if self.proxy else 'no proxy'}"
+        return f"{self.name}, {'proxy' if self.proxies else 'no proxy'}"
 
 
 def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
@@ -53,14 +53,15 @@ def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
         for path in sorted((FOLDER / name).glob("forecast*.json"), key=lambda path: path.stem):
             record = read_forecast(path)
             (line,) = (each for each in lines if each["forecast_blake2b"] == record["blake2b"])
-            for digests in (*record["fitted"], line["run"], *([record["proxy"]] if record["proxy"] else [])):
+            proxies = record["proxies"] if "proxies" in record else [record["proxy"]] if record["proxy"] else []
+            for digests in (*record["fitted"], line["run"], *proxies):
                 if run_digests(runs[digests["name"]]) != digests:
                     raise ValueError(f"{name}: {digests['name']} is not the run that was sealed")
             yield Published(
                 name=name,
                 record=record,
                 ladder=Ladder(tuple(Rung(runs[each["name"]]) for each in record["fitted"]), recorded_corpus(record)),
-                proxy=runs[record["proxy"]["name"]] if record["proxy"] else None,
+                proxies=[runs[proxy["name"]] for proxy in proxies],
                 target=runs[line["run"]["name"]],
             )
 
@@ -68,8 +69,8 @@ def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
 def with_naive(each: Published) -> dict[str, Any]:
     """The frozen record with today's naive forecasts, which know the proxy; sealed again to be scored."""
     record, n_bytes = sealed(each.record), each.record["target"]["n_bytes"]
-    proxy = each.proxy.curves[MODEL] if each.proxy else None
-    naive = naive_losses(each.ladder, record["compute"]["target_flops"], n_bytes, proxy)
+    curves = [proxy.curves[MODEL] for proxy in each.proxies]
+    naive = naive_losses(each.ladder, record["compute"]["target_flops"], n_bytes, curves)
     record["forecasts"]["total_bits"]["naive"] |= {name: loss * n_bytes for name, loss in naive.items()}
     return sealed(record)
 
@@ -79,61 +80,32 @@ def refitted(each: Published) -> dict[str, Any]:
     target, gpt = each.record["target"], each.record["target"]["config"]["gpt"]
     size = Size(gpt["width"], gpt["n_layers"])
     wanted = Target(size=size, n_bytes=target["n_bytes"], seed=target["config"]["seed"])
-    made = forecast(each.ladder, wanted, proxy=each.proxy, after_the_fact=True)
+    made = forecast(each.ladder, wanted, proxies=each.proxies, after_the_fact=True)
     return sealed({**made, "target": target})
 
 
-def score_row(label: str, record: dict[str, Any], run: Run) -> tuple[str, ...]:
-    """A row of the table of scores."""
+def score_cells(record: dict[str, Any], run: Run) -> tuple[str, str]:
+    """Error and interval of a forecast, relative to the result."""
     one = score(record, run)
-    unit = one["actual"] / 100
-    return (
-        label,
-        "total",
-        f"{one['percent']:+.2f} %",
-        f"{'hit' if one['hit'] else 'missed'}, {(one['low'] - one['actual']) / unit:+.1f} to "
-        f"{(one['high'] - one['actual']) / unit:+.1f} %",
-        f"{one['interval_score_percent']:.1f} %",
-        f"{one['skill']:.2f}",
-    )
+    low, high = (100 * (one[name] / one["actual"] - 1) for name in ("low", "high"))
+    return f"{one['percent']:+.2f} %", f"{'hit' if one['hit'] else 'missed'}, {low:+.1f} to {high:+.1f} %"
 
 
-def law_row(label: str, record: dict[str, Any]) -> tuple[str, ...]:
-    """A row of the table of laws and backtests."""
-    made = record["forecasts"]["total_bits"]
-    calibration, fit, identity = made["calibration"], made["fit"], record["identity"]
-    low, high = calibration["compute_ratios"]
-    return (
-        label,
-        "total",
-        record["form"],
-        f"{fit['a']:.2f}, {fit['b']:.2f}",
-        "; ".join(value.split(",")[0] for value in fit["binding"]) or "-",
-        f"{100 * calibration['rmse'][record['form']]:.2f} %",
-        f"{calibration['n_hit']} of {calibration['n_cells']}, {low:.1f} to {high:.1f} times",
-        f"{calibration['n_effective']:.1f} of {calibration['n_origins']}",
-        f"{made['deviations']['factor']:.2f}",
-        f"{calibration['interval_score']:.1f} %",
-        f"{identity['disagreement_percent']:+.1f} %",
-    )
+def row(each: Published) -> tuple[str, ...]:
+    """A row of the table: the forecast as it was frozen, the one that is made today, and the best naive forecast."""
+    frozen = with_naive(each)
+    actual = score(frozen, each.target)["actual"]
+    naive = frozen["forecasts"]["total_bits"]["naive"]
+    best = min(naive, key=lambda name: abs(naive[name] - actual))
+    nearest = f"{100 * (naive[best] / actual - 1):+.1f} %, {best.replace('_', ' ')}"
+    return each.label, *score_cells(each.record, each.target), *score_cells(refitted(each), each.target), nearest
+
+
+TITLES = ("", "frozen", "90 % interval", "today, after the fact", "90 % interval", "nearest naive forecast")
 
 
 def main() -> None:
-    titles = ("", "", "error", "90 % interval", "interval score", "skill")
-    laws = (
-        "", "", "form", "a, b", "at a bound", "backtest rms", "backtest hits", "worth", "factor", "interval score", "identity"
-    )  # fmt: skip
-    frozen, again, fitted = [], [], []
-    for each in published():
-        frozen.append(score_row(each.label, with_naive(each), each.target))
-        record = refitted(each)
-        again.append(score_row(each.label, record, each.target))
-        fitted.append(law_row(each.label, record))
-    clean = [score_row(each.label, each.record, each.target) for each in published(CLEAN)]
-    clean_laws = [law_row(each.label, each.record) for each in published(CLEAN)]
-    print(f"Clean\n\n{format_markdown(titles, clean)}\n\n{format_markdown(laws, clean_laws)}\n")
-    for name, heads, rows in (("As frozen", titles, frozen), ("Refitted", titles, again), ("Laws", laws, fitted)):
-        print(f"{name}\n\n{format_markdown(heads, rows)}\n")
+    print(format_markdown(TITLES, [row(each) for each in published((*CLEAN, *TUNED))]))
 
 
 if __name__ == "__main__":

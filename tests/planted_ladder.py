@@ -24,7 +24,8 @@ BASE = Config(
     ),
 )
 SIZES = [Size(width, 1) for width in (16, 24, 32, 48, 64)]
-N_BYTES, TARGET = 65536, Target(size=Size(128, 1), n_bytes=300_000)
+N_BYTES, WIDE = 65536, Size(128, 1)
+TARGET = Target(size=WIDE, n_bytes=300_000)
 
 
 def planted_mean(width: int, n_bytes: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,8 +1,8 @@
 """Forecast a larger run and freeze the forecast, or score it.
 
-A scaling law (code length against size and length) is fitted to the runs of `sweep --ladder`. It forecasts the code length of a
-larger run with a 90 % interval, and the forecast is frozen in a file before that run. --score finds or makes that run, and
-appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
+Scaling laws (code length against size and length) are fitted to the runs of `sweep --ladder`, or of a training loop at several
+sizes. They forecast the code length of a larger run with a 90 % interval, and the forecast is frozen in a file before that run.
+--score finds or makes that run, and appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
+    from prequential.forecasting.forecast import Target
     from prequential.sweeps.ladder import Ladder
 
 TARGET = {
     "--target-width N": "width of the GPT",
     "--target-layers N": "layers of the GPT (default: those of the largest size of the ladder)",
+    "--target-parameters N": "for a ladder of training loops: parameters of the model",
     "--target-bytes BYTES": "length of the corpus that it reads",
     "--target-seed INTEGER [0]": "its seed",
 }
 FORECAST = {
     "-o, --output FILE": "file of the frozen forecast; it is never overwritten",
-    "--proxy RUN": "cheap run over the bytes of the target: fit the law to ratios to this run (needs --corpus)",
     "--after-the-fact": "allow a target that has been run; the file records this",
 }
 
@@ -53,6 +54,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             **options.JSON,
         },
     )
+    parser.add_argument(
+        "--proxy",
+        metavar="RUN",
+        action="append",
+        help="cheap run over the bytes of the target, which shows how hard they are; may be given several times (needs --corpus, "
+        "but not for training loops)",
+    )
     options.add_runtime(parser)
     parser.set_defaults(inputs=_inputs)
 
@@ -65,42 +73,47 @@ def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
 def run(args: argparse.Namespace) -> int:
     if args.score is not None:
         return _score(args)
-    if args.target_width is None or not args.target_bytes or not args.output:
-        args.parser.error("a forecast needs --target-width, --target-bytes and -o FILE")
-    if args.proxy and not args.corpus:
+    if (args.target_width is None) == (args.target_parameters is None) or not args.target_bytes or not args.output:
+        args.parser.error("a forecast needs --target-width or --target-parameters, --target-bytes, and -o FILE")
+    if args.proxy and not (args.corpus or args.target_parameters):
         args.parser.error("--proxy needs --corpus, because both must have the same bytes")
-    from prequential.sweeps.ladder import read_ladder
-
-    record = _forecast(args, read_ladder(args.runs, trust_runs=args.trust_runs))
+    if args.target_parameters:
+        options.refuse(
+            args, options.given_of(args, "corpus", "target_layers", "target_seed"), "training loops read no corpus"
+        )
+    record = _forecast(args)
     if args.json:
         print(json.dumps({"forecast": record}, allow_nan=False))
     return 0
 
 
-def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
+def _forecast(args: argparse.Namespace) -> dict[str, Any]:
     """Makes the forecast, writes it and prints it."""
     from prequential.evaluation.runs import mode_of_all, read_run
     from prequential.files import check_output, output_file
-    from prequential.forecasting.forecast import Target, forecast, format_forecast, target_digest, target_runs
+    from prequential.forecasting.forecast import forecast, format_forecast, target_digest, target_runs
+    from prequential.forecasting.members import read_ladder
     from prequential.online.source import mode_of
-    from prequential.sweeps.ladder import Size
 
+    ladder, left_out = read_ladder(args.runs, trust_runs=args.trust_runs)
     check_output(args.output, overwrite=False)
-    size = Size(args.target_width, args.target_layers or ladder.sizes[-1].n_layers)
-    target = Target(size=size, n_bytes=args.target_bytes, seed=args.target_seed)
-    if not args.after_the_fact and (runs := target_runs(args.runs, target, ladder.base)):
+    target = _target(args, ladder)
+    if not args.after_the_fact and (runs := target_runs(args.runs, target, ladder)):
         raise ConfigError(
             f"the target has been run already: {str(runs[0].path)!r}; to forecast it nevertheless, give --after-the-fact, which "
             "the file records"
         )
-    proxy = read_run(args.proxy) if args.proxy else None
+    proxies = [read_run(name) for name in args.proxy or ()]
     digest = target_digest(args.corpus, ladder, target) if args.corpus else None
-    if proxy and (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) != (target.n_bytes, digest):
-        raise CorpusError(
-            f"the proxy {args.proxy!r} did not read the target's {target.n_bytes} bytes of {args.corpus!r}"
-        )
-    record = forecast(ladder, target, proxy=proxy, target_blake2b=digest, after_the_fact=args.after_the_fact)
-    mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *([proxy] if proxy else [])])
+    for proxy in proxies if digest else ():
+        if (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) != (target.n_bytes, digest):
+            raise CorpusError(
+                f"the proxy {str(proxy.path)!r} did not read the target's {target.n_bytes} bytes of {args.corpus!r}"
+            )
+    record = forecast(
+        ladder, target, proxies=proxies, target_blake2b=digest, after_the_fact=args.after_the_fact, left_out=left_out
+    )
+    mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *proxies])
     with output_file(args.output, mode=mode) as sink:
         sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
     if not (args.json or args.quiet):
@@ -108,11 +121,30 @@ def _forecast(args: argparse.Namespace, ladder: Ladder) -> dict[str, Any]:
     return record
 
 
+def _target(args: argparse.Namespace, ladder: Ladder) -> Target:
+    from prequential.forecasting.forecast import Target
+    from prequential.sweeps.ladder import Parameters, Size
+
+    if args.target_parameters:
+        return Target(size=Parameters(args.target_parameters), n_bytes=args.target_bytes)
+    n_layers = args.target_layers or getattr(ladder.sizes[-1], "n_layers", 1)
+    return Target(size=Size(args.target_width, n_layers), n_bytes=args.target_bytes, seed=args.target_seed)
+
+
 # ---- the score
 
 
 def _score(args: argparse.Namespace) -> int:
-    making = ("target_width", "target_layers", "target_bytes", "target_seed", "output", "proxy", "after_the_fact")
+    making = (
+        "target_width",
+        "target_parameters",
+        "target_layers",
+        "target_bytes",
+        "target_seed",
+        "output",
+        "proxy",
+        "after_the_fact",
+    )
     options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
     from prequential.files import common_mode
     from prequential.forecasting.sealed import append_score, find_target_run, format_score, read_forecast, score
@@ -140,6 +172,8 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.sweeps.plan_runs import run_plan
     from prequential.sweeps.plans import Plan, Variant
 
+    if "gpt" not in forecast["target"]["config"]:
+        raise ConfigError("the forecast is of a training loop, which no command can make: leave out --corpus")
     check_prefix(forecast, corpus_key(args.corpus, forecast["corpus"]["n_bytes"]))
     prepare_records(scores_path(args.runs), mode & mode_of(args.corpus))
     config = Config.from_record(forecast["target"]["config"])

@@ -24,6 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unit", default="nats/token", choices=("nats/token", "bits/token"), help="unit of the loss")
     parser.add_argument("--name", metavar="NAME", help="name of the model (default: the file)")
     parser.add_argument(
+        "--parameters", type=int, metavar="N", help="parameters of the model, which a forecast of a larger one needs"
+    )
+    parser.add_argument(
         "--data", metavar="NAME", help="name of the data; runs with equal names and lengths can be compared"
     )
     parser.add_argument("--runs", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default: {DEFAULT_FOLDER}")
@@ -36,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.recording.imported import import_log
 
     names = {name: getattr(args, name) for name in OPTIONS}
-    found = import_log(args.log, args.runs, **names)
+    arguments = {"n_parameters": args.parameters} if args.parameters else {}
+    found = import_log(args.log, args.runs, **names, arguments=arguments)
     print(json.dumps(found.record) if args.json else f"{format_report(found.record)}\n\nrun: {found.path}")
     return 0

@@ -18,17 +18,19 @@ from prequential.comparison.prediction import Intervals, mean_variance, seeds_va
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
-from prequential.evaluation.summary import is_coded, is_reported, learner_label, proof
+from prequential.evaluation.summary import (
+    DIFFERENT_ROWS,
+    OTHER_ORDER,
+    is_coded,
+    is_reported,
+    learner_label,
+    proof,
+    rows_known,
+    seed_of,
+)
 from prequential.records.forms import IMPORTED, REPORTED
 
-SAME_ORDER = "the same rows, in the same order"
-OTHER_ORDER = "the same rows, in another order or in other steps: cells hold different rows, so intervals are wide"
-DECLARED = "declared equal, not checked"
 DATA_OF = {REPORTED: "rows of a training loop", IMPORTED: "declared data of a log"}
-DIFFERENT = {
-    REPORTED: "the loops scored different rows, or rows of another tokenizer",
-    IMPORTED: "the logs declare different data, or other lengths; --data of `prequential import` names the data",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,10 +202,8 @@ def _mistakes(runs: Sequence[Run]) -> str:
 
 
 def _rows(runs: Sequence[Run]) -> str:
-    """What is known about the data of comparable reported runs."""
-    if runs[0].record["coding"] == IMPORTED:
-        return DECLARED
-    return SAME_ORDER if len({run.record["reported"]["order"] for run in runs}) == 1 else OTHER_ORDER
+    rows = rows_known([run.record for run in runs])
+    return f"{rows}: cells hold different rows, so intervals are wide" if rows == OTHER_ORDER else rows
 
 
 def _check_comparable(first: Run, run: Run) -> None:
@@ -216,7 +216,7 @@ def _check_comparable(first: Run, run: Run) -> None:
             raise CorpusError(f"{named}: they have {kinds}")
         if first.record["corpus"]["blake2b"] != run.record["corpus"]["blake2b"]:
             sizes = " and ".join(f"{each.record['corpus']['n_bytes']:,}" for each in (first, run))
-            raise CorpusError(f"{named}: {DIFFERENT[str(coding)]} ({sizes} bytes)")
+            raise CorpusError(f"{named}: {DIFFERENT_ROWS[str(coding)]} ({sizes} bytes)")
     for name, what in (("n_bytes", "bytes"), ("blake2b", "BLAKE2b")):
         expected, found = (each.record["corpus"][name] for each in (first, run))
         if expected != found:
@@ -240,10 +240,7 @@ def group_labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _seed(run: Run) -> int:
-    """The seed, as learners/subject.py says: of a learner that is not of this program, its argument `seed`."""
-    config = run.record["config"]
-    seed = (config[OTHER]["arguments"] if OTHER in config else config).get("seed", 0)
-    return seed if type(seed) is int else 0  # a stranger's argument of this name may be anything
+    return seed_of(run.record["config"])
 
 
 def _without_seed(run: Run) -> dict[str, Any]:

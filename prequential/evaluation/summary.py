@@ -13,13 +13,20 @@ from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.printable import format_table, printable
-from prequential.records.forms import CODED_HERE, IMPORTED, REPORTED_CODINGS, WITHOUT_ARCHIVE
+from prequential.records.forms import CODED_HERE, IMPORTED, REPORTED, REPORTED_CODINGS, WITHOUT_ARCHIVE
 from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
 LIST_TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
 MAX_COLUMNS = 100
+SAME_ORDER = "the same rows, in the same order"
+OTHER_ORDER = "the same rows, in another order or in other steps"
+DECLARED = "declared equal, not checked"
+DIFFERENT_ROWS = {
+    REPORTED: "the loops scored different rows, or rows of another tokenizer",
+    IMPORTED: "the logs declare different data, or other lengths; --data of `prequential import` names the data",
+}
 MAX_ARGUMENT, MAX_ARGUMENTS = 24, 4  # characters of one, and how many
 
 
@@ -63,6 +70,19 @@ def is_reported(record: Mapping[str, Any]) -> bool:
 def proof(record: Mapping[str, Any]) -> str:
     """What a reported run says about itself."""
     return f"{record['coding']}; not proved"
+
+
+def rows_known(records: Sequence[Mapping[str, Any]]) -> str:
+    """What is known about the data of reported runs with equal digests of their rows."""
+    if records[0]["coding"] == IMPORTED:
+        return DECLARED
+    return SAME_ORDER if len({record["reported"].get("order") for record in records}) == 1 else OTHER_ORDER
+
+
+def seed_of(config: Mapping[str, Any]) -> int:
+    """The seed, as learners/subject.py says: of a learner that is not of this program, its argument `seed`."""
+    seed = (config[OTHER]["arguments"] if OTHER in config else config).get("seed", 0)
+    return seed if type(seed) is int else 0  # a stranger's argument of this name may be anything
 
 
 def verified_word(record: Mapping[str, Any]) -> str:

@@ -1,153 +1,142 @@
-"""The form of a law and the width of its intervals, from the errors of a backtest.
+"""Which assumptions count, and how wide the interval is, from the errors of a backtest.
 
-An interval is the point divided and multiplied by exp(factor * deviation). The factor makes the errors of the backtest, in units
-of their deviations, as wide as their intervals. Its evidence is thin: all cells are of one text, cells of one origin share a
-fit, and cells of one target share an actual loss. So
+The forecast is the mean, over the logarithm, of the forecasts by all assumptions that count. Each link has equal weight: a
+backtest within the ladder's text cannot tell how the loss follows a proxy on other text. The interval has three parts:
 
-- each cell is judged by the form that the cells of the other origins choose, not by one that its own error helped to choose;
-- the factor is Student's t with as many degrees of freedom as the cells are worth (`effective_size`), not as they are;
-- the factor is never below that of the normal distribution: errors that happen to be small do not shrink an interval.
+- the spread of these forecasts;
+- the deviation over seeds;
+- the drift: the errors of the backtest, which grow with the distance in operations (`growth`), at the distance of the target.
+
+Their root sum of squares is multiplied by Student's t. The degrees of freedom are the number of independent errors that the cells
+are worth (`effective_size`): all cells are of one text, cells of one origin share their fits, and cells of one target share an
+actual loss. Each cell is judged by what the cells of the other origins say.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import NormalDist
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.forecasting.backtest import Cell, loss_bits_per_byte
+from prequential.forecasting.scaling import Floats
 from prequential.sweeps.ladder import Ladder
 
 CONFIDENCE = 0.9
-NOMINAL_FACTOR = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # 1.64
-MIN_CELLS = 8  # with fewer cells, the factor is the nominal one, and is not calibrated
-GOOD_FORMS = 2.0  # forms up to this factor above the error of the chosen one count for the spread of forms
+MAX_REACH = 20.0  # of the logarithm: a ladder of nonsense has no wider interval
+MIN_CELLS = 8  # fewer are no calibration
+GOOD_FORMS = 2.0  # a form counts up to this factor above the error of the best form of its link
+# Errors grow as this power of the logarithm of operations. With 1, intervals of homogeneous simulations were too narrow.
+GROWTH = 1.25
+GOOD_LINKS = 5.0  # a link counts up to this factor above the error of the best link: a backtest says little about links
 
 
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """The errors of a backtest, for the form that was chosen.
-
-    rmse: root mean square of log(forecast / actual), by form. factor: an interval extends this many deviations to either side.
-    n_hit: how many of the n_cells intervals contain the actual loss, each with the factor and the form of the other origins.
-    n_effective: how many independent errors they are worth. is_calibrated: False for too few cells, which have the nominal
-    factor. compute_ratios: lowest and highest. interval_score: the mean of log(loss), in hundredths; None without cells.
-    """
-
-    form: str
-    rmse: Mapping[str, float]
-    factor: float
-    n_cells: int
-    n_origins: int
-    n_effective: float
-    n_hit: int
-    is_calibrated: bool
-    compute_ratios: tuple[float, float] | None
-    interval_score: float | None
+def growth(compute_ratio: float) -> float:
+    """How large errors are at so many times the operations, relative to e times."""
+    return math.log(compute_ratio) ** GROWTH
 
 
-def root_mean_square(values: Sequence[float]) -> float:
+def root_mean_square(values: Floats | Sequence[float]) -> float:
     """The root of the mean square of one or more values."""
-    return math.sqrt(sum(value**2 for value in values) / len(values))
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
-def choose_form(cells: Sequence[Cell]) -> str:
-    """The form with the least error; `additive` without cells."""
-    rmse = errors_by_form(cells)
-    return min(rmse, key=lambda form: rmse[form], default="additive")
-
-
-def errors_by_form(cells: Sequence[Cell]) -> dict[str, float]:
-    errors = [cell.error for cell in cells]
-    return {form: root_mean_square([error[form] for error in errors]) for form in errors[0]} if errors else {}
-
-
-def combined_deviation(
-    form: str, logs: Mapping[str, float], rmse: Mapping[str, float], bootstrap: float, seeds: float
-) -> float:
-    """The deviation of the logarithm of a forecast, from independent parts: bootstrap, spread of the good forms, and seeds.
-
-    logs: the logarithm of the forecast, up to a common constant, by form. rmse: of the forms in the backtest; if it is empty,
-    all forms are good.
-    """
-    good = [f for f in logs if f != form and (not rmse or rmse[f] <= GOOD_FORMS * rmse[form])]
-    spread = root_mean_square([logs[f] - logs[form] for f in good]) if good else 0.0
-    return math.sqrt(bootstrap**2 + spread**2 + seeds**2)
+def weights_of(cells: Sequence[Cell], n_links: int, n_forms: int) -> Floats:
+    """The weights (L, F) of the assumptions. `none` is the first link: it counts only if it was better than every proxy."""
+    if not cells:
+        good = np.ones((n_links, n_forms), np.bool_)
+        good[0] = n_links == 1
+    else:
+        rms = np.sqrt(np.mean(np.square([cell.errors for cell in cells]), 0))
+        best = np.maximum(rms.min(1), 1e-12)
+        counts = best <= GOOD_LINKS * best.min()
+        counts[0] = best[0] == best.min()
+        good = (rms <= GOOD_FORMS * best[:, None]) & counts[:, None]
+    return np.asarray(good / np.maximum(good.sum(1, keepdims=True), 1) / good.any(1).sum(), np.float64)
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """A cell with the error and the deviation of the form that the other origins choose."""
+class Calibration:
+    """What the cells say about forecasts by these links and forms."""
 
-    cell: Cell
-    error: float
-    deviation: float
+    cells: Sequence[Cell] = field(repr=False)
+    n_links: int
+    n_forms: int
+
+    @cached_property
+    def weights(self) -> Floats:
+        return weights_of(self.cells, self.n_links, self.n_forms)
+
+    @cached_property
+    def _judged(self) -> list[tuple[Cell, float, float]]:
+        """Each cell with the mean of its errors, and their spread, by the weights of the cells of the other origins."""
+        weights = {
+            origin: weights_of([cell for cell in self.cells if cell.origin != origin], self.n_links, self.n_forms)
+            for origin in {cell.origin for cell in self.cells}
+        }
+        return [(cell, *mean_and_spread(cell.errors, weights[cell.origin])) for cell in self.cells]
+
+    @cached_property
+    def rates(self) -> Floats:
+        """The error of each cell, as it would be at e times the operations."""
+        return np.array([mean / growth(cell.compute_ratio) for cell, mean, _ in self._judged])
 
     @property
-    def score(self) -> float:
-        """The error in deviations."""
-        return self.error / self.deviation if self.deviation else math.copysign(1e9, self.error)
+    def rms(self) -> float | None:
+        return root_mean_square([mean for _, mean, _ in self._judged]) if self.cells else None
+
+    @property
+    def compute_ratios(self) -> tuple[float, float] | None:
+        """Lowest and highest."""
+        ratios = [cell.compute_ratio for cell in self.cells]
+        return (min(ratios), max(ratios)) if ratios else None
+
+    @property
+    def is_calibrated(self) -> bool:
+        return len(self.cells) >= MIN_CELLS
+
+    def quantile(self) -> float:
+        """Student's t for as many degrees of freedom as the cells are worth; 1.64 without cells."""
+        from scipy.special import stdtrit  # not every command needs it
+
+        return float(stdtrit(self.n_effective if self.cells else 1e9, (1 + CONFIDENCE) / 2))
+
+    @property
+    def n_effective(self) -> float:
+        """How many independent errors the cells are worth."""
+        return effective_size(self.rates, [c.origin for c in self.cells], [c.target for c in self.cells])
+
+    def deviations(self, spread: float, seeds: float, compute_ratio: float) -> dict[str, float]:
+        """The parts of the deviation of the logarithm of a forecast, and how far its interval reaches."""
+        drift = root_mean_square(self.rates) * growth(compute_ratio) if self.cells else 0.0
+        t = self.quantile()
+        return {
+            "spread": spread,
+            "seeds": seeds,
+            "drift": drift,
+            "t": t,
+            "reach": min(MAX_REACH, t * math.hypot(spread, seeds, drift)),
+        }
+
+    def n_hit(self, seeds: float) -> int:
+        """How many cells lie in their intervals, with the drift of the other origins."""
+        n = 0
+        for cell, mean, spread in self._judged:
+            others = np.array([r for r, c in zip(self.rates, self.cells, strict=True) if c.origin != cell.origin])
+            drift = root_mean_square(others) * growth(cell.compute_ratio) if len(others) else 0.0
+            n += abs(mean) <= self.quantile() * math.hypot(spread, seeds, drift)
+        return n
 
 
-def calibrate(cells: Sequence[Cell], seed_deviation: float) -> Calibration:
-    """The factor of the intervals. Coverage and interval score judge each origin by the form and the factor of the others.
-
-    Neighbouring origins are not independent, and all are of one text: this is weaker evidence than the count suggests.
-    """
-    origins = list(dict.fromkeys(cell.origin for cell in cells))
-    judged = {origin: _judge(cells, seed_deviation, origin) for origin in origins}
-    factors = {o: _factor([j for other in origins if other != o for j in judged[other]]) for o in origins}
-    every = [j for origin in origins for j in judged[origin]]
-    ratios = [j.cell.compute_ratio for j in every]
-    reaches = [factors[j.cell.origin] * j.deviation for j in every]
-    scores = [interval_score(-reach, reach, j.error) for j, reach in zip(every, reaches, strict=True)]
-    return Calibration(
-        form=choose_form(cells),
-        rmse=errors_by_form(cells),
-        factor=_factor(every),
-        n_cells=len(every),
-        n_origins=len(origins),
-        n_effective=_effective(every),
-        n_hit=sum(abs(j.error) <= reach for j, reach in zip(every, reaches, strict=True)),
-        is_calibrated=len(every) >= MIN_CELLS,
-        compute_ratios=(min(ratios), max(ratios)) if ratios else None,
-        interval_score=100 * math.fsum(scores) / len(scores) if scores else None,
-    )
+def mean_and_spread(values: Floats, weights: Floats) -> tuple[float, float]:
+    """The weighted mean and deviation of values (L, F)."""
+    mean = float((weights * values).sum())
+    return mean, math.sqrt(float((weights * (values - mean) ** 2).sum()))
 
 
-def _judge(cells: Sequence[Cell], seed_deviation: float, origin: tuple[str, int]) -> list[_Judged]:
-    """The cells of an origin, with the form that the cells of the other origins choose."""
-    others = [cell for cell in cells if cell.origin != origin]
-    chosen, rmse = choose_form(others), errors_by_form(others)
-    return [
-        _Judged(
-            cell,
-            cell.error[chosen],
-            combined_deviation(chosen, cell.error, rmse, cell.deviation[chosen], seed_deviation),
-        )
-        for cell in cells
-        if cell.origin == origin
-    ]
-
-
-def _factor(judged: Sequence[_Judged]) -> float:
-    """Student's t for the effective number of errors, times their root mean square in deviations; at least NOMINAL_FACTOR."""
-    if len(judged) < MIN_CELLS:
-        return NOMINAL_FACTOR
-    from scipy.special import stdtrit  # not every command needs it
-
-    scale = root_mean_square([j.score for j in judged])
-    return max(NOMINAL_FACTOR, scale * float(stdtrit(_effective(judged), (1 + CONFIDENCE) / 2)))
-
-
-def _effective(judged: Sequence[_Judged]) -> float:
-    cells = [j.cell for j in judged]
-    return effective_size([j.score for j in judged], [c.origin for c in cells], [c.target for c in cells])
-
-
-def effective_size(scores: Sequence[float], origins: Sequence[Hashable], targets: Sequence[Hashable]) -> float:
+def effective_size(scores: Floats, origins: Sequence[Hashable], targets: Sequence[Hashable]) -> float:
     """The number of independent errors with mean 0 that have as uncertain a sum as these: from 1 to the number of origins.
 
     The variance of a sum of errors that depend on each other within each origin and within each target is estimated as in
@@ -156,11 +145,10 @@ def effective_size(scores: Sequence[float], origins: Sequence[Hashable], targets
     """
     if not len(scores):
         return 0.0
-    values = np.asarray(scores, np.float64)
-    alone = float((values**2).sum())
-    together = _squared_sums(values, origins) + _squared_sums(values, targets) - alone
+    alone = float((scores**2).sum())
+    together = _squared_sums(scores, origins) + _squared_sums(scores, targets) - alone
     most = float(len(set(origins)))
-    return min(most, max(1.0, len(values) * alone / together)) if together > 0 else most
+    return min(most, max(1.0, len(scores) * alone / together)) if together > 0 else most
 
 
 def _squared_sums(values: NDArray[np.float64], groups: Sequence[Hashable]) -> float:
@@ -178,13 +166,23 @@ def interval_score(low: float, high: float, actual: float) -> float:
     return high - low + 2 / (1 - CONFIDENCE) * outside
 
 
+def _logs_by_size(ladder: Ladder) -> list[list[float]]:
+    """The logarithm of the loss at the ladder's end, of each run of each size."""
+    end = np.array([ladder.corpus.n_bytes])
+    return [
+        [math.log(loss_bits_per_byte(rung.curve, end)[0]) for rung in ladder.rungs if rung.size == size]
+        for size in ladder.sizes
+    ]
+
+
 def seed_deviation(ladder: Ladder) -> float:
     """The deviation over seeds of the logarithm of the loss at the ladder's end, pooled over sizes; 0 without several seeds."""
-    end = np.array([ladder.corpus.n_bytes])
-    squares, freedom = 0.0, 0
-    for size in ladder.sizes:
-        rungs = [rung for rung in ladder.rungs if rung.size == size]
-        logs = [math.log(loss_bits_per_byte(rung.curve, end)[0]) for rung in rungs]
-        squares += len(logs) * float(np.var(logs))
-        freedom += len(logs) - 1
-    return math.sqrt(squares / freedom) if freedom else 0.0
+    logs = _logs_by_size(ladder)
+    freedom = sum(len(each) - 1 for each in logs)
+    return math.sqrt(sum(len(each) * float(np.var(each)) for each in logs) / freedom) if freedom else 0.0
+
+
+def size_effect(ladder: Ladder) -> float | None:
+    """By how many deviations of a seed the largest size is better than the smallest one; None without several seeds."""
+    logs, deviation = _logs_by_size(ladder), seed_deviation(ladder)
+    return float(np.mean(logs[0]) - np.mean(logs[-1])) / deviation if deviation else None

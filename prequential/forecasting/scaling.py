@@ -1,27 +1,21 @@
-"""Scaling laws: the loss as a function of the number of weights N and of bytes D, and their fits.
+"""Scaling laws: the mean loss as a function of the number of weights N and of bytes D, and their fits.
 
     additive    L = E + A N^-a + B D^-b                 Hoffmann et al. (2022), equation 2
     crossed     L = E + A N^-a + B D^-b + C N^-a D^-b   the same, but larger learners also learn more from each byte
     shared      L = (E + A N^-a + B / D)^b              after Kaplan et al. (2020), equation 1.5, with one root for all terms
 
-If the loss at D is E + A N^-a + B D^-b with b < 1, its mean over the first D bytes is E + A N^-a + B / (1 - b) D^-b: the same
-form. `total_both_ways` (forecast.py) compares the two.
-
 For given exponents, every form is linear in its coefficients (up to the root), which cannot be negative: they are solved exactly,
 so only the two exponents are searched (variable projection, Golub and Pereyra 1973). A coarse grid over the bounds gives the
-starts: its lowest local minima. From each of them, scipy's bounded least squares (a trust region) moves the exponents. The fit
-with the least residual counts, and names the bounds at which it lies. A bootstrap refits many samples at once, with damped
-Gauss-Newton steps within the same bounds (Marquardt 1963); the tests compare the two ways.
+starts: its lowest local minima. Damped Gauss-Newton steps within the bounds (Marquardt 1963) move the exponents from all of them
+at once. The fit with the least residual counts.
 
 Residuals are relative, fitted / observed - 1: an error of 0.01 bits in 1 bit weighs as much as 0.02 bits in 2.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,38 +26,33 @@ Floats = NDArray[np.float64]
 
 MIN_SIZES = MIN_PREFIXES = 3  # fewer are too little evidence for three coefficients and two exponents
 LOWEST, HIGHEST_A = 0.01, 4.0  # of the exponents; with 0.01, a term changes by 2 % over a factor of 10
-# The highest b (or root q). A mean over D falls at most as 1 / D, as what was paid at the beginning is divided by more bytes.
-HIGHEST_B_OF_MEANS, HIGHEST_B = 1.0, 2.0
+HIGHEST_B = 1.0  # a mean over D falls at most as 1 / D, as what was paid at the beginning is divided by more bytes
 GRID_POINTS, MAX_STARTS = 12, 3  # along each exponent; local minima that are refined
-N_STEPS = 12  # of a bootstrap
+MAX_STEPS = 48
+MOST_DAMPED = 0.1  # if a step this short does not help, none does
+FALL = 1e-7  # relative fall of the squared residuals that is worth a step
 N_LINEARISATIONS = 8  # of a form with a root: each is a least squares problem around the last
 SETTLED = 1e-12  # relative change of the fitted values, from which on another linearisation changes nothing
 DIFFERENCE = 1e-6  # of the logarithm of an exponent, for numerical derivatives
 FEW_PROBLEMS = 10
-NEAR_BOUND = 0.02  # of the logarithm of an exponent
 
 
 @dataclass(frozen=True)
 class Form:
-    """loss^(1 / root) = coefficients @ terms: terms(n, d, a, b) are k arrays, root(a, b) is one. coefficients: their names."""
+    """loss^(1 / root) = coefficients @ terms: terms(n, d, a, b) are k arrays, root(a, b) is one."""
 
     name: str
-    formula: str
     terms: Callable[[Floats, Floats, Floats, Floats], list[Floats]]
-    coefficients: str = "EAB"
     root: Callable[[Floats, Floats], Floats] = field(default=lambda a, b: np.ones_like(b))
 
 
-_ADDITIVE = Form("additive", "E + A N^-a + B D^-b", lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b + 0 * a])
+_ADDITIVE = Form("additive", lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b + 0 * a])
 _CROSSED = Form(
     "crossed",
-    "E + A N^-a + B D^-b + C N^-a D^-b",
     lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b, n**-a * d**-b],
-    coefficients="EABC",
 )
 _SHARED = Form(
     "shared",
-    "(E + A N^-a + B / D)^b",
     lambda n, d, a, b: [np.ones_like(n * a), n**-a, 1 / d + 0 * a],
     root=lambda a, b: b,
 )
@@ -74,8 +63,7 @@ FORMS = {form.name: form for form in (_ADDITIVE, _CROSSED, _SHARED)}
 class Fit:
     """A form with its coefficients and exponents a and b. N is in units of n_unit weights, D in units of d_unit bytes.
 
-    residuals: (R, P), the logarithm of observed over fitted losses. rms: their root mean square. binding: the bounds that the
-    least residual lies at, in words; then the data alone do not determine this value.
+    residuals: (R, P), the logarithm of observed over fitted losses.
     """
 
     form: str
@@ -84,9 +72,7 @@ class Fit:
     coefficients: tuple[float, ...]
     n_unit: float
     d_unit: float
-    rms: float
     residuals: Floats = field(repr=False, compare=False)
-    binding: tuple[str, ...] = ()
 
     def at(self, n_weights: float, n_bytes: float) -> float:
         """The loss of a run with n_weights after n_bytes."""
@@ -94,20 +80,6 @@ class Fit:
         n, d, a, b = (np.array([x]) for x in (n_weights / self.n_unit, n_bytes / self.d_unit, self.a, self.b))
         total = sum(c * term for c, term in zip(self.coefficients, form.terms(n, d, a, b), strict=True))
         return float((np.asarray(total) ** form.root(a, b))[0])
-
-    def mean_to(self, n_weights: float, n_bytes: float) -> float | None:
-        """The mean loss over the first n_bytes, for a law of the loss at n_bytes; None if it is infinite or has another form."""
-        n_falling = {"additive": 1, "crossed": 2}.get(self.form)  # the last terms, which contain D^-b
-        if n_falling is None or self.b >= 1:
-            return None
-        kept = len(self.coefficients) - n_falling
-        falling = tuple(c / (1 - self.b) for c in self.coefficients[kept:])
-        return replace(self, coefficients=self.coefficients[:kept] + falling).at(n_weights, n_bytes)
-
-    def to_record(self) -> dict[str, Any]:
-        """JSON values, without the residuals."""
-        values = {name: value for name, value in asdict(self).items() if name != "residuals"}
-        return values | {"formula": FORMS[self.form].formula}
 
 
 # ---- fits
@@ -150,14 +122,12 @@ def _best_subset(gram: Floats, moments: Floats) -> Floats:
 
 
 class Projection:
-    """Fits of one form to losses (R, P) > 0 of R runs with n_weights (R,), each at the prefixes n_bytes (P,); and to samples.
+    """The fit of one form to losses (R, P) > 0 of R runs with n_weights (R,), each at the prefixes n_bytes (P,).
 
-    The losses are in bits per byte, or ratios to those of another run. Raises ConfigError for too few sizes or prefixes.
+    The losses are in bits per byte, of the text or corrected by a proxy. Raises ConfigError for too few sizes or prefixes.
     """
 
-    def __init__(
-        self, form: Form, n_weights: Floats, n_bytes: Floats, losses: Floats, highest_b: float = HIGHEST_B
-    ) -> None:
+    def __init__(self, form: Form, n_weights: Floats, n_bytes: Floats, losses: Floats) -> None:
         n_sizes, n_prefixes = len(np.unique(n_weights)), len(np.unique(n_bytes))
         if n_sizes < MIN_SIZES or n_prefixes < MIN_PREFIXES:
             needed = f"a law of size and length needs {MIN_SIZES} sizes and {MIN_PREFIXES} prefixes"
@@ -167,17 +137,13 @@ class Projection:
         self.n_unit, self.d_unit = (float(np.exp(np.log(x).mean())) for x in (n, d))
         self._n, self._d = n / self.n_unit, d / self.d_unit
         self._losses = losses.reshape(-1)
-        self._low, self._high = np.log([LOWEST, LOWEST]), np.log([HIGHEST_A, highest_b])
-        self._unchanged = np.zeros((1, len(self._losses)))
+        self._low, self._high = np.log([LOWEST, LOWEST]), np.log([HIGHEST_A, HIGHEST_B])
 
-    def project(self, logs: Floats, changes: Floats) -> tuple[Floats, Floats]:
-        """The best coefficients (S, k) for given exponents, and the relative residuals (S, m).
-
-        logs: (S, 2), the logarithms of a and b. changes: (S, m) or (1, m), the logarithm of sampled over observed losses.
-        """
+    def project(self, logs: Floats) -> tuple[Floats, Floats]:
+        """The best coefficients (S, k) for the logarithms of exponents (S, 2), and the relative residuals (S, m)."""
         a, b = np.exp(logs[:, :1]), np.exp(logs[:, 1:])
         terms, root = np.stack(self._form.terms(self._n, self._d, a, b), 2), self._form.root(a, b)
-        powers = (self._losses * np.exp(changes)) ** (1 / root)  # (S, m)
+        powers = self._losses ** (1 / root)  # (S, m)
         total, level = powers, np.ones((len(logs), powers.shape[1]))  # level: fitted / observed
         for _ in range(1 if np.all(root == 1) else N_LINEARISATIONS):
             # near `total`, fitted / observed is level * (1 - root) + (level * root / total) * (terms @ coefficients)
@@ -189,94 +155,53 @@ class Projection:
                 break
         return coefficients, level - 1
 
-    def _squares(self, logs: Floats, changes: Floats) -> Floats:
-        return np.asarray((self.project(logs, changes)[1] ** 2).sum(1), np.float64)
-
-    @cached_property
-    def starts(self) -> Floats:
+    def _starts(self) -> Floats:
         """Logarithms of exponents (at most MAX_STARTS, 2): the lowest local minima of a coarse grid."""
         axes = [np.linspace(low, high, GRID_POINTS) for low, high in zip(self._low, self._high, strict=True)]
         grid = np.stack([axis.reshape(-1) for axis in np.meshgrid(*axes, indexing="ij")], 1)
-        squares = self._squares(grid, self._unchanged).reshape(GRID_POINTS, GRID_POINTS)
+        squares = (self.project(grid)[1] ** 2).sum(1).reshape(GRID_POINTS, GRID_POINTS)
         around = np.lib.stride_tricks.sliding_window_view(np.pad(squares, 1, constant_values=math.inf), (3, 3))
         minima = np.flatnonzero(squares <= around.min((2, 3)))
         order = np.argsort(squares.reshape(-1)[minima], kind="stable")
         return np.asarray(grid[minima[order[:MAX_STARTS]]], np.float64)
 
-    @cached_property
-    def _best(self) -> Floats:
-        """Logarithms of the best exponents (2,)."""
-        from scipy.optimize import least_squares  # not every command fits a law
-
-        inside = np.clip(self.starts, self._low + NEAR_BOUND / 2, self._high - NEAR_BOUND / 2)
-        ends = [
-            least_squares(
-                lambda logs: self.project(logs[None], self._unchanged)[1][0],
-                start,
-                bounds=(self._low, self._high),
-                x_scale="jac",
-                xtol=1e-10,
-                ftol=1e-12,
-                gtol=1e-12,
-            )
-            for start in inside
-        ]
-        best = np.asarray(min(ends, key=lambda end: float(end.cost)).x, np.float64)
-        # a trust region only comes near a bound: take the bound itself if it is as good
-        for i, bounds in enumerate(zip(self._low, self._high, strict=True)):
-            for bound in bounds:
-                other = best.copy()
-                other[i] = bound
-                squares = self._squares(np.stack([best, other]), self._unchanged)
-                if abs(best[i] - bound) < NEAR_BOUND and squares[1] <= squares[0] * (1 + 1e-6):
-                    best = other
-        return best
-
     def fit(self) -> Fit:
-        """The fit to the observed losses."""
-        coefficients, residuals = self.project(self._best[None], self._unchanged)
-        logs = -np.log1p(residuals[0])
+        """The fit with the least residual."""
+        logs = self._refine(self._starts())
+        coefficients, residuals = self.project(logs)
+        best = int(np.argmin((residuals**2).sum(1)))
         return Fit(
             form=self._form.name,
-            a=math.exp(self._best[0]),
-            b=math.exp(self._best[1]),
-            coefficients=tuple(map(float, coefficients[0])),
+            a=math.exp(logs[best, 0]),
+            b=math.exp(logs[best, 1]),
+            coefficients=tuple(map(float, coefficients[best])),
             n_unit=self.n_unit,
             d_unit=self.d_unit,
-            rms=float(np.sqrt((logs**2).mean())),
-            residuals=logs.reshape(self._shape),
-            binding=self._binding(coefficients[0]),
+            residuals=-np.log1p(residuals[best]).reshape(self._shape),
         )
 
-    def _binding(self, coefficients: Floats) -> tuple[str, ...]:
-        found = [f"{name} = 0" for name, c in zip(self._form.coefficients, coefficients, strict=True) if c == 0]
-        for name, log, low, high in zip("ab", self._best, self._low, self._high, strict=True):
-            if log in (low, high):
-                found.append(f"{name} = {math.exp(log):g}, the {'lowest' if log == low else 'highest'} allowed")
-        return tuple(found)
-
-    def refine(self, logs: Floats, changes: Floats) -> Floats:
-        """The best exponents near `logs` (S, 2) for samples `changes` (S, m), as logarithms (S, 2)."""
+    def _refine(self, logs: Floats) -> Floats:
+        """The best exponents near `logs` (S, 2), as logarithms (S, 2)."""
         logs, damping = logs.copy(), np.full((len(logs), 1), 1e-3)
-        residuals = self.project(logs, changes)[1]
-        for _ in range(N_STEPS):
-            trial = np.clip(logs + self._step(logs, changes, residuals, damping), self._low, self._high)
-            new = self.project(trial, changes)[1]
-            better = (new**2).sum(1) < (residuals**2).sum(1) * (1 - 1e-9)
-            if not better.any():
+        residuals = self.project(logs)[1]
+        for _ in range(MAX_STEPS):
+            trial = np.clip(logs + self._step(logs, residuals, damping), self._low, self._high)
+            new = self.project(trial)[1]
+            better = (new**2).sum(1) < (residuals**2).sum(1) * (1 - FALL)
+            if not better.any() and damping.min() > MOST_DAMPED:
                 break
             logs[better], residuals[better] = trial[better], new[better]
             damping = np.where(better[:, None], damping / 5, damping * 5)
         return logs
 
-    def _step(self, logs: Floats, changes: Floats, residuals: Floats, damping: Floats) -> Floats:
+    def _step(self, logs: Floats, residuals: Floats, damping: Floats) -> Floats:
         """A damped Gauss-Newton step (S, 2). An exponent at a bound stays if the residuals fall outside of it."""
         slopes = np.empty((*residuals.shape, 2))
         for i in range(2):
             change = np.where(logs[:, i] + DIFFERENCE > self._high[i], -DIFFERENCE, DIFFERENCE)
             moved = logs.copy()
             moved[:, i] += change
-            slopes[:, :, i] = (self.project(moved, changes)[1] - residuals) / change[:, None]
+            slopes[:, :, i] = (self.project(moved)[1] - residuals) / change[:, None]
         gradient = (residuals[:, None] @ slopes)[:, 0]  # (S, 2)
         stays = ((logs <= self._low) & (gradient > 0)) | ((logs >= self._high) & (gradient < 0))
         slopes[np.broadcast_to(stays[:, None], slopes.shape)] = 0.0
@@ -286,30 +211,3 @@ class Projection:
         added = damping * diagonal + 1e-9 * diagonal.max(1, keepdims=True) + 1e-30
         step = np.linalg.solve(curvature + added[:, :, None] * np.eye(2), -gradient[:, :, None])[:, :, 0]
         return np.asarray(np.clip(step, -1.0, 1.0), np.float64)
-
-    def bootstrap(self, fit: Fit, places: Floats, n_resamples: int) -> Floats:
-        """Losses (T, n_resamples) at `places` (T, 2), rows of N and D, by fits to losses with resampled residuals.
-
-        A residual has two parts. The part that all runs share at a prefix belongs to the text: it is rotated along the prefixes
-        and takes a random sign. The other part is drawn run by run, so complete curves stay together.
-        """
-        random = np.random.default_rng(0)
-        common = fit.residuals.mean(0)  # (P,)
-        own = (fit.residuals - common) * math.sqrt(len(fit.residuals) / (len(fit.residuals) - 1))
-        n_runs, n_prefixes = own.shape
-        drawn = own[random.integers(0, n_runs, (n_resamples, n_runs))]  # (S, R, P)
-        shifts = (np.arange(n_prefixes) + random.integers(0, n_prefixes, (n_resamples, 1))) % n_prefixes
-        text = common[shifts] * random.choice([-1.0, 1.0], (n_resamples, 1))  # (S, P)
-        changes = (drawn + text[:, None]).reshape(n_resamples, -1) - fit.residuals.reshape(1, -1)
-        logs = self.refine(self._nearest_starts(changes), changes)
-        coefficients = self.project(logs, changes)[0]  # (S, k)
-        a, b = np.exp(logs[:, 0]), np.exp(logs[:, 1])
-        n, d = places[:, :1] / self.n_unit, places[:, 1:] / self.d_unit  # (T, 1) each
-        terms = [np.broadcast_to(term, (len(places), n_resamples)) for term in self._form.terms(n, d, a, b)]
-        return np.asarray((coefficients * np.stack(terms, 2)).sum(2) ** self._form.root(a, b), np.float64)
-
-    def _nearest_starts(self, changes: Floats) -> Floats:
-        """For each sample the best of the starts and of the exponents of the observed losses, (S, 2)."""
-        candidates = np.concatenate([self._best[None], self.starts])
-        squares = [self._squares(np.repeat(logs[None], len(changes), 0), changes) for logs in candidates]
-        return np.asarray(candidates[np.argmin(squares, 0)], np.float64)

@@ -9,19 +9,23 @@ from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
+from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import PathLike, Run, read_runs
+from prequential.evaluation.summary import is_reported, proof, seed_of
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.intervals import interval_score
+from prequential.forecasting.members import ReportedRung, rung_of
 from prequential.printable import format_table
 from prequential.records.schema import Count, Number, Positive, Size, Time, append_record, check_record, read_object
 from prequential.sweeps.finished import CorpusKey, check_own_run, config_key, recorded_corpus
 from prequential.sweeps.ladder import family
 
-SCHEMA, SCORE_SCHEMA = 1, 2
+SCHEMA, SCORE_SCHEMA = 2, 2
+SCHEMAS = (1, SCHEMA)  # in 1, a forecast had one form and one proxy
 SCORES = "scores.jsonl"
 
 
@@ -43,9 +47,16 @@ class _GPT(Struct):
     vector_step: Positive
 
 
+class _Loop(Struct):
+    arguments: dict[str, Any]
+
+
 class _Config(Struct):
-    seed: Count
-    gpt: _GPT
+    """Of a GPT of this program, or of a training loop."""
+
+    seed: Count = 0
+    gpt: _GPT | None = None
+    learner: _Loop | None = None
 
 
 class _Corpus(Struct):
@@ -66,7 +77,7 @@ class _Compute(Struct):
 class ForecastRecord(Struct, kw_only=True):
     """What `score` relies on. The seal shows later changes, but anyone can seal a record."""
 
-    schema: Literal[1] = 1
+    schema: Literal[2] = 2
     kind: Literal["forecast"] = "forecast"
     blake2b: str
     created_at: Time
@@ -95,11 +106,15 @@ def sealed(record: dict[str, Any]) -> dict[str, Any]:
 def read_forecast(path: PathLike) -> dict[str, Any]:
     """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
     record = read_object(path)
-    if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") != SCHEMA:
-        raise CorpusError(f"{str(path)!r} is not a forecast of schema {SCHEMA}")
+    if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") not in SCHEMAS:
+        raise CorpusError(f"{str(path)!r} is not a forecast of schema 1 or 2")
     if sealed(record) != record:
         raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
-    return check_record(record, ForecastRecord, repr(str(path)))
+    # a score reads what both schemas have
+    checked = check_record({**record, "schema": SCHEMA}, ForecastRecord, repr(str(path)))
+    if len(checked["target"]["config"].keys() & {"gpt", OTHER}) != 1:
+        raise CorpusError(f"{str(path)!r} does not say what its target is")
+    return record
 
 
 def run_digests(run: Run) -> dict[str, Any]:
@@ -110,7 +125,7 @@ def run_digests(run: Run) -> dict[str, Any]:
         "n_bytes": record["corpus"]["n_bytes"],
         "corpus_blake2b": record["corpus"]["blake2b"],
         "config_blake2b": _digest(config_key(record["config"]).encode()),
-        "seed": record["config"]["seed"],
+        "seed": seed_of(record["config"]),
         "time": record["time"],
         "code_bits": record["code_bits"],
         "record_blake2b": _digest(run.record_line()),
@@ -139,6 +154,7 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "forecast_blake2b": forecast["blake2b"],
         "after_the_fact": forecast["after_the_fact"],
+        "proof": proof(run.record) if is_reported(run.record) else None,
         "compute_ratio": forecast["compute"]["ratio"],
         "run": run_digests(run),
         "point": made["point"],
@@ -196,14 +212,21 @@ def _check_run(forecast: Mapping[str, Any], run: Run) -> None:
 
 
 def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
-    """Whether learner, size, seed and length are the target's. Step sizes may differ by the rounding of their rule."""
-    config, other = run.record["config"], target["config"]
+    """Whether learner, size, seed and length are the target's. Step sizes may differ by the rounding of their rule.
+
+    A training loop may go on after the target's bytes, and has any seed.
+    """
+    rung, config, n_bytes = rung_of(run), target["config"], run.record["corpus"]["n_bytes"]
+    if isinstance(rung, ReportedRung):
+        found = {"n_parameters": rung.n_weights, "family": rung.family}
+        return n_bytes >= target["n_bytes"] and OTHER in config and found == config[OTHER]["arguments"]
     return (
-        run.record["corpus"]["n_bytes"] == target["n_bytes"]
-        and config.get("gpt") is not None
-        and family(config) == family(other)
-        and config["seed"] == other["seed"]
-        and all(config["gpt"][name] == other["gpt"][name] for name in ("width", "n_layers", "n_heads"))
+        rung is not None
+        and OTHER not in config
+        and n_bytes == target["n_bytes"]
+        and rung.family == family(config)
+        and rung.seed == config["seed"]
+        and all(run.record["config"]["gpt"][name] == config["gpt"][name] for name in ("width", "n_layers", "n_heads"))
     )
 
 
@@ -219,4 +242,8 @@ def format_score(record: Mapping[str, Any]) -> str:
     )
     titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "skill")
     notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
-    return "\n".join([format_table(titles, [row]), *notes])
+    notes += [record["proof"]] if record["proof"] else []
+    direction, place = "high" if record["percent"] > 0 else "low", "within" if record["hit"] else "outside"
+    found = f"The forecast was {abs(record['percent']):.1f} % too {direction}, {place} its interval"
+    others = "every naive forecast was farther off" if (record["skill"] or 0.0) > 0 else "a naive forecast was as near"
+    return "\n".join([format_table(titles, [row]), *notes, f"{found}; {others}."])

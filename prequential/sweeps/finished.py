@@ -16,7 +16,7 @@ from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.runs import ARCHIVE, CURVE, RECORD, PathLike, Run, runs_so_far
 from prequential.files import is_foreign, reading
 from prequential.online.source import open_source
-from prequential.records.forms import NOT_CODED
+from prequential.records.forms import WITHOUT_ARCHIVE
 from prequential.version import VERSION
 
 REMEDY = "move it away, choose another folder, or trust_runs=True uses it as it is"
@@ -87,7 +87,7 @@ def check_own_run(run: Run) -> None:
     paths = [run.path.parent] if is_packed else [run.path, *(run.path / name for name in (RECORD, CURVE, ARCHIVE))]
     if any(_belongs_to_another(path) for path in paths):
         raise CorpusError(f"the run {str(run.path)!r} belongs to another user, who chose its figures: {REMEDY}")
-    if is_packed or run.record.get("coding") == NOT_CODED:
+    if is_packed or run.record.get("coding") in WITHOUT_ARCHIVE:
         return
     try:
         with reading(run.archive):

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve
-from prequential.evaluation.runs import PathLike, Run, read_runs
+from prequential.evaluation.runs import Run
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
-from prequential.online.costs import hidden_matrices
+from prequential.online.costs import hidden_matrices, total_flops
 from prequential.online.runtime import Runtime
 from prequential.printable import format_table
-from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
+from prequential.sweeps.finished import CorpusKey, recorded_corpus
 from prequential.sweeps.plan_runs import Study
 from prequential.sweeps.plans import Plan, Variant, seeded
 
@@ -48,6 +48,16 @@ class Size(NamedTuple):
         return f"{self.width}x{self.n_layers}"
 
 
+class Parameters(NamedTuple):
+    """The size of somebody else's model: all its parameters."""
+
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.n:,} parameters"
+
+
+AnySize = Size | Parameters
 DEFAULT_SIZES = tuple(Size(width, 2) for width in (24, 32, 48, 64, 96))
 
 
@@ -125,9 +135,22 @@ class Rung:
         return Config.from_record(self.run.record["config"])
 
     @property
-    def size(self) -> Size:
+    def size(self) -> AnySize:
         gpt = _gpt(self.config)
         return Size(gpt.width, gpt.n_layers)
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def family(self) -> str:
+        """Equal for the rungs of one ladder."""
+        return family(self.run.record["config"])
+
+    def operations(self, n_bytes: int) -> float:
+        """Those of the run over its first bytes."""
+        return total_flops(self.config, n_bytes).total
 
     @property
     def n_weights(self) -> int:
@@ -139,7 +162,7 @@ class Rung:
 
     @property
     def name(self) -> str:
-        return f"{self.size}, seed {self.config.seed}"
+        return f"{self.size}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +173,7 @@ class Ladder:
     corpus: CorpusKey
 
     @property
-    def sizes(self) -> list[Size]:
+    def sizes(self) -> list[AnySize]:
         return list(dict.fromkeys(rung.size for rung in self.rungs))
 
     @property
@@ -158,7 +181,7 @@ class Ladder:
         """The configuration of the largest rung, with the first rung's seed."""
         return replace(self.rungs[-1].config, seed=self.rungs[0].config.seed)
 
-    def first_rung(self, size: Size) -> Rung:
+    def first_rung(self, size: AnySize) -> Rung:
         """The first rung of this size, which has its smallest seed."""
         return next(rung for rung in self.rungs if rung.size == size)
 
@@ -191,9 +214,14 @@ def ladder_study(plan: Plan) -> Study:
 
 
 def ladder_of(runs: Iterable[Run]) -> Ladder:
-    """The ladder of one or more runs over the same bytes, which differ only in size and seed."""
-    rungs = sorted(map(Rung, runs), key=lambda rung: (rung.n_weights, rung.config.seed))
-    return Ladder(tuple(rungs), recorded_corpus(rungs[0].run.record))
+    """The ladder of one or more runs of this program over the same bytes, which differ only in size and seed."""
+    return ladder_of_rungs(map(Rung, runs))
+
+
+def ladder_of_rungs(rungs: Iterable[Rung]) -> Ladder:
+    """The same of rungs."""
+    ascending = sorted(rungs, key=lambda rung: (rung.n_weights, rung.seed))
+    return Ladder(tuple(ascending), recorded_corpus(ascending[0].run.record))
 
 
 def family(config: Mapping[str, Any]) -> str:
@@ -201,36 +229,6 @@ def family(config: Mapping[str, Any]) -> str:
     gpt = {k: v for k, v in config["gpt"].items() if k not in ("width", "n_layers", "n_heads", "vector_step")}
     gpt["rule of steps"] = f"{config['gpt']['vector_step'] * config['gpt']['width'] ** VECTOR_STEP_POWER:.9g}"
     return json.dumps({k: v for k, v in config.items() if k != "seed"} | {"gpt": gpt}, sort_keys=True)
-
-
-def read_ladder(path: PathLike, *, trust_runs: bool = False) -> Ladder:
-    """The ladder with the most sizes among the runs at `path` (`read_runs`). Of equal configurations the newest run counts.
-
-    Raises CorpusError if there is no ladder, if several have the most sizes, and, unless trust_runs, if one of its runs is not to
-    be trusted (`check_own_run`).
-    """
-    ladders: dict[tuple[CorpusKey, str], dict[tuple[Size, int], Run]] = {}
-    for run in read_runs(path):
-        if run.record["config"].get("gpt"):
-            rung = Rung(run)
-            key = recorded_corpus(run.record), family(run.record["config"])
-            ladders.setdefault(key, {})[rung.size, rung.config.seed] = run
-    if not ladders:
-        raise CorpusError(
-            f"{str(path)!r} has no runs of a GPT of this program, as `prequential sweep --ladder` makes them; how other learners "
-            "grow, such as that of a training loop, a forecast does not know"
-        )
-    n_sizes = {key: len({size for size, _ in runs}) for key, runs in ladders.items()}
-    largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
-    if len(largest) > 1:
-        raise CorpusError(
-            f"{str(path)!r} has {len(largest)} ladders of {n_sizes[largest[0]]} sizes each, which differ in their bytes or their "
-            "settings: keep each ladder in its own folder"
-        )
-    ladder = ladder_of(ladders[largest[0]].values())
-    for rung in () if trust_runs else ladder.rungs:
-        check_own_run(rung.run)
-    return ladder
 
 
 def diverged_runs(ladder: Ladder) -> dict[str, str]:

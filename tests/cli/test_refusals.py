@@ -143,8 +143,8 @@ REFUSALS = [
     ("ablate a --confidence 1", 2, "confidence 1.0 is outside (0, 1)"),
     ("ablate a --seeds 0 --seed 1", 2, "leave out --seed"),
     ("ablate a -1", 2, "varies the size of the GPT, and this configuration has none"),
-    ("forecast a0", 2, "needs --target-width, --target-bytes and -o"),
-    ("forecast a0 --target-width 48", 2, "needs --target-width, --target-bytes and -o"),
+    ("forecast a0", 2, "needs --target-width or --target-parameters, --target-bytes, and -o"),
+    ("forecast a0 --target-width 48", 2, "needs --target-width or --target-parameters, --target-bytes, and -o"),
     ("forecast a0 --target-width 48 --target-bytes 6000 -o f.json --proxy run", 2, "--proxy needs --corpus"),
     ("forecast a0 --score a --after-the-fact -o x", 2, "makes no forecast: leave out --output, --after-the-fact"),
     # Learners of one's own

@@ -130,7 +130,7 @@ def test_logs_of_other_data_or_of_data_without_a_name_are_not_compared(run: Any,
         assert "the logs declare different data" in refused(run, folder, "compare", names["log a"], names[other])
 
 
-def test_a_forecast_of_training_loops_is_refused_with_the_reason(run: Any, made: Any) -> None:
+def test_runs_whose_size_is_not_known_are_no_ladder_and_the_reason_is_said(run: Any, made: Any) -> None:
     folder, _ = made
-    target = ("--target-width", "64", "--target-bytes", "100K", "-o", "forecast.json")
-    assert "no runs of a GPT of this program" in refused(run, folder, "forecast", ".", *target)
+    target = ("--target-parameters", "64", "--target-bytes", "100K", "-o", "forecast.json")
+    assert "its size is not known: give model= to the Recorder" in refused(run, folder, "forecast", ".", *target)

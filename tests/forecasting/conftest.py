@@ -18,4 +18,4 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Ladder:
 @pytest.fixture(scope="session")
 def frozen(ladder: Ladder) -> dict[str, Any]:
     """The frozen forecast of TARGET by that ladder."""
-    return forecast(ladder, TARGET, n_resamples=50)
+    return forecast(ladder, TARGET)

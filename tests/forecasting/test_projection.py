@@ -1,15 +1,15 @@
-"""Fits: planted exponents between and beyond the nodes of a grid are found, and bounds that bind are named."""
+"""Fits: planted exponents between the nodes of a grid are found, within bounds."""
 
 import math
 
 import numpy as np
 import pytest
 
+from prequential import ConfigError
 from prequential.forecasting.scaling import (
     FORMS,
     HIGHEST_A,
     HIGHEST_B,
-    HIGHEST_B_OF_MEANS,
     LOWEST,
     Fit,
     Floats,
@@ -29,8 +29,8 @@ def planted(form: str, n: Floats, d: Floats, a: float = 0.431, b: float = 0.337)
     return np.asarray(total ** FORMS[form].root(*exponents), np.float64)
 
 
-def fit(losses: Floats, form: str = "additive", highest_b: float = HIGHEST_B) -> Fit:
-    return Projection(FORMS[form], N, D, losses, highest_b).fit()
+def fit(losses: Floats, form: str = "additive") -> Fit:
+    return Projection(FORMS[form], N, D, losses).fit()
 
 
 def noisy(form: str, noise: float, seed: int = 3) -> Floats:
@@ -41,28 +41,26 @@ def noisy(form: str, noise: float, seed: int = 3) -> Floats:
 @pytest.mark.parametrize("form", list(FORMS))
 @pytest.mark.parametrize(
     ("a", "b"),
-    [(0.431, 0.337), (0.0553, 0.913), (0.03, 0.02), (2.7, 0.99), (3.5, 0.5), (0.6, 1.4)],
-    ids=["between nodes", "near the edges", "below 0.04", "above 0.96", "a above 2", "b above 1"],
+    [(0.431, 0.337), (0.0553, 0.913), (0.03, 0.02), (2.7, 0.99), (3.5, 0.5)],
+    ids=["between nodes", "near the edges", "below 0.04", "above 0.96", "a above 2"],
 )
 def test_a_planted_law_of_any_exponents_is_found_and_extrapolates_to_ten_times_the_bytes(
     form: str, a: float, b: float
 ) -> None:
     found = fit(planted(form, N, D, a, b), form)
-    assert found.rms < 1e-6
+    assert np.abs(found.residuals).max() < 1e-5
     assert found.at(2.5e6, 3e6) == pytest.approx(
         planted(form, np.array([2.5e6]), np.array([3e6]), a, b)[0, 0], rel=1e-3
     )
     if min(a, b) > 0.05:  # smaller exponents can hardly be told from logarithms
         assert (found.a, found.b) == (pytest.approx(a, rel=1e-2), pytest.approx(b, rel=1e-2))
-    assert found.binding == ()
 
 
-def test_an_exponent_outside_the_bounds_is_reported_with_the_bound_that_binds() -> None:
-    found = fit(planted("additive", N, D, 6.0, 1.6), highest_b=HIGHEST_B_OF_MEANS)
-    assert (found.a, found.b) == (pytest.approx(HIGHEST_A), pytest.approx(HIGHEST_B_OF_MEANS))
-    assert found.binding == ("a = 4, the highest allowed", "b = 1, the highest allowed")
+def test_an_exponent_stays_within_its_bounds_and_a_coefficient_above_0() -> None:
+    found = fit(planted("additive", N, D, 6.0, 1.6))
+    assert (found.a, found.b) == (pytest.approx(HIGHEST_A), pytest.approx(HIGHEST_B))
     rising = 2.0 + 0.05 * np.log(D)[None] + 0.0 * N[:, None]
-    assert "B = 0" in fit(rising).binding
+    assert fit(rising).coefficients[2] == 0
     assert LOWEST < fit(planted("additive", N, D)).a < HIGHEST_A
 
 
@@ -89,26 +87,8 @@ def test_a_small_root_does_not_pass_for_a_good_fit() -> None:
         assert float(np.sqrt((np.expm1(-fit(wild, form).residuals) ** 2).mean())) <= constant + 1e-9
 
 
-@pytest.mark.parametrize("form", list(FORMS))
-def test_samples_are_refitted_as_well_as_by_scipy(form: str) -> None:
-    projection = Projection(FORMS[form], N, D, noisy("crossed", 0.005))
-    random = np.random.default_rng(7)
-    changes = random.normal(0, 0.005, (6, 35))
-    logs = projection.refine(projection._nearest_starts(changes), changes)
-    squares = projection._squares(logs, changes)
-    for change, reached in zip(changes, squares, strict=True):
-        losses = projection._losses.reshape(5, 7) * np.exp(change.reshape(5, 7))
-        alone = fit(losses, form)
-        assert reached <= float((np.expm1(-alone.residuals) ** 2).sum()) * 1.02
-
-
-def test_the_spread_of_a_bootstrap_grows_with_the_residuals_and_with_the_distance() -> None:
-    places = np.array([[5e5, 6e5], [5e6, 6e6]])
-    spreads = []
-    for noise in (0.001, 0.01):
-        projection = Projection(FORMS["additive"], N, D, noisy("additive", noise, seed=0))
-        spreads.append(np.log(projection.bootstrap(projection.fit(), places, 100)).std(1))
-    assert np.all(spreads[1] > 3 * spreads[0])
-    assert spreads[1][1] > spreads[1][0] > 0
-    again = projection.bootstrap(projection.fit(), places, 100)
-    assert np.array_equal(np.log(again).std(1), spreads[1])
+@pytest.mark.parametrize(("n_sizes", "n_prefixes"), [(2, 7), (5, 2)])
+def test_two_sizes_or_two_prefixes_are_too_few_for_a_law(n_sizes: int, n_prefixes: int) -> None:
+    n, d = np.arange(1.0, n_sizes + 1), np.arange(1.0, n_prefixes + 1)
+    with pytest.raises(ConfigError, match="needs 3 sizes and 3 prefixes"):
+        Projection(FORMS["additive"], n, d, np.ones((n_sizes, n_prefixes)))

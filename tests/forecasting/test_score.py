@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_ladder import N_BYTES, TARGET, make_run
+from planted_ladder import N_BYTES, TARGET, WIDE, make_run
 
 from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
@@ -16,7 +16,7 @@ from prequential.sweeps.ladder import Ladder, Size
 
 
 def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path: Path) -> None:
-    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    run = make_run(tmp_path, WIDE, TARGET.n_bytes)
     total = score(frozen, run)
     made, code_bits = frozen["forecasts"]["total_bits"], run.record["code_bits"]
     assert total["actual"] == pytest.approx(code_bits)
@@ -27,7 +27,7 @@ def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path
 def test_a_score_has_the_interval_score_and_the_skill_against_the_best_naive_forecast(
     frozen: dict[str, Any], tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    run = make_run(tmp_path, WIDE, TARGET.n_bytes)
     wrong = sealed(frozen)
     made = wrong["forecasts"]["total_bits"]
     actual = score(frozen, run)["actual"]
@@ -40,7 +40,7 @@ def test_a_score_has_the_interval_score_and_the_skill_against_the_best_naive_for
 
 
 def test_scores_are_appended_to_the_earlier_ones_among_the_runs(frozen: dict[str, Any], tmp_path: Path) -> None:
-    record = score(frozen, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
+    record = score(frozen, make_run(tmp_path, WIDE, TARGET.n_bytes))
     for n in (1, 2):
         path = append_score(tmp_path, record)
         assert path == tmp_path / "scores.jsonl"
@@ -52,7 +52,7 @@ def test_scores_are_appended_to_the_earlier_ones_among_the_runs(frozen: dict[str
 
 
 def test_a_run_whose_folder_is_not_utf_8_is_scored(frozen: dict[str, Any], tmp_path: Path) -> None:
-    path = make_run(tmp_path, TARGET.size, TARGET.n_bytes).path
+    path = make_run(tmp_path, WIDE, TARGET.n_bytes).path
     odd = path.rename(path.with_name(os.fsdecode(b"run\xff")))
     record = score(frozen, read_run(odd))
     assert record["run"]["name"] == "run\\xff"
@@ -60,18 +60,18 @@ def test_a_run_whose_folder_is_not_utf_8_is_scored(frozen: dict[str, Any], tmp_p
 
 
 def test_the_newest_run_of_the_target_is_found(frozen: dict[str, Any], tmp_path: Path) -> None:
-    make_run(tmp_path, TARGET.size, TARGET.n_bytes, seed=1)
-    make_run(tmp_path, TARGET.size, TARGET.n_bytes + 1)
+    make_run(tmp_path, WIDE, TARGET.n_bytes, seed=1)
+    make_run(tmp_path, WIDE, TARGET.n_bytes + 1)
     with pytest.raises(CorpusError, match="has no run of the target"):
         find_target_run(tmp_path, frozen)
-    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    run = make_run(tmp_path, WIDE, TARGET.n_bytes)
     assert find_target_run(tmp_path, frozen, trust_runs=True).path == run.path
 
 
 def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_fact(
     frozen: dict[str, Any], tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path, TARGET.size, TARGET.n_bytes)
+    run = make_run(tmp_path, WIDE, TARGET.n_bytes)
     run.record["wall_s"] = 3600.0  # begun an hour ago
     with pytest.raises(CorpusError, match="began before the forecast was frozen"):
         score(frozen, run)
@@ -81,7 +81,7 @@ def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_f
 def test_a_run_of_another_size_length_or_text_is_refused(
     frozen: dict[str, Any], ladder: Ladder, tmp_path: Path
 ) -> None:
-    for other in (make_run(tmp_path, Size(96, 1), TARGET.n_bytes), make_run(tmp_path, TARGET.size, TARGET.n_bytes + 1)):
+    for other in (make_run(tmp_path, Size(96, 1), TARGET.n_bytes), make_run(tmp_path, WIDE, TARGET.n_bytes + 1)):
         with pytest.raises(CorpusError, match="not the run that was forecast"):
             score(frozen, other)
     check_prefix(frozen, ladder.corpus)
@@ -89,4 +89,4 @@ def test_a_run_of_another_size_length_or_text_is_refused(
         check_prefix(frozen, CorpusKey(N_BYTES, "other"))
     known = sealed({**frozen, "target": {**frozen["target"], "blake2b": "other"}})
     with pytest.raises(CorpusError, match="other bytes"):
-        score(known, make_run(tmp_path, TARGET.size, TARGET.n_bytes))
+        score(known, make_run(tmp_path, WIDE, TARGET.n_bytes))

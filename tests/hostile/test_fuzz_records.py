@@ -17,7 +17,7 @@ import prequential
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation import draft as drafts
 from prequential.evaluation.curves import MODEL, Curve
-from prequential.forecasting.backtest import block_losses, loss_bits_per_byte
+from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.sealed import sealed
 from prequential.learners.subject import own_subject
 from prequential.online.coding import Progress
@@ -140,12 +140,11 @@ def test_rounded_sums_of_a_long_run_are_not_taken_for_damage(tmp_path: Path, mon
 # ---- runs and forecasts
 
 
-@pytest.mark.parametrize("bits", [[5.0, 5.0], [5.0, 4.0], [1e-30, 2e-30], [1e20, 2e20]])
+@pytest.mark.parametrize("bits", [[0.0, 0.0], [1e-30, 2e-30], [1e20, 2e20]])
 def test_a_loss_that_no_run_has_is_refused(bits: list[float]) -> None:
     curve = Curve(n_bytes=np.array([1000, 2000]), bits=np.array(bits))
     with pytest.raises(CorpusError, match="its run is damaged"):
         loss_bits_per_byte(curve, np.array([1000, 2000]))
-        block_losses(curve, np.array([1000, 2000]))
 
 
 def test_a_sealed_forecast_with_another_naive_value_is_refused(place: Place) -> None:

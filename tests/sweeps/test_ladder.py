@@ -11,6 +11,7 @@ from studies import FUSED, TEXT, TINY
 import prequential
 from prequential import ConfigError, CorpusError, Curve, MixerConfig, preset
 from prequential.evaluation.runs import Run
+from prequential.forecasting.members import read_ladder
 from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import (
     DEFAULT_SIZES,
@@ -22,7 +23,6 @@ from prequential.sweeps.ladder import (
     ladder_plan,
     ladder_study,
     n_weights,
-    read_ladder,
     scaled,
 )
 from prequential.sweeps.plans import sweep_plan
@@ -92,7 +92,8 @@ def test_a_ladder_is_read_back_from_its_runs(run_all, tmp_path):
     plan = ladder_plan(TINY, [Size(32, 1), Size(16, 1)], seeds=[0, 1])
     outcomes = run_all(plan, tmp_path / "runs")
     run_all(sweep_plan(TINY, replay=[2], widths=[16]), tmp_path / "runs")  # of another family
-    ladder = read_ladder(tmp_path / "runs")
+    ladder, left_out = read_ladder(tmp_path / "runs")
+    assert left_out == {}
     assert [rung.name for rung in ladder.rungs] == ["16x1, seed 0", "16x1, seed 1", "32x1, seed 0", "32x1, seed 1"]
     assert ladder.corpus.n_bytes == 700
     assert [rung.config for rung in ladder.rungs] == plan.configs
@@ -100,7 +101,7 @@ def test_a_ladder_is_read_back_from_its_runs(run_all, tmp_path):
     assert isinstance(made, Ladder)
     assert [rung.run.path for rung in made.rungs] == [rung.run.path for rung in ladder.rungs]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError, match="has no runs of a GPT"):
+    with pytest.raises(CorpusError, match="has no runs of a ladder"):
         read_ladder(tmp_path / "empty")
 
 

@@ -1,0 +1,171 @@
+"""Ladders of training loops: real recorders on tiny models. What they report is used, and never said to be proved."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import prequential
+from prequential import ConfigError, CorpusError
+from prequential.cli.main import build_parser
+from prequential.forecasting.forecast import Target, forecast, format_forecast
+from prequential.forecasting.members import read_ladder, what_is_known
+from prequential.sweeps.ladder import Parameters, Size
+
+WIDTHS = (2, 3, 4, 6, 8)
+N_STEPS, N_ROWS, COLUMNS = 48, 4, 32
+V = 256
+
+
+def text_rows(n_steps: int) -> torch.Tensor:
+    """Disjoint rows of a bundled text."""
+    text = prequential.sample_path("christmas_carol").read_bytes()[3000:]
+    n = n_steps * N_ROWS
+    return torch.tensor(list(text[: n * (COLUMNS + 1)])).view(n, COLUMNS + 1)
+
+
+def train(folder: Path, width: int, rows: torch.Tensor, *, seed: int = 0, knows_model: bool = True) -> prequential.Run:
+    """A bigram model of this width, trained by a plain loop that a Recorder watches."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Embedding(V, width), torch.nn.Linear(width, V))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    rec = prequential.Recorder(
+        folder,
+        name=f"width {width}",
+        units="bytes",
+        model=model if knows_model else None,
+        optimizer=optimizer,
+        arguments={"seed": seed},
+        audit_every=0,
+    )
+    for part in rows.split(N_ROWS):
+        x, y = part[:, :-1], part[:, 1:]
+        logits = model(x)
+        rec.score(logits=logits, targets=y, inputs=x)
+        optimizer.zero_grad()
+        cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+        optimizer.step()
+    return rec.finish()
+
+
+def n_parameters(width: int) -> int:
+    return V * width + width * V + V
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ladder."""
+    folder = tmp_path_factory.mktemp("loops")
+    for width in WIDTHS:
+        train(folder / "runs", width, text_rows(N_STEPS))
+    return folder
+
+
+def forecast_command(folder: Path, *args: str) -> int:
+    options = [
+        "--target-parameters",
+        str(n_parameters(16)),
+        "--target-bytes",
+        str(4 * N_STEPS * N_ROWS * COLUMNS),
+        *args,
+    ]
+    parsed = build_parser().parse_args(["forecast", str(folder / "runs"), *options])
+    return int(parsed.run(parsed))
+
+
+def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> None:
+    ladder, left_out = read_ladder(folder / "runs")
+    assert [rung.n_weights for rung in ladder.rungs] == [n_parameters(width) for width in WIDTHS]
+    assert str(ladder.sizes[0]) == "1,280 parameters" and left_out == {}
+    assert what_is_known(ladder, left_out)["rows"] == "the same rows, in the same order"
+    last, n_bytes = ladder.rungs[-1], N_STEPS * N_ROWS * COLUMNS
+    assert last.operations(n_bytes) == 6 * last.n_weights * n_bytes  # a byte is a token here
+    with pytest.raises(ConfigError, match="the ladder is of training loops: give --target-parameters"):
+        Target(size=Size(64, 2), n_bytes=n_bytes).learner(ladder)
+
+
+@pytest.mark.thorough
+def test_a_loop_with_other_rows_or_without_a_size_is_left_out_with_the_reason(folder: Path, tmp_path: Path) -> None:
+    rows = text_rows(N_STEPS)
+    for width in WIDTHS[:3]:
+        train(tmp_path, width, rows)
+    other = train(tmp_path, 6, rows.roll(1, 1)).name
+    unknown = train(tmp_path, 8, rows, knows_model=False).name
+    older = read_ladder(tmp_path)[0].rungs[0].run.name
+    train(tmp_path, WIDTHS[0], rows)
+    ladder, left_out = read_ladder(tmp_path)
+    assert [rung.n_weights for rung in ladder.rungs] == [n_parameters(width) for width in WIDTHS[:3]]
+    assert left_out[other] == "the loops scored different rows, or rows of another tokenizer"
+    assert left_out[unknown].startswith("its size is not known")
+    assert left_out[older] == "a newer run has its size and seed"
+    assert len(left_out) == 3
+
+
+@pytest.mark.thorough
+def test_loops_that_all_saw_different_rows_are_no_ladder(tmp_path: Path) -> None:
+    for shift, width in enumerate(WIDTHS[:3]):
+        train(tmp_path, width, text_rows(N_STEPS).roll(shift, 1))
+    with pytest.raises(CorpusError, match="3 ladders of 1 sizes each, the loops scored different rows"):
+        read_ladder(tmp_path)
+
+
+@pytest.mark.thorough
+def test_a_forecast_of_training_loops_is_frozen_and_scored_as_reported(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "forecast.json"
+    proxy = train(folder / "proxy", 2, text_rows(4 * N_STEPS))
+    assert forecast_command(folder, "--proxy", str(proxy.path), "-o", str(path)) == 0
+    shown = capsys.readouterr().out
+    assert "reported by a training loop; not proved; rows: the same rows, in the same order" in shown
+    assert "only if the learning rate did not depend on the length" in shown
+    record = json.loads(path.read_text())
+    assert record["proof"] == "reported by a training loop; not proved" and record["compute"]["ratio"] > 6
+    train(folder / "runs", 16, text_rows(4 * N_STEPS + 2))  # a loop may go on after the target's bytes
+    parsed = build_parser().parse_args(["forecast", str(folder / "runs"), "--score", str(path)])
+    assert parsed.run(parsed) == 0
+    assert "reported by a training loop; not proved" in capsys.readouterr().out
+    (line,) = (folder / "runs" / "scores.jsonl").read_text().splitlines()
+    assert abs(json.loads(line)["percent"]) < 10
+    with pytest.raises(ConfigError, match="the target has been run already"):
+        forecast_command(folder, "-o", str(folder / "late.json"))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["other order", "log"])
+def test_a_forecast_says_that_the_order_differs_or_is_unknown(kind: str, tmp_path: Path) -> None:
+    rows, words = text_rows(N_STEPS), {"other order": "in another order", "log": "declared equal, not checked"}
+    for i, width in enumerate(WIDTHS[:4]):
+        if kind == "log":
+            losses = [f"{1000 * k},{3 + width**-0.5 + k**-0.5}" for k in range(1, 40)]
+            (tmp_path / "log.csv").write_text("\n".join(["seen,loss", *losses]))
+            command = [
+                "import",
+                str(tmp_path / "log.csv"),
+                "--tokens",
+                "seen",
+                "--loss",
+                "loss",
+                "--bytes-per-token",
+                "4",
+            ]
+            command += ["--data", "web", "--parameters", str(n_parameters(width)), "--runs", str(tmp_path / "runs")]
+            parsed = build_parser().parse_args(command)
+            assert parsed.run(parsed) == 0
+        else:
+            train(tmp_path / "runs", width, rows.flip(0) if i == 1 else rows)
+    ladder, _ = read_ladder(tmp_path / "runs")
+    record = forecast(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
+    assert words[kind] in record["rows"] and record["proof"].endswith("; not proved")
+    assert ("different orders" in format_forecast(record)) == (kind == "other order")
+
+
+@pytest.mark.thorough
+def test_a_proxy_that_is_not_of_the_same_loops_is_refused(folder: Path, tmp_path: Path) -> None:
+    ladder, _ = read_ladder(folder / "runs")
+    (tmp_path / "log.csv").write_text("seen,loss\n10000,4.0\n90000,3.0\n")
+    proxy = prequential.import_log(tmp_path / "log.csv", tmp_path, tokens="seen", loss="loss", bytes_per_token=1.0)
+    with pytest.raises(CorpusError, match="is not reported like the runs of the ladder"):
+        forecast(ladder, Target(size=Parameters(9000), n_bytes=50_000), proxies=[proxy])
