@@ -202,7 +202,7 @@ LEARNER = {
     "--replicas N": "with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
 }
 RUNTIME = {
-    "--threads INTEGER": "number of threads (default: the number of cores, at most 16)",
+    "--threads INTEGER": "number of threads (default: the number of cores, at most 8)",
     "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
     "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
     "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests",

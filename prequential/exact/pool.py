@@ -18,7 +18,7 @@ from prequential.machine.process import n_torch_threads
 
 T = TypeVar("T")
 
-MAX_DEFAULT_THREADS = 16
+MAX_DEFAULT_THREADS = 8
 
 
 def available_threads(n_processes: int = 1) -> int:

@@ -27,7 +27,7 @@ DEVICES = ("cpu", "cuda", "auto")
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Where and how learners compute. `None` means: all processors (at most 16), the fastest exact backend, compiled kernels.
+    """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
     backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
     "cuda" or "auto"; the rest is of the processor. audit_every: segments in a period of the audit; 0: no audit. team: the

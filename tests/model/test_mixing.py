@@ -230,8 +230,9 @@ def past_after(text):
 def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
     kinds, every = contexts.kinds_by_input(names), np.zeros(contexts.N_HASHES, np.int64)
-    contexts.context_hashes(*past_after(text), every)
-    hashes = [contexts.hash_of(every, kinds, 0, sets.AS_TEXT, c) for c in range(len(names))]
+    now, *others = past_after(text)
+    contexts.context_hashes(now, *others, every)
+    hashes = [contexts.hash_of(every, kinds, past.input_kind(now), sets.AS_TEXT, c) for c in range(len(names))]
     return dict(zip(names, map(int, hashes), strict=True))
 
 
@@ -605,7 +606,7 @@ def test_a_sum_of_32_bits_wraps_around_like_twos_complement(n, sign):
     """The largest weights and inputs: up to 2**37, of which 32 bits are kept, in every order."""
     inputs, row = np.full(n, 2129, np.int16), np.full(n, sign * weights.MAX_WEIGHT, np.int16)
     inputs[::3] = 700
-    exact = int(inputs.astype(object) @ row[0].astype(object))
+    exact = int(inputs.astype(object) @ row.astype(object))
     wrapped = (exact + (1 << 31)) % (1 << 32) - (1 << 31)
     assert n < 48 or wrapped != exact
     expected = min(max(wrapped >> weights.WEIGHT_BITS, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)

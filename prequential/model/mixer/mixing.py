@@ -389,13 +389,14 @@ def gather_sums(number: int, n_threads: int, sums: Array, board: Array) -> Any:
     """Adds the sums of the other threads. Returns how often this thread slept meanwhile."""
     slept: Any = 0
     for thread in range(1, n_threads):
-        row = row_of(thread, SUMS)
-        waited = wait(board, row, number)
+        waited = wait(board, row_of(thread, SUMS), number)
         if waited == STOPPED:
             raise RuntimeError("a thread of the mixer failed")
         slept += waited
+    for thread in range(1, n_threads):  # after all have written: the memory fetches the rows at the same time
+        row = row_of(thread, SUMS) * WIDTH
         for s in range(sums.size):
-            sums[s] += board[row * WIDTH + s]
+            sums[s] += board[row + s]
     return slept
 
 
