@@ -121,9 +121,11 @@ class Mixer:
             weights_of_group[...] = arrays["weights"][:, columns]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every array that later probabilities depend on, by name, as signed integers. All but the weights share memory with it."""
+        """Every array that later probabilities depend on, by name, as signed integers. They share memory with it, but for the
+        weights of a mixer of several threads."""
         found = {name: getattr(self.arrays, name) for name in LEARNED}
-        found["weights"] = np.concatenate([group for _, group in self._groups()], 1)
+        groups = [group for _, group in self._groups()]
+        found["weights"] = groups[0] if len(groups) == 1 else np.concatenate(groups, 1)
         return {name: a.view(f"i{a.itemsize}") for name, a in found.items()}
 
     def _groups(self) -> list[tuple[slice, np.ndarray]]:
