@@ -43,6 +43,8 @@ SETS_ALONE, CURVES_ALONE = (tuple(name for name in names if name != "gpt") for n
 # With the other two, texts and code of 0.3 MB take no fewer bits (dev/LOG.md, 2026-11-24):
 FULL_SETS = tuple(name for name in SETS_ALONE if name not in ("match,known", "words,known"))
 
+# Contexts that say little in text. In binary data they take the places of contexts of words, with or without a name here:
+_OF_BINARY = {"skip3-4", "skip4-6", "skip3-5", "skip2", "nibbles4", "nibbles7", "after1,3"}
 # Contexts that give the least for their time (dev/LOG.md, 2026-11-23):
 _LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks"}
 
@@ -53,7 +55,12 @@ _SECOND = MixerConfig(
     curves=("1", "2", "word"),
 )
 _THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE)
-_FULL = MixerConfig(contexts=CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE, table_bits=23)
+_FULL = MixerConfig(
+    contexts=tuple(name for name in CONTEXTS if name not in _OF_BINARY),
+    sets=FULL_SETS,
+    curves=CURVES_ALONE,
+    table_bits=23,
+)
 
 
 def _with_gpt(n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None) -> Config:

@@ -126,6 +126,7 @@ def past_limits(position: int) -> np.ndarray:
     limits[[past.POSITION, past.N_BITS]] = (1 << 48) - 1
     limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH, past.RECORD_SINCE]] = position
     limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
+    limits[past.DEPTH] = past.N_OWNERS - 1
     limits[past.FIRST], limits[past.RECORD] = 255, past.MAX_RECORD
     limits[past.BINARY_UNTIL] = position + past.STAYS_BINARY
     return limits
