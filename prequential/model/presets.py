@@ -33,8 +33,8 @@ THIRD_CONTEXTS = (
     *SECOND_CONTEXTS, "0", "word,1", "word,word3", "word,2", "word2,gap2", "11", "classes", "phrase", "skip1,4", "tags,word",
     "inside,nest", "nextword", "word,suffix", "indent,word", "afterword,1", "vowels6,1", "firstword,word", "keyword,word,1",
     "sentence,word", "folded5", "case,word", "nest,1", "12", "halves", "3,word2", "word4", "above,run", "match,1", "opened,word",
-    "place,word", "line,1", "paragraph,word", "tag,word", "collapsed4,2", "nest", "word,word4", "groups4,2", "nextword2",
-    "after2,1",
+    "place,word", "line,1", "paragraph,word", "owner,identifier", "collapsed4,2", "nest", "template3", "groups4,2",
+    "template,next", "field,next",
 )  # fmt: skip
 SECOND_SETS = (*FAST_SETS, "bits", "vowels", "history2,length")
 
@@ -46,11 +46,11 @@ FULL_SETS = tuple(name for name in SETS_ALONE if name not in ("match,known", "wo
 # Contexts that say little in text. In binary data they take the places of contexts of words, with or without a name here:
 _OF_BINARY = {"skip3-4", "skip4-6", "skip3-5", "skip2", "nibbles4", "nibbles7", "after1,3"}
 # Contexts that give the least for their time (dev/LOG.md, 2026-11-23):
-_LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks"}
+_LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks", "letters5"}
 
 _FAST = MixerConfig(contexts=tuple(name for name in FAST_CONTEXTS if name not in _LEAST_OF_FAST))
 _SECOND = MixerConfig(
-    contexts=tuple(name for name in SECOND_CONTEXTS if name not in _LEAST_OF_SECOND),
+    contexts=(*(name for name in SECOND_CONTEXTS if name not in _LEAST_OF_SECOND), "template,next"),
     sets=SECOND_SETS,
     curves=("1", "2", "word"),
 )

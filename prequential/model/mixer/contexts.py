@@ -101,8 +101,8 @@ from prequential.model.mixer.past import (
 
 # Contexts of records of binary data. They have no name in a configuration, and follow those of CONTEXTS in `every`.
 RECORD_CONTEXTS = (
-    "n,nw,ne,w", "n,nn,w", "n,nw,ne,nn,w,ww", "n,nn,nnn", "gradient", "n,nw,w,ww", "n", "n,nn,ne,nw", "column,w",
-    "line", "line,w", "gradient,n", "parabola,w", "mean,w", "n,nn,nnn,nnnn", "n,nn,w by column", "n,w,ww by column",
+    "n,nw,ne,w", "n,nn,w", "n,nw,ne,nn,w,ww", "n,nn,nnn", "gradient,n", "n,nw,w,ww", "line,w", "n,nn,ne,nw", "column,w",
+    "line", "n", "gradient", "parabola,w", "mean,w", "n,nn,nnn,nnnn", "n,nn,w by column", "n,w,ww by column",
     "upper n,nn,nnn,w",
 )  # fmt: skip
 # In other binary data: which of the last eight bytes make a context, after the last complete pair of bytes at an even position.
@@ -382,21 +382,21 @@ def record_contexts(past: Array, ring: Array, h: Array) -> None:
     w, ww, column = past[LAST4] & 255, past[LAST4] >> 8 & 255, min(position - past[LINE], MAX_RECORD)
     n, nn = byte_at(ring, position - record), byte_at(ring, position - 2 * record)
     nw, ne = byte_at(ring, position - record - 1), byte_at(ring, position - record + 1)
+    in_short = column << 8 if record <= SHORT_RECORD else np.int64(0)
     around = hashed(n | nw << 8 | ne << 16, w)
     h[N_CONTEXTS] = around
     h[N_CONTEXTS + 1] = hashed(n | nn << 8, w)
     h[N_CONTEXTS + 2] = hashed(around, nn | ww << 8)
     h[N_CONTEXTS + 3] = hashed(n | nn << 8, byte_at(ring, position - 3 * record))
-    h[N_CONTEXTS + 4] = hashed((n + w - nw) & 511, column & 31)
+    h[N_CONTEXTS + 4] = hashed((n + w - nw) & 511, n | in_short)
     h[N_CONTEXTS + 5] = hashed(n | nw << 8, w | ww << 8)
-    h[N_CONTEXTS + 6] = n
+    h[N_CONTEXTS + 6] = hashed((2 * n - nn) & 511, w | in_short)
     h[N_CONTEXTS + 7] = hashed(n | nn << 8 | ne << 16, nw)
     h[N_CONTEXTS + 8] = hashed(column, w)
-    in_short = column << 8 if record <= SHORT_RECORD else np.int64(0)
     nnn, nnnn = byte_at(ring, position - 3 * record), byte_at(ring, position - 4 * record)
     h[N_CONTEXTS + 9] = hashed((2 * n - nn) & 511, in_short)
-    h[N_CONTEXTS + 10] = hashed((2 * n - nn) & 511, w | in_short)
-    h[N_CONTEXTS + 11] = hashed((n + w - nw) & 511, n | in_short)
+    h[N_CONTEXTS + 10] = n
+    h[N_CONTEXTS + 11] = hashed((n + w - nw) & 511, column & 31)
     h[N_CONTEXTS + 12] = hashed((3 * (n - nn) + nnn) & 1023, w | in_short)
     h[N_CONTEXTS + 13] = hashed((n + nn) >> 1, w | in_short)
     h[N_CONTEXTS + 14] = hashed(n | nn << 8 | nnn << 16, nnnn | in_short)
