@@ -107,6 +107,8 @@ def describe_byte(past: Array, ring: Array, runs: Array, groups: Array, facts: A
     facts[ABOVE] = byte_above(past, ring)
     facts[COLUMN] = min(past[POSITION] - past[LINE], 31)
     facts[WORD_HASH] = hashed(past[WORD], last4 & 255)
+    if facts[CODE] == AS_NUMBERS:
+        facts[WORD_HASH] = hashed(last4 & 0xFFFF, past[POSITION] & 3)
 
 
 @inlined
@@ -182,7 +184,6 @@ def select_rows_of_numbers(prefix: int, k: int, past: Array, every: Array) -> No
     pair, first = (last4 >> 8 & 0xFFFF, c1 | 256) if odd else (last4 & 0xFFFF, 0)
     every[10] = c1 >> 4 << 8 | c2 >> 4 << 4 | c3 >> 4  # "classes3"
     every[11] = prefix << 4 | c1 >> 4  # "bits,class"
-    every[12] = hashed(hashed(last4 & 0xFFFF, position & 3), k) & 2047  # "word"
     every[13] = prefix * 8 + (position & 7)  # "vowels"
     every[15] = (c2 >> 4) << 7 | (c1 >> 5) << 4 | odd << 3 | k  # "nest"
     every[16] = (hashed(pair, odd) * 8 + k) & 2047  # "suffix"
