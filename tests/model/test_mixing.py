@@ -218,10 +218,10 @@ def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_s
 
 def past_after(text):
     """The mixer's past when the byte after `text` is to be predicted, the ring that holds the text, and what followed before."""
-    arrays = make_mixer(MixerConfig(contexts=("nextword",), table_bits=4, match_bits=10)).arrays
+    arrays = make_mixer(MixerConfig(contexts=("nextword", "template,next"), table_bits=4, match_bits=10)).arrays
     for byte in text:
         past.find_matches(arrays.past, arrays.ring, arrays.matches, True)
-        past.advance(arrays.past, arrays.ring, arrays.indirect, arrays.followers, byte, True)
+        past.advance(arrays.past, arrays.ring, arrays.indirect, arrays.followers, arrays.fields, byte, True)
     past.find_matches(arrays.past, arrays.ring, arrays.matches, True)
     return arrays.past, arrays.ring, arrays.indirect, arrays.followers
 

@@ -128,11 +128,9 @@ OF_BINARY = (
     "skip3-4", "skip4-6", "skip3-5", "skip2", "1", "nibbles4", "skip1,4", "nibbles7", "after1,2", "match,1", "after1,3",
 )  # fmt: skip
 SHORT_RECORD = 16  # bytes: the column is part of the context
-# The contexts that are made of `followers`. A mixer without them keeps none.
-OF_FOLLOWERS = (
-    "after3,2", "after4,2", "afterword,2", "afterword,1", "nextword", "nextword2", "template,next", "words,next",
-    "field,next",
-)  # fmt: skip
+# The contexts that are made of `followers`, and of `fields`. A mixer without them keeps none.
+OF_FOLLOWERS = ("after3,2", "after4,2", "afterword,2", "afterword,1", "nextword", "nextword2")
+OF_FIELDS = ("template,next", "words,next", "field,next")
 
 
 @inlined

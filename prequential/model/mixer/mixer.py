@@ -3,7 +3,7 @@
 It learns from every bit as soon as the bit is coded. This file owns the arrays; mixing.py has the kernel, and the letters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Self
 
@@ -13,7 +13,7 @@ from prequential_codecs.bit_coder import BitCoder
 from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
 from prequential.model.mixer import evidence, lookup, mixing, nodes, past, refine, sets, weights
-from prequential.model.mixer.contexts import OF_FOLLOWERS, kinds_by_input
+from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, kinds_by_input
 from prequential.model.mixer.mixing import MixerArrays
 
 # Zeros fill the inputs up to a multiple of LANES. Loops over them then have no remainder and run 5 to 15 % faster.
@@ -21,7 +21,8 @@ LANES = 16
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
     "table", "deterministic", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
-    "row_ages", "row_errors", "last_weights", "curves", "gpt_curves", "indirect", "followers", "matches", "past",
+    "row_ages", "row_errors", "last_weights", "curves", "gpt_curves", "indirect", "followers", "fields", "matches",
+    "past",
 )  # fmt: skip
 
 
@@ -58,7 +59,8 @@ class Mixer:
             curves=np.zeros((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             indirect=np.zeros(past.INDIRECT_SIZE, np.int64),
-            followers=np.zeros((past.N_FOLLOWERS, n_followers(config)), np.uint32),
+            followers=np.zeros((past.N_FOLLOWERS, table_size(config, OF_FOLLOWERS)), np.uint32),
+            fields=np.zeros((past.N_FIELDS, table_size(config, OF_FIELDS)), np.uint32),
             ring=ring,
             matches=np.zeros(1 << config.match_bits, np.int64),
             past=np.zeros(past.PAST_SIZE, np.int64),
@@ -115,9 +117,9 @@ def n_inputs(config: MixerConfig) -> int:
     return -(-n // LANES) * LANES
 
 
-def n_followers(config: MixerConfig) -> int:
-    """The entries of each table of `followers`: one, if no context of the config needs them."""
-    return 1 << past.FOLLOWER_BITS if set(OF_FOLLOWERS) & set(config.contexts) else 1
+def table_size(config: MixerConfig, users: Sequence[str]) -> int:
+    """The entries of each table of `followers` or `fields`: one, if the config has none of the contexts that are made of them."""
+    return 1 << past.FOLLOWER_BITS if set(users) & set(config.contexts) else 1
 
 
 def past_limits(position: int) -> np.ndarray:

@@ -92,6 +92,7 @@ class MixerArrays(NamedTuple):
     gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
     indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
     followers: Array  # (N_FOLLOWERS, a power of two) uint32: see past.py
+    fields: Array  # (N_FIELDS, a power of two) uint32: see past.py
     ring: Array  # (a power of two,) uint8: the last bytes
     matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
     past: Array  # (PAST_SIZE,) int64: see past.py
@@ -320,7 +321,7 @@ def end_byte(word: int, byte: int, mixer: MixerArrays, scratch: Scratch) -> None
     """The runs and the past after one more byte. word: its code word."""
     if mixer.learns:
         remember(word, mixer.table, mixer.deterministic, scratch.hashes, scratch.heads, scratch.buckets, scratch.runs)
-    advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, byte, mixer.learns)
+    advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.fields, byte, mixer.learns)
 
 
 @kernel

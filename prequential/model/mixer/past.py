@@ -2,7 +2,7 @@
 
 `advance` updates it after each byte. The contexts (contexts.py) and the choice of weights (sets.py) are made of it. Older bytes
 are read from `ring`, which holds the last bytes (a power of two of them). `indirect` and `followers` hold what followed the last
-occurrences of some contexts: their entries keep the last four bytes, or the last word.
+occurrences of some contexts: their entries keep the last four bytes, or the last word. `fields` holds positions after some.
 
 Names: a word is a sequence of letters, in lower case; a gap is what stands between two words. c1 is the last byte, c2 the one
 before it. A group is a byte in which all letters, or all digits, count as equal.
@@ -124,11 +124,11 @@ INDIRECT_SIZE = 768 + 65536
     AFTER_WORD,  # of the current word or gap
     NEXT_WORD,  # of a word: the word that followed it
     NEXT_WORD2,  # of two words: the word that followed them
-    AT_TEMPLATE,  # of a template: the position after its last occurrence
-    AT_WORDS,  # of words: the same
-    AT_FIELD,  # of a number of fields in a line: the same
-) = range(8)
-N_FOLLOWERS, FOLLOWER_BITS = 8, 20
+) = range(5)
+N_FOLLOWERS, FOLLOWER_BITS = 5, 20
+# The tables of `fields`, by a hash: positions after the last occurrence of a template, of words, of a number of fields in a line.
+AT_TEMPLATE, AT_WORDS, AT_FIELD = range(3)
+N_FIELDS = 3
 
 BLANK, NEWLINE = 32, 10
 # Classes of bytes:
@@ -192,15 +192,15 @@ def shifted(bits: Any, n: int, new: Any) -> Any:
 
 
 @inlined
-def place_after(followers: Array, h: Any) -> Any:
-    """The entry of each table of `followers` for a hash."""
-    return h & (followers.shape[1] - 1)
+def place_after(tables: Array, h: Any) -> Any:
+    """The entry of each table of `followers` or of `fields` for a hash."""
+    return h & (tables.shape[1] - 1)
 
 
 @inlined
-def follower(followers: Array, table: int, h: Any) -> Any:
+def follower(tables: Array, table: int, h: Any) -> Any:
     """What followed the last occurrence of what has this hash."""
-    return np.int64(followers[table, place_after(followers, h)])
+    return np.int64(tables[table, place_after(tables, h)])
 
 
 @inlined
@@ -209,8 +209,10 @@ def word_or_gap(past: Array) -> Any:
 
 
 @inlined
-def advance(past: Array, ring: Array, indirect: Array, followers: Array, byte: int, learns: bool) -> None:
-    """Updates all of the past after one more byte; `indirect` and `followers` only with `learns`."""
+def advance(
+    past: Array, ring: Array, indirect: Array, followers: Array, fields: Array, byte: int, learns: bool
+) -> None:
+    """Updates all of the past after one more byte; `indirect`, `followers` and `fields` only with `learns`."""
     follow_matches(past, ring, byte)
     past[ABOVE_RUN] = min(past[ABOVE_RUN] + 1, 255) if byte_above(past, ring) == byte else 0
     if learns:
@@ -231,7 +233,7 @@ def advance(past: Array, ring: Array, indirect: Array, followers: Array, byte: i
         advance_line(past, byte, last)
     advance_fields(past, byte)
     advance_owners(past, byte)
-    follow_fields(past, ring, followers, byte, learns)
+    follow_fields(past, ring, fields, byte, learns)
 
 
 @merged
@@ -445,34 +447,34 @@ def advance_owners(past: Array, byte: int) -> None:
 
 
 @merged
-def follow_fields(past: Array, ring: Array, followers: Array, byte: int, learns: bool) -> None:
+def follow_fields(past: Array, ring: Array, fields: Array, byte: int, learns: bool) -> None:
     """Positions after equal templates, words and fields. Digits only move them on, so numbers are compared digit by digit."""
     is_number = CLASS[byte] == DIGIT
     words = hashed(hashed(past[WORD2], past[WORD3]), hashed(past[WORD], past[COLLAPSED] & 0xFFFF))
     within = byte != NEWLINE and not separates(byte)
-    follow_field(past, ring, followers, AT_TEMPLATE, hashed(past[TEMPLATE], 5), byte, is_number, learns)
-    follow_field(past, ring, followers, AT_WORDS, words, byte, is_number, learns)
-    follow_field(past, ring, followers, AT_FIELD, past[FIELD], byte, within, learns)
+    follow_field(past, ring, fields, AT_TEMPLATE, hashed(past[TEMPLATE], 5), byte, is_number, learns)
+    follow_field(past, ring, fields, AT_WORDS, words, byte, is_number, learns)
+    follow_field(past, ring, fields, AT_FIELD, past[FIELD], byte, within, learns)
 
 
 @inlined
 def follow_field(
-    past: Array, ring: Array, followers: Array, table: int, h: Any, byte: int, within: bool, learns: bool
+    past: Array, ring: Array, fields: Array, table: int, h: Any, byte: int, within: bool, learns: bool
 ) -> None:
     """The position of a table moves on within a field. Else it becomes that after the last occurrence of the hash h.
 
     After it: 0 while all bytes since are equal; then 1 if the first other one was larger by one, 2 larger by more, 3 smaller.
     """
-    at = BY_TEMPLATE + 2 * (table - AT_TEMPLATE)
+    at = BY_TEMPLATE + 2 * table
     if within:
         expected = byte_at(ring, past[at])
         past[at] += 1
         if past[at + 1] == 0 and expected != byte:
             past[at + 1] = 1 if byte == expected + 1 else 2 if byte > expected else 3
     else:
-        past[at], past[at + 1] = follower(followers, table, h), 0
+        past[at], past[at + 1] = follower(fields, table, h), 0
         if learns:
-            followers[table, place_after(followers, h)] = past[POSITION] & HASH_MASK
+            fields[table, place_after(fields, h)] = past[POSITION] & HASH_MASK
 
 
 # ---- records
