@@ -30,11 +30,7 @@ SECOND_CONTEXTS = (
     "5", "8", "match", "above", "word3", "word,marks", "nest,word", "after2,2", "skip1,3", "skip2-3", "first,word", "letters5",
 )  # fmt: skip
 THIRD_CONTEXTS = (
-    *SECOND_CONTEXTS, "0", "word,1", "word,word3", "word,2", "word2,gap2", "11", "classes", "phrase", "skip1,4", "tags,word",
-    "inside,nest", "nextword", "word,suffix", "indent,word", "afterword,1", "vowels6,1", "firstword,word", "keyword,word,1",
-    "sentence,word", "folded5", "case,word", "nest,1", "12", "halves", "3,word2", "word4", "above,run", "match,1", "opened,word",
-    "place,word", "line,1", "paragraph,word", "tag,word", "collapsed4,2", "nest", "word,word4", "groups4,2", "nextword2",
-    "after2,1",
+    *SECOND_CONTEXTS, "0", "word,1", "word,word3", "word,2", "word2,gap2", "11", "classes", "phrase", "skip1,4", "template,next",
 )  # fmt: skip
 SECOND_SETS = (*FAST_SETS, "bits", "vowels", "history2,length")
 
@@ -43,19 +39,25 @@ SETS_ALONE, CURVES_ALONE = (tuple(name for name in names if name != "gpt") for n
 # With the other two, texts and code of 0.3 MB take no fewer bits (dev/LOG.md, 2026-11-24):
 FULL_SETS = tuple(name for name in SETS_ALONE if name not in ("match,known", "words,known"))
 
+# Contexts that say little in text. In binary data they take the places of contexts of words, with or without a name here:
+# One more would begin another block of contexts (model/mixer/blocks.py), and "tag,1" gives nothing.
+_LEAST_OF_ALL = {"tag,1", "skip3-4", "skip4-6", "skip3-5", "skip2", "nibbles4", "nibbles7", "after1,3"}
 # Contexts that give the least for their time (dev/LOG.md, 2026-11-23):
-_LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks"}
-# Without them the blocks of contexts (model/mixer/blocks.py) are full, and texts take no more bits (dev/LOG.md, 2026-11-27):
-_LEAST_OF_THIRD, _LEAST_OF_ALL = {"nextword2", "after2,1"}, {"folded6"}
+_LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks", "letters5"}
 
 _FAST = MixerConfig(contexts=tuple(name for name in FAST_CONTEXTS if name not in _LEAST_OF_FAST))
 _SECOND = MixerConfig(
-    contexts=tuple(name for name in SECOND_CONTEXTS if name not in _LEAST_OF_SECOND),
+    contexts=(*(name for name in SECOND_CONTEXTS if name not in _LEAST_OF_SECOND), "template,next"),
     sets=SECOND_SETS,
     curves=("1", "2", "word"),
 )
-_THIRD = MixerConfig(contexts=tuple(name for name in THIRD_CONTEXTS if name not in _LEAST_OF_THIRD), sets=FULL_SETS, curves=CURVES_ALONE)
-_FULL = MixerConfig(contexts=tuple(name for name in CONTEXTS if name not in _LEAST_OF_ALL), sets=FULL_SETS, curves=CURVES_ALONE, table_bits=23)
+_THIRD = MixerConfig(contexts=THIRD_CONTEXTS, sets=FULL_SETS, curves=CURVES_ALONE)
+_FULL = MixerConfig(
+    contexts=tuple(name for name in CONTEXTS if name not in _LEAST_OF_ALL),
+    sets=FULL_SETS,
+    curves=CURVES_ALONE,
+    table_bits=23,
+)
 
 
 def _with_gpt(n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None) -> Config:
@@ -86,7 +88,7 @@ _BEST = _with_memory(_with_gpt(2, 192, 20, _beside_gpt(_FULL, 25)))
 PRESETS: dict[int, Config] = {
     1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: Config(gpt=None, mixer=_THIRD),
     4: Config(gpt=None, mixer=_FULL),
-    5: _DEFAULT, 6: _DEFAULT, 7: _BEST, 8: _BEST, 9: _BEST,
+    5: _DEFAULT, 6: _BEST,
 }  # fmt: skip
 
 

@@ -24,9 +24,10 @@ from prequential.model.config import (
     ScheduleConfig,
 )
 from prequential.model.mixer import evidence, lookup, mixing, refine, sets
-from prequential.model.mixer.mixer import n_followers, n_inputs
+from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS
+from prequential.model.mixer.mixer import n_inputs, table_size
 from prequential.model.mixer.nodes import N_GROUPS, N_HISTORIES
-from prequential.model.mixer.past import INDIRECT_SIZE, N_FOLLOWERS, PAST_SIZE
+from prequential.model.mixer.past import INDIRECT_SIZE, N_FIELDS, N_FOLLOWERS, PAST_SIZE
 from prequential.model.schedule import GROWTH, blocks, segments
 
 MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit
@@ -297,6 +298,7 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
         + len(mixer.curves) * (refine.N_CURVE_CONTEXTS + refine.N_GPT_CURVE_CONTEXTS) * refine.N_POINTS
     )
     weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
-    small = (INDIRECT_SIZE + PAST_SIZE) * 8 + N_FOLLOWERS * n_followers(mixer) * 4
+    entries = N_FOLLOWERS * table_size(mixer, OF_FOLLOWERS) + N_FIELDS * table_size(mixer, OF_FIELDS)
+    small = (INDIRECT_SIZE + PAST_SIZE) * 8 + entries * 4
     buckets = 4 * (lookup.SLOTS + lookup.ENTRIES_PER_BUCKET)
     return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small

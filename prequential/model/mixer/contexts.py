@@ -26,18 +26,25 @@ from prequential.model.mixer.past import (
     AFTER_4,
     AFTER_WORD,
     BINARY,
+    BY_FIELD,
+    BY_TEMPLATE,
+    BY_WORDS,
     CLASSES,
     COLLAPSED,
     COLLAPSED2,
+    DEPTH,
     FIRST,
     FIRST_WORD,
     FOLDED,
     GAP,
     GAP2,
     GROUPS,
+    IDENTIFIER,
+    IDENTIFIER2,
     INDENT,
     INITIALS,
     INSIDE,
+    KEY,
     KEYWORD,
     LAST4,
     LAST8,
@@ -58,7 +65,9 @@ from prequential.model.mixer.past import (
     NEXT_WORD,
     NEXT_WORD2,
     NIBBLES,
+    NUMBER,
     OPENED,
+    OWNERS,
     PARAGRAPH,
     PHRASE,
     PHRASE2,
@@ -72,7 +81,11 @@ from prequential.model.mixer.past import (
     SUFFIX3,
     TAG,
     TAGS,
+    TEMPLATE,
+    TEMPLATE2,
+    TEMPLATE3,
     UPPER,
+    VALUE,
     VOWELS,
     WORD,
     WORD2,
@@ -88,9 +101,21 @@ from prequential.model.mixer.past import (
 
 # Contexts of records of binary data. They have no name in a configuration, and follow those of CONTEXTS in `every`.
 RECORD_CONTEXTS = (
-    "n,nw,ne,w", "n,nn,w", "n,nw,ne,nn,w,ww", "n,nn,nnn", "gradient", "n,nw,w,ww", "n", "n,nn,ne,nw", "column,w",
+    "n,nw,ne,w", "n,nn,w", "n,nw,ne,nn,w,ww", "n,nn,nnn", "gradient,n", "n,nw,w,ww", "line,w", "n,nn,ne,nw", "column,w",
+    "line", "n", "gradient", "parabola,w", "mean,w", "n,nn,nnn,nnnn", "n,nn,w by column", "n,w,ww by column",
+    "upper n,nn,nnn,w",
 )  # fmt: skip
-N_CONTEXTS, N_HASHES = len(CONTEXTS), len(CONTEXTS) + len(RECORD_CONTEXTS)
+# In other binary data: which of the last eight bytes make a context, after the last complete pair of bytes at an even position.
+# Code and tables of many processors consist of such pairs. Each context also has the first byte of a pair that is not complete.
+PAIR_MASKS = np.array([
+    (0xFFFF, 0), (0xFFFF0000, 0), (0, 0xFFFF), (0xFFFFFFFF, 0), (0xFFFF, 0xFFFF), (0xFFFF0000, 0xFFFF), (0xFFFFFFFF, 0xFFFF),
+    (0, 0xFFFF0000), (0xFFFFFFFF, 0xFFFFFFFF), (0xF0F0F0F0, 0), (0, 0xFFFFFFFF), (0xFF00FF00, 0xFF00),
+    (0xFFFF0000, 0xFFFF0000), (0xFFFF0000, 0xFFFFFFFF), (0xFF00, 0), (0xFFFFFF00, 0), (0, 0xFF00FF00), (0xFF0000, 0xFF),
+    (0xFF000000, 0xFFFF),
+])  # fmt: skip
+N_CONTEXTS = len(CONTEXTS)
+FIRST_PAIR = N_CONTEXTS + len(RECORD_CONTEXTS)
+N_HASHES = FIRST_PAIR + len(PAIR_MASKS)
 
 # In binary data, and in records of binary data, these take the places of contexts of words, in this order.
 OF_WORDS = (
@@ -102,8 +127,10 @@ OF_WORDS = (
 OF_BINARY = (
     "skip3-4", "skip4-6", "skip3-5", "skip2", "1", "nibbles4", "skip1,4", "nibbles7", "after1,2", "match,1", "after1,3",
 )  # fmt: skip
-# The contexts that are made of `followers`. A mixer without them keeps none.
-OF_FOLLOWERS = ("after3,1", "after3,2", "after4,2", "afterword,2", "afterword,1", "nextword", "nextword2")
+SHORT_RECORD = 16  # bytes: the column is part of the context
+# The contexts that are made of `followers`, and of `fields`. A mixer without them keeps none.
+OF_FOLLOWERS = ("after3,2", "after4,2", "afterword,2", "afterword,1", "nextword", "nextword2")
+OF_FIELDS = ("template,next", "words,next", "field,next")
 
 
 @inlined
@@ -116,8 +143,12 @@ def context_hashes(past: Array, ring: Array, indirect: Array, followers: Array, 
     structure_contexts(past, every)
     indirect_contexts(past, indirect, followers, every)
     match_contexts(past, ring, every)
-    if input_kind(past) == RECORDS:
+    field_contexts(past, ring, every)
+    kind = input_kind(past)
+    if kind == RECORDS:
         record_contexts(past, ring, every)
+    elif kind == BINARY:
+        pair_contexts(past, every)
 
 
 @inlined
@@ -132,15 +163,13 @@ def hash_of(every: Array, kinds: Array, kind: int, code: int, c: int) -> Any:
 
 def kinds_by_input(names: Sequence[str]) -> Array:
     """(3, C) int64: the indices of contexts of these names in text, in binary data, and in records of binary data."""
-    by_input = [list(names), list(names), list(names)]
-    binary = [name for name in OF_BINARY if name not in names]
-    others = ((BINARY, binary), (RECORDS, [*RECORD_CONTEXTS, *binary]))
-    for kind, new in others:
-        places = [names.index(name) for name in OF_WORDS if name in names]
-        for place, name in zip(places, new, strict=False):
-            by_input[kind][place] = name
-    known = (*CONTEXTS, *RECORD_CONTEXTS)
-    return np.array([[known.index(name) for name in row] for row in by_input], np.int64)
+    by_input = np.tile([CONTEXTS.index(name) for name in names], (3, 1))
+    places = [names.index(name) for name in OF_WORDS if name in names]
+    binary = [CONTEXTS.index(name) for name in OF_BINARY if name not in names]
+    for kind, own in ((BINARY, range(FIRST_PAIR, N_HASHES)), (RECORDS, range(N_CONTEXTS, FIRST_PAIR))):
+        new = [*own, *binary][: len(places)]
+        by_input[kind, places[: len(new)]] = new
+    return by_input
 
 
 @merged
@@ -176,7 +205,6 @@ def byte_contexts(past: Array, h: Array) -> None:
     h[40] = hashed(past[COLLAPSED], past[COLLAPSED2] & 0xFFFF)  # "collapsed6"
     h[63] = folded  # "folded4"
     h[64] = hashed(folded, last8 & 0xDF)  # "folded5"
-    h[92] = hashed(folded, last8 & 0xDFDF)  # "folded6"
 
 
 @merged
@@ -197,7 +225,6 @@ def word_contexts(past: Array, h: Array) -> None:
     h[29] = hashed(hashed(word, c1), word4)  # "word,word4"
     h[30] = hashed(hashed(word, c1), hashed(word3, word4))  # "word,word3-4"
     h[68] = hashed(word, hashed(hashed(word2, word3), word4))  # "word4"
-    h[69] = hashed(hashed(word, c1), word3)  # "word,word3,1"
     h[81] = hashed(last4 & 0xFFFF, hashed(word2, 5))  # "2,word2"
     h[82] = hashed(last4 & 0xFFFFFF, hashed(word2, 9))  # "3,word2"
     h[31] = past[LETTERS]  # "letters5"
@@ -209,7 +236,6 @@ def word_contexts(past: Array, h: Array) -> None:
     h[84] = hashed(word, past[SUFFIX])  # "word,suffix"
     h[85] = hashed(hashed(word, past[SUFFIX] & 0xFFFF), past[SUFFIX2] & 0xFFFF)  # "word,suffixes2"
     h[86] = hashed(h[85], past[SUFFIX3] & 0xFFFF)  # "word,suffixes3"
-    h[87] = hashed(hashed(c1, lengths), past[SUFFIX])  # "1,length,suffix"
     h[88] = hashed(hashed(last4 & 0xFFFF, lengths), past[SUFFIX] & 0xFFFF)  # "2,length,suffix"
     h[89] = hashed(word, past[INITIALS] & 0xFFFFFF)  # "word,initials"
 
@@ -232,7 +258,6 @@ def phrase_contexts(past: Array, h: Array) -> None:
     h[65] = hashed(past[SENTENCE], word)  # "sentence,word"
     h[94] = hashed(min(past[SENTENCE_WORDS], 12), word)  # "place,word"
     h[78] = hashed(past[PARAGRAPH], word)  # "paragraph,word"
-    h[79] = hashed(past[POSITION] >> 10, word)  # "kilobyte,word"
 
 
 @merged
@@ -289,7 +314,6 @@ def indirect_contexts(past: Array, indirect: Array, followers: Array, h: Array) 
     h[47] = after1 & 0xFFFFFF  # "after1,3"
     h[48] = hashed(after2 & 0xFF, last4 & 0xFFFF)  # "after2,1"
     h[49] = hashed(after2 & 0xFFFF, c1)  # "after2,2"
-    h[50] = hashed(after3 & 0xFF, last4 & 0xFFFFFF)  # "after3,1"
     h[51] = hashed(after3 & 0xFFFF, c1)  # "after3,2"
     h[72] = hashed(after4 & 0xFFFF, c1)  # "after4,2"
     h[52] = hashed(hashed(after_word & 0xFFFF, lengths), 0)  # "afterword,2"
@@ -311,6 +335,44 @@ def match_contexts(past: Array, ring: Array, h: Array) -> None:
 
 
 @merged
+def field_contexts(past: Array, ring: Array, h: Array) -> None:
+    """Templates of lines, fields, identifiers, keys, and brackets with what stands before them."""
+    c1, identifier, template = past[LAST4] & 255, past[IDENTIFIER], past[TEMPLATE]
+    within = hashed(identifier, 0 if identifier != 0 else c1)
+    owner, outer = past[OWNERS + past[DEPTH]], past[OWNERS + max(past[DEPTH] - 1, 0)]
+    h[50] = hashed(expected_next(past, ring, BY_WORDS), 1)  # "words,next"
+    h[69] = hashed(owner, within)  # "owner,identifier"
+    h[79] = expected_next(past, ring, BY_TEMPLATE)  # "template,next"
+    h[87] = hashed(expected_next(past, ring, BY_FIELD), 2)  # "field,next"
+    h[92] = hashed(hashed(owner, outer), c1)  # "owner2,1"
+    h[106] = within  # "identifier"
+    h[107] = hashed(within, past[IDENTIFIER2])  # "identifier2"
+    h[108] = hashed(template, past[NUMBER])  # "template,number"
+    h[109] = hashed(past[TEMPLATE2], past[LINE_HASH])  # "template2,line"
+    h[110] = hashed(hashed(past[TEMPLATE2], past[TEMPLATE3]), template)  # "template3"
+    h[111] = hashed(hashed(past[KEY], owner), past[VALUE])  # "key,value"
+    h[112] = hashed(hashed(owner, 3), past[LINE_HASH])  # "owner,line"
+
+
+@inlined
+def expected_next(past: Array, ring: Array, at: int) -> Any:
+    """What `follow_field` knows of the next byte: the byte that it expects, the one after it, and whether a byte has differed."""
+    return hashed(byte_at(ring, past[at]) | past[at + 1] << 8, byte_at(ring, past[at] + 1))
+
+
+@merged
+def pair_contexts(past: Array, h: Array) -> None:
+    """PAIR_MASKS."""
+    last4, last8 = past[LAST4], past[LAST8]
+    first = 0
+    if past[POSITION] & 1:
+        first = last4 & 255 | 256
+        last4, last8 = last4 >> 8 | (last8 & 255) << 24, last8 >> 8 | (past[LAST12] & 255) << 24
+    for i in range(PAIR_MASKS.shape[0]):
+        h[FIRST_PAIR + i] = hashed(hashed(first, last4 & PAIR_MASKS[i, 0]), last8 & PAIR_MASKS[i, 1])
+
+
+@merged
 def record_contexts(past: Array, ring: Array, h: Array) -> None:
     """RECORD_CONTEXTS.
 
@@ -321,13 +383,24 @@ def record_contexts(past: Array, ring: Array, h: Array) -> None:
     w, ww, column = past[LAST4] & 255, past[LAST4] >> 8 & 255, min(position - past[LINE], MAX_RECORD)
     n, nn = byte_at(ring, position - record), byte_at(ring, position - 2 * record)
     nw, ne = byte_at(ring, position - record - 1), byte_at(ring, position - record + 1)
+    in_short = column << 8 if record <= SHORT_RECORD else np.int64(0)
     around = hashed(n | nw << 8 | ne << 16, w)
     h[N_CONTEXTS] = around
     h[N_CONTEXTS + 1] = hashed(n | nn << 8, w)
     h[N_CONTEXTS + 2] = hashed(around, nn | ww << 8)
     h[N_CONTEXTS + 3] = hashed(n | nn << 8, byte_at(ring, position - 3 * record))
-    h[N_CONTEXTS + 4] = hashed((n + w - nw) & 511, column & 31)
+    h[N_CONTEXTS + 4] = hashed((n + w - nw) & 511, n | in_short)
     h[N_CONTEXTS + 5] = hashed(n | nw << 8, w | ww << 8)
-    h[N_CONTEXTS + 6] = n
+    h[N_CONTEXTS + 6] = hashed((2 * n - nn) & 511, w | in_short)
     h[N_CONTEXTS + 7] = hashed(n | nn << 8 | ne << 16, nw)
     h[N_CONTEXTS + 8] = hashed(column, w)
+    nnn, nnnn = byte_at(ring, position - 3 * record), byte_at(ring, position - 4 * record)
+    h[N_CONTEXTS + 9] = hashed((2 * n - nn) & 511, in_short)
+    h[N_CONTEXTS + 10] = n
+    h[N_CONTEXTS + 11] = hashed((n + w - nw) & 511, column & 31)
+    h[N_CONTEXTS + 12] = hashed((3 * (n - nn) + nnn) & 1023, w | in_short)
+    h[N_CONTEXTS + 13] = hashed((n + nn) >> 1, w | in_short)
+    h[N_CONTEXTS + 14] = hashed(n | nn << 8 | nnn << 16, nnnn | in_short)
+    h[N_CONTEXTS + 15] = hashed(n | nn << 8, w | in_short)
+    h[N_CONTEXTS + 16] = hashed(n | w << 8, ww | in_short)
+    h[N_CONTEXTS + 17] = hashed((n & 0xF0) << 8 | (nn & 0xF0) << 4 | nnn & 0xF0, w | in_short)

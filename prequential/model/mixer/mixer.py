@@ -3,7 +3,7 @@
 It learns from every bit as soon as the bit is coded. This file owns the arrays; mixing.py has the kernel, and the letters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from itertools import pairwise
 from typing import Any, Self
@@ -15,14 +15,15 @@ from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
 from prequential.model.mixer import blocks, evidence, lookup, mixing, nodes, past, refine, sets, weights
 from prequential.model.mixer.board import apart
-from prequential.model.mixer.contexts import OF_FOLLOWERS, kinds_by_input
+from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, kinds_by_input
 from prequential.model.mixer.mixing import MixerArrays
 from prequential.model.mixer.threads import Threads
 
 # The arrays that later probabilities depend on, in the order of the state.
 LEARNED = (
     "table", "deterministic", "history_maps", "run_maps", "pair_maps", "match_map", "match_byte_map", "order_maps", "weights",
-    "row_ages", "row_errors", "last_weights", "curves", "gpt_curves", "indirect", "followers", "matches", "past",
+    "row_ages", "row_errors", "last_weights", "curves", "gpt_curves", "indirect", "followers", "fields", "matches",
+    "past",
 )  # fmt: skip
 
 
@@ -67,7 +68,8 @@ class Mixer:
             curves=apart((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             indirect=np.zeros(past.INDIRECT_SIZE, np.int64),
-            followers=np.zeros((past.N_FOLLOWERS, n_followers(config)), np.uint32),
+            followers=np.zeros((past.N_FOLLOWERS, table_size(config, OF_FOLLOWERS)), np.uint32),
+            fields=np.zeros((past.N_FIELDS, table_size(config, OF_FIELDS)), np.uint32),
             ring=ring,
             matches=np.zeros(1 << config.match_bits, np.int64),
             past=np.zeros(past.PAST_SIZE, np.int64),
@@ -142,9 +144,9 @@ def n_inputs(config: MixerConfig) -> int:
     return blocks.columns_of(config)[1]
 
 
-def n_followers(config: MixerConfig) -> int:
-    """The entries of each table of `followers`: one, if no context of the config needs them."""
-    return 1 << past.FOLLOWER_BITS if set(OF_FOLLOWERS) & set(config.contexts) else 1
+def table_size(config: MixerConfig, users: Sequence[str]) -> int:
+    """The entries of each table of `followers` or `fields`: one, if the config has none of the contexts that are made of them."""
+    return 1 << past.FOLLOWER_BITS if set(users) & set(config.contexts) else 1
 
 
 def past_limits(position: int) -> np.ndarray:
@@ -153,6 +155,7 @@ def past_limits(position: int) -> np.ndarray:
     limits[[past.POSITION, past.N_BITS]] = (1 << 48) - 1
     limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH, past.RECORD_SINCE]] = position
     limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
+    limits[past.DEPTH] = past.N_OWNERS - 1
     limits[past.FIRST], limits[past.RECORD] = 255, past.MAX_RECORD
     limits[past.BINARY_UNTIL] = position + past.STAYS_BINARY
     return limits

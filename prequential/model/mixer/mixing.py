@@ -122,6 +122,7 @@ class MixerArrays(NamedTuple):
     gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
     indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
     followers: Array  # (N_FOLLOWERS, a power of two) uint32: see past.py
+    fields: Array  # (N_FIELDS, a power of two) uint32: see past.py
     ring: Array  # (a power of two,) uint8: the last bytes
     matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
     past: Array  # (PAST_SIZE,) int64: see past.py
@@ -334,7 +335,9 @@ def code_mixed(
                 fetch_second_halves(own.places, prefix << 1 | bit)
             elif k == 7:
                 symbols[i] = BYTE_OF[code, (prefix << 1 | bit) & 255]
-                advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, symbols[i], mixer.learns)
+                advance(
+                    mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.fields, symbols[i], mixer.learns
+                )
                 if together and patience <= 0:
                     losses += 1
                     rest = FIRST_REST << min(losses, 7)

@@ -2,7 +2,7 @@
 
 `advance` updates it after each byte. The contexts (contexts.py) and the choice of weights (sets.py) are made of it. Older bytes
 are read from `ring`, which holds the last bytes (a power of two of them). `indirect` and `followers` hold what followed the last
-occurrences of some contexts: their entries keep the last four bytes, or the last word.
+occurrences of some contexts: their entries keep the last four bytes, or the last word. `fields` holds positions after some.
 
 Names: a word is a sequence of letters, in lower case; a gap is what stands between two words. c1 is the last byte, c2 the one
 before it. A group is a byte in which all letters, or all digits, count as equal.
@@ -74,6 +74,24 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
     TAG,  # the word before the last ">", "]" or "}"
     TAGS,  # open tags <...>, 8 bits each
     TAG_NAME,  # hash of the name of the tag that is being read; 0 outside one
+    # fields
+    IDENTIFIER,  # hash of the current identifier: letters, digits and _; 0 outside one
+    IDENTIFIER2,  # the same of the identifier before
+    KEY,  # the identifier before the last ":" or "="
+    VALUE,  # hash of the line since then
+    TEMPLATE,  # hash of the line so far, in which all numbers are equal
+    TEMPLATE2,  # the same of the line above
+    TEMPLATE3,  # and of the line above that
+    NUMBER,  # hash of the digits of the current number; 0 outside one
+    FIELD,  # separators of fields in the line so far, at most 255
+    DEPTH,  # open brackets, < N_OWNERS
+    # Positions: what followed there followed the last time, too. After each, whether a byte has differed since (`follow_field`).
+    BY_TEMPLATE,
+    BY_TEMPLATE_DIFFERS,
+    BY_WORDS,
+    BY_WORDS_DIFFERS,
+    BY_FIELD,
+    BY_FIELD_DIFFERS,
     # other views of the last bytes
     CLASSES,  # the classes of the last six characters, 5 bits each
     FOLDED,  # the last 4 bytes in lower case
@@ -86,8 +104,10 @@ from prequential.model.hashing import HASH_MASK, hashed, is_letter
     MATCH_LENGTH,  # of the longest match, in bytes; 0: there is none
     LONG_MATCH,  # the same for matches that were found by more bytes
     LONG_MATCH_LENGTH,
-) = range(62)
-PAST_SIZE = 62
+) = range(78)
+# For each open bracket: hash of the identifier before it, of which the lowest 3 bits count the commas in the bracket.
+OWNERS, N_OWNERS = 78, 32
+PAST_SIZE = OWNERS + N_OWNERS
 
 # The entries of `indirect`.
 (
@@ -106,6 +126,9 @@ INDIRECT_SIZE = 768 + 65536
     NEXT_WORD2,  # of two words: the word that followed them
 ) = range(5)
 N_FOLLOWERS, FOLLOWER_BITS = 5, 20
+# The tables of `fields`, by a hash: positions after the last occurrence of a template, of words, of a number of fields in a line.
+AT_TEMPLATE, AT_WORDS, AT_FIELD = range(3)
+N_FIELDS = 3
 
 BLANK, NEWLINE = 32, 10
 # Classes of bytes:
@@ -169,15 +192,15 @@ def shifted(bits: Any, n: int, new: Any) -> Any:
 
 
 @inlined
-def place_after(followers: Array, h: Any) -> Any:
-    """The entry of each table of `followers` for a hash."""
-    return h & (followers.shape[1] - 1)
+def place_after(tables: Array, h: Any) -> Any:
+    """The entry of each table of `followers` or of `fields` for a hash."""
+    return h & (tables.shape[1] - 1)
 
 
 @inlined
-def follower(followers: Array, table: int, h: Any) -> Any:
+def follower(tables: Array, table: int, h: Any) -> Any:
     """What followed the last occurrence of what has this hash."""
-    return np.int64(followers[table, place_after(followers, h)])
+    return np.int64(tables[table, place_after(tables, h)])
 
 
 @inlined
@@ -186,8 +209,10 @@ def word_or_gap(past: Array) -> Any:
 
 
 @inlined
-def advance(past: Array, ring: Array, indirect: Array, followers: Array, byte: int, learns: bool) -> None:
-    """Updates all of the past after one more byte; `indirect` and `followers` only with `learns`."""
+def advance(
+    past: Array, ring: Array, indirect: Array, followers: Array, fields: Array, byte: int, learns: bool
+) -> None:
+    """Updates all of the past after one more byte; `indirect`, `followers` and `fields` only with `learns`."""
     follow_matches(past, ring, byte)
     past[ABOVE_RUN] = min(past[ABOVE_RUN] + 1, 255) if byte_above(past, ring) == byte else 0
     if learns:
@@ -206,6 +231,9 @@ def advance(past: Array, ring: Array, indirect: Array, followers: Array, byte: i
         advance_line_of_record(past, byte)
     else:
         advance_line(past, byte, last)
+    advance_fields(past, byte)
+    advance_owners(past, byte)
+    follow_fields(past, ring, fields, byte, learns)
 
 
 @merged
@@ -372,6 +400,83 @@ def advance_line(past: Array, byte: int, last: int) -> None:
         past[PARAGRAPH] = past[WORD2]
 
 
+# ---- fields
+
+MOST_COMMAS = 7
+
+
+@inlined
+def separates(byte: int) -> bool:
+    """Whether the byte stands between two fields of a line."""
+    return byte == 44 or byte == 59 or byte == 9 or byte == 124  # , ; tabulator |
+
+
+@merged
+def advance_fields(past: Array, byte: int) -> None:
+    """Identifiers, keys with their values, templates and fields."""
+    is_digit = CLASS[byte] == DIGIT
+    if is_digit or is_letter(byte) or byte == 95:
+        past[IDENTIFIER] = hashed(past[IDENTIFIER], byte)
+    elif past[IDENTIFIER] != 0:
+        past[IDENTIFIER2], past[IDENTIFIER] = past[IDENTIFIER], 0
+    if byte == NEWLINE:
+        past[TEMPLATE3], past[TEMPLATE2], past[TEMPLATE] = past[TEMPLATE2], past[TEMPLATE], 0
+        past[FIELD] = past[VALUE] = past[NUMBER] = 0
+        return
+    if not is_digit or past[NUMBER] == 0:
+        past[TEMPLATE] = hashed(past[TEMPLATE], 48 if is_digit else byte)
+    past[NUMBER] = hashed(past[NUMBER], byte) if is_digit else 0
+    past[VALUE] = hashed(past[VALUE], byte)
+    if byte == 58 or byte == 61:  # : or =
+        past[KEY], past[VALUE] = past[IDENTIFIER2], 0
+    elif separates(byte):
+        past[FIELD] = min(past[FIELD] + 1, 255)
+
+
+@merged
+def advance_owners(past: Array, byte: int) -> None:
+    """What stands before each open bracket, and at which of its arguments the text is."""
+    owner = OWNERS + past[DEPTH]
+    if byte == 40 or byte == 91 or byte == 123:
+        past[DEPTH] = min(past[DEPTH] + 1, N_OWNERS - 1)
+        past[OWNERS + past[DEPTH]] = hashed(past[IDENTIFIER2], byte) & ~MOST_COMMAS
+    elif byte == 41 or byte == 93 or byte == 125:
+        past[DEPTH] = max(past[DEPTH] - 1, 0)
+    elif byte == 44 and past[owner] & MOST_COMMAS < MOST_COMMAS:
+        past[owner] += 1
+
+
+@merged
+def follow_fields(past: Array, ring: Array, fields: Array, byte: int, learns: bool) -> None:
+    """Positions after equal templates, words and fields. Digits only move them on, so numbers are compared digit by digit."""
+    is_number = CLASS[byte] == DIGIT
+    words = hashed(hashed(past[WORD2], past[WORD3]), hashed(past[WORD], past[COLLAPSED] & 0xFFFF))
+    within = byte != NEWLINE and not separates(byte)
+    follow_field(past, ring, fields, AT_TEMPLATE, hashed(past[TEMPLATE], 5), byte, is_number, learns)
+    follow_field(past, ring, fields, AT_WORDS, words, byte, is_number, learns)
+    follow_field(past, ring, fields, AT_FIELD, past[FIELD], byte, within, learns)
+
+
+@inlined
+def follow_field(
+    past: Array, ring: Array, fields: Array, table: int, h: Any, byte: int, within: bool, learns: bool
+) -> None:
+    """The position of a table moves on within a field. Else it becomes that after the last occurrence of the hash h.
+
+    After it: 0 while all bytes since are equal; then 1 if the first other one was larger by one, 2 larger by more, 3 smaller.
+    """
+    at = BY_TEMPLATE + 2 * table
+    if within:
+        expected = byte_at(ring, past[at])
+        past[at] += 1
+        if past[at + 1] == 0 and expected != byte:
+            past[at + 1] = 1 if byte == expected + 1 else 2 if byte > expected else 3
+    else:
+        past[at], past[at + 1] = follower(fields, table, h), 0
+        if learns:
+            fields[table, place_after(fields, h)] = past[POSITION] & HASH_MASK
+
+
 # ---- records
 
 MAX_RECORD = 4096  # bytes
@@ -420,7 +525,7 @@ def find_record(past: Array, indirect: Array, byte: int) -> None:
 @inlined
 def input_kind(past: Array) -> Any:
     """The kind of input that contexts are chosen by: BINARY, RECORDS if their length has not changed for a while, or 0."""
-    if past[CONTROLS] < N_CONTROLS:
+    if past[POSITION] >= past[BINARY_UNTIL]:
         return 0
     return RECORDS if past[IN_RECORDS] == 1 and past[POSITION] - past[RECORD_SINCE] >= STEADY else BINARY
 

@@ -113,6 +113,8 @@ def describe_byte(past: Array, ring: Array, facts: Array) -> None:
     facts[ABOVE] = byte_above(past, ring)
     facts[COLUMN] = min(past[POSITION] - past[LINE], 31)
     facts[WORD_HASH] = hashed(past[WORD], last4 & 255)
+    if facts[CODE] == AS_NUMBERS:
+        facts[WORD_HASH] = hashed(last4 & 0xFFFF, past[POSITION] & 3)
 
 
 @inlined
@@ -175,6 +177,23 @@ def select_rows(
     every[17] = hashed(past[TAGS] & 0xFFFF, prefix) & 2047  # "tags"
     every[18] = facts[GPT_BYTE] * 8 + k  # "gpt"
     every[19] = states(state_contexts, seen, buckets)  # "states"
+    if facts[CODE] == AS_NUMBERS:
+        select_rows_of_numbers(prefix, k, past, every)
+
+
+@inlined
+def select_rows_of_numbers(prefix: int, k: int, past: Array, every: Array) -> None:
+    """Other rows in binary data, of the sets that are made of classes, words and structure: of upper halves, places and pairs."""
+    last4, position = past[LAST4], past[POSITION]
+    c1, c2, c3 = last4 & 255, last4 >> 8 & 255, last4 >> 16 & 255
+    odd = position & 1
+    pair, first = (last4 >> 8 & 0xFFFF, c1 | 256) if odd else (last4 & 0xFFFF, 0)
+    every[10] = c1 >> 4 << 8 | c2 >> 4 << 4 | c3 >> 4  # "classes3"
+    every[11] = prefix << 4 | c1 >> 4  # "bits,class"
+    every[13] = prefix * 8 + (position & 7)  # "vowels"
+    every[15] = (c2 >> 4) << 7 | (c1 >> 5) << 4 | odd << 3 | k  # "nest"
+    every[16] = (hashed(pair, odd) * 8 + k) & 2047  # "suffix"
+    every[17] = (hashed(pair >> 8, first) * 8 + k) & 2047  # "tags"
 
 
 @inlined
