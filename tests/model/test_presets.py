@@ -28,7 +28,7 @@ def test_unknown_presets_are_refused() -> None:
     for level in (0, 10, "gpu-tiny"):
         with pytest.raises(ConfigError, match="gpu-small"):
             preset(level)
-    with pytest.raises(ConfigError, match="preset 4 has no GPT; choose 5 to 9"):
+    with pytest.raises(ConfigError, match="preset 4 has no GPT; choose 5 to 6"):
         preset(4, pure=True)
 
 
