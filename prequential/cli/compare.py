@@ -40,9 +40,10 @@ def run(args: argparse.Namespace) -> int:
 
     found: DocumentComparison | Comparison
     if any(map(documents.names_a_record, args.runs)):
-        options.refuse(args, options.given_of(args, "group"), "records of documents have no groups")
-        bootstrap = _bootstrap(args)
-        found = documents.compare_documents([documents.read_document_losses(name) for name in args.runs], bootstrap)
+        given = options.given_of(args, "group", "resamples", "seed")
+        options.refuse(args, given, "records of documents have no groups, and are not resampled")
+        losses = [documents.read_document_losses(name) for name in args.runs]
+        found = documents.compare_documents(losses, _bootstrap(args).confidence)
         text = documents.format_document_comparison(found)
     else:
         runs, bootstrap = [find_run(name, DEFAULT_FOLDER) for name in args.runs], _bootstrap(args)

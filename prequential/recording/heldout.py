@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from prequential_codecs.bit_coder import UNIT_BITS
 
-from prequential.comparison.intervals import cluster
+from prequential.comparison.clusters import cluster
 from prequential.errors import ConfigError, InvalidDistributionError
 from prequential.recording.rows import mix
 from prequential.recording.score import row_sums

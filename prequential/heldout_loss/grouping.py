@@ -1,0 +1,36 @@
+"""Which documents of a test corpus depend on each other: those of one folder, of one commit, or with one value of a field."""
+
+from urllib.parse import quote
+
+from prequential.comparison.clusters import Grouping, folders_of
+from prequential.errors import ConfigError
+from prequential.files import PathLike
+from prequential.online.source import Data, Source, open_source
+
+ALONE = "document"
+
+
+def grouping_of(source: Source, test: Data | PathLike, by: str | None) -> Grouping:
+    """The clusters of a corpus. by: None: top folders; `document`: each document is alone; otherwise a field of its rows.
+
+    test: the name of the corpus. Raises ConfigError for a field of a corpus without fields, and CorpusError for a missing field.
+    """
+    names = [document.name for document in source.documents]
+    if by is None:
+        return folders_of(names)
+    if by == ALONE:
+        return Grouping(ALONE, [str(i) for i in range(len(names))])
+    if not str(test).startswith(("shards:", "hf:")):
+        raise ConfigError(
+            f"--cluster {by}: only rows (shards:FOLDER, hf:SOURCE) have fields; leave it out, and top folders are the clusters"
+        )
+    return Grouping(by, _column(str(test), by)[: len(names)])
+
+
+def _column(name: str, field: str) -> list[str]:
+    """The values of a field in the order of the rows: the documents of the same corpus with this text column."""
+    corpus, _, query = name.partition("?")
+    kept = [option for option in query.split("&") if option and not option.startswith("column=")]
+    with open_source(f"{corpus}?{'&'.join([*kept, f'column={quote(field)}'])}") as rows:
+        symbols = rows.symbols[:]
+        return [bytes(symbols[d.offset : d.offset + d.n_bytes]).decode() for d in rows.documents]
