@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             **options.CONTEXT,
             "--cluster FIELD": "what depends on each other: rows with one value of this field; document: none (default: the "
             "documents of one top folder)",
-            "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether a model has "
+            "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has "
             "read this file",
             "--no-overlap": "do not search for text of the test corpus in the training corpus",
             "--limit BYTES": "use only the beginning of the test corpus",

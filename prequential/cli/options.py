@@ -132,6 +132,7 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
     "NAMES": partial(_list, str.strip),
     "NUMBERS": partial(_list, partial(_number, number=float, lowest=1e-6, kind="a number above 0")),
     "P": float,
+    "S": _positive,
     "SEEDS": partial(_list, partial(_number, number=int, lowest=0, kind="an integer of 0 or more")),
     "SIZES": partial(_list, _gpt_size),
     "TIME": partial(_amount, units=_SECONDS, kind="a time such as 90s, 10m, 2h or 1d"),

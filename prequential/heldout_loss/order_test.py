@@ -41,8 +41,8 @@ class OrderTest:
         of = f"p = {self.p_value:.3g}, {len(self.shuffled_bits)} drawn orders"
         if self.p_value <= SMALL_P:
             return (
-                f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): if the order has no meaning, the "
-                "model has read the file, so do not judge it by these documents"
+                f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): if the order means nothing, it "
+                "has read the file, so do not judge it by these documents"
             )
         return (
             f"{name} shows no sign of having read this file ({of}): its score may be used, but a copy in another order would not "
@@ -62,5 +62,5 @@ def check_order(source: Source) -> None:
     is_rows = origin.get("kind") == "dataset" or (origin.get("kind") == "shards" and origin.get("column") is not None)
     if not is_rows or origin.get("shuffle_seed") is not None:
         raise ConfigError(
-            "--orders needs rows in the order of their file (shards:FOLDER without seed=, hf:SOURCE): other documents have only names"
+            "--orders needs rows in the order of their file (shards:FOLDER without seed=, hf:SOURCE): others are sorted by name"
         )
