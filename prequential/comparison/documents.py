@@ -171,7 +171,7 @@ def _check_same_documents(reference: DocumentLosses, other: DocumentLosses, loss
     names = f"{reference.where} and {other.where} are not comparable"
     is_same_text = (a["n_bytes"], a["blake2b"], theirs.n_documents) == (b["n_bytes"], b["blake2b"], ours.n_documents)
     if is_same_text and ours.by != theirs.by:
-        raise CorpusError(f"{names}: their clusters are a {theirs.by} and a {ours.by}: measure both with one --cluster")
+        raise CorpusError(f"{names}: their clusters are a {theirs.by} and a {ours.by}: measure both with one cluster=")
     if not is_same_text or ours.n_bytes != theirs.n_bytes:
         raise CorpusError(f"{names}: they scored other documents")
 

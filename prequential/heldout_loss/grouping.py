@@ -22,7 +22,7 @@ def grouping_of(source: Source, test: Data | PathLike, by: str | None) -> Groupi
         return Grouping(ALONE, [str(i) for i in range(len(names))])
     if not str(test).startswith(("shards:", "hf:")):
         raise ConfigError(
-            f"--cluster {by}: only rows (shards:FOLDER, hf:SOURCE) have fields; leave it out, and top folders are the clusters"
+            f"only rows (shards:FOLDER, hf:SOURCE) have fields such as {by!r}: leave out cluster=, and top folders count"
         )
     return Grouping(by, _column(str(test), by)[: len(names)])
 

@@ -62,5 +62,5 @@ def check_order(source: Source) -> None:
     is_rows = origin.get("kind") == "dataset" or (origin.get("kind") == "shards" and origin.get("column") is not None)
     if not is_rows or origin.get("shuffle_seed") is not None:
         raise ConfigError(
-            "--orders needs rows in the order of their file (shards:FOLDER without seed=, hf:SOURCE): others are sorted by name"
+            "orders= needs rows in the order of their file (shards:FOLDER without seed=, hf:SOURCE): others are sorted by name"
         )

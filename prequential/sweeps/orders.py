@@ -60,7 +60,7 @@ def order_files(source: str | PathLike, n_orders: int, limit_bytes: int | None =
 class Population:
     """What runs over orders and seeds show, in ideal bits per byte. n_orders: 0 if the corpus was read as it is.
 
-    low, high, freedom: of the interval; None with two orders or seeds, or one run. deviations: of a single run, by what was varied;
+    low, high, freedom: of the interval; None with two orders or seeds, or one run. deviations: of one run, by what was varied;
     `rest`: by both together.
     """
 

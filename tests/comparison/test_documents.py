@@ -108,7 +108,7 @@ def test_records_of_other_documents_are_refused_and_a_single_one() -> None:
 
 def test_records_with_other_clusters_are_refused_with_the_remedy() -> None:
     by_commit = with_clusters(by="commit")
-    with pytest.raises(CorpusError, match="clusters are a document and a commit: measure both with one --cluster"):
+    with pytest.raises(CorpusError, match="clusters are a document and a commit: measure both with one cluster="):
         compare_documents([document_losses(record(0.0), "a"), document_losses(by_commit, "b")])
 
 
