@@ -38,7 +38,7 @@ def verdict(record: Record) -> str:
     if record["overlap"] and record["overlap"]["warning"]:
         return printable(f"{trained} has seen most of this text: measure it on text that is new to it")
     found = sentence(difference_of("", "", clusters_of(untrained), clusters_of(loss)), other, trained)
-    return printable(f"{expectation(loss)}; {found}")
+    return printable("; ".join([*([expectation(loss)] if loss["interval"] else []), found]))
 
 
 def clusters_of(loss: Record) -> Clusters:
@@ -51,9 +51,9 @@ def expectation(loss: Record) -> str:
     """What to expect of a loss on other text like this."""
     found = loss["interval"]
     if found is None:
-        return f"expect no figure elsewhere: {reason_for_none(clusters_of(loss))}"
+        return f"these figures say nothing about other text: {reason_for_none(clusters_of(loss))}"
     n = count_of(found["by"], found["n_clusters"])
-    return f"expect {rate(loss['bits_per_byte'])} bits/byte on other text like this, {bounds(loss)} by {n}"
+    return f"expect {rate(loss['bits_per_byte'])} bits/byte on other text like this, {bounds(loss)} over {n}"
 
 
 def _head(record: Record) -> str:
