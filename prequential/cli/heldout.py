@@ -34,8 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         {
             **options.CONTEXT,
-            "--cluster FIELD": "what depends on each other: rows with one value of this field; document: none (default: the "
-            "documents of one top folder)",
+            "--cluster FIELD": "what depends on each other: rows with one value of this field; 2: documents of one folder, two "
+            "levels deep; document: none (default: 1)",
             "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has "
             "read this file",
             "--no-overlap": "do not search for text of the test corpus in the training corpus",

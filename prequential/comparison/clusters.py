@@ -69,13 +69,16 @@ class RateInterval:
     confidence: float
 
 
-def folders_of(names: Sequence[str]) -> Grouping:
-    """The top folder of each document, below the folder that all have in common. A document outside folders is alone."""
+def folders_of(names: Sequence[str], n_levels: int = 1) -> Grouping:
+    """The top folder of each document, or n_levels of folders, below the folder that all have in common.
+
+    A document outside such folders is alone.
+    """
     folders = [name.split("/")[:-1] for name in names]
     uneven = (i for i, parts in enumerate(zip(*folders, strict=False)) if len(set(parts)) > 1)
     depth = next(uneven, min(map(len, folders), default=0))
     labels = [
-        "/".join(folder[: depth + 1]) + "/" if len(folder) > depth else name
+        "/".join(folder[: depth + n_levels]) + "/" if len(folder) >= depth + n_levels else name
         for folder, name in zip(folders, names, strict=True)
     ]
     return Grouping("folder" if labels != list(names) else "document", labels)

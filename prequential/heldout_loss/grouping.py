@@ -1,5 +1,6 @@
 """Which documents of a test corpus depend on each other: those of one folder, of one commit, or with one value of a field."""
 
+import re
 from urllib.parse import quote
 
 from prequential.comparison.clusters import Grouping, folders_of
@@ -11,13 +12,14 @@ ALONE = "document"
 
 
 def grouping_of(source: Source, test: Data | PathLike, by: str | None) -> Grouping:
-    """The clusters of a corpus. by: None: top folders; `document`: each document is alone; otherwise a field of its rows.
+    """The clusters of a corpus. by: None: top folders; `2`: folders of two levels; `document`: each document is alone; otherwise
+    a field of its rows.
 
     test: the name of the corpus. Raises ConfigError for a field of a corpus without fields, and CorpusError for a missing field.
     """
     names = [document.name for document in source.documents]
-    if by is None:
-        return folders_of(names)
+    if by is None or re.fullmatch("[1-9]", by):
+        return folders_of(names, int(by or 1))
     if by == ALONE:
         return Grouping(ALONE, [str(i) for i in range(len(names))])
     if not str(test).startswith(("shards:", "hf:")):

@@ -142,6 +142,9 @@ def test_too_few_clusters_and_an_interval_below_0_are_refused_with_the_reason() 
 )
 def test_the_cluster_of_a_document_is_the_top_folder_below_the_common_one(names, by, labels) -> None:
     assert folders_of(names) == (by, labels)
+    assert folders_of(["src/a/x/1", "src/a/x/2", "src/a/1", "src/b/y/z/1"], 2) == (
+        "folder", ["src/a/x/", "src/a/x/", "src/a/1", "src/b/y/"],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("n", "n_clusters"), [(999, 999), (1000, 1000), (1001, 501), (2500, 834)])
