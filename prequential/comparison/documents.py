@@ -132,7 +132,7 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
             n_documents=n_documents,
             n_bytes=tuple(given["n_bytes"]),
             bits=tuple(map(float, given["bits"])),
-            by=given.get("by", "document"),
+            by=printable(given.get("by", "document")),
         )
     return DocumentLosses(
         where=where,
@@ -227,8 +227,11 @@ def format_document_comparison(comparison: DocumentComparison) -> str:
         parts.append(
             "interval: the expected difference over clusters of these sizes, if they are independent of each other; Student's t"
         )
-    parts += {reason_for_none(each.clusters): None for each in differences if each.interval is None}
-    return "\n\n".join([*parts, *map(printable, comparison.notes)])
+    parts += map(printable, comparison.notes)
+    last = {
+        each.other: each for each in differences if each.loss != "untrained"
+    }  # dynamic, or frozen if nothing was learned
+    return "\n\n".join([*parts, *(sentence(each, "A", other) for other, each in last.items())])
 
 
 def _row(difference: LossDifference) -> list[str]:

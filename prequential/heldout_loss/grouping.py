@@ -7,6 +7,7 @@ from prequential.comparison.clusters import Grouping, folders_of
 from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.online.source import Data, Source, open_source
+from prequential.printable import printable
 
 ALONE = "document"
 
@@ -26,7 +27,7 @@ def grouping_of(source: Source, test: Data | PathLike, by: str | None) -> Groupi
         raise ConfigError(
             f"only rows (shards:FOLDER, hf:SOURCE) have fields such as {by!r}: leave out cluster=, and top folders count"
         )
-    return Grouping(by, _column(str(test), by)[: len(names)])
+    return Grouping(printable(by), _column(str(test), by)[: len(names)])
 
 
 def _column(name: str, field: str) -> list[str]:
