@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.orders or args.seeds:
         options.refuse(args, options.given_of(args, *OF_ONE_RUN), "--orders and --seeds make several runs")
         return for_each(args.names, partial(_population, args, options.runtime(args)), verbose=args.verbose)
+    options.refuse(args, options.given_of(args, "trust_runs"), "one run uses no earlier runs")
     learner, runtime = _learner(args), options.runtime(args)
     baselines = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)

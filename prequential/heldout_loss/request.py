@@ -316,7 +316,9 @@ def heldout(
         >>> found.record["dynamic"]["documents"]["n_bytes"], found.to_frame()["loss"].tolist()
         (45, ['frozen', 'dynamic', 'untrained'])
     """
-    check_arguments(source=test, config=config, limit_bytes=limit_bytes, runtime=runtime)
+    check_arguments(
+        source=test, config=config, limit_bytes=limit_bytes, runtime=runtime, cluster=cluster, orders=orders
+    )
     request = HeldoutRequest(
         test=test,
         models=models_of(static, scores, context, stride, orders),

@@ -393,6 +393,8 @@ def test_wrong_arguments_of_the_functions_are_named(tmp_path: Path) -> None:
         {"static": [""]},
         {"static": "hf:a", "train": "x"},
         {"static": "hf:a", "context": "x"},
+        {"static": "hf:a", "cluster": 3},
+        {"static": "hf:a", "orders": "x"},
     ):
         with pytest.raises(ConfigError):
             prequential.heldout(b"text", **wrong)  # type: ignore[arg-type]
