@@ -146,14 +146,11 @@ def _frozen_note(losses: Record) -> str:
 def _averages(losses: Record) -> str:
     if all(loss["documents"]["n_documents"] <= 1 for loss in losses.values()):
         return ""
-    levels = next(iter(losses.values()))["quantiles"]["of"]
     rows = [
         [name, rate(loss["bits_per_byte"]), rate(loss["macro_documents"]), rate(loss["macro_languages"])]
-        + [rate(value) for value in loss["quantiles"]["bits_per_byte"]]
         for name, loss in losses.items()
     ]
-    quantiles = [f"{100 * q:g} %" for q in levels] if len(rows[0]) > 4 else []
-    return format_table(("bits/byte", "by byte", "by document", "by language", *quantiles), rows)
+    return format_table(("bits/byte", "by byte", "by document", "by language"), rows)
 
 
 def _by_overlap(losses: Record) -> str:
