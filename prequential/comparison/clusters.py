@@ -163,9 +163,7 @@ def count_of(what: str, n: int) -> str:
 
 
 def reason_for_none(clusters: Clusters) -> str:
-    """Why clusters have no interval, and what to do."""
-    found = count_of(clusters.by, n := len(clusters.n_bytes))
-    more = "commits" if clusters.by == "commit" else "documents" if clusters.by == "document" else "clusters"
-    if n < MIN_CLUSTERS:
-        return f"an interval needs {MIN_CLUSTERS} independent {more}, and this is {found}"
-    return f"{found} are too uneven for an interval: a few hold most bytes, or differ widely"
+    """Why clusters have no interval."""
+    if (n := len(clusters.n_bytes)) < MIN_CLUSTERS:
+        return f"an interval needs {MIN_CLUSTERS} {plural(clusters.by)}, and there {'is' if n == 1 else 'are'} {n}"
+    return f"{count_of(clusters.by, n)} are too uneven for an interval: a few hold most bytes, or differ widely"

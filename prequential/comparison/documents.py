@@ -15,6 +15,7 @@ from prequential.comparison.clusters import (
     Clusters,
     RateInterval,
     count_of,
+    plural,
     rate_interval,
     reason_for_none,
 )
@@ -199,14 +200,14 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
     share = f" ({100 * abs(rate) / base:.1f} %)" if base else ""
     claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"
-    found = difference.interval
+    found, more = difference.interval, f"score more {plural(difference.clusters.by)}"
     if found is None:
-        return f"{claim}, but {reason_for_none(difference.clusters)}: do not choose by it, score more"
+        return f"{claim}, but {reason_for_none(difference.clusters)}: do not choose by it, {more}"
     low, high = found.low_bits_per_byte, found.high_bits_per_byte
     n = count_of(found.by, found.n_clusters)
     bounds = f"the {100 * found.confidence:g} % interval of the difference over {n} is {low:+.4f} to {high:+.4f}"
     if low <= 0 <= high:
-        return f"{claim}, but {bounds}: this does not tell which is better, score more documents"
+        return f"{claim}, but {bounds}: this does not tell which is better, {more}"
     return f"{claim}, and {bounds}: take {other if rate < 0 else reference} for text like this"
 
 

@@ -116,7 +116,7 @@ def test_too_few_clusters_and_an_interval_below_0_are_refused_with_the_reason() 
     two = cluster([100, 100, 0, 100], [200.0, 300.0, 0.0, 250.0], Grouping("folder", ["a/", "b/", "c/", "a/"]))
     assert (two.n_documents, two.n_bytes, two.bits) == (3, (200, 100), (450.0, 300.0))  # empty ones do not count
     assert rate_interval(two) is None
-    assert reason_for_none(two) == "an interval needs 3 independent clusters, and this is 2 folders"
+    assert reason_for_none(two) == "an interval needs 3 folders, and there are 2"
     assert rate_interval(Clusters(n_documents=0, n_bytes=(), bits=())) is None
     equal = rate_interval(cluster([100, 300] * 5, [200.0, 600.0] * 5))
     assert (equal.low_bits_per_byte, equal.high_bits_per_byte) == (2.0, 2.0)

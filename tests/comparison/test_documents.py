@@ -77,7 +77,7 @@ def test_the_report_says_why_there_is_no_interval_or_no_comparison() -> None:
     few = compare_documents([document_losses(record(shift, n=2), "x") for shift in (0.0, 0.1)])
     assert [difference.interval for difference in few.differences] == [None, None]
     assert (
-        "an interval needs 3 independent documents, and this is 2 documents: do not choose by it"
+        "an interval needs 3 documents, and there are 2: do not choose by it, score more documents"
         in format_document_comparison(few)
     )
     a, b = (document_losses(record(0.0, context=context), context) for context in ("carried", "isolated"))

@@ -246,7 +246,7 @@ def test_an_interval_is_made_of_three_documents_or_more_in_the_order_of_the_corp
     assert found.interval == rate_interval(found.clusters)
     note = interval_note(record).strip()
     if n == 2:
-        few = "no interval: an interval needs 3 independent documents, and this is 2 documents"
+        few = "no interval: an interval needs 3 documents, and there are 2"
         assert found.interval is None and note == few
         return
     assert note.startswith("95 % interval: the expected loss")

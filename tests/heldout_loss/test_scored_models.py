@@ -330,7 +330,7 @@ def test_the_function_appends_points_to_the_series_of_the_command(corpus: Path, 
         (57, 2.1, (0.05, 0.15), "more than A, and the 95 % interval of the difference over 57 documents is +0.0500 to +0.1500: "
          "take A for text like this"),
         (57, 2.1, (-0.05, 0.25), "-0.0500 to +0.2500: this does not tell which is better, score more documents"),
-        (1, 2.1, None, "more than A, but an interval needs 3 independent documents, and this is 1 document: do not choose by it"),
+        (1, 2.1, None, "A, but an interval needs 3 documents, and there is 1: do not choose by it, score more documents"),
     ],
 )  # fmt: skip
 def test_the_last_sentence_says_which_model_to_take(
