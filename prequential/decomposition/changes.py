@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular, toeplitz
 Values = NDArray[np.float64]
 
 HURST = (0.5, 0.6, 0.7, 0.8, 0.9)
-MIN_GAIN = 9.0  # fractional noise of any of these exponents gains 8 in one of 20 texts
+MIN_GAIN = 11.0  # fractional noise of any of these exponents gains so much in one of 50 texts
 MARGIN = 1 / 16  # of the text: a step so near to an end, or to another step, cannot be told from learning
 MAX_CHANGES = 8
 

@@ -127,7 +127,7 @@ def expected_curve(curve: Curve, *, is_shuffled: bool = False) -> ExpectedCurve:
     jumps = np.linalg.lstsq(levels, rates - fitted, rcond=None)[0]
     if n_cells >= MIN_CELLS:
         tangents = _tangents(shapes, int(nodes[0]), levels)
-        noise = _noise(rates - fitted - levels @ jumps, tangents, HURST[:1] if is_shuffled else HURST)
+        noise = _noise(rates - fitted - levels @ jumps, tangents, HURST[:2] if is_shuffled else HURST)
         fits = zip((nodes, floors, factors), _fit(shapes, fitted[:, None] + noise, levels), strict=True)
         nodes, floors, factors = (np.concatenate(parts) for parts in fits)
     return ExpectedCurve(
