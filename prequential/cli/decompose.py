@@ -130,7 +130,8 @@ def _conclusion(record: dict[str, Any]) -> str:
 
     if changes := record["changes"]:
         where = ", ".join(f"{each['byte']:,} ({each['bits_per_byte']:+.2f} bits/byte)" for each in changes)
-        return f"warning: the text changes at byte {where}: split it there, or give --orders 4, before you trust the parts."
+        remedy = "give --orders 4" if "hindsight_bits" in record else "shuffle it"
+        return f"warning: the text changes at byte {where}: split it there, or {remedy}, before you trust the parts."
     learning, rate = record["learning_bits"], record["final_bits_per_byte"]["point"]
     if learning["low"] is None:
         return f"Give a longer text: {record['n_cells']} cells are too few for intervals, {MIN_CELLS} are needed."

@@ -111,7 +111,7 @@ class ExpectedCurve:
 def expected_curve(curve: Curve, *, is_shuffled: bool = False) -> ExpectedCurve:
     """Fits the law to a learning curve, whose points are ends of segments. Equal curves give equal results.
 
-    is_shuffled: the pieces of the text were shuffled, so the noise of the cells has no memory and the level does not change.
+    is_shuffled: the pieces of the text were shuffled, so the noise has little memory and the level does not change.
     """
     n_bytes, code_bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
     n_cells = min(N_CELLS, len(curve.n_bytes) // SEGMENTS_PER_CELL, n_bytes)
