@@ -132,12 +132,12 @@ def _conclusion(record: dict[str, Any]) -> str:
         where = ", ".join(f"{each['byte']:,} ({each['bits_per_byte']:+.2f} bits/byte)" for each in changes)
         remedy = "give --orders 4" if "hindsight_bits" in record else "shuffle it"
         return f"warning: the text changes at byte {where}: split it there, or {remedy}, before you trust the parts."
-    learning, rate = record["learning_bits"], record["final_bits_per_byte"]["point"]
+    learning, rate = record["learning_bits"], record["final_bits_per_byte"]
     if learning["low"] is None:
         return f"Give a longer text: {record['n_cells']} cells are too few for intervals, {MIN_CELLS} are needed."
     low, high = (learning[end] / record["code_bits"] for end in ("low", "high"))
     paid = f"{max(low, 0):.0%} to {high:.0%} of the bits paid for learning" if high > 0 else "No bits paid for learning"
-    return f"{paid}; expect {rate:.2f} bits/byte of more such text."
+    return f"{paid}; expect {rate['low']:.2f} to {rate['high']:.2f} bits/byte of more such text."
 
 
 def _part_row(n_bytes: int, bits: dict[str, Any] | float, title: str) -> list[str]:
