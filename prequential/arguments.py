@@ -76,6 +76,7 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "overwrite": _FLAG,
     "resume": _FLAG,
     "verify": _FLAG,
+    "whole": _FLAG,
 }
 
 

@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "2,048)",
             "--static-stride N": "with --static: tokens that the model scores at a time (default: its window)",
             "--static-apart": "with --static: the model begins each document with an empty context",
-            "--tables": "also print tables of where the bits go",
+            "--tables": "also print the total cost, with the decoder, and tables of where the bits go",
             "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
             "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
             **options.JSON,
@@ -167,12 +167,12 @@ def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[
 
 def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: Path | None) -> None:
     from prequential.evaluation.breakdown import format_tables
-    from prequential.evaluation.summary import format_report
+    from prequential.evaluation.summary import format_report, format_total
 
     if args.json:
         print(json.dumps(record), flush=True)
         return
-    parts = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
+    parts = [format_report(record), *([format_total(record), format_tables(record["tables"])] if args.tables else [])]
     print("\n\n".join(parts) + (f"\n\nrun: {printable(str(run_folder))}\n" if run_folder else "\n"), flush=True)
 
 

@@ -69,6 +69,7 @@ REFUSALS = [
     ("decompose --config small.json a", 2, "GPT alone"),
     ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),
     ("labels --config small.json --label y a", 1, "not JSON"),
+    ("labels --config small.json --label y --given y rows.jsonl", 1, "'y' cannot be both coded and given"),
     ("labels rows.jsonl", 2, "--label"),
     ("heldout --train a --test b --stride 4", 2, "--stride belongs to"),
     ("heldout --train a --test b --limit 0", 2, "not a number of bytes"),
