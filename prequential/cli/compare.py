@@ -24,12 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "labels, one for each run; runs with the same label are averaged (default: those that differ only in the seed)"
     )
     options.add(parser, {"--group NAMES": group} | options.JSON)
-    interval = {
-        "--confidence P [0.95]": "level of the intervals",
-        "--resamples N [1999]": "of documents: number of bootstrap resamples",
-        "--seed INTEGER [0]": "of documents: seed of the resampling",
-    }
-    options.add(parser.add_argument_group("interval"), interval)
+    options.add(parser.add_argument_group("interval"), {"--confidence P [0.95]": "level of the intervals"})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -85,7 +85,6 @@ REFUSALS = [
     ("compare a0", 2, "two runs or more"),
     ("compare --group x a0 b0", 2, "2 labels"),
     ("compare --confidence 2 a0 b0", 2, "confidence 2.0"),
-    ("compare --resamples 9 a0 b0", 2, "9 resamples are too few"),
     ("matrix -1 a empty", 1, "'empty' is empty"),
     ("matrix -1 a", 2, "give two corpora or more, each once"),
     ("matrix -1 a a", 2, "give two corpora or more, each once"),
