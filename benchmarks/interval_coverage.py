@@ -1,6 +1,7 @@
-"""How often the intervals of `compare` hold what they are for: the tables in docs/RESULTS.md.
+"""How often intervals hold what they are for, on real and on simulated text: the tables in docs/RESULTS.md.
 
     python benchmarks/interval_coverage.py --simulate
+    python benchmarks/interval_coverage.py --simulate-clusters
     python benchmarks/interval_coverage.py FILE... [--adjacent] [--slices 20] [--bytes 100000] [--levels 1 2] [--name NAME]
     python benchmarks/interval_coverage.py --documents HELDOUT.jsonl:A HELDOUT.jsonl:B
     python benchmarks/interval_coverage.py --table
@@ -16,9 +17,12 @@ presets are evaluated on each slice, each time from scratch. So every slice give
     another    the difference of another slice, in the prediction interval of a slice (N (N - 1) cases, which depend on each
                other).
 
---documents takes two held-out records of the same documents. These are the population; samples of 10 to 100 documents are drawn
-from them, with replacement, 500 of each size. Counted are the samples whose interval over documents holds the loss of the
-population (of record B), and the difference of both records.
+--documents takes two held-out records of the same clusters of documents. These are the population; samples of 3 to 100 clusters
+are drawn from them, with replacement, 500 of each size. Counted are the samples whose interval holds the loss of the population
+(of record B), and the difference of both records.
+
+--simulate-clusters: 2,000 corpora of each kind, whose expected loss is known: folders of about ten documents, which share half of
+the variance of a rate; and documents whose lengths have heavy tails.
 
 Each FILE and each pair of records appends lines to interval_coverage.jsonl; --table prints them as Markdown. The result is
 deterministic.
@@ -26,6 +30,7 @@ deterministic.
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,9 +42,9 @@ from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 
 from prequential import Curve, Runtime, compress, preset
+from prequential.comparison.clusters import Clusters, Grouping, cluster, count_of, rate_interval
 from prequential.comparison.compare import RunGroup, intervals_of
 from prequential.comparison.documents import compare_documents, read_document_losses
-from prequential.comparison.intervals import Bootstrap, cluster, rate_interval
 from prequential.comparison.prediction import Intervals, mean_variance, noise_covariances
 from prequential.online.coding import Progress
 from prequential.records.schema import append_record
@@ -47,7 +52,7 @@ from prequential.version import VERSION
 
 RESULTS = Path(__file__).with_name("interval_coverage.jsonl")
 LEVELS = (0.9, 0.95)
-SAMPLE_SIZES, N_SAMPLES = (10, 20, 50, 100), 500
+SAMPLE_SIZES, N_SAMPLES, N_SIMULATED = (3, 10, 20, 50, 100), 500, 2000
 TITLES = ("slices", "mean difference, bits", "sd", "level", "expected", "another")
 N_TEXTS, N_CELLS, TREND = 2000, 96, 3.0
 
@@ -154,6 +159,8 @@ def measure_documents(names: Sequence[str]) -> Iterator[dict[str, Any]]:
             "kind": "documents",
             "name": f"{ours.test['name']}, {loss}",
             "n_documents": clusters.n_documents,
+            "n_clusters": len(n_bytes),
+            "by": clusters.by,
             "learners": [theirs.learner, ours.learner],
             "coverage": found,
             "prequential": VERSION,
@@ -167,20 +174,83 @@ def sample_coverage(n_bytes: NDArray[np.int64], bits: NDArray[np.float64]) -> di
         random, hits = np.random.default_rng(size), 0
         for _ in range(N_SAMPLES):
             drawn = random.integers(0, len(n_bytes), size)
-            found = rate_interval(cluster(n_bytes[drawn].tolist(), bits[drawn].tolist()), Bootstrap(n_resamples=399))
-            hits += found is not None and found.low_bits_per_byte <= truth <= found.high_bits_per_byte
+            hits += holds(cluster(n_bytes[drawn].tolist(), bits[drawn].tolist()), truth)
         shares[str(size)] = hits / N_SAMPLES
     return shares
+
+
+def holds(clusters: Clusters, truth: float) -> bool:
+    """Whether the 95 % interval of these clusters holds the truth, in bits per byte."""
+    found = rate_interval(clusters)
+    return found is not None and found.low_bits_per_byte <= truth <= found.high_bits_per_byte
+
+
+def simulated_folders(random: np.random.Generator, n: int, noise: str) -> tuple[list[Clusters], float]:
+    """n folders of about ten documents: their clusters by folder and by document, and the expected loss."""
+
+    def draw(k: int) -> NDArray[np.float64]:
+        return random.standard_normal(k) if noise == "normal" else random.exponential(size=k) - 1
+
+    folders = np.repeat(np.arange(n), random.poisson(9, n) + 1)
+    n_bytes = np.exp(random.normal(7, 0.8, len(folders))).astype(int) + 1
+    bits = n_bytes * (2 + 0.3 * draw(n)[folders] + 0.3 * draw(len(folders)))
+    by_folder = Grouping("folder", folders.astype(str).tolist())
+    return [cluster(n_bytes.tolist(), bits.tolist(), grouping) for grouping in (by_folder, None)], 2.0
+
+
+def simulated_sizes(random: np.random.Generator, n: int, kind: str) -> tuple[list[Clusters], float]:
+    """n documents with lengths of a heavy tail, and the expected loss. Each has a rate of 2 bits/byte, sd 0.4.
+
+    start: and 500 bits to begin with. log: and 0.1 bits/byte less for each e-fold of its length. these: the loss expected of
+    documents of these lengths, not of the population.
+    """
+    tail, shape, costs = kind.split()[0], float(kind.split()[1]), kind.split()[2:]
+    lengths = 1000 * (1 - random.random(n)) ** (-1 / shape)
+    mean, log_mean = 1000 * shape / (shape - 1), math.log(1000) + 1 / (shape - 1)  # log_mean: of a byte's document
+    if tail == "log-normal":
+        lengths, mean, log_mean = np.exp(random.normal(7, shape, n)), math.exp(7 + shape**2 / 2), 7 + shape**2
+    n_bytes = np.maximum(1, lengths).astype(int)
+    if costs == ["start"]:
+        bits, truth = 500 + n_bytes * random.normal(2, 0.4, n), 2 + 500 / mean
+    else:
+        expected = n_bytes * (2 - 0.1 * (np.log(n_bytes) - 7))
+        bits = expected + n_bytes * random.normal(0, 0.4, n)
+        truth = expected.sum() / n_bytes.sum() if "these" in costs else 2 - 0.1 * (log_mean - 7)
+    return [cluster(n_bytes.tolist(), bits.tolist())], float(truth)
+
+
+def format_simulated_clusters() -> str:
+    """Shares of intervals that hold the expected loss, as a Markdown table; of folders: by folder (by document)."""
+    tails = ("log-normal 2", "pareto 1.5", "pareto 1.05")
+    kinds = [(simulated_folders, noise) for noise in ("normal", "skewed")]
+    kinds += [(simulated_sizes, f"{tail} {costs}") for costs in ("start", "log", "log these") for tail in tails]
+    rows = []
+    for draw, kind in kinds:
+        row = [f"{draw.__name__.removeprefix('simulated_')}, {kind}"]
+        for n in (3, 10, 30, 100):
+            hits = []
+            for seed in range(N_SIMULATED):
+                found, truth = draw(np.random.default_rng([seed, n]), n, kind)
+                hits.append([holds(each, truth) for each in found])
+            first, *others = [f"{share:.2f}" for share in np.mean(hits, 0)]
+            row.append(first + "".join(f" ({other})" for other in others))
+        rows.append(row)
+    return format_markdown(("simulated", "3", "10", "30", "100"), rows)
 
 
 def format_documents(records: Sequence[Mapping[str, Any]]) -> str:
     """The records of `measure_documents` as a Markdown table."""
     rows = [
-        [record["name"], what, f"{record['n_documents']}", *(f"{found[str(size)]:.2f}" for size in SAMPLE_SIZES)]
+        [
+            record["name"],
+            what,
+            count_of(record["by"], record["n_clusters"]),
+            *(f"{found[str(size)]:.2f}" for size in SAMPLE_SIZES),
+        ]
         for record in records
         for what, found in record["coverage"].items()
     ]
-    return format_markdown(("population", "of", "documents", *map(str, SAMPLE_SIZES)), rows)
+    return format_markdown(("population", "of", "clusters", *map(str, SAMPLE_SIZES)), rows)
 
 
 def format_results(records: Sequence[Mapping[str, Any]]) -> str:
@@ -206,11 +276,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", help="of the row, for one FILE")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--simulate", action="store_true")
+    parser.add_argument("--simulate-clusters", action="store_true")
     parser.add_argument("--documents", nargs=2, metavar="RECORD")
     args = parser.parse_args(argv)
     if args.simulate:
         rows = [simulate(hurst) for hurst in (0.5, 0.6, 0.7, 0.8, 0.9)]
         print(format_markdown(("Hurst exponent", "expected", "another", "width, times the oracle's"), rows))
+    if args.simulate_clusters:
+        print(format_simulated_clusters())
     for path in args.files:
         name = args.name or f"{path.name}, {'adjacent' if args.adjacent else 'spread'}"
         slices = cut(path.read_bytes(), args.slices, args.bytes, adjacent=args.adjacent)

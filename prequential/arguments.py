@@ -65,6 +65,8 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "limit_bytes": _LIMIT,
     "max_output_bytes": _LIMIT,
     "max_decoding_s": (_or_none(_is_number), "a number of seconds, or None for no limit"),
+    "cluster": (_or_none(lambda value: isinstance(value, str) and value != ""), "the name of a field, or None"),
+    "orders": (_or_none(is_count), "a number of orders, or None"),
     "folder": _PATH,
     "path": _PATH,
     "on_progress": _FUNCTION,
@@ -74,6 +76,7 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "overwrite": _FLAG,
     "resume": _FLAG,
     "verify": _FLAG,
+    "whole": _FLAG,
 }
 
 

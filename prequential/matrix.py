@@ -1,12 +1,14 @@
-"""Which corpus teaches which: the code length of each of several corpora alone, and after each other one was read.
+"""Which corpus teaches which: what each of several corpora costs alone, and what it saves after each other one was read.
 
-L(X) is the code length of X under a fresh learner, L(X|Y) under one that has learned Y: exact sums of ideal code lengths. The
-distance is that of Li et al. (2004), with code lengths in place of Kolmogorov complexity (docs/LEARNERS.md). It can exceed 1,
-because a learner may be misled.
+L(X) is the code length of X under a fresh learner, L(X|Y) under one that has learned Y: exact sums of ideal code lengths. A long
+text teaches more, so all are cut to the length of the shortest. The distance of two corpora is the share of bits that is left in
+the better direction, min(L(X|Y) / L(X), L(Y|X) / L(Y)): a part is near its whole (Zhang et al. 2007). The distance of Li et al.
+(2004), max(L(X|Y), L(Y|X)) / max(L(X), L(Y)), sees mainly the longer text. It can exceed 1: a learner may be misled.
 """
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +24,11 @@ from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.source import open_source
+from prequential.online.source import digest_of, open_source
 from prequential.printable import format_table
 from prequential.records.schema import environment
 
-SCHEMA = 1
+SCHEMA = 2  # 1: distances of Li et al., texts of unequal lengths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +43,8 @@ class Matrix:
         ...     names=("a", "b"), n_bytes=(100, 100), blake2b=("", ""), givens=("a", "b"), config=prequential.preset(1),
         ...     alone=numpy.array([200.0, 400.0]), after=numpy.array([[20.0, 100.0], [300.0, 40.0]]),
         ... )
-        >>> found.saved.tolist(), found.distances[0, 1].item()
-        ([[0.9, 0.5], [0.25, 0.9]], 0.75)
+        >>> found.saved.tolist(), found.distances[0, 1].item(), found.saved_per_byte[0, 1].item()
+        ([[0.9, 0.5], [0.25, 0.9]], 0.5, 1.0)
     """
 
     names: tuple[str, ...]
@@ -59,10 +61,15 @@ class Matrix:
         return np.asarray(1.0 - self.after / self.alone[:, None])
 
     @property
+    def saved_per_byte(self) -> NDArray[np.float64]:
+        """The bits of a byte of each corpus that what was given saves, (n, n + m)."""
+        return np.asarray((self.alone[:, None] - self.after) / np.array(self.n_bytes)[:, None])
+
+    @property
     def distances(self) -> NDArray[np.float64]:
-        """The normalised distances of the corpora, (n, n), symmetric."""
-        square = self.after[:, : len(self.names)]
-        return np.asarray(np.maximum(square, square.T) / np.maximum.outer(self.alone, self.alone))
+        """The distances of the corpora, (n, n), symmetric: the share of bits that is left in the better direction."""
+        square = self.saved[:, : len(self.names)]
+        return np.asarray(1.0 - np.maximum(square, square.T))
 
 
 @engine_call()
@@ -73,12 +80,14 @@ def measure_matrix(
     runtime: Runtime,
     *,
     limit_bytes: int | None = None,
+    whole: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
 ) -> Matrix:
     """Reads n (n + m) + 2 n corpora: each alone, and each after each corpus, which is read once for it, and after each model.
 
-    models: folders of stored models, which keep their own configuration. limit_bytes: of each corpus. on_step: called with what
-    comes next. Raises CorpusError for fewer than two different corpora or an empty one, and what reading raises.
+    models: folders of stored models, which keep their own configuration. limit_bytes: of each corpus. whole: do not cut all to
+    the length of the shortest. on_step: called with what comes next. Raises CorpusError for fewer than two different corpora or
+    an empty one, and what reading raises.
 
     Examples:
         >>> import tempfile, prequential
@@ -95,16 +104,10 @@ def measure_matrix(
     for name, value, kind in (("config", config, Config), ("runtime", runtime, Runtime)):
         if not isinstance(value, kind):
             raise wrong_argument(name, value, f"a {kind.__name__}")
-    check_arguments(limit_bytes=limit_bytes, on_step=on_step)
+    check_arguments(limit_bytes=limit_bytes, whole=whole, on_step=on_step)
     if len(set(corpora)) < 2 or len(set(corpora)) != len(corpora):
         raise CorpusError("a matrix needs two corpora or more, each named once")
-    found = []
-    for name in corpora:
-        with open_source(name, limit_bytes) as source:
-            if not source.n_bytes:
-                raise CorpusError(f"{name!r} is empty: a matrix needs corpora of a byte or more")
-            found.append((np.array(source.symbols[:]), source.blake2b.hex()))
-    texts = [symbols for symbols, _ in found]
+    texts = _texts(corpora, limit_bytes, whole=whole)
     alone = np.zeros(len(corpora))
     for i, text in enumerate(texts):
         on_step(corpora[i])
@@ -117,12 +120,23 @@ def measure_matrix(
     return Matrix(
         names=tuple(corpora),
         n_bytes=tuple(len(text) for text in texts),
-        blake2b=tuple(digest for _, digest in found),
+        blake2b=tuple(digest_of(text).hex() for text in texts),
         givens=(*corpora, *models),
         config=config,
         alone=alone,
         after=np.stack(columns, axis=1),
     )
+
+
+def _texts(corpora: Sequence[str], limit_bytes: int | None, *, whole: bool) -> list[NDArray[np.uint8]]:
+    """The bytes of each corpus, of equal lengths unless `whole`. Raises CorpusError for an empty one."""
+    with ExitStack() as stack:
+        sources = [stack.enter_context(open_source(name, limit_bytes)) for name in corpora]
+        lengths = [source.n_bytes for source in sources]
+        if not all(lengths):
+            empty = corpora[lengths.index(0)]
+            raise CorpusError(f"{empty!r} is empty: a matrix needs corpora of a byte or more")
+        return [np.array(source.symbols[: None if whole else min(lengths)]) for source in sources]
 
 
 def _names(name: str, values: Any) -> list[str]:
@@ -168,21 +182,42 @@ def matrix_record(matrix: Matrix, runtime: Runtime) -> dict[str, Any]:
 
 
 def format_matrix(matrix: Matrix) -> str:
-    """Three tables: bits per byte alone and given the others, the share saved, the distances."""
+    """Two tables, the bits that each given saves and the distances, and what to read first."""
     names, givens = short_names(matrix.names), short_names(matrix.givens)
-    n_bytes = np.array(matrix.n_bytes)[:, None]
-    rows = np.concatenate((matrix.alone[:, None], matrix.after), axis=1) / n_bytes
-    given = [f"| {name}" for name in givens]
-    tables = [
-        ("bits/byte of X", ("X", "alone", *given), rows, "{:.4f}"),
-        ("bits of X that the given saves, %", ("X", *given), 100 * matrix.saved, "{:.1f}"),
-        ("distance", ("", *names), matrix.distances, "{:.3f}"),
-    ]
-    return "\n\n".join(
-        f"{title}\n"
-        + format_table(columns, [[name, *map(form.format, row)] for name, row in zip(names, values, strict=True)])
-        for title, columns, values, form in tables
+    equal = f" (first {matrix.n_bytes[0]:,} bytes)" if len(set(matrix.n_bytes)) == 1 else ""
+    alone = [f"{bits / n:.4f}" for bits, n in zip(matrix.alone, matrix.n_bytes, strict=True)]
+    saved = [[cost, *row] for cost, row in zip(alone, _others(matrix.saved_per_byte, "{:.4f}"), strict=True)]
+    tables = (
+        (
+            f"bits/byte of X{equal} alone, and what the given saves of them",
+            ("X", "alone", *(f"| {each}" for each in givens)),
+            saved,
+        ),
+        (
+            "distance: the share of bits left, in the better direction",
+            ("", *names),
+            _others(matrix.distances, "{:.3f}"),
+        ),
     )
+    shown = [
+        f"{title}\n{format_table(columns, [[name, *row] for name, row in zip(names, rows, strict=True)])}"
+        for title, columns, rows in tables
+    ]
+    return "\n\n".join([*shown, _advice(matrix, names, givens)])
+
+
+def _others(values: NDArray[np.float64], form: str) -> list[list[str]]:
+    """The cells as texts; a corpus and itself have an empty one."""
+    return [["" if i == j else form.format(value) for j, value in enumerate(row)] for i, row in enumerate(values)]
+
+
+def _advice(matrix: Matrix, names: Sequence[str], givens: Sequence[str]) -> str:
+    others = np.where(np.eye(*matrix.after.shape) == 1, -np.inf, matrix.saved_per_byte)
+    i, j = divmod(int(others.argmax()), len(givens))
+    if others[i, j] <= 0:
+        return "Nothing here saves bits of another text: read none first."
+    saved = f"{others[i, j]:.4f} bits a byte, {matrix.saved[i, j]:.1%}"
+    return f"Read {givens[j]} before {names[i]}: it saves {saved}, the most of all pairs."
 
 
 def short_names(names: Sequence[str]) -> list[str]:

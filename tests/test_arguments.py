@@ -62,7 +62,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (evaluate, "draft", prequential.DraftFolder(path=Path("none"))),
     *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
     (sweep, "limit_bytes", "1K"),
-    *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "on_step")),
+    *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "whole", "on_step")),
     (matrix, "corpora", "ab"), (matrix, "config", None), (matrix, "limit_bytes", 1.5),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),

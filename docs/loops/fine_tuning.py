@@ -17,7 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import prequential
 from prequential.adapters import TransformersLearner
-from prequential.decomposition.decompose import expected_curve
+from prequential.decomposition.expected import expected_curve
 from prequential.labels import read_rows
 
 WARM = ["red", "pink", "amber", "gold", "ruby", "rust", "coral", "peach"]

@@ -15,7 +15,6 @@ from prequential.cli import options
 if TYPE_CHECKING:
     from prequential.comparison.compare import Comparison
     from prequential.comparison.documents import DocumentComparison
-    from prequential.comparison.intervals import Bootstrap
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,12 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "labels, one for each run; runs with the same label are averaged (default: those that differ only in the seed)"
     )
     options.add(parser, {"--group NAMES": group} | options.JSON)
-    interval = {
-        "--confidence P [0.95]": "level of the intervals",
-        "--resamples N [1999]": "of documents: number of bootstrap resamples",
-        "--seed INTEGER [0]": "of documents: seed of the resampling",
-    }
-    options.add(parser.add_argument_group("interval"), interval)
+    options.add(parser.add_argument_group("interval"), {"--confidence P [0.95]": "level of the intervals"})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,28 +35,28 @@ def run(args: argparse.Namespace) -> int:
     found: DocumentComparison | Comparison
     if any(map(documents.names_a_record, args.runs)):
         options.refuse(args, options.given_of(args, "group"), "records of documents have no groups")
-        bootstrap = _bootstrap(args)
-        found = documents.compare_documents([documents.read_document_losses(name) for name in args.runs], bootstrap)
+        _check(args)
+        found = documents.compare_documents(list(map(documents.read_document_losses, args.runs)), args.confidence)
         text = documents.format_document_comparison(found)
     else:
-        options.refuse(args, options.given_of(args, "resamples", "seed"), "intervals of runs are not resampled")
-        runs, bootstrap = [find_run(name, DEFAULT_FOLDER) for name in args.runs], _bootstrap(args)
+        _check(args)
         from prequential.comparison.compare import compare
         from prequential.comparison.compare_text import format_comparison
 
-        found = compare(runs, groups=args.group, confidence=bootstrap.confidence)
+        runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
+        found = compare(runs, groups=args.group, confidence=args.confidence)
         text = format_comparison(found)
     print(json.dumps(found.to_dict(), allow_nan=False) if args.json else text)
     return 0
 
 
-def _bootstrap(args: argparse.Namespace) -> Bootstrap:
-    """The resampling of the options; wrong options end the program with a usage error."""
+def _check(args: argparse.Namespace) -> None:
+    """Wrong options end the program with a usage error."""
+    from prequential.comparison.intervals import check_confidence
+
     if len(args.runs) < 2:
         args.parser.error("a comparison needs two runs or more")
     if args.group is not None and (len(args.group) != len(args.runs) or not all(args.group)):
         args.parser.error(f"--group needs {len(args.runs)} labels, one for each run")
-    from prequential.comparison.intervals import Bootstrap
-
     with options.usage_errors(args):
-        return Bootstrap(confidence=args.confidence, n_resamples=args.resamples, seed=args.seed)
+        check_confidence(args.confidence)

@@ -23,24 +23,18 @@ ROWS = {
     "code_bits": "prequential code length",
     "data_bits": "= data, at the expected final rate",
     "learning_bits": "+ learning (epiplexity, estimated)",
-    "hindsight_bits": "hindsight, under the last weights",
+    "hindsight_bits": "hindsight, without the last weights",
     "regret_bits": "regret to hindsight",
     "weights_bits": "the last weights, as int8 levels",
 }
-DATA = "data: the cost of all bytes at the final rate of the expected curve, a smooth fit to the costs of all segments."
-HINDSIGHT = "hindsight is a code only together with the last weights."
-WORDS = (
-    "learning: the prequential estimate of epiplexity (Finzi et al. 2026), close to excess description length (Donoway et al. "
-    "2026). It holds for this learner and is not the least over sizes and durations. It assumes one pass over the data. Its "
-    "final loss is the end of the expected curve, with the weights as they learned, not averaged weights."
-)
 REPEATS = "This run also counts repeated rows: it is no single pass."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpora(parser)
-    epsilon = "threshold in bits/byte; can be repeated (default: 0.1, 0.5 and 1 above the rate at the end)"
-    options.add(parser, options.LIMIT | {"--epsilon BITS ...": epsilon} | options.JSON)
+    orders = "also learn N shuffled orders of the text: their mean curve tells learning from changes of the text"
+    epsilon = "also print the surplus over this rate, in bits/byte; repeatable"
+    options.add(parser, options.LIMIT | {"--orders N": orders, "--epsilon BITS ...": epsilon} | options.JSON)
     options.add_learner(parser)
 
 
@@ -48,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.evaluation.runs import is_run
 
     if any(map(is_run, args.names)):
-        given = [*options.given_learner_options(args), *options.given_of(args, "limit")]
+        given = [*options.given_learner_options(args), *options.given_of(args, "limit", "orders")]
         options.refuse(args, given, "a run folder has its learner and its bytes")
     config, runtime = _gpt_config(args), options.runtime(args)
     return for_each(args.names, partial(_split, args, config, runtime), verbose=args.verbose)
@@ -65,14 +59,14 @@ def _split(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
 
 def _show_run(args: argparse.Namespace, name: str) -> None:
     """Splits the learning curve of a run folder. Nothing is learned, so there is no hindsight."""
-    from prequential.decomposition.decompose import curve_record, expected_curve
+    from prequential.decomposition.expected import curve_record, expected_curve
     from prequential.evaluation.curves import MODEL
     from prequential.evaluation.runs import read_run
     from prequential.evaluation.summary import is_reported, model_summary, proof
 
     run = read_run(name)
     about = {each: run.record[each] for each in ("corpus", "config", "coding") if each in run.record}
-    found = curve_record(expected_curve(run.curves[MODEL]), args.epsilon or None)
+    found = curve_record(expected_curve(run.curves[MODEL]), args.epsilon)
     if args.json:
         print(json.dumps({"kind": "decomposition", "run": name, **about, **found}), flush=True)
         return
@@ -103,9 +97,9 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
 
     runtime.check(config)
     with open_source(name, args.limit) as source:
-        found = decompose(source.symbols[:], config, runtime, on_stage=say)
+        found = decompose(source.symbols[:], config, runtime, n_orders=args.orders or 0, on_stage=say)
         corpus = source.record()
-    record = decomposition_record(found, args.epsilon or None)
+    record = decomposition_record(found, args.epsilon)
     if args.json:
         about = {"kind": "decomposition", "corpus": corpus, "config": config.to_dict()}
         print(json.dumps({**about, **record, "environment": environment(runtime, config)}), flush=True)
@@ -118,22 +112,32 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
 
 
 def _tables(record: dict[str, Any], *notes: str) -> str:
-    """The parts of the code length and the thresholds."""
-    from prequential.decomposition.decompose import MIN_CELLS
-
+    """The parts of the code length, the surplus at each threshold, and what follows."""
     n_bytes, interval = record["n_bytes"], (f"{record['level']:.0%} from", "to")
     rows = [_part_row(n_bytes, record[name], title) for name, title in ROWS.items() if name in record]
-    parts = [
-        "\n".join([DATA, WORDS, *([HINDSIGHT] if "hindsight_bits" in record else []), *notes]),
-        format_table(("part", "bits", "bits/byte", *interval), rows),
-        format_table(
-            ("epsilon", "surplus bits", *interval),
-            [[f"{each['epsilon']:.4f}", *_figures(each["surplus_bits"])] for each in record["thresholds"]],
-        ),
-    ]
-    if record["learning_bits"]["low"] is None:
-        parts.append(f"no intervals: {record['n_cells']} cells, {MIN_CELLS} are needed")
-    return "\n\n".join(parts)
+    rows += [_surplus_row(n_bytes, each) for each in record["thresholds"]]
+    return "\n\n".join([format_table(("part", "bits", "bits/byte", *interval), rows), *notes, _conclusion(record)])
+
+
+def _surplus_row(n_bytes: int, threshold: dict[str, Any]) -> list[str]:
+    """Of a rate that is never reached only what this text shows of the surplus is known."""
+    title, *figures = _part_row(n_bytes, threshold["surplus_bits"], f"surplus over {threshold['epsilon']:g} bits/byte")
+    return [title, *figures] if threshold["is_reached"] else [title, f"> {figures[0]}", f"> {figures[1]}", "", ""]
+
+
+def _conclusion(record: dict[str, Any]) -> str:
+    from prequential.decomposition.expected import MIN_CELLS
+
+    if changes := record["changes"]:
+        where = ", ".join(f"{each['byte']:,} ({each['bits_per_byte']:+.2f} bits/byte)" for each in changes)
+        remedy = "give --orders 4" if "hindsight_bits" in record else "shuffle it"
+        return f"warning: the text changes at byte {where}: split it there, or {remedy}, before you trust the parts."
+    learning, rate = record["learning_bits"], record["final_bits_per_byte"]
+    if learning["low"] is None:
+        return f"Give a longer text: {record['n_cells']} cells are too few for intervals, {MIN_CELLS} are needed."
+    low, high = (learning[end] / record["code_bits"] for end in ("low", "high"))
+    paid = f"{max(low, 0):.0%} to {high:.0%} of the bits paid for learning" if high > 0 else "No bits paid for learning"
+    return f"{paid}; expect {rate['low']:.2f} to {rate['high']:.2f} bits/byte of more such text."
 
 
 def _part_row(n_bytes: int, bits: dict[str, Any] | float, title: str) -> list[str]:

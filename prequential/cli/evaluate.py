@@ -15,6 +15,11 @@ from prequential.cli import options
 from prequential.cli.streams import command_line, for_each, foreign_code, progress_bar
 from prequential.printable import printable
 
+OF_ONE_RUN = (
+    "verify", "baselines", "static", "static_window", "static_stride", "static_apart", "tables", "configs_tried", "seeds_tried",
+    "output", "given", "no_run", "resume",
+)  # fmt: skip
+
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
     from prequential.evaluation.runs import RunFolder
@@ -37,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "2,048)",
             "--static-stride N": "with --static: tokens that the model scores at a time (default: its window)",
             "--static-apart": "with --static: the model begins each document with an empty context",
-            "--tables": "also print tables of where the bits go",
+            "--tables": "also print the total cost, with the decoder, and tables of where the bits go",
             "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
             "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
             **options.JSON,
@@ -51,6 +56,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--resume DRAFT": "resume an interrupted evaluation of this corpus from the folder that it left",
     }
     options.add(parser.add_mutually_exclusive_group(), folder)
+    several = {
+        "--orders K": "run so many drawn orders of the documents",
+        "--seeds S": "run so many seeds, each with each order; finished runs are not repeated",
+    }
+    options.add(
+        parser.add_argument_group("orders and seeds as one population (docs/MEASURES.md)"), several | options.TRUST
+    )
     options.add_learner(parser)
     options.add_other_learner(parser)
 
@@ -59,6 +71,10 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
     names = _baseline_names(args)
+    if args.orders or args.seeds:
+        options.refuse(args, options.given_of(args, *OF_ONE_RUN), "--orders and --seeds make several runs")
+        return for_each(args.names, partial(_population, args, options.runtime(args)), verbose=args.verbose)
+    options.refuse(args, options.given_of(args, "trust_runs"), "one run uses no earlier runs")
     learner, runtime = _learner(args), options.runtime(args)
     baselines = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
@@ -118,6 +134,25 @@ def _evaluate(
         append_record(args.output, record, evaluation.mode)
 
 
+def _population(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
+    """Runs the learner with every order and seed, and prints what they have in common."""
+    from prequential.cli.sweep import run_all
+    from prequential.sweeps.orders import order_files, population_of
+    from prequential.sweeps.plans import Plan, Variant, learner_plan, seeded
+
+    seeds = [(args.seed or 0) + i for i in range(args.seeds or 1)]
+    if options.other_learner(args):
+        plan = learner_plan(args.learner, options.other_learner_grid(args) or {}, seeds if args.seeds else None)
+    else:
+        plan = Plan(variants=(Variant(name=name, configs=seeded(options.learner_config(args), seeds)),))
+    with order_files(name, args.orders, args.limit) if args.orders else nullcontext([name]) as sources:
+        limit_bytes = None if args.orders else args.limit
+        outcomes = [run_all(args, source, plan, runtime, limit_bytes) for source in sources]
+    found = population_of(outcomes, is_ordered=bool(args.orders))
+    record = {"schema": 1, "kind": "population", "runs": [o.to_record() for each in outcomes for o in each]}
+    print(json.dumps(record | found.to_record()) if args.json else found.to_text(), flush=True)
+
+
 def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[RunFolder | None]":
     from prequential.evaluation.runs import interrupted_run_folder, new_run_folder
 
@@ -132,12 +167,12 @@ def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[
 
 def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: Path | None) -> None:
     from prequential.evaluation.breakdown import format_tables
-    from prequential.evaluation.summary import format_report
+    from prequential.evaluation.summary import format_report, format_total
 
     if args.json:
         print(json.dumps(record), flush=True)
         return
-    parts = [format_report(record), *([format_tables(record["tables"])] if args.tables else [])]
+    parts = [format_report(record), *([format_total(record), format_tables(record["tables"])] if args.tables else [])]
     print("\n\n".join(parts) + (f"\n\nrun: {printable(str(run_folder))}\n" if run_folder else "\n"), flush=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         {
             **options.CONTEXT,
+            "--cluster FIELD": "what depends on each other: rows with one value of this field; 2: documents of one folder, two "
+            "levels deep; document: none (default: 1)",
+            "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has "
+            "read this file",
             "--no-overlap": "do not search for text of the test corpus in the training corpus",
             "--limit BYTES": "use only the beginning of the test corpus",
             "--train-limit BYTES": "use only the beginning of the training corpus",
@@ -73,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    check_models(args, "train", *ONLY_TRAINED)
+    check_models(args, "train", *ONLY_TRAINED, only_scored=("cluster", "orders"))
+    if args.orders and not args.static:
+        args.parser.error("--orders needs --static: what a learner read that is trained here is known")
     if not (args.train or trains_nothing(args)):
         args.parser.error("give --train, --static or --scores to measure a loss, or --documents to write the documents")
     if args.train and args.stride is not None and args.context != "strided":
@@ -94,10 +101,10 @@ def trains_nothing(args: argparse.Namespace) -> bool:
     return bool(args.static or args.scores or args.documents)
 
 
-def check_models(args: argparse.Namespace, *only_trained: str) -> None:
+def check_models(args: argparse.Namespace, *only_trained: str, only_scored: Sequence[str] = ()) -> None:
     """Refuses options of training together with the options of `add_models`, and --documents with a measurement."""
     if args.documents:
-        used = options.given_of(args, "static", "scores", "context", "stride")
+        used = options.given_of(args, "static", "scores", "context", "stride", *only_scored)
         options.refuse(args, used, "--documents writes the documents and measures nothing")
     if trains_nothing(args):
         given = [*options.given_of(args, *only_trained), *options.given_learner_options(args)]
@@ -129,6 +136,7 @@ def _request(args: argparse.Namespace) -> HeldoutRequest:
         policy=None if args.dynamic_only else Policy(args.context or "carried", args.stride),
         dynamic=not args.frozen_only,
         overlap=not args.no_overlap,
+        cluster=args.cluster,
         limit_bytes=args.limit,
         train_limit_bytes=args.train_limit,
         runtime=options.runtime(args),

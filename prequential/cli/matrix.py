@@ -1,6 +1,7 @@
-"""Measure which corpora teach which: L(X), L(X|Y), distances.
+"""Measure which corpora teach which: the bits of each that are saved by reading another one first.
 
-L(X|Y) is the code length of X after Y was read (docs/LEARNERS.md). n corpora are read n * n + 2 * n times.
+All are cut to the length of the shortest, because a longer text teaches more (docs/STUDIES.md). n corpora are read n * n + 2 * n
+times.
 """
 
 import argparse
@@ -13,8 +14,9 @@ from prequential.cli import options
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpora(parser)
     model = {"--model MODEL ...": "also given this stored model; repeatable"}
-    picture = {"--picture FILE": "draw the shares saved and the distances as a PNG file (needs matplotlib)"}
-    options.add(parser, model | options.LIMIT | options.JSON | picture | options.FORCE)
+    whole = {"--whole": "do not cut the corpora to the length of the shortest"}
+    picture = {"--picture FILE": "draw the bits saved and the distances as a PNG file (needs matplotlib)"}
+    options.add(parser, model | options.LIMIT | whole | options.JSON | picture | options.FORCE)
     options.add_learner(parser)
 
 
@@ -38,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(f"prequential: {text}", file=sys.stderr)
 
-    found = measure_matrix(args.names, args.model, config, runtime, limit_bytes=args.limit, on_step=say)
+    found = measure_matrix(
+        args.names, args.model, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say
+    )
     print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
     if args.picture:
         save_png(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))

@@ -127,10 +127,12 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
     "BYTES": partial(_amount, units=_BYTES, kind="a number of bytes such as 65536, 64K, 10M or 4G"),
     "INTEGER": int,
     "INTEGERS": partial(_list, _positive),
+    "K": _positive,
     "N": _positive,
     "NAMES": partial(_list, str.strip),
     "NUMBERS": partial(_list, partial(_number, number=float, lowest=1e-6, kind="a number above 0")),
     "P": float,
+    "S": _positive,
     "SEEDS": partial(_list, partial(_number, number=int, lowest=0, kind="an integer of 0 or more")),
     "SIZES": partial(_list, _gpt_size),
     "TIME": partial(_amount, units=_SECONDS, kind="a time such as 90s, 10m, 2h or 1d"),
@@ -353,7 +355,8 @@ def models(args: argparse.Namespace) -> Models:
     if not (args.static or args.scores):
         return Models()
     with usage_errors(args):
-        return Models(static=args.static, scores=args.scores, context=args.context, stride=args.stride)
+        orders = getattr(args, "orders", None)  # of heldout
+        return Models(static=args.static, scores=args.scores, context=args.context, stride=args.stride, orders=orders)
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
@@ -131,7 +132,7 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
         report_failure(None, error, verbose=args.verbose)
     if prints or (args.dry_run and not args.json):
         print(in_options(format_plan(plan, corpus, len(finished), study.notes)), flush=True)
-    outcomes = [] if args.dry_run else _run_plan(args, plan, runtime)
+    outcomes = [] if args.dry_run else run_all(args, args.source, plan, runtime, args.limit)
     summary = study.summarise(outcomes) if any(outcome.run for outcome in outcomes) else None
     if args.json:
         record = {"schema": SCHEMA, "kind": study.kind, **plan_record(plan, corpus)}
@@ -142,17 +143,19 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
     return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
 
 
-def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:
+def run_all(
+    args: argparse.Namespace, source: str | Path, plan: Plan, runtime: Runtime, limit_bytes: int | None
+) -> list[RunOutcome]:
     """Every run of the plan in order, new or finished already. Prints each as soon as it is finished."""
     from prequential.sweeps.plan_runs import run_plan
 
     outcomes = []
     try:
         for outcome in run_plan(
-            args.source,
+            source,
             plan,
             args.runs,
-            limit_bytes=args.limit,
+            limit_bytes=limit_bytes,
             runtime=runtime,
             open_progress=partial(_progress, quiet=args.quiet),
             trust_runs=args.trust_runs,

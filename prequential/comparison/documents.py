@@ -1,6 +1,6 @@
-"""Comparison of held-out or monorepo records over the same documents: differences of losses, with intervals over documents.
+"""Comparison of held-out or monorepo records over the same documents: differences of losses, with intervals over clusters.
 
-The first record is the reference. Differences are paired: each document's bits in one record minus its bits in the other.
+The first record is the reference. Differences are paired: each cluster's bits in one record minus its bits in the other.
 """
 
 import re
@@ -9,15 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from prequential.comparison.intervals import (
-    MIN_DOCUMENTS,
-    Bootstrap,
+from prequential.comparison.clusters import (
+    CONFIDENCE,
+    MAX_CLUSTERS,
     Clusters,
     RateInterval,
-    letters,
-    n_clusters_of,
+    count_of,
+    plural,
     rate_interval,
+    reason_for_none,
 )
+from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable
@@ -45,13 +47,16 @@ class DocumentLosses:
 
 @dataclass(frozen=True, kw_only=True)
 class LossDifference:
-    """The difference of one loss, other - reference, in bits per byte of documents. interval: None with too few documents."""
+    """The difference of one loss, other - reference, in bits per byte of documents. clusters: of the differences.
+
+    interval: None with too few clusters.
+    """
 
     loss: str
     other: str
     reference_bits_per_byte: float
     other_bits_per_byte: float
-    n_documents: int
+    clusters: Clusters
     interval: RateInterval | None
 
     @property
@@ -60,8 +65,9 @@ class LossDifference:
         return self.other_bits_per_byte - self.reference_bits_per_byte
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**asdict(self), "bits_per_byte": self.bits_per_byte}
+        """JSON values, without the costs of clusters."""
+        values = {name: value for name, value in asdict(self).items() if name != "clusters"}
+        return {**values, "n_documents": self.clusters.n_documents, "bits_per_byte": self.bits_per_byte}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +125,15 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
     losses = {}
     for loss in filter(record.get, LOSSES):
         given = record[loss]["clusters"]
-        fits = len(given["n_bytes"]) == len(given["bits"]) == n_clusters_of(given["n_documents"])
+        n, n_documents = len(given["n_bytes"]), given["n_documents"]
+        fits = len(given["bits"]) == n and min(1, n_documents) <= n <= min(n_documents, MAX_CLUSTERS)
         if not fits or not all(given["n_bytes"]):
             raise CorpusError(f"{where} has {loss} costs that do not match their documents")
         losses[loss] = Clusters(
-            n_documents=given["n_documents"], n_bytes=tuple(given["n_bytes"]), bits=tuple(map(float, given["bits"]))
+            n_documents=n_documents,
+            n_bytes=tuple(given["n_bytes"]),
+            bits=tuple(map(float, given["bits"])),
+            by=printable(given.get("by", "document")),
         )
     return DocumentLosses(
         where=where,
@@ -135,7 +145,7 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
     )
 
 
-def compare_documents(records: Sequence[DocumentLosses], bootstrap: Bootstrap | None = None) -> DocumentComparison:
+def compare_documents(records: Sequence[DocumentLosses], confidence: float = CONFIDENCE) -> DocumentComparison:
     """Every record compared with the first one. Raises CorpusError for other documents, ConfigError for fewer than two."""
     if len(records) < 2:
         raise ConfigError("a comparison needs two records or more")
@@ -152,55 +162,52 @@ def compare_documents(records: Sequence[DocumentLosses], bootstrap: Bootstrap | 
                 )
                 continue
             _check_same_documents(reference, other, loss)
-            differences.append(_difference(loss, letters(i), reference, other, bootstrap or Bootstrap()))
+            differences.append(difference_of(loss, letters(i), reference.losses[loss], other.losses[loss], confidence))
     return DocumentComparison(records=tuple(records), differences=tuple(differences), notes=tuple(notes))
 
 
 def _check_same_documents(reference: DocumentLosses, other: DocumentLosses, loss: str) -> None:
     a, b = reference.test, other.test
     ours, theirs = other.losses[loss], reference.losses[loss]
-    same = (ours.n_documents, ours.n_bytes) == (theirs.n_documents, theirs.n_bytes)
-    if (a["n_bytes"], a["blake2b"]) != (b["n_bytes"], b["blake2b"]) or not same:
-        raise CorpusError(f"{reference.where} and {other.where} are not comparable: they scored other documents")
+    names = f"{reference.where} and {other.where} are not comparable"
+    is_same_text = (a["n_bytes"], a["blake2b"], theirs.n_documents) == (b["n_bytes"], b["blake2b"], ours.n_documents)
+    if is_same_text and ours.by != theirs.by:
+        raise CorpusError(f"{names}: their clusters are a {theirs.by} and a {ours.by}: measure both with one cluster=")
+    if not is_same_text or ours.n_bytes != theirs.n_bytes:
+        raise CorpusError(f"{names}: they scored other documents")
 
 
-def _difference(
-    loss: str, other_label: str, reference: DocumentLosses, other: DocumentLosses, bootstrap: Bootstrap
+def difference_of(
+    loss: str, other: str, theirs: Clusters, ours: Clusters, confidence: float = CONFIDENCE
 ) -> LossDifference:
-    theirs, ours = reference.losses[loss], other.losses[loss]
-    paired = Clusters(
-        n_documents=ours.n_documents,
-        n_bytes=ours.n_bytes,
-        bits=tuple(b - a for a, b in zip(theirs.bits, ours.bits, strict=True)),
-    )
-    n_bytes = max(1, sum(ours.n_bytes))
+    """The costs `ours` minus `theirs`, of the same clusters."""
+    paired, n_bytes = ours.minus(theirs), max(1, sum(ours.n_bytes))
     return LossDifference(
         loss=loss,
-        other=other_label,
+        other=other,
         reference_bits_per_byte=sum(theirs.bits) / n_bytes,
         other_bits_per_byte=sum(ours.bits) / n_bytes,
-        n_documents=ours.n_documents,
-        interval=rate_interval(paired, bootstrap),
+        clusters=paired,
+        interval=rate_interval(paired, confidence),
     )
 
 
 # ---- text
 
 
-def sentence(difference: LossDifference, reference: str, other: str, unit: str = "documents") -> str:
-    """Which of the two models to take, and how sure that is. unit: what was drawn for the interval."""
+def sentence(difference: LossDifference, reference: str, other: str) -> str:
+    """Which of the two models to take, and how sure that is."""
     rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
     share = f" ({100 * abs(rate) / base:.1f} %)" if base else ""
     claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"
-    found, n = difference.interval, f"{difference.n_documents:,} {unit[: -1 if difference.n_documents == 1 else None]}"
+    found, more = difference.interval, f"score more {plural(difference.clusters.by)}"
     if found is None:
-        few = difference.n_documents < MIN_DOCUMENTS
-        why = f"an interval needs {MIN_DOCUMENTS}" if few else "they are too uneven for an interval"
-        return f"{claim} on {n}, and {why}: do not choose by it, score more"
+        return f"{claim}, but {reason_for_none(difference.clusters)}: do not choose by it, {more}"
     low, high = found.low_bits_per_byte, found.high_bits_per_byte
+    n = count_of(found.by, found.n_clusters)
     bounds = f"the {100 * found.confidence:g} % interval of the difference over {n} is {low:+.4f} to {high:+.4f}"
     if low <= 0 <= high:
-        return f"{claim}, but {bounds}: this does not tell which is better, score more documents"
+        return f"{claim}, but {bounds}: this does not tell which is better, {more}"
     return f"{claim}, and {bounds}: take {other if rate < 0 else reference} for text like this"
 
 
@@ -215,18 +222,17 @@ def format_document_comparison(comparison: DocumentComparison) -> str:
     differences = comparison.differences
     intervals = [difference.interval for difference in differences if difference.interval]
     level = f"{100 * intervals[0].confidence:g} % confidence" if intervals else "interval"
-    titles = ("loss, bits/byte", "", "A", "other", "difference", level, "documents")
+    titles = ("loss, bits/byte", "", "A", "other", "difference", level, "over")
     parts = ["\n".join(map(printable, head)), format_table(titles, [_row(difference) for difference in differences])]
     if intervals:
         parts.append(
-            "interval: the expected difference over documents like these, if they are independent; whole documents drawn "
-            f"{intervals[0].n_resamples:,} times, seed {intervals[0].seed}"
+            "interval: the expected difference over clusters of these sizes, if they are independent of each other; Student's t"
         )
-    if any(difference.interval is None for difference in differences):
-        parts.append(
-            f"no interval: it needs {MIN_DOCUMENTS} documents, not nearly all of the same difference in bits/byte"
-        )
-    return "\n\n".join([*parts, *map(printable, comparison.notes)])
+    parts += map(printable, comparison.notes)
+    last = {
+        each.other: each for each in differences if each.loss != "untrained"
+    }  # dynamic, or frozen if nothing was learned
+    return "\n\n".join([*parts, *(sentence(each, "A", other) for other, each in last.items())])
 
 
 def _row(difference: LossDifference) -> list[str]:
@@ -238,5 +244,5 @@ def _row(difference: LossDifference) -> list[str]:
         f"{difference.other_bits_per_byte:.4f}",
         f"{difference.bits_per_byte:+.4f}",
         f"{found.low_bits_per_byte:+.4f} to {found.high_bits_per_byte:+.4f}" if found else "none",
-        f"{difference.n_documents:,}",
+        count_of(difference.clusters.by, len(difference.clusters.n_bytes)),
     ]

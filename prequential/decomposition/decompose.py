@@ -5,21 +5,11 @@ table of contexts. Its weights can be sent to a receiver; hundreds of megabytes 
 the GPT uses them: int8 levels and float32 scales; for the embedding, the levels of its change since initialisation.
 Hindsight is a code only together with these weights. A frozen learner reads the corpus as one stream: its window continues from
 segment to segment.
-
-The expected curve takes the cost of a byte at position t as r(t) = E + A (t + s)^-b + noise, with A >= 0, 0.05 <= b <= 2 and
-s >= 0. The mean over cells of equal length is fitted by least squares. E and A are linear; b and s come from a grid. The fit
-is no forecast: it is used inside the text, where neighbouring nodes give nearly the same curve.
-
-Text has long memory, and one text cannot show how much. So the intervals come from replicates whose noise is fractional Gaussian
-(Mandelbrot & Van Ness 1968), with Hurst exponents of 0.5 to 0.9 in equal shares. The noise has the variance of the residuals,
-corrected for what the fit takes away. Each replicate is fitted again.
 """
 
 import io
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,11 +17,10 @@ import torch
 from numpy.typing import NDArray
 from prequential_codecs.baselines.counting import compress_order0, decompress_order0
 from prequential_codecs.byte_source import ByteSource, varint
-from scipy.linalg import toeplitz
 
+from prequential.decomposition.expected import N_CELLS, ExpectedCurve, curve_record, expected_curve
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
-from prequential.evaluation.law import Values, cell_means, integral
 from prequential.exact import plain
 from prequential.exact.arrays import to_array, to_tensor
 from prequential.learners.subject import follow
@@ -41,156 +30,12 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.runtime import Runtime
 from prequential.online.training import finish
 
-THRESHOLDS = (0.1, 0.5, 1.0)  # by default, in bits per byte above the rate at the end of the corpus
 EMBEDDING = "gpt.embedding"
-N_CELLS, MIN_CELLS = 256, 64  # no interval with fewer cells, as in comparison
-SEGMENTS_PER_CELL = 2  # at least: a curve has no points within a segment
-LEVEL = 0.9
-N_REPLICATES = 1000
-EXPONENTS = np.linspace(0.05, 2.0, 104)  # 1 is not among them
-SHIFTS = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 41)])  # s, as shares of the text
-HURST = (0.5, 0.6, 0.7, 0.8, 0.9)
-N_PARAMETERS = 4
-
-
-# ---- the expected curve
-
-
-@dataclass(frozen=True)
-class Bounded:
-    """A figure and its interval of level LEVEL; the ends are None with fewer than MIN_CELLS cells."""
-
-    point: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExpectedCurve:
-    """The law of a learning curve of n_bytes and code_bits, fitted to n_cells. Row 0 is the fit; the other rows fit replicates.
-
-    nodes (R,): places in the grid. floors, factors (R,): E and A, in bits per byte for t and s as shares of the text.
-    """
-
-    n_bytes: int
-    code_bits: float
-    n_cells: int
-    nodes: NDArray[np.int64]
-    floors: Values
-    factors: Values
-
-    @cached_property
-    def _final_rates(self) -> Values:
-        return self.floors + self.factors * (1.0 + self._shifts) ** -self._exponents
-
-    @property
-    def final_rate(self) -> Bounded:
-        """r(n): what a further byte would be expected to cost, in bits."""
-        return self._estimate(self._final_rates)
-
-    @property
-    def learning_bits(self) -> Bounded:
-        """The code length less n r(n): the area between the learning curve and its expected end, in bits."""
-        return self._estimate(self.code_bits - self.n_bytes * self._final_rates)
-
-    def surplus_bits(self, epsilon: float) -> Bounded:
-        """The area of the expected curve above epsilon bits per byte, in bits. Source: Whitney et al. 2020."""
-        ends = self._ends(epsilon)
-        return self._estimate(self.n_bytes * (self._areas(ends) - epsilon * ends))
-
-    @property
-    def _exponents(self) -> Values:
-        return np.asarray(EXPONENTS[self.nodes // len(SHIFTS)])
-
-    @property
-    def _shifts(self) -> Values:
-        return np.asarray(SHIFTS[self.nodes % len(SHIFTS)])
-
-    def _ends(self, epsilon: float) -> Values:
-        """The share of the text with an expected cost above epsilon, (R,)."""
-        above = epsilon - self.floors
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ends = (self.factors / above) ** (1 / self._exponents) - self._shifts
-        return np.asarray(np.where(above <= 0, 1.0, np.clip(np.nan_to_num(ends, posinf=1.0), 0.0, 1.0)))
-
-    def _areas(self, ends: Values) -> Values:
-        """The integral of r from 0 to `ends` (R,), shares of the text."""
-        return self.floors * ends + self.factors * integral(self._exponents, self._shifts, 0.0, ends)
-
-    def _estimate(self, values: Values) -> Bounded:
-        """The interval of the middle LEVEL of the replicates."""
-        point = float(values[0])
-        if len(values) == 1:
-            return Bounded(point, None, None)
-        low, high = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
-        return Bounded(point, float(low), float(high))
-
-
-def expected_curve(curve: Curve) -> ExpectedCurve:
-    """Fits the law to a learning curve, whose points are ends of segments. Equal curves give equal results."""
-    n_bytes, code_bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
-    n_cells = min(N_CELLS, len(curve.n_bytes) // SEGMENTS_PER_CELL, n_bytes)
-    n_cells = n_cells if n_cells >= 3 else 1  # no law has so few points
-    edges = np.linspace(0.0, n_bytes, n_cells + 1)
-    rates = np.diff(curve.at(edges)) / np.diff(edges)
-    shapes = cell_means(EXPONENTS, SHIFTS, edges / n_bytes)
-    nodes, floors, factors = _fit(shapes, rates[:, None])
-    if n_cells >= MIN_CELLS:
-        fitted = floors[0] + factors[0] * shapes[nodes[0]]
-        replicates = fitted[:, None] + _noise(rates - fitted, _tangents(shapes, int(nodes[0])))
-        fits = zip((nodes, floors, factors), _fit(shapes, replicates), strict=True)
-        nodes, floors, factors = (np.concatenate(parts) for parts in fits)
-    return ExpectedCurve(
-        n_bytes=n_bytes, code_bits=code_bits, n_cells=n_cells, nodes=nodes, floors=floors, factors=factors
-    )
-
-
-def _fit(shapes: Values, rates: Values) -> tuple[NDArray[np.int64], Values, Values]:
-    """The best node, E and A for each column of rates (cells, R)."""
-    centred = shapes - shapes.mean(1, keepdims=True)
-    squares = (centred**2).sum(1)
-    products = centred @ (rates - rates.mean(0))
-    gains = np.where(
-        (products > 0) & (squares[:, None] > 1e-12), products**2 / np.maximum(squares, 1e-12)[:, None], 0.0
-    )
-    nodes = gains.argmax(0)
-    columns = np.arange(rates.shape[1])
-    factors = np.where(gains[nodes, columns] > 0, products[nodes, columns] / np.maximum(squares[nodes], 1e-12), 0.0)
-    floors = rates.mean(0) - factors * shapes.mean(1)[nodes]
-    return nodes, floors, factors
-
-
-def _tangents(shapes: Values, node: int) -> Values:
-    """An orthonormal basis of what a fit near this node can follow, (cells, N_PARAMETERS): constant, shape and its neighbours."""
-    row, column = divmod(node, len(SHIFTS))
-    rows = np.clip([row - 1, row + 1], 0, len(EXPONENTS) - 1)
-    columns = np.clip([column - 1, column + 1], 0, len(SHIFTS) - 1)
-    near = [shapes[node], *shapes[rows * len(SHIFTS) + column], *shapes[row * len(SHIFTS) + columns]]
-    found = np.stack([np.ones(shapes.shape[1]), *((shape - shape.mean()) / (shape.std() or 1.0) for shape in near)], 1)
-    return np.asarray(np.linalg.svd(found, full_matrices=False)[0][:, :N_PARAMETERS])
-
-
-def _noise(residuals: Values, tangents: Values) -> Values:
-    """Fractional Gaussian noise of the residuals' size, (cells, N_REPLICATES), in equal shares for each Hurst exponent."""
-    n_cells, random = len(residuals), np.random.default_rng(0)
-    distance = np.arange(n_cells, dtype=np.float64)
-    parts = []
-    for hurst in HURST:
-        powers = np.abs(distance[:, None] + np.array([-1.0, 0.0, 1.0])) ** (2 * hurst)
-        covariance = toeplitz(powers @ [0.5, -1.0, 0.5])
-        left = n_cells - np.einsum("ij,ik,kj->", tangents, covariance, tangents)  # expected sum of squares after a fit
-        scale = math.sqrt(float(np.square(residuals).sum()) / left)
-        drawn = random.standard_normal((n_cells, N_REPLICATES // len(HURST)))
-        parts.append(scale * (np.linalg.cholesky(covariance) @ drawn))
-    return np.concatenate(parts, axis=1)
-
-
-# ---- the parts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decomposition:
-    """Ideal code lengths of a corpus, online and in hindsight, and the law of `online`. weights_bytes: of `pack_weights`."""
+    """Ideal code lengths of a corpus, online and in hindsight, and the expected curve. weights_bytes: of `pack_weights`."""
 
     online: Curve
     hindsight: Curve
@@ -203,10 +48,12 @@ def decompose(
     config: Config,
     runtime: Runtime,
     *,
+    n_orders: int = 0,
     on_stage: Callable[[str], object] = lambda stage: None,
 ) -> Decomposition:
     """The parts of the code length of source (n,). on_stage: called with the name of each stage when it begins.
 
+    n_orders: fit the expected curve to the mean over so many shuffled orders of the text, in which no kind of text comes late.
     Raises ConfigError for a learner that is not a GPT alone, CorpusError for an empty corpus.
     """
     if not len(source):
@@ -215,14 +62,26 @@ def decompose(
     learner = fresh_learner(config, runtime)
     online = _curve(follow(learner, source))
     finish(learner)
+    expected = expected_curve(online)
+    if n_orders:
+        on_stage("shuffled orders")
+        orders = [_curve(follow(fresh_learner(config, runtime), shuffled(source, seed))) for seed in range(n_orders)]
+        mean = Curve(n_bytes=online.n_bytes, bits=np.mean([each.bits for each in orders], axis=0))
+        expected = replace(expected_curve(mean, is_shuffled=True), code_bits=float(online.bits[-1]))
     on_stage("hindsight")
     weights = pack_weights(learner, fresh_learner(config, runtime))
     return Decomposition(
         online=online,
         hindsight=_curve(follow(FrozenLearner(unpack_weights(weights, config, runtime)), source)),
         weights_bytes=len(weights),
-        expected=expected_curve(online),
+        expected=expected,
     )
+
+
+def shuffled(source: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
+    """The text (n,) with its N_CELLS pieces in another order."""
+    pieces = np.array_split(source, min(N_CELLS, len(source)))
+    return np.concatenate([pieces[i] for i in np.random.default_rng(seed).permutation(len(pieces))])
 
 
 def _curve(costs: Iterable[NDArray[np.float64]]) -> Curve:
@@ -287,31 +146,10 @@ def _weights(learner: OnlineLearner) -> dict[str, torch.Tensor]:
 # ---- as a record
 
 
-def decomposition_record(found: Decomposition, epsilons: Sequence[float] | None = None) -> dict[str, Any]:
-    """The figures as JSON values. epsilons: thresholds in bits per byte; None: THRESHOLDS above the expected final rate.
-
-    data_bits + learning_bits = code_bits, also at the ends of their intervals.
-    """
+def decomposition_record(found: Decomposition, epsilons: Sequence[float] = ()) -> dict[str, Any]:
+    """The figures as JSON values, as of `curve_record`."""
     return curve_record(found.expected, epsilons) | {
         "hindsight_bits": float(found.hindsight.bits[-1]),
         "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
         "weights_bits": 8 * found.weights_bytes,
-    }
-
-
-def curve_record(expected: ExpectedCurve, epsilons: Sequence[float] | None = None) -> dict[str, Any]:
-    """The figures that a learning curve alone gives: all without hindsight."""
-    rate, n_bytes = expected.final_rate, expected.n_bytes
-    return {
-        "n_bytes": n_bytes,
-        "level": LEVEL,
-        "n_cells": expected.n_cells,
-        "code_bits": expected.code_bits,
-        "final_bits_per_byte": vars(rate),
-        "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
-        "learning_bits": vars(expected.learning_bits),
-        "thresholds": [
-            {"epsilon": epsilon, "surplus_bits": vars(expected.surplus_bits(epsilon))}
-            for epsilon in epsilons or [rate.point + above for above in THRESHOLDS]
-        ],
     }

@@ -37,6 +37,12 @@ def format_report(record: dict[str, Any]) -> str:
     return "\n".join(map(printable, [*_figures(record), *sizes, *record["notes"], *findings]))
 
 
+def format_total(record: dict[str, Any]) -> str:
+    """What the coder adds to the ideal code length, and what the archive costs with its decoder."""
+    rows = (("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"), ("total cost", _total_cost(record)))
+    return "\n".join(f"{name:<20}{text}" for name, text in rows)
+
+
 def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
     """The findings in the record."""
     names = [field.name for field in fields(Finding)]
@@ -173,8 +179,6 @@ def _figures(record: dict[str, Any]) -> list[str]:
             for part, bits in record.get("parts", {}).items()
             if part != "model"
         ),
-        ("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"),
-        ("total cost", _total_cost(record)),
         ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
         ("verified", _verified(record)),
         ("peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"),

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 
+from prequential.comparison.clusters import Grouping, folders_of
 from prequential.errors import CorpusError
 from prequential.files import PathLike, output_file
 from prequential.heldout_loss.trained import describe
@@ -33,13 +34,14 @@ Commit = tuple[str, str]  # its id and its date
 class DocumentSet:
     """Documents that are not empty, one directly after another in symbols (n,) uint8.
 
-    commits: of a window of a repository, the commit of each document; otherwise empty. test: the corpus in records. mode: the
-    permissions that all its files have.
+    grouping: which documents depend on each other. commits: of a window of a repository, the commit of each document; otherwise
+    empty. test: the corpus in records. mode: the permissions that all its files have.
     """
 
     symbols: Bytes
     documents: Sequence[Document]
     ids: Sequence[str]
+    grouping: Grouping
     commits: Sequence[Commit]
     test: dict[str, Any]
     mode: int
@@ -52,23 +54,28 @@ class DocumentSet:
         """The documents of these numbers."""
         symbols, documents = _joined(self.symbols, [self.documents[i] for i in kept])
         commits = [self.commits[i] for i in kept] if self.commits else ()
-        ids = [self.ids[i] for i in kept]
-        return replace(self, symbols=symbols, documents=documents, ids=ids, commits=commits)
+        ids, labels = [self.ids[i] for i in kept], [self.grouping.labels[i] for i in kept]
+        grouping = self.grouping._replace(labels=labels)
+        return replace(self, symbols=symbols, documents=documents, ids=ids, grouping=grouping, commits=commits)
 
 
-def documents_of(source: Source, limit_bytes: int | None = None, commits: Sequence[Commit] = ()) -> DocumentSet:
-    """The documents of a source. Raises CorpusError if there is no byte in them."""
-    whole = source.documents
-    symbols, documents = _joined(source.symbols[:], [document for document in whole if document.n_bytes])
+def documents_of(
+    source: Source, grouping: Grouping | None = None, limit_bytes: int | None = None, commits: Sequence[Commit] = ()
+) -> DocumentSet:
+    """The documents of a source. grouping, commits: of all its documents; by default top folders. Raises CorpusError if there
+    is no byte in them.
+    """
+    found = grouping or folders_of([document.name for document in source.documents])
+    kept = [i for i, document in enumerate(source.documents) if document.n_bytes]
+    symbols, documents = _joined(source.symbols[:], [source.documents[i] for i in kept])
     if not documents:
         raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
     return DocumentSet(
         symbols=symbols,
         documents=documents,
         ids=[f"{i}-{blake2b(_bytes(symbols, d), digest_size=8).hexdigest()}" for i, d in enumerate(documents)],
-        commits=[commit for commit, document in zip(commits, whole, strict=True) if document.n_bytes]
-        if commits
-        else (),
+        grouping=found._replace(labels=[found.labels[i] for i in kept]),
+        commits=[commits[i] for i in kept] if commits else (),
         test={**describe(source), "limit_bytes": limit_bytes},
         mode=source.mode,
     )

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from prequential.comparison.intervals import MIN_DOCUMENTS
+from prequential.comparison.clusters import Clusters, count_of, plural, reason_for_none
+from prequential.comparison.documents import difference_of, sentence
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES
@@ -18,11 +19,41 @@ Record = dict[str, Any]
 
 
 def format_heldout(record: Record) -> str:
-    """All figures of the record, except for documents and languages after the first MAX_ROWS."""
+    """All figures, except for documents and languages after the first MAX_ROWS; at the end, whether the training helps."""
+    return "\n\n".join([*format_tables(record), verdict(record)])
+
+
+def format_tables(record: Record) -> list[str]:
+    """The parts of `format_heldout` before the verdict."""
     losses = {name: record[name] for name in LOSSES if record[name]}
     parts = [_head(record), _totals(record, losses), _averages(losses), _by_overlap(losses)]
     parts += [_groups("language", "languages", losses), _groups("document", "each", losses)]
-    return "\n\n".join(part for part in parts if part)
+    return [part for part in parts if part]
+
+
+def verdict(record: Record) -> str:
+    """What to expect of the trained learner on other such text, and whether it is better than one that was not trained."""
+    loss, untrained = record["dynamic"] or record["frozen"], record["untrained"]
+    trained, other = f"the learner that read {_name(record['train'])}", "one that did not"
+    if record["overlap"] and record["overlap"]["warning"]:
+        return printable(f"{trained} has seen most of this text: measure it on text that is new to it")
+    found = sentence(difference_of("", "", clusters_of(untrained), clusters_of(loss)), other, trained)
+    return printable("; ".join([*([expectation(loss)] if loss["interval"] else []), found]))
+
+
+def clusters_of(loss: Record) -> Clusters:
+    """The clusters of a loss in a record."""
+    found = loss["clusters"]
+    return Clusters(**{**found, "n_bytes": tuple(found["n_bytes"]), "bits": tuple(found["bits"])})
+
+
+def expectation(loss: Record) -> str:
+    """What to expect of a loss on other text like this."""
+    found = loss["interval"]
+    if found is None:
+        return f"these figures say nothing about other text: {reason_for_none(clusters_of(loss))}"
+    n = count_of(found["by"], found["n_clusters"])
+    return f"expect {rate(loss['bits_per_byte'])} bits/byte on other text like this, {bounds(loss)} over {n}"
 
 
 def _head(record: Record) -> str:
@@ -59,10 +90,6 @@ def extent(test: Record) -> str:
     return f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
 
 
-def count_of(what: str, n: int) -> str:
-    return f"{n:,} {what}{'s' * (n != 1)}"
-
-
 def _trained(train: Record) -> str:
     n_bytes, n_all = train.get("n_bytes"), train.get("whole_bytes", train.get("n_bytes"))
     read = "an unknown number of bytes" if n_bytes is None else f"{n_bytes:,} bytes"
@@ -95,16 +122,13 @@ def bounds(loss: Record) -> str:
 
 def interval_note(loss: Record) -> str:
     """What the intervals are for, or why there are none."""
-    found, n_documents = loss["interval"], loss["clusters"]["n_documents"]
+    found = loss["interval"]
     if found is None:
-        few = f"{count_of('document', n_documents)}, and an interval needs {MIN_DOCUMENTS}"
-        uneven = "the documents are too uneven: a few decide, or nearly all cost the same bits/byte"
-        return f"\n\nno interval: {few if n_documents < MIN_DOCUMENTS else uneven}"
-    n, k = found["n_documents"], found["n_clusters"]
-    drawn = f"whole documents, {n:,} of {n:,}," if n == k else f"{k:,} groups of neighbouring documents"
+        return f"\n\nno interval: {reason_for_none(clusters_of(loss))}"
+    n = count_of(found["by"], found["n_clusters"])
     return (
-        f"\n\n{100 * found['confidence']:g} % interval: the expected loss over documents like these, if they are independent; "
-        f"{drawn} drawn {found['n_resamples']:,} times"
+        f"\n\n{100 * found['confidence']:g} % interval: the expected loss over {plural(found['by'])} of these sizes, if they "
+        f"are independent of each other: {n}, Student's t with {found['freedom']:.1f} degrees of freedom"
     )
 
 
@@ -122,14 +146,11 @@ def _frozen_note(losses: Record) -> str:
 def _averages(losses: Record) -> str:
     if all(loss["documents"]["n_documents"] <= 1 for loss in losses.values()):
         return ""
-    levels = next(iter(losses.values()))["quantiles"]["of"]
     rows = [
         [name, rate(loss["bits_per_byte"]), rate(loss["macro_documents"]), rate(loss["macro_languages"])]
-        + [rate(value) for value in loss["quantiles"]["bits_per_byte"]]
         for name, loss in losses.items()
     ]
-    quantiles = [f"{100 * q:g} %" for q in levels] if len(rows[0]) > 4 else []
-    return format_table(("bits/byte", "by byte", "by document", "by language", *quantiles), rows)
+    return format_table(("bits/byte", "by byte", "by document", "by language"), rows)
 
 
 def _by_overlap(losses: Record) -> str:

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from prequential_corpora.corpus import Document
 
 from prequential.arguments import check_arguments
-from prequential.comparison.documents import DocumentComparison, DocumentLosses, compare_documents, document_losses
-from prequential.comparison.intervals import MIN_DOCUMENTS, cluster, letters
+from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
+from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, utf8_places
+from prequential.heldout_loss.grouping import grouping_of
 from prequential.heldout_loss.heldout import CARRIED, Context, Policy
 from prequential.heldout_loss.heldout_text import format_heldout, rate
+from prequential.heldout_loss.order_test import check_order
 from prequential.heldout_loss.run import (
     LoadLearner,
     Request,
@@ -55,6 +57,7 @@ class HeldoutRequest:
 
     train: a corpus, a run folder of `evaluate`, or the folder of a stored model. config, learner: the learner that reads a
     corpus; by default the default preset. policy: of its frozen loss; None: none. dynamic: whether its learning continues, too.
+    cluster: `document`, or a field of the rows, whose equal values form a cluster; by default top folders do.
     """
 
     test: Data | PathLike
@@ -65,6 +68,7 @@ class HeldoutRequest:
     policy: Policy | None = CARRIED
     dynamic: bool = True
     overlap: bool = True
+    cluster: str | None = None
     limit_bytes: int | None = None
     train_limit_bytes: int | None = None
     runtime: Runtime = field(default_factory=Runtime)
@@ -143,12 +147,15 @@ def measure(request: HeldoutRequest, *, stage: Stage = silent, warn: Warn, keep:
     with open_source(request.test, request.limit_bytes) as source:
         if not source.origin:  # bytes in memory are one document
             source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
+        grouping = grouping_of(source, request.test, request.cluster)
         if request.models:
-            documents = documents_of(source, request.limit_bytes)
+            if request.models.orders:
+                check_order(source)
+            documents = documents_of(source, grouping, request.limit_bytes)
             return measure_models(documents, request.models, runtime, stage=stage, warn=warn, keep=keep)
         if not source.n_bytes:
             raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
-        passes = Request(frozen=request.policy, dynamic=request.dynamic, overlap=request.overlap)
+        passes = Request(frozen=request.policy, dynamic=request.dynamic, overlap=request.overlap, grouping=grouping)
         if request.learner:
             assert request.train is not None
             with open_source(request.train, request.train_limit_bytes) as train:
@@ -186,11 +193,12 @@ def measure_models(
         scored.append(each)
         records.append(each.to_record(documents, runtime))
         keep(records[-1])
-    comparison, unit = _compared(records) if len(records) > 1 else (None, "documents")
+    losses = [document_losses(record, letters(i)) for i, record in enumerate(records)]
+    comparison = compare_documents(losses) if len(losses) > 1 else None
     return Heldout(
         records=tuple(records),
         rows=tuple(_scored_rows(documents, scored)),
-        text=format_models(documents, scored, [record["frozen"] for record in records], comparison, unit),
+        text=format_models(documents, scored, [record["frozen"] for record in records], comparison),
         comparison=comparison,
     )
 
@@ -202,24 +210,6 @@ def _all_scored(
         with stage(name) as show:
             yield score_static(name, documents, models, runtime, show)
     yield from reported
-
-
-def _compared(records: Sequence[dict[str, Any]]) -> tuple[DocumentComparison, str]:
-    """The comparison, and what was drawn for its interval: whole commits, if there are enough of them."""
-    losses = [document_losses(record, letters(i)) for i, record in enumerate(records)]
-    commits = records[0]["frozen"]["commits"]
-    if commits is None or len(commits) < MIN_DOCUMENTS:
-        return compare_documents(losses), "documents"
-    return compare_documents(
-        [_by_commit(each, record) for each, record in zip(losses, records, strict=True)]
-    ), "commits"
-
-
-def _by_commit(losses: DocumentLosses, record: dict[str, Any]) -> DocumentLosses:
-    """The same costs, of commits instead of documents: files of one commit depend on each other."""
-    commits = record["frozen"]["commits"]
-    clusters = cluster([each["n_bytes"] for each in commits], [each["bits"] for each in commits])
-    return replace(losses, losses={"frozen": clusters})
 
 
 # ---- rows of single documents
@@ -300,6 +290,8 @@ def heldout(
     config: Config | None = None,
     context: Context | None = None,
     stride: int | None = None,
+    cluster: str | None = None,
+    orders: int | None = None,
     limit_bytes: int | None = None,
     train_limit_bytes: int | None = None,
     runtime: Runtime | None = None,
@@ -309,6 +301,7 @@ def heldout(
     static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed for the
     documents (docs/MEASURES.md). context, stride: what a frozen model sees before a byte (heldout_loss/heldout.py); of static
     models it is by default the document alone. train, config: a corpus and the learner that reads it, or a trained learner.
+    cluster: as in HeldoutRequest. orders: of static models, how many drawn orders are scored, too (heldout_loss/order_test.py).
 
     With two models or more, the result holds the paired difference of each with the first one, and its interval. Nothing is
     written. Raises ConfigError, CorpusError, MissingDependencyError, and what the learner raises.
@@ -323,13 +316,16 @@ def heldout(
         >>> found.record["dynamic"]["documents"]["n_bytes"], found.to_frame()["loss"].tolist()
         (45, ['frozen', 'dynamic', 'untrained'])
     """
-    check_arguments(source=test, config=config, limit_bytes=limit_bytes, runtime=runtime)
+    check_arguments(
+        source=test, config=config, limit_bytes=limit_bytes, runtime=runtime, cluster=cluster, orders=orders
+    )
     request = HeldoutRequest(
         test=test,
-        models=models_of(static, scores, context, stride),
+        models=models_of(static, scores, context, stride, orders),
         train=train,
         config=config,
         policy=Policy(context or "carried", stride),
+        cluster=cluster,
         limit_bytes=limit_bytes,
         train_limit_bytes=train_limit_bytes,
         runtime=runtime or Runtime(),
@@ -337,10 +333,14 @@ def heldout(
     return measure(request, warn=logging.getLogger(__name__).warning)
 
 
-def models_of(static: Any, scores: Any, context: Context | None, stride: int | None) -> Models:
+def models_of(
+    static: Any, scores: Any, context: Context | None, stride: int | None, orders: int | None = None
+) -> Models:
     """The models that arguments of a public function name. Without one, context and stride belong to the learner."""
     models = Models(static=names_of("static", static), scores=names_of("scores", scores))
-    return replace(models, context=context, stride=stride) if models else models
+    if orders is not None and not models:
+        raise ConfigError("orders= tests static models: what a learner read that is trained here is known")
+    return replace(models, context=context, stride=stride, orders=orders) if models else models
 
 
 def names_of(name: str, value: Any) -> tuple[Any, ...]:

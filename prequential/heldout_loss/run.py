@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from prequential_codecs.archive_header import OTHER
 from prequential_codecs.baselines.registry import BaselineResult, measure_installed
 from prequential_corpora.overlap import Overlap, measure_overlap
 
+from prequential.comparison.clusters import Grouping
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation import baselines as evaluation_baselines
 from prequential.evaluation.curves import MODEL
@@ -36,11 +38,12 @@ Warn = Callable[[str], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to measure. frozen: the policy of the frozen loss; None: no frozen loss."""
+    """What to measure. frozen: the policy of the frozen loss; None: no frozen loss. grouping: of the test corpus's documents."""
 
     frozen: Policy | None = CARRIED
     dynamic: bool = True
     overlap: bool = True
+    grouping: Grouping | None = None
 
 
 EVERYTHING = Request()
@@ -105,7 +108,8 @@ def measure_heldout(
     with stage("untrained") as show:
         traces["untrained"] = dynamic_trace(runtime.learner(config), test.symbols[:], show)
     policy = request.frozen.describe(config) if request.frozen else None
-    return _measurement(config.to_dict(), learner_digest, trained_on, policy, traces, test, overlap, stage)
+    losses = _losses(traces, test, overlap, request)
+    return _measurement(config.to_dict(), learner_digest, trained_on, policy, losses, test, overlap, stage)
 
 
 def measure_other_heldout(
@@ -135,7 +139,15 @@ def measure_other_heldout(
     with stage("untrained") as show:
         traces["untrained"] = follow_trace(symbols, subject, subject.make(), show)
     policy = "carried: one stream; the context continues from the training corpus" if request.frozen else None
-    return _measurement(subject.description, digest, trained_on, policy, traces, test, overlap, stage)
+    losses = _losses(traces, test, overlap, request)
+    return _measurement(subject.description, digest, trained_on, policy, losses, test, overlap, stage)
+
+
+def _losses(
+    traces: Mapping[str, Trace], test: Source, overlap: Overlap | None, request: Request
+) -> dict[str, HeldoutLoss]:
+    summaries = partial(summarise_heldout, documents=test.documents, overlap=overlap, grouping=request.grouping)
+    return {name: summaries(trace) for name, trace in traces.items()}
 
 
 def _measurement(
@@ -143,12 +155,12 @@ def _measurement(
     learner_digest: bytes,
     trained_on: TrainedOn,
     policy: str | None,
-    traces: dict[str, Trace],
+    losses: Mapping[str, HeldoutLoss],
     test: Source,
     overlap: Overlap | None,
     stage: Stage,
 ) -> Measurement:
-    """The summaries of the traces, and the baselines."""
+    """The losses, and the baselines."""
     with stage("baselines"):
         baselines, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
     return Measurement(
@@ -156,7 +168,7 @@ def _measurement(
         learner_digest=learner_digest,
         trained_on=trained_on,
         policy=policy,
-        losses={name: summarise_heldout(trace, test.documents, overlap) for name, trace in traces.items()},
+        losses=losses,
         baselines=tuple(baselines),
         overlap=overlap,
     )

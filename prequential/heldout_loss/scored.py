@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
+from math import fsum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, read_scores
 from prequential.heldout_loss.heldout import CONTEXTS, Context
+from prequential.heldout_loss.order_test import MIN_ORDERS, OrderTest, shuffled_costs
 from prequential.heldout_loss.summary import by_label, groups_of, kinds_of, summarise_documents
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.runtime import Runtime
@@ -31,17 +33,24 @@ class Models:
     """Which models are scored, in this order: static models (hf:FOLDER, hf:NAME), then files of scores.
 
     context: what a model sees before a token: its document (isolated, strided), or also the documents before it (carried). None:
-    isolated, or strided with a stride. stride: tokens that are scored at a time; the window before them overlaps.
+    isolated, or strided with a stride; with orders: carried. stride: tokens that are scored at a time; the window before them
+    overlaps. orders: how many drawn orders are scored, too (order_test.py).
     """
 
     static: Sequence[str] = ()
     scores: Sequence[PathLike] = ()
     context: Context | None = None
     stride: int | None = None
+    orders: int | None = None
 
     def __post_init__(self) -> None:
+        if self.orders is not None and (
+            self.scores or self.orders < MIN_ORDERS or self.context not in (None, "carried")
+        ):
+            raise ConfigError(f"orders= takes {MIN_ORDERS} or more, and static models with the context carried")
         if self.context is None:
-            object.__setattr__(self, "context", "isolated" if self.stride is None else "strided")
+            default: Context = "carried" if self.orders else "isolated" if self.stride is None else "strided"
+            object.__setattr__(self, "context", default)
         if self.context not in CONTEXTS:
             raise ConfigError(f"unknown context {self.context!r}; choose one of {', '.join(CONTEXTS)}")
         if self.context == "isolated" and self.stride is not None:
@@ -68,10 +77,11 @@ class Scored:
     coding: str
     bits: NDArray[np.float64]
     device: str = "cpu"
+    orders: OrderTest | None = None
 
     def to_record(self, documents: DocumentSet, runtime: Runtime) -> dict[str, Any]:
         """The record of a held-out measurement, as JSON values."""
-        loss = summarise_documents(documents.documents, self.bits.tolist())
+        loss = summarise_documents(documents.documents, self.bits.tolist(), documents.grouping)
         frozen = loss.to_record()
         if documents.commits:
             frozen["kinds"] = [group.to_record() for group in kinds_of(loss)]
@@ -84,6 +94,7 @@ class Scored:
             test=documents.test,
             learner_digest=self.digest,
             frozen=frozen,
+            orders=self.orders.to_record() if self.orders else None,
             dynamic=None,
             untrained=None,
             saved_bits=None,
@@ -107,13 +118,19 @@ def score_static(
         torch.set_num_threads(runtime.threads)
     carried = models.context == "carried"
     model = StaticModel(name, context="carried" if carried else "document", stride=models.stride, device=runtime.device)
-    costs, done = [], Progress()
-    for batch in [documents] if carried else _batches(documents):
+    done, n_passes = Progress(), 1 + (models.orders or 0)
+
+    def scored(batch: DocumentSet) -> NDArray[np.float64]:
+        nonlocal done
         bits = model.costs(batch.symbols, batch.documents)[0]
-        costs.append(bits)
         n_bytes, code_bits = done.n_bytes + len(bits), done.code_bits + float(bits.sum())
         done = Progress(n_bytes=n_bytes, code_bits=code_bits, segment=batch.symbols, segment_bits=bits)
-        on_progress(done, len(documents.symbols))
+        on_progress(done, n_passes * len(documents.symbols))
+        return bits
+
+    costs = np.concatenate([scored(batch) for batch in ([documents] if carried else _batches(documents))])
+    drawn = shuffled_costs(lambda batch: fsum(scored(batch).tolist()), documents, models.orders or 0)
+    orders = OrderTest(canonical_bits=fsum(costs.tolist()), shuffled_bits=drawn) if drawn else None
     learner = {"name": model.name, "arguments": {"context": models.context}, "n_symbols": model.n_symbols}
     return Scored(
         name=model.name,
@@ -122,8 +139,9 @@ def score_static(
         digest=model.weights_digest(),
         policy=f"{models.context}: {model.policy}",
         coding=NOT_CODED,
-        bits=np.add.reduceat(np.concatenate(costs), [document.offset for document in documents.documents]),
+        bits=np.add.reduceat(costs, [document.offset for document in documents.documents]),
         device=runtime.device,
+        orders=orders,
     )
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from prequential.comparison.clusters import count_of
 from prequential.comparison.documents import DocumentComparison, sentence
 from prequential.comparison.intervals import letters
 from prequential.heldout_loss.documents import DocumentSet
-from prequential.heldout_loss.heldout_text import MAX_ROWS, bounds, count_of, extent, interval_note, rate
+from prequential.heldout_loss.heldout_text import MAX_ROWS, bounds, expectation, extent, interval_note, rate
 from prequential.heldout_loss.scored import Scored
 from prequential.heldout_loss.summary import kind_of_name, languages_of
 from prequential.printable import format_table, printable
@@ -23,11 +24,10 @@ def format_models(
     scored: Sequence[Scored],
     losses: Sequence[dict[str, Any]],
     comparison: DocumentComparison | None = None,
-    unit: str = "documents",
 ) -> str:
     """All figures; of single documents, the MAX_ROWS costliest under the first model. At the end, which model to take.
 
-    losses: of each model, as in records. unit: what was drawn for the interval of the comparison.
+    losses: of each model, as in records.
     """
     parts = [_head(documents, scored), _totals(losses) + interval_note(losses[0])]
     parts.append(_table("language", languages_of(documents.documents), documents, scored))
@@ -39,8 +39,10 @@ def format_models(
         parts.append(_table("document", names, documents, scored))
     for difference in comparison.differences if comparison else ():
         i = next(i for i in range(len(scored)) if letters(i) == difference.other)
-        parts.append(printable(sentence(difference, _name(scored, 0), _name(scored, i), unit)))
-    parts += map(printable, comparison.notes if comparison else ())
+        parts.append(printable(sentence(difference, _name(scored, 0), _name(scored, i))))
+    if not comparison:
+        parts.append(f"{expectation(losses[0])}; to choose a model, score two on these documents")
+    parts += [printable(each.orders.sentence(_name(scored, i))) for i, each in enumerate(scored) if each.orders]
     return "\n\n".join(parts)
 
 

@@ -16,7 +16,7 @@ from prequential_corpora.corpus import Document
 from prequential_corpora.git.file_rules import language_of
 from prequential_corpora.overlap import Overlap
 
-from prequential.comparison.intervals import Bootstrap, Clusters, RateInterval, cluster, loss_interval
+from prequential.comparison.clusters import Clusters, Grouping, RateInterval, cluster, loss_interval
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
@@ -28,7 +28,6 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
 NO_LANGUAGE = "(none)"
 CHUNK_BYTES = 1 << 20
-BOOTSTRAP = Bootstrap()  # of the interval: 95 %, 1,999 resamples, seed 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class HeldoutLoss:
     """One code length of a test corpus. Tuples of groups are sorted by cost, the costliest first.
 
     records/forms.py says what the fields mean. clean, dirty, novel: None if the overlap was not measured. interval: None with too
-    few documents. macro_: means with equal weights for each document or language that is not empty. Sums agree exactly:
+    few clusters. macro_: means with equal weights for each document or language that is not empty. Sums agree exactly:
     documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
     """
 
@@ -96,11 +95,13 @@ class HeldoutLoss:
         )
 
 
-def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Overlap | None = None) -> HeldoutLoss:
+def summarise_heldout(
+    trace: Trace, documents: Sequence[Document], overlap: Overlap | None = None, grouping: Grouping | None = None
+) -> HeldoutLoss:
     """The loss of a trace by documents, which are in stream order.
 
-    overlap: of the same corpus and documents. Raises CorpusError for documents out of order or outside the corpus, and for an
-    overlap of another corpus.
+    overlap, grouping: of the same documents; without a grouping, each is a cluster. Raises CorpusError for documents out of order
+    or outside the corpus, and for an overlap of another corpus.
     """
     _check(trace, documents, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
@@ -112,13 +113,13 @@ def summarise_heldout(trace: Trace, documents: Sequence[Document], overlap: Over
         n_bytes=trace.n_bytes,
         bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
     )
-    return _summary(total, documents, groups, _splits(trace, documents, groups, overlap))
+    return _summary(total, documents, groups, grouping, _splits(trace, documents, groups, overlap))
 
 
-def summarise_documents(documents: Sequence[Document], bits: Sequence[float]) -> HeldoutLoss:
+def summarise_documents(documents: Sequence[Document], bits: Sequence[float], grouping: Grouping) -> HeldoutLoss:
     """The loss of documents that cost so many bits each (k,), where bytes outside documents were not scored."""
     groups = groups_of(documents, bits)
-    return _summary(_sum("total", groups), documents, groups, {})
+    return _summary(_sum("total", groups), documents, groups, grouping, {})
 
 
 def groups_of(documents: Sequence[Document], bits: Sequence[float]) -> list[DocumentGroup]:
@@ -130,13 +131,17 @@ def groups_of(documents: Sequence[Document], bits: Sequence[float]) -> list[Docu
 
 
 def _summary(
-    total: DocumentGroup, documents: Sequence[Document], groups: Sequence[DocumentGroup], splits: Mapping[str, Any]
+    total: DocumentGroup,
+    documents: Sequence[Document],
+    groups: Sequence[DocumentGroup],
+    grouping: Grouping | None,
+    splits: Mapping[str, Any],
 ) -> HeldoutLoss:
     """The loss of the groups of these documents. splits: by overlap with the training corpus."""
     inside = _sum("documents", groups)
     per_language = by_label(groups, languages_of(documents))
     rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
-    clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups])
+    clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups], grouping)
     return HeldoutLoss(
         total=total,
         documents=inside,
@@ -152,7 +157,7 @@ def _summary(
         macro_languages=_mean([group.bits / group.n_bytes for group in per_language if group.n_bytes]),
         quantiles=tuple(np.quantile(rates, QUANTILES).tolist()) if rates else (),
         clusters=clusters,
-        interval=loss_interval(clusters, BOOTSTRAP),
+        interval=loss_interval(clusters),
         **splits,
     )
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from prequential_codecs.baselines.registry import BaselineResult, measure_installed
 from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documents
 
+from prequential.comparison.clusters import Grouping
 from prequential.errors import CorpusError
 from prequential.evaluation.baselines import label
 from prequential.heldout_loss.heldout import Policy
-from prequential.heldout_loss.heldout_text import format_heldout
+from prequential.heldout_loss.heldout_text import format_tables, verdict
 from prequential.heldout_loss.run import LoadLearner, Request, Stage, Warn, measure_heldout
 from prequential.heldout_loss.summary import kinds_of
 from prequential.heldout_loss.trained import TrainedOn, describe, train_on
@@ -52,7 +53,8 @@ def measure_point(
     The compressors hold both corpora in memory.
     """
     test = named_source(window)
-    measured = measure_heldout(load, test, runtime, Request(frozen=policy), stage=stage, warn=warn)
+    request = Request(frozen=policy, grouping=commits_of(window))
+    measured = measure_heldout(load, test, runtime, request, stage=stage, warn=warn)
     with stage("baselines"):
         sizes = conditional_sizes(measured.trained_on.symbols, test.symbols[:], measured.baselines)
     record = measured.to_record({**describe(test), "limit_bytes": None}, runtime)
@@ -60,6 +62,11 @@ def measure_point(
         record[name]["kinds"] = [group.to_record() for group in kinds_of(measured.losses[name])]
     more = {"kind": "monorepo", "setting": dict(setting), "excluded": dict(window.excluded)}
     return record_of(MonorepoRecord, **{**record, **more, "behind": [size._asdict() for size in sizes]})
+
+
+def commits_of(window: GitCorpus) -> Grouping:
+    """The commit of each document: what one commit adds belongs together."""
+    return Grouping("commit", [commit for commit, _ in window.commits])
 
 
 def named_source(window: GitCorpus) -> Source:
@@ -122,8 +129,8 @@ def format_point(record: dict[str, Any]) -> str:
         f"window: {window['n_commits']} commits after {window['since'][:12]}, up to {until}",
         f"trained on: the tree at {train['until'][:12]} ({train['until_date']}); {model}",
     ]
-    parts = ["\n".join(map(printable, lines)), format_heldout(record), _kinds(record), _conditional_sizes(record)]
-    return "\n\n".join(part for part in parts if part)
+    head, tables = "\n".join(map(printable, lines)), [_kinds(record), _conditional_sizes(record)]
+    return "\n\n".join([head, *format_tables(record), *tables, verdict(record)])
 
 
 def format_empty_window(window: GitCorpus) -> str:

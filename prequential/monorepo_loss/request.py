@@ -35,6 +35,7 @@ from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.monorepo_loss.monorepo import (
+    commits_of,
     format_empty_window,
     format_point,
     measure_point,
@@ -98,7 +99,7 @@ def open_window(request: MonorepoRequest) -> GitCorpus:
 
 def window_documents(window: GitCorpus, mode: int) -> DocumentSet:
     """The documents with the names new/PATH and added/PATH, and their commits. Raises CorpusError if there is no byte in them."""
-    found = documents_of(named_source(window), commits=window.commits)
+    found = documents_of(named_source(window), commits_of(window), commits=window.commits)
     return replace(found, mode=mode)
 
 
@@ -209,8 +210,8 @@ def monorepo(
 ) -> Heldout:
     """The loss of what the commits of a git repository after `since`, up to `until`, added: new files and lines.
 
-    static, scores, context, stride: models that are scored as in `prequential.heldout`; their difference has an interval over
-    commits if there are ten or more. Nothing is written.
+    static, scores, context, stride: models that are scored as in `prequential.heldout`; intervals are over commits.
+    Nothing is written.
 
     series: without models, the file to which the next point is appended: a learner of this `config` reads the tree before the
     window first. An existing series gives since, config, languages, context and limit. A window in which nothing can be scored

@@ -123,6 +123,12 @@ class HashedSymbols:
             raise CorpusError(f"{name!r} changed while it was read: its bytes are not those of the header; start again")
 
 
+def drawn_order(n: int, seed: int) -> list[int]:
+    """The numbers 0 to n - 1 in the order of their BLAKE2b digests with the seed as key: the same on every machine."""
+    key = seed.to_bytes(8, "little")
+    return sorted(range(n), key=lambda i: hashlib.blake2b(i.to_bytes(8, "little"), key=key, digest_size=16).digest())
+
+
 def digest_of(symbols: Symbols) -> bytes:
     digest = hashlib.blake2b(digest_size=32)
     for start in range(0, len(symbols), CHUNK_N_BYTES):

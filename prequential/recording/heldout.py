@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from prequential_codecs.bit_coder import UNIT_BITS
 
-from prequential.comparison.intervals import cluster
+from prequential.comparison.clusters import cluster, folders_of
 from prequential.errors import ConfigError, InvalidDistributionError
 from prequential.recording.rows import mix
 from prequential.recording.score import Scores, row_sums
@@ -72,7 +72,7 @@ def heldout_record(
         "bits": total,
         "bits_per_byte": total / max(1, n_bytes),
     }
-    clusters = cluster(sizes, bits)
+    clusters = cluster(sizes, bits, folders_of([document for document, _ in ordered]))
     text = "\n".join(f"{document} {sum(values[2]) & (1 << 64) - 1}" for document, values in ordered)
     return record_of(
         HeldoutRecord,
@@ -89,6 +89,7 @@ def heldout_record(
             "outside": {"name": "outside", "n_documents": 0, "n_bytes": 0, "bits": 0.0},
             "bits_per_byte": group["bits_per_byte"],
             "clusters": {
+                "by": clusters.by,
                 "n_documents": clusters.n_documents,
                 "n_bytes": list(clusters.n_bytes),
                 "bits": list(clusters.bits),

@@ -277,8 +277,11 @@ class DocumentGroupFields(Struct, kw_only=True):
 
 
 class ClusterFields(Struct, kw_only=True):
-    """The costs of documents in the order of the corpus, or of groups of neighbouring ones: at most 1,000."""
+    """The costs of clusters of documents, which depend on each other, in the order of the corpus: at most 1,000."""
 
+    by: (
+        Annotated[str, says("what a cluster is: document, folder, commit, group (of neighbours), or a field")] | Absent
+    ) = UNSET
     n_documents: Annotated[Count, says("documents that are not empty")]
     n_bytes: Annotated[list[Count], says("bytes of each cluster")]
     bits: Annotated[list[Number], says("bits of each cluster")]
@@ -297,7 +300,7 @@ class LossFields(Struct, kw_only=True):
     documents: Annotated[DocumentGroupFields, says("bytes in documents: the held-out loss")] | Absent = UNSET
     outside: Annotated[DocumentGroupFields, says("the other bytes")] | Absent = UNSET
     bits_per_byte: Annotated[Number | None, says("the held-out loss")] | Absent = UNSET
-    interval: Annotated[Any, says("95 % interval of it over documents like these, or null")] | Absent = UNSET
+    interval: Annotated[Any, says("95 % interval of it over clusters like these, or null")] | Absent = UNSET
     macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] | Absent = UNSET
     macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] | Absent = UNSET
     quantiles: Annotated[Any, says("of bits/byte over documents: `of`, `bits_per_byte`")] | Absent = UNSET
@@ -307,9 +310,17 @@ class LossFields(Struct, kw_only=True):
     languages: Annotated[list[DocumentGroupFields], says("by language, the costliest first")] | Absent = UNSET
     each: Annotated[list[DocumentGroupFields], says("the 1,000 costliest documents")] | Absent = UNSET
     all_others: Annotated[DocumentGroupFields | None, says("the other documents")] | Absent = UNSET
-    clusters: Annotated[ClusterFields, says("costs of documents, without their names")] | Absent = UNSET
+    clusters: Annotated[ClusterFields, says("costs of clusters of documents, without their names")] | Absent = UNSET
     kinds: Annotated[list[DocumentGroupFields] | None, says("of a window: new files, and added lines")] = None
     commits: Annotated[list[CommitFields] | None, says("of a window and static models: by commit, in order")] = None
+
+
+class OrderFields(Struct, kw_only=True):
+    """The costs of documents in the order of their file, and in drawn orders (`heldout --orders`)."""
+
+    canonical_bits: Annotated[Number, says("in the order of the file")]
+    shuffled_bits: Annotated[list[Number], says("in each drawn order")]
+    p_value: Annotated[Number, says("share of orders, with the file's, that cost no more than it")]
 
 
 class TestCorpus(Struct, kw_only=True):
@@ -354,6 +365,7 @@ class HeldoutRecord(Struct, kw_only=True):
     frozen: Annotated[LossFields | None, says("loss without learning from the test corpus")]
     dynamic: Annotated[LossFields | None, says("loss while learning continues")]
     untrained: Annotated[LossFields | None, says("loss of such a learner without training")]
+    orders: Annotated[OrderFields | None, says("of a static model: whether it knows the order")] = None
     saved_bits: Annotated[Number | None, says("what training saved: untrained minus dynamic")] | Absent = UNSET
     baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] | Absent = UNSET
     overlap: Annotated[Any, says("text in common with the training corpus (DATA.md), or null")] | Absent = UNSET

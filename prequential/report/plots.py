@@ -102,17 +102,17 @@ def text(passages: Sequence[Mapping[str, Any]]) -> ColouredText:
 
 
 def matrix(found: Matrix) -> Figure:
-    """Two maps: the share of each corpus's bits that another one saves, and distances."""
+    """Two maps: the bits of a byte of each corpus that another one saves, and distances."""
     size = 3.0 + 0.6 * len(found.givens)
     made = new_figure(2 * size, size)
     maps = (
-        ("bits of the row that the column saves, %", 100 * found.saved, found.givens, "{:.0f}"),
-        ("distance", found.distances, found.names, "{:.2f}"),
+        ("bits of a byte of the row that the column saves", found.saved_per_byte, found.givens, "Blues"),
+        ("distance", found.distances, found.names, "Blues_r"),
     )
-    for plot, (title, values, columns, form) in zip(made.subplots(1, 2), maps, strict=True):
+    for plot, (title, values, columns, colours) in zip(made.subplots(1, 2), maps, strict=True):
         others = np.where(np.eye(*values.shape) == 1, np.nan, values)  # a corpus given itself has no colour
         low, high = float(np.nanmin(others)), float(np.nanmax(others))
-        plot.imshow(others, cmap="Blues" if form == "{:.0f}" else "Blues_r", vmin=low, vmax=high)
+        plot.imshow(others, cmap=colours, vmin=low, vmax=high)
         plot.set_xticks(
             range(len(columns)), map(short, short_names(columns)), rotation=40, ha="right", parse_math=False
         )
@@ -120,8 +120,8 @@ def matrix(found: Matrix) -> Figure:
         plot.set_title(title, fontsize="medium")
         for i, j in np.argwhere(~np.isnan(others)):
             share = (others[i, j] - low) / max(high - low, 1e-9)
-            is_dark = (share if form == "{:.0f}" else 1 - share) > 0.6
-            plot.text(j, i, form.format(others[i, j]), ha="center", va="center", color="white" if is_dark else "black")
+            is_dark = (share if colours == "Blues" else 1 - share) > 0.6
+            plot.text(j, i, f"{others[i, j]:.2f}", ha="center", va="center", color="white" if is_dark else "black")
     return made
 
 

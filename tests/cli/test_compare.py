@@ -76,7 +76,7 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
     one = "runs/heldout.jsonl"
     for args, code, part in (
         (["--group", "a,b", one, one], 2, b"leave out --group"),
-        (["--seed", "3", "run", "run"], 2, b"leave out --seed"),
+        (["--confidence", "1", "run", "run"], 2, b"outside (0, 1)"),
         ([one, f"{one}:3"], 1, b"there is no record 3"),
         ([one, "train"], 1, b"names no record"),
     ):

@@ -31,8 +31,14 @@ def test_the_parts_in_the_table_add_up(run, folder):
             "regret.*",
         )
     )
-    assert re.search(r"^no intervals: \d cells, 64 are needed$", text, re.MULTILINE)
+    assert re.search(r"^Give a longer text: \d cells are too few for intervals, 64 are needed.$", text, re.MULTILINE)
     assert abs(whole - data - learning) <= 1 and abs(whole - hindsight - regret) <= 1  # each is rounded
+
+
+def test_a_rate_that_is_never_reached_has_an_open_surplus(run, folder):
+    done = run(folder, "decompose", *GPT, "--limit", "800", "--epsilon", "0.5", "--epsilon", "9", "a")
+    found = re.findall(r"^surplus over (\S+) bits/byte +(>?) *[\d,]+  ", done.stdout.decode(), re.MULTILINE)
+    assert found == [("0.5", ">"), ("9", "")]
 
 
 def test_json_has_the_corpus_the_configuration_and_the_versions(run, folder):

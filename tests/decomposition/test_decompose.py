@@ -7,17 +7,15 @@ from prequential_corpora.bundled import sample_path
 from scripts import load
 
 from prequential.decomposition.decompose import (
-    MIN_CELLS,
-    SEGMENTS_PER_CELL,
     Decomposition,
     _weights,
     decompose,
     decomposition_record,
-    expected_curve,
     fresh_learner,
     pack_weights,
     unpack_weights,
 )
+from prequential.decomposition.expected import MIN_CELLS, SEGMENTS_PER_CELL, expected_curve
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.evaluation.curves import Curve
 from prequential.exact.arrays import to_array
@@ -90,8 +88,7 @@ def test_data_and_learning_add_up_to_the_code_length(found: Decomposition) -> No
     record = decomposition_record(found, [8.0, 0.5])
     assert record["data_bits"]["point"] + record["learning_bits"]["point"] == pytest.approx(record["code_bits"])
     assert [t["epsilon"] for t in record["thresholds"]] == [8.0, 0.5]
-    above = [t["epsilon"] - record["final_bits_per_byte"]["point"] for t in decomposition_record(found)["thresholds"]]
-    assert above == pytest.approx([0.1, 0.5, 1.0])
+    assert [t["is_reached"] for t in record["thresholds"]] == [True, False]
 
 
 # ---- frozen weights
@@ -185,6 +182,33 @@ def test_intervals_hold_the_truth_of_simulated_texts(kind, strength, least):
     """Nominally 90 %. Over 200 texts: 100, 99 and 86 %; with the noise taken as independent in blocks, 94, 78 and 61 %."""
     found = simulation.measured(kind, strength, 40)
     assert all(found[name] >= least for name in ("final rate", "learning", "surplus"))
+
+
+@pytest.mark.parametrize("jump", [0.4, -0.4])
+@pytest.mark.thorough
+def test_a_change_of_the_level_is_found_and_is_not_counted_as_learning(jump):
+    """The truth is some 570 kbit. Without the step, 323 or 845 kbit were found, and no interval held."""
+    found = simulation.measured("H", 0.5, 10, jump)
+    assert found["learning"] >= 0.8 and found["error"] < 0.08 and found["changes"] == 1.0
+
+
+@pytest.mark.thorough
+def test_noise_with_long_memory_is_seldom_taken_for_a_change():
+    assert max(simulation.measured("H", hurst, 20)["changes"] for hurst in (0.5, 0.9)) <= 0.1
+
+
+@pytest.mark.parametrize("first", [4, 64])
+@pytest.mark.thorough
+def test_shuffled_orders_tell_the_learning_cost_of_a_text_of_two_sources(first):
+    """Their entropies are 2 and 6 bits a byte, so learning takes 24 or 15 kbit. Of one order, 2 and 111 kbit were found."""
+    random, n = np.random.default_rng(0), 20_000
+    text = np.concatenate([random.integers(32, 32 + k, n).astype(np.uint8) for k in (first, 256 // first)])
+    one, shuffled = (decompose(text, CONFIG, RUNTIME, n_orders=n_orders).expected for n_orders in (0, 2))
+    truth = one.code_bits - 2 * n * 4.0
+    assert abs(one.changes[0][0] / n - 1) < 0.1 and not shuffled.changes
+    assert shuffled.final_rate.point == pytest.approx(4.0, abs=0.1)
+    assert shuffled.learning_bits.low < truth < shuffled.learning_bits.high
+    assert shuffled.learning_bits.point == pytest.approx(truth, rel=0.2)
 
 
 def test_the_ends_of_data_and_learning_add_up_to_the_code_length_and_equal_curves_have_equal_ones():

@@ -17,8 +17,8 @@ from tiny_models import plain_nats, save_model
 
 import prequential
 from prequential.cli.main import main
+from prequential.comparison.clusters import Clusters, RateInterval
 from prequential.comparison.documents import LossDifference, compare_documents, read_document_losses, sentence
-from prequential.comparison.intervals import RateInterval
 from prequential.errors import ConfigError, CorpusError
 from prequential.heldout_loss.documents import documents_of
 from prequential.heldout_loss.scored import BATCH_BYTES, Models, score_static
@@ -244,11 +244,9 @@ def history(n_commits: int) -> dict[int, dict[bytes, bytes]]:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
-@pytest.mark.parametrize(("n_commits", "unit"), [(13, "commits"), (5, "documents")])
+@pytest.mark.parametrize("n_commits", [13, 5])
 @pytest.mark.first_quick
-def test_a_window_is_scored_by_kind_and_commit_and_nothing_is_trained(
-    corpus: Path, call: Any, n_commits: int, unit: str
-) -> None:
+def test_a_window_is_scored_by_kind_and_commit_and_nothing_is_trained(corpus: Path, call: Any, n_commits: int) -> None:
     make(Path("project"), history(n_commits))
     args = ("project", "--since", "2026-01-02", "--static", "hf:a", "--static", "hf:b")
     code, out, errors = call("monorepo", *args)
@@ -264,7 +262,11 @@ def test_a_window_is_scored_by_kind_and_commit_and_nothing_is_trained(
         assert [commit["date"][:10] for commit in commits] == [f"2026-01-{day + 1:02}" for day in range(1, n_commits)]
         assert sum(commit["bits"] for commit in commits) == pytest.approx(loss["documents"]["bits"])
         assert {commit["n_documents"] for commit in commits} == {3}
-    assert f"over {n_commits - 1 if unit == 'commits' else 3 * (n_commits - 1)} {unit} is " in out.splitlines()[-2]
+        assert (record["frozen"]["clusters"]["by"], record["frozen"]["interval"]["n_clusters"]) == (
+            "commit",
+            n_commits - 1,
+        )
+    assert f"over {n_commits - 1} commits is " in out.splitlines()[-2]
     again = prequential.monorepo("project", since="2026-01-02", static=["hf:a", "hf:b"])
     assert again.record["frozen"] == found[0]["frozen"] and str(again) in out
     assert set(again.to_frame()["commit"]) == {commit["name"] for commit in found[0]["frozen"]["commits"]}
@@ -328,23 +330,22 @@ def test_the_function_appends_points_to_the_series_of_the_command(corpus: Path, 
         (57, 2.1, (0.05, 0.15), "more than A, and the 95 % interval of the difference over 57 documents is +0.0500 to +0.1500: "
          "take A for text like this"),
         (57, 2.1, (-0.05, 0.25), "-0.0500 to +0.2500: this does not tell which is better, score more documents"),
-        (1, 2.1, None, "more than A on 1 document, and an interval needs 10: do not choose by it, score more"),
-        (20, 2.1, None, "on 20 documents, and they are too uneven for an interval: do not choose by it"),
+        (1, 2.1, None, "A, but an interval needs 3 documents, and there is 1: do not choose by it, score more documents"),
     ],
 )  # fmt: skip
 def test_the_last_sentence_says_which_model_to_take(
     n: int, other: float, bounds: tuple[float, float] | None, words: str
 ) -> None:
     interval = bounds and RateInterval(
-        low_bits_per_byte=bounds[0], high_bits_per_byte=bounds[1], n_documents=n, n_clusters=n, confidence=0.95,
-        n_resamples=1999, seed=0,
+        low_bits_per_byte=bounds[0], high_bits_per_byte=bounds[1], n_documents=n, n_clusters=n, by="document",
+        freedom=9.0, confidence=0.95,
     )  # fmt: skip
     difference = LossDifference(
         loss="frozen",
         other="B",
         reference_bits_per_byte=2.0,
         other_bits_per_byte=other,
-        n_documents=n,
+        clusters=Clusters(n_documents=n, n_bytes=(1,) * n, bits=(0.0,) * n),
         interval=interval,
     )
     assert words in sentence(difference, "A", "B")
@@ -392,6 +393,8 @@ def test_wrong_arguments_of_the_functions_are_named(tmp_path: Path) -> None:
         {"static": [""]},
         {"static": "hf:a", "train": "x"},
         {"static": "hf:a", "context": "x"},
+        {"static": "hf:a", "cluster": 3},
+        {"static": "hf:a", "orders": "x"},
     ):
         with pytest.raises(ConfigError):
             prequential.heldout(b"text", **wrong)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import io
 import zlib
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
     train(learner, np.frombuffer(A, np.uint8))
     save_model(tmp_path / "M", learner, {})
     steps = []
-    found = measure_matrix(names, [str(tmp_path / "M")], BOTH, ONE, on_step=steps.append)
+    found = measure_matrix(names, [str(tmp_path / "M")], BOTH, ONE, whole=True, on_step=steps.append)
     assert found.alone[1] == prequential.evaluate(B, config=BOTH, runtime=ONE, baselines=()).ledger.code_bits
     assert (
         found.after[1, 0] == prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=()).ledger.code_bits
@@ -140,6 +141,28 @@ def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
     assert "| M" in text and record["code_bits_given"][1][0] == found.after[1, 0]
     with pytest.raises(prequential.CorpusError, match="two corpora or more"):
         measure_matrix(names[:1], [], BOTH, ONE)
+
+
+@pytest.mark.thorough
+def test_an_excerpt_is_nearer_to_its_book_than_any_foreign_text(tmp_path):
+    """With 50 kB of the book, -1 and max(L(X|Y), L(Y|X)) / max(L(X), L(Y)) it is 0.875 away, another part of the book 0.878."""
+    book = sample_path("christmas_carol").read_bytes()
+    code = b"".join(path.read_bytes() for path in sorted(Path(prequential.__file__).parent.glob("*.py")))
+    texts = {
+        "book": book[5000:35_000], "excerpt": book[20_000:25_000], "part": book[100_000:130_000], "code": code[:30_000],
+        "dates": b"".join(b"2026-%02d-%02d was day %d\n" % (1 + n % 12, 1 + n % 28, n) for n in range(1000)),
+    }  # fmt: skip
+    config = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "3", "4", "5", "word"), table_bits=16))
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text)
+    names = [str(tmp_path / name) for name in texts]
+    for whole in (False, True):
+        found = measure_matrix(names, [], config, ONE, whole=whole)
+        of_excerpt = dict(zip(texts, found.distances[1], strict=True))
+        assert of_excerpt["book"] < min(of_excerpt["code"], of_excerpt["dates"]) - 0.05
+        assert len(set(found.n_bytes)) == (3 if whole else 1) and found.n_bytes[1] == 5000
+    assert of_excerpt["book"] < 0.1 < found.distances[0, 2] - of_excerpt["book"]
+    assert format_matrix(found).endswith("the most of all pairs.")
 
 
 def test_ring_and_index_of_matches_hold_both_texts():

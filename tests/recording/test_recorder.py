@@ -429,7 +429,12 @@ def test_held_out_documents_of_two_runs_are_compared_in_pairs(tmp_path: Path) ->
     losses = [read_document_losses(str(place)) for place in places]
     found = compare_documents(losses)
     (difference,) = found.differences
-    assert difference.n_documents == 40 and difference.bits_per_byte < 0
+    assert (difference.clusters.n_documents, difference.interval.n_clusters, difference.clusters.by) == (
+        40,
+        10,
+        "folder",
+    )
+    assert difference.bits_per_byte < 0
     assert difference.interval is not None and difference.interval.high_bits_per_byte < 0
     assert sum(losses[0].losses["frozen"].n_bytes) == 40 * COLUMNS
 

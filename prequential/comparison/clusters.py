@@ -1,0 +1,168 @@
+"""Intervals of a loss over documents, where documents of one cluster (a commit, a folder) depend on each other.
+
+The loss of a corpus is a ratio, sum of bits / sum of bytes. So it is the mean of the rates r_i = bits_i / bytes_i of k clusters,
+weighted with their shares h_i of the bytes. With S = sum of h_i^2, its variance is estimated by
+
+    sum of h_i^2 (r_i - loss)^2 / (1 - 2 h_i + S),
+
+which is unbiased for rates of equal variance, whatever their sizes. The interval takes Student's t with the degrees of freedom
+that this estimate has for normal rates: k - 1 for clusters of equal size, and about 1 if one of them has nearly all bytes. So it
+holds for few clusters, and for a few that have most bytes, if clusters are independent of each other. Source: R. Bell and D.
+McCaffrey (2002), "Bias reduction in standard errors for linear regression with multi-stage samples", Survey Methodology 28.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.comparison.intervals import check_confidence
+
+MIN_CLUSTERS = 3  # with fewer there is no interval
+MAX_CLUSTERS = 1000  # of more, equal numbers of neighbours form a group
+CONFIDENCE = 0.95
+KINDS = ("document", "folder", "commit", "group")
+
+
+class Grouping(NamedTuple):
+    """Which documents form a cluster: those of equal labels, one for each document. by: what the label is, as in Clusters."""
+
+    by: str
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """Bytes and bits (k,) of clusters of documents, in the order of the corpus. n_documents: that are not empty.
+
+    by: what a cluster is: one of KINDS (a group: neighbouring clusters, where there are more than MAX_CLUSTERS), or a field.
+    """
+
+    n_documents: int
+    n_bytes: tuple[int, ...]
+    bits: tuple[float, ...]
+    by: str = "document"
+
+    def minus(self, other: "Clusters") -> "Clusters":
+        """The same clusters with the differences of their bits."""
+        bits = tuple(ours - theirs for ours, theirs in zip(self.bits, other.bits, strict=True))
+        return Clusters(n_documents=self.n_documents, n_bytes=self.n_bytes, bits=bits, by=self.by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateInterval:
+    """A confidence interval of the expected loss, or difference of losses, over clusters of these sizes; in bits per byte.
+
+    freedom: the degrees of freedom of its t.
+    """
+
+    low_bits_per_byte: float
+    high_bits_per_byte: float
+    n_documents: int
+    n_clusters: int
+    by: str
+    freedom: float
+    confidence: float
+
+
+def folders_of(names: Sequence[str], n_levels: int = 1) -> Grouping:
+    """The top folder of each document, or n_levels of folders, below the folder that all have in common.
+
+    A document outside such folders is alone.
+    """
+    folders = [name.split("/")[:-1] for name in names]
+    uneven = (i for i, parts in enumerate(zip(*folders, strict=False)) if len(set(parts)) > 1)
+    depth = next(uneven, min(map(len, folders), default=0))
+    labels = [
+        "/".join(folder[: depth + n_levels]) + "/" if len(folder) >= depth + n_levels else name
+        for folder, name in zip(folders, names, strict=True)
+    ]
+    return Grouping("folder" if labels != list(names) else "document", labels)
+
+
+def cluster(n_bytes: Sequence[int], bits: Sequence[float], grouping: Grouping | None = None) -> Clusters:
+    """Clusters of the documents with these lengths and costs, in the order of the corpus; without a grouping, each is alone."""
+    by, labels = grouping or Grouping("document", [str(i) for i in range(len(n_bytes))])
+    members: dict[str, list[tuple[int, float]]] = {}
+    for label, n, cost in zip(labels, n_bytes, bits, strict=True):
+        if n:
+            members.setdefault(label, []).append((n, cost))
+    found, size = list(members.values()), max(1, math.ceil(len(members) / MAX_CLUSTERS))
+    parts = [list(chain.from_iterable(found[start : start + size])) for start in range(0, len(found), size)]
+    return Clusters(
+        n_documents=sum(map(len, found)),
+        n_bytes=tuple(sum(n for n, _ in part) for part in parts),
+        bits=tuple(float(sum(cost for _, cost in part)) for part in parts),
+        by=by if size == 1 else "group",
+    )
+
+
+def rate_interval(clusters: Clusters, confidence: float = CONFIDENCE) -> RateInterval | None:
+    """The interval of sum of bits / sum of bytes, where bits may be differences; -bits give exactly the mirrored interval.
+
+    None with fewer than MIN_CLUSTERS clusters. Raises ConfigError for a confidence outside (0, 1).
+    """
+    from scipy.special import stdtrit  # not every command compares
+
+    check_confidence(confidence)
+    sizes, costs = np.array(clusters.n_bytes, np.float64), np.array(clusters.bits, np.float64)
+    if len(sizes) < MIN_CLUSTERS:
+        return None
+    rate, error, freedom = _ratio(sizes, costs)
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    if not math.isfinite(half):  # one cluster has all bytes that a float can tell
+        return None
+    return RateInterval(
+        low_bits_per_byte=rate - half,
+        high_bits_per_byte=rate + half,
+        n_documents=clusters.n_documents,
+        n_clusters=len(sizes),
+        by=clusters.by,
+        freedom=freedom,
+        confidence=confidence,
+    )
+
+
+def loss_interval(clusters: Clusters) -> RateInterval | None:
+    """As `rate_interval`, for a code length. Also None if it reaches below 0: no code length does, so it says nothing."""
+    found = rate_interval(clusters)
+    return found if found and found.low_bits_per_byte >= 0.0 else None
+
+
+def _ratio(sizes: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, float, float]:
+    """The ratio of the sums, its standard error, and the degrees of freedom of the error's square."""
+    total = sizes.sum()
+    shares, rate = sizes / total, float(costs.sum() / total)
+    squares = shares @ shares
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = 1 - 2 * shares + squares  # the variance of r_i - loss, if that of each rate is 1
+        factors = shares**2 / kept
+        error = math.sqrt(factors @ (costs / sizes - rate) ** 2)
+        shifts = squares - shares[:, None] - shares  # the covariances of r_i - loss and r_j - loss
+        np.fill_diagonal(shifts, kept)
+        freedom = squares**2 / (factors @ shifts**2 @ factors)
+    return rate, error, float(freedom)
+
+
+# ---- words
+
+
+def plural(by: str) -> str:
+    """`folders`; of a field, `values of author`."""
+    return f"{by}s" if by in KINDS else f"values of {by}"
+
+
+def count_of(what: str, n: int) -> str:
+    """`1 folder`, `12 folders`; of a field, `12 values of author`."""
+    return f"{n:,} {what if n == 1 and what in KINDS else plural(what)}"
+
+
+def reason_for_none(clusters: Clusters) -> str:
+    """Why clusters have no interval."""
+    if (n := len(clusters.n_bytes)) < MIN_CLUSTERS:
+        return f"an interval needs {MIN_CLUSTERS} {plural(clusters.by)}, and there {'is' if n == 1 else 'are'} {n}"
+    return f"{count_of(clusters.by, n)} are too uneven for an interval: a few hold most bytes, or differ widely"

@@ -1,0 +1,205 @@
+"""The expected curve: the law of a learning curve, with intervals that know that text has long memory.
+
+The cost of a byte at position t is r(t) = E + A (t + s)^-b + noise, with A >= 0, 0.05 <= b <= 2 and
+s >= 0. The mean over cells of equal length is fitted by least squares. E and A are linear; b and s come from a grid. The fit
+is no forecast: it is used inside the text, where neighbouring nodes give nearly the same curve.
+
+Text has long memory, and one text cannot show how much. So the intervals come from replicates whose noise is fractional Gaussian
+(Mandelbrot & Van Ness 1968), with Hurst exponents of 0.5 to 0.9 in equal shares. The noise has the variance of the residuals,
+corrected for what the fit takes away. Each replicate is fitted again.
+
+Where the text changes its kind (changes.py), a step is fitted together with the law. The steps have mean zero, so r(t) is the
+cost at the mean level of the text. How much of a step is learning cannot be told from one order of the text.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.decomposition.changes import HURST, change_places, noise_root, steps
+from prequential.evaluation.curves import Curve
+from prequential.evaluation.law import Values, cell_means, integral
+
+N_CELLS, MIN_CELLS = 256, 64  # no interval with fewer cells, as in comparison
+SEGMENTS_PER_CELL = 2  # at least: a curve has no points within a segment
+LEVEL = 0.9
+N_REPLICATES = 1000
+EXPONENTS = np.linspace(0.05, 2.0, 104)  # 1 is not among them
+SHIFTS = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 41)])  # s, as shares of the text
+COARSE = slice(None, None, 6), slice(None, None, 4)  # of the grid: enough to find changes
+N_PARAMETERS = 4
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A figure and its interval of level LEVEL; the ends are None with fewer than MIN_CELLS cells."""
+
+    point: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedCurve:
+    """The law of a learning curve of n_bytes and code_bits, fitted to n_cells. Row 0 is the fit; the other rows fit replicates.
+
+    nodes (R,): places in the grid. floors, factors (R,): E and A, in bits per byte for t and s as shares of the text. changes:
+    the byte of each change of the text's level, and by how many bits per byte.
+    """
+
+    n_bytes: int
+    code_bits: float
+    n_cells: int
+    nodes: NDArray[np.int64]
+    floors: Values
+    factors: Values
+    changes: tuple[tuple[int, float], ...] = ()
+
+    @cached_property
+    def _final_rates(self) -> Values:
+        return self.floors + self.factors * (1.0 + self._shifts) ** -self._exponents
+
+    @property
+    def final_rate(self) -> Bounded:
+        """r(n): what a further byte would be expected to cost, in bits."""
+        return self._estimate(self._final_rates)
+
+    @property
+    def learning_bits(self) -> Bounded:
+        """The code length less n r(n): the area between the learning curve and its expected end, in bits."""
+        return self._estimate(self.code_bits - self.n_bytes * self._final_rates)
+
+    def surplus_bits(self, epsilon: float) -> Bounded:
+        """The area of the expected curve above epsilon bits per byte, in bits. Source: Whitney et al. 2020."""
+        ends = self._ends(epsilon)
+        return self._estimate(self.n_bytes * (self._areas(ends) - epsilon * ends))
+
+    @property
+    def _exponents(self) -> Values:
+        return np.asarray(EXPONENTS[self.nodes // len(SHIFTS)])
+
+    @property
+    def _shifts(self) -> Values:
+        return np.asarray(SHIFTS[self.nodes % len(SHIFTS)])
+
+    def _ends(self, epsilon: float) -> Values:
+        """The share of the text with an expected cost above epsilon, (R,)."""
+        above = epsilon - self.floors
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ends = (self.factors / above) ** (1 / self._exponents) - self._shifts
+        return np.asarray(np.where(above <= 0, 1.0, np.clip(np.nan_to_num(ends, posinf=1.0), 0.0, 1.0)))
+
+    def _areas(self, ends: Values) -> Values:
+        """The integral of r from 0 to `ends` (R,), shares of the text."""
+        return self.floors * ends + self.factors * integral(self._exponents, self._shifts, 0.0, ends)
+
+    def _estimate(self, values: Values) -> Bounded:
+        """The interval of the middle LEVEL of the replicates."""
+        point = float(values[0])
+        if len(values) == 1:
+            return Bounded(point, None, None)
+        low, high = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
+        return Bounded(point, float(low), float(high))
+
+
+def expected_curve(curve: Curve, *, is_shuffled: bool = False) -> ExpectedCurve:
+    """Fits the law to a learning curve, whose points are ends of segments. Equal curves give equal results.
+
+    is_shuffled: the pieces of the text were shuffled, so the noise has little memory and the level does not change.
+    """
+    n_bytes, code_bits = int(curve.n_bytes[-1]), float(curve.bits[-1])
+    n_cells = min(N_CELLS, len(curve.n_bytes) // SEGMENTS_PER_CELL, n_bytes)
+    n_cells = n_cells if n_cells >= 3 else 1  # no law has so few points
+    edges = np.linspace(0.0, n_bytes, n_cells + 1)
+    rates = np.diff(curve.at(edges)) / np.diff(edges)
+    shapes = cell_means(EXPONENTS, SHIFTS, edges / n_bytes)
+    coarse = shapes.reshape(len(EXPONENTS), len(SHIFTS), n_cells)[COARSE].reshape(-1, n_cells)
+    places = sorted(change_places(rates, coarse)) if n_cells >= MIN_CELLS and not is_shuffled else []
+    levels = steps(n_cells, places)
+    nodes, floors, factors = _fit(shapes, rates[:, None], levels)
+    fitted = floors[0] + factors[0] * shapes[nodes[0]]
+    jumps = np.linalg.lstsq(levels, rates - fitted, rcond=None)[0]
+    if n_cells >= MIN_CELLS:
+        tangents = _tangents(shapes, int(nodes[0]), levels)
+        noise = _noise(rates - fitted - levels @ jumps, tangents, HURST[:2] if is_shuffled else HURST)
+        fits = zip((nodes, floors, factors), _fit(shapes, fitted[:, None] + noise, levels), strict=True)
+        nodes, floors, factors = (np.concatenate(parts) for parts in fits)
+    return ExpectedCurve(
+        n_bytes=n_bytes,
+        code_bits=code_bits,
+        n_cells=n_cells,
+        nodes=nodes,
+        floors=floors,
+        factors=factors,
+        changes=tuple((round(edges[place]), float(jump)) for place, jump in zip(places, jumps, strict=True)),
+    )
+
+
+def _fit(shapes: Values, rates: Values, levels: Values) -> tuple[NDArray[np.int64], Values, Values]:
+    """The best node, E and A for each column of rates (cells, R), beside steps `levels` (cells, k)."""
+    known = np.linalg.qr(levels)[0]
+    centred = shapes - shapes.mean(1, keepdims=True)
+    centred -= (centred @ known) @ known.T
+    squares = (centred**2).sum(1)
+    products = centred @ (rates - rates.mean(0))
+    gains = np.where(
+        (products > 0) & (squares[:, None] > 1e-12), products**2 / np.maximum(squares, 1e-12)[:, None], 0.0
+    )
+    nodes = gains.argmax(0)
+    columns = np.arange(rates.shape[1])
+    factors = np.where(gains[nodes, columns] > 0, products[nodes, columns] / np.maximum(squares[nodes], 1e-12), 0.0)
+    floors = rates.mean(0) - factors * shapes.mean(1)[nodes]
+    return nodes, floors, factors
+
+
+def _tangents(shapes: Values, node: int, levels: Values) -> Values:
+    """An orthonormal basis of what a fit near this node and with steps (cells, k) can follow, (cells, N_PARAMETERS + k)."""
+    row, column = divmod(node, len(SHIFTS))
+    rows = np.clip([row - 1, row + 1], 0, len(EXPONENTS) - 1)
+    columns = np.clip([column - 1, column + 1], 0, len(SHIFTS) - 1)
+    near = [shapes[node], *shapes[rows * len(SHIFTS) + column], *shapes[row * len(SHIFTS) + columns]]
+    found = [np.ones(shapes.shape[1]), *((shape - shape.mean()) / (shape.std() or 1.0) for shape in near), *levels.T]
+    return np.asarray(np.linalg.svd(np.stack(found, 1), full_matrices=False)[0][:, : N_PARAMETERS + levels.shape[1]])
+
+
+def _noise(residuals: Values, tangents: Values, hurst_exponents: Sequence[float]) -> Values:
+    """Fractional Gaussian noise of the residuals' size, (cells, N_REPLICATES), in equal shares for each Hurst exponent."""
+    n_cells, random = len(residuals), np.random.default_rng(0)
+    parts = []
+    for hurst in hurst_exponents:
+        root = noise_root(n_cells, hurst)
+        left = n_cells - np.square(root.T @ tangents).sum()  # expected sum of squares after a fit
+        scale = math.sqrt(float(np.square(residuals).sum()) / left)
+        parts.append(scale * (root @ random.standard_normal((n_cells, N_REPLICATES // len(hurst_exponents)))))
+    return np.concatenate(parts, axis=1)
+
+
+def curve_record(expected: ExpectedCurve, epsilons: Sequence[float] = ()) -> dict[str, Any]:
+    """The figures that a learning curve alone gives, as JSON values: all without hindsight. epsilons: in bits per byte.
+
+    data_bits + learning_bits = code_bits, also at the ends of their intervals.
+    """
+    rate, n_bytes = expected.final_rate, expected.n_bytes
+    return {
+        "n_bytes": n_bytes,
+        "level": LEVEL,
+        "n_cells": expected.n_cells,
+        "changes": [{"byte": byte, "bits_per_byte": jump} for byte, jump in expected.changes],
+        "code_bits": expected.code_bits,
+        "final_bits_per_byte": vars(rate),
+        "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
+        "learning_bits": vars(expected.learning_bits),
+        "thresholds": [
+            {
+                "epsilon": epsilon,
+                "is_reached": rate.point <= epsilon,
+                "surplus_bits": vars(expected.surplus_bits(epsilon)),
+            }
+            for epsilon in epsilons
+        ],
+    }

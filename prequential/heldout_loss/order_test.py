@@ -1,0 +1,66 @@
+"""Whether a static model knows the order of documents: an exact permutation test for contamination (Oren et al. 2024).
+
+A model that read a data set in training has read it in the order of its file. Then this order costs it less than drawn orders of
+the same documents. If it has not read the file, and the order has no meaning of its own, all orders are alike to it: then p is at
+most a with a probability of at most a, whatever the model. Source: Y. Oren et al. (2024), "Proving test set contamination in
+black-box language models", ICLR.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from prequential.errors import ConfigError
+from prequential.heldout_loss.documents import DocumentSet
+from prequential.online.source import Source, drawn_order
+from prequential.records.forms import OrderFields
+from prequential.records.schema import record_of
+
+MIN_ORDERS = 19  # with fewer, p cannot be 0.05
+SMALL_P = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderTest:
+    """The costs of the documents in the order of their file, and in drawn orders."""
+
+    canonical_bits: float
+    shuffled_bits: tuple[float, ...]
+
+    @property
+    def p_value(self) -> float:
+        """The share of orders, with the file's own, that cost no more than it."""
+        n_cheaper = sum(bits <= self.canonical_bits for bits in self.shuffled_bits)
+        return (1 + n_cheaper) / (1 + len(self.shuffled_bits))
+
+    def to_record(self) -> Mapping[str, object]:
+        """JSON values."""
+        return record_of(OrderFields, self, shuffled_bits=list(self.shuffled_bits))
+
+    def sentence(self, name: str) -> str:
+        """Whether the model's score on these documents can be used."""
+        of = f"p = {self.p_value:.3g}, {len(self.shuffled_bits)} drawn orders"
+        if self.p_value <= SMALL_P:
+            return (
+                f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): if the order means nothing, it "
+                "has read the file, so do not judge it by these documents"
+            )
+        return (
+            f"{name} shows no sign of having read this file ({of}): its score may be used, but a copy in another order would not "
+            "show"
+        )
+
+
+def shuffled_costs(cost: Callable[[DocumentSet], float], documents: DocumentSet, n_orders: int) -> tuple[float, ...]:
+    """The cost of the documents in each of n_orders drawn orders, in bits."""
+    n = len(documents.ids)
+    return tuple(cost(documents.only(drawn_order(n, seed))) for seed in range(n_orders))
+
+
+def check_order(source: Source) -> None:
+    """Raises ConfigError unless the documents have an order of their own: rows of files, which are not shuffled."""
+    origin = source.origin
+    is_rows = origin.get("kind") == "dataset" or (origin.get("kind") == "shards" and origin.get("column") is not None)
+    if not is_rows or origin.get("shuffle_seed") is not None:
+        raise ConfigError(
+            "orders= needs rows in the order of their file (shards:FOLDER without seed=, hf:SOURCE): others are sorted by name"
+        )
