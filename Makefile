@@ -28,7 +28,7 @@ install: .venv/.installed  ## set up .venv: the package (editable) and the devel
 	touch $@
 
 demo: .venv/.program  ## compress 120 kB of a bundled text, decompress and compare them, print the table
-	$(BIN)/prequential evaluate sample:christmas_carol --limit 120000 --verify
+	$(BIN)/prequential evaluate -5 sample:christmas_carol --limit 120000 --verify
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
@@ -47,7 +47,7 @@ types: .venv/.installed  ## static types
 
 picture: .venv/.installed  ## the learning curve in README, from a new run
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	$(BIN)/prequential evaluate --baselines gzip,xz,ppmd --runs "$$folder/runs" sample:christmas_carol && \
+	$(BIN)/prequential evaluate -5 --baselines gzip,xz,ppmd --runs "$$folder/runs" sample:christmas_carol && \
 	$(BIN)/prequential report --plots "$$folder/plots" "$$folder"/runs/* && \
 	mkdir -p docs/pictures && cp "$$folder"/plots/*-learning.png docs/pictures/learning.png
 

@@ -28,7 +28,7 @@ from prequential.online.source import digest_of
 
 
 def measured(source: np.ndarray, level: int, threads: int, *, auto: bool) -> dict[str, object]:
-    """Compresses the source (n,) uint8, after a first piece that is not timed: kernels are compiled or loaded, memory is touched."""
+    """Compresses the source (n,) uint8. The time is without compiling, and without the first touch of the memory."""
     config = prequential.preset(level)
     learner = Runtime(threads=threads).learner(config)
     most = learner.mixer.threads.most

@@ -1,6 +1,6 @@
 """Compares a GPU with the processor: equal archives in both directions, and the time of each. `make gpu-check` runs this.
 
-    python benchmarks/gpu.py [FILE...] [--levels 5 9 gpu-small 5-pure] [--limit N] [--device cuda|cpu]
+    python benchmarks/gpu.py [FILE...] [--levels 5 6 gpu-small 5-pure] [--limit N] [--device cuda|cpu]
 
 Each corpus is compressed at each preset with the GPT on the processor and on the device. Each archive is decoded on the other
 one. The parts are timed alone, too: a step, the reading of a segment, a column of a decoder on the processor, and the mixer; on a
@@ -122,7 +122,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--levels",
         nargs="+",
-        default=["5", "9", "gpu-small", "5-pure"],
+        default=["5", "6", "gpu-small", "5-pure"],
         metavar="N",
         help="presets: N, N-pure or the name of one for devices",
     )

@@ -29,7 +29,7 @@ ORDER = (
     ("errors", "printable", "version"),
     ("files",),
     ("machine.process", "machine.usable_memory"),
-    ("machine.kernel_cache", "machine.compiled"),
+    ("machine.kernel_cache", "machine.compiled", "machine.atomics"),
     ("codecs",),
     ("corpora",),
     ("exact",),

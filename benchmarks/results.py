@@ -278,6 +278,7 @@ def learner(record: Record) -> str:
 def presets() -> dict[str, Any]:
     """The configuration of every preset, as in a record, by the name that `learner` gives it."""
     configs = {f"prequential -{level}": config for level, config in PRESETS.items()}
+    configs |= {f"prequential -{level}": PRESETS[max(PRESETS)] for level in (7, 8, 9)}  # names that it once had
     configs |= {f"prequential --preset {name}": config for name, config in DEVICE_PRESETS.items()}
     configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n in PURE}
     return {name: json.loads(json.dumps(config.to_dict())) for name, config in configs.items()}

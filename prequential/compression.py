@@ -84,7 +84,7 @@ def compress(
     output: a path or an open binary file. A path appears when the archive is complete, with the mode and time of a source file.
     Until then the folder .OUTPUT.prequential holds a valid prefix (`partial`) and the state of the run (`run.checkpoint`).
     resume: continue from those two, if an interrupted run left them; the archive is the same, byte for byte.
-    config: the learner, for instance `prequential.preset(7)`. If None: preset 5, and 4 for inputs below 256 KiB. given: another
+    config: the learner, for instance `prequential.preset(6)`. If None: preset 5, and 4 for inputs below 256 KiB. given: another
     text that the learner reads before, or the folder of a stored model; `decompress` then needs the same. runtime: how to
     compute; it changes the speed only. on_progress: called after each segment with (totals so far, bytes of the original).
     Equal bytes and configs give equal blocks on every machine; with the same name, `given` and build of zlib, equal archives.

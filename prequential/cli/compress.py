@@ -32,8 +32,7 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
     from prequential.online.workers.serving import run_by_all
 
-    # Without options the length of each input decides.
-    config = options.learner_config(args) if options.given_learner_options(args) else None
+    config = options.given_config(args)
 
     def compress_all(runtime: "Runtime") -> int:
         return for_each(args.names, partial(_compress, args, config, runtime), verbose=args.verbose)
@@ -43,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
     import prequential
+    from prequential.learners.given import is_model
     from prequential.model.presets import name_of
 
     with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
@@ -56,10 +56,12 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
             resume=args.resume,
             on_progress=show,
         )
-    ledger, preset = result.ledger, name_of(result.header.config)
+    ledger, level = result.ledger, name_of(result.header.config)
+    if config is None and not (args.given and is_model(args.given)):
+        level = options.level_by_size(ledger.n_bytes)
     sizes = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {ledger.archive_bytes / max(1, ledger.n_bytes):.2%}"
     figures = f"{sizes}, {ledger.bits_per_byte:.4f} bits/byte, {result.wall_s:.1f} s"
-    print_summary(args, f"{name}: {figures}{f', {preset}' if preset else ''}")
+    print_summary(args, f"{name}: {figures}{f', {level}' if level else ''}")
 
 
 def _output_path(args: argparse.Namespace, name: str) -> str | None:

@@ -27,22 +27,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    config, runtime = options.learner_config(args), options.runtime(args)
+    config, runtime = options.given_config(args), options.runtime(args)
     return for_each(args.names, partial(_estimate, args, config, runtime), verbose=args.verbose)
 
 
-def _estimate(args: argparse.Namespace, config: "Config", runtime: "Runtime", name: str) -> None:
+def _estimate(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
     from dataclasses import asdict
 
     from prequential.estimation.estimate import estimate, format_estimate
+    from prequential.model.presets import default_for
     from prequential.online.source import open_source
     from prequential.records.schema import environment
 
-    runtime.check(config)
+    if config:
+        runtime.check(config)  # before the corpus is read
+    by_size = config is None
     with open_source(name, args.limit, in_order=True) as source:
+        config = config or default_for(source.n_bytes)
+        runtime.check(config)
+        title = f"{name}: {options.level_by_size(source.n_bytes)}" if by_size else name
         found, corpus = estimate(source, config, runtime, probe_bytes=args.probe), dict(source.origin)
     if args.json:
         record = {"schema": SCHEMA, "kind": "estimate", "corpus": corpus, "config": config.to_dict(), **asdict(found)}
         print(json.dumps({**record, "environment": environment(runtime, config)}, allow_nan=False), flush=True)
     else:
-        print(f"{printable(name)}\n{format_estimate(found)}\n", flush=True)
+        print(f"{printable(title)}\n{format_estimate(found)}\n", flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from prequential.cli import options
-from prequential.cli.streams import command_line, for_each, foreign_code, progress_bar
+from prequential.cli.streams import command_line, for_each, foreign_code, print_summary, progress_bar
 from prequential.printable import printable
 
 OF_ONE_RUN = (
@@ -81,16 +81,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _learner(args: argparse.Namespace) -> "Config | Subject | None":
-    """The learner of the options; None: that of the model which --given names. A contradiction is a usage error."""
+    """The learner of the options; None: the model of --given, or the corpus, decides. A contradiction is a usage error."""
     other = options.other_learner(args)
     if args.given is not None and other:
         args.parser.error("--given does not go together with --learner")
     if args.given is None:
-        return other or options.learner_config(args)
+        return other or options.given_config(args)
     from prequential.learners.given import is_model
 
     if not is_model(args.given):
-        return options.learner_config(args)
+        return options.given_config(args)
     options.refuse(args, options.given_learner_options(args), "a model has its own configuration")
     return None
 
@@ -105,6 +105,7 @@ def _evaluate(
     from prequential.evaluation.draft import DraftFolder
     from prequential.evaluation.evaluation import evaluate, evaluation_record
     from prequential.files.append import check_appendable
+    from prequential.learners.given import is_model
     from prequential.learners.subject import Subject
     from prequential.model.config import Config
     from prequential.online.source import mode_of
@@ -129,6 +130,8 @@ def _evaluate(
         record = evaluation_record(evaluation, runtime, show.health.findings)
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
+    if learner is None and not (args.given and is_model(args.given)):
+        print_summary(args, f"{name}: {options.level_by_size(evaluation.header.n_bytes)}")
     _print_record(args, record, path)
     if args.output is not None:
         append_record(args.output, record, evaluation.mode)

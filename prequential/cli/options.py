@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 2
 MAX_CONFIG_BYTES = 1 << 20
+LEVELS = range(1, 7)  # those of model/presets.py
+ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
 CORPUS = "file, folder, sample:NAME, hf:SOURCE, shards:FOLDER or -"
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -74,8 +76,14 @@ class Parser(argparse.ArgumentParser):
             if option.startswith("--") and option not in known:
                 if near := difflib.get_close_matches(option.removeprefix("--"), names, 1, 0.7):
                     self.error(f"unrecognized arguments: {option}; did you mean --{near[0]}?")
-            elif re.fullmatch(r"-\d+", arg) and arg not in known and "-1" in known:
-                self.error(f"{arg} is not a level: give -1 to -9")
+            elif "-1" in known and (found := re.match("-[0-9]+", arg)) and found[0] not in known:
+                is_higher = found[0].strip("-0")
+                end = (
+                    f"highest is -{LEVELS[-1]}, the smallest archive"
+                    if is_higher
+                    else f"lowest is -{LEVELS[0]}, the fastest"
+                )
+                self.error(f"{found[0]} is not a level: the {end}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
@@ -198,7 +206,7 @@ LEVEL = {
     "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
 }
 LEARNER = {
-    "--pure": "the GPT without the context mixer; -5 to -9 all give the same one",
+    "--pure": "the GPT without the context mixer; -5 and -6 give the same one",
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
     "--sync-every N": "for workers with slow links: train separate GPTs and average them every N steps (docs/MACHINES.md)",
     "--replicas N": "with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
@@ -247,23 +255,22 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("learner (an archive stores all of these: decompress needs none of them)")
     level = group.add_mutually_exclusive_group()
     level.add_argument(
-        *(f"-{number}" for number in range(1, 10)),
+        *(f"-{number}" for number in LEVELS),
+        *ENDS,
         dest="preset",
         action=_Level,
         nargs=0,
-        help="preset, from the fastest (-1) to the smallest archive (-9); -1 to -4 have no GPT (default: -5; "
-        "compress takes -4 below 256 KiB)",
+        help="preset, from -1 or --fast to -6 or --best, the smallest archive; -1 to -4 have no GPT (default: -5; "
+        "compress, evaluate and estimate take -4 below 256 KiB)",
     )
-    for name, which in (("fast", "lowest"), ("best", "highest")):
-        level.add_argument(f"--{name}", dest="preset", action="store_const", const=name, help=f"the {which} preset")
     add(level, LEVEL)
     add(group, LEARNER)
     add_runtime(parser)
 
 
-class _Level(argparse.Action):  # -1 to -9
+class _Level(argparse.Action):  # -1 to -6, --fast, --best
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *rest: Any) -> None:
-        setattr(namespace, self.dest, int(str(rest[-1])[1:]))
+        setattr(namespace, self.dest, ENDS.get(rest[-1]) or int(rest[-1][1:]))
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
@@ -302,21 +309,35 @@ def runtime(args: argparse.Namespace) -> Runtime:
 
 def learner_config(args: argparse.Namespace) -> Config:
     """The Config of the options of `add_learner`; a wrong or contradictory value ends the program with a usage error."""
-    from prequential.model.presets import DEFAULT_PRESET, PRESETS, preset
+    from prequential.model.presets import DEFAULT_PRESET, preset
 
-    levels = {None: DEFAULT_PRESET, "fast": min(PRESETS), "best": max(PRESETS)}
     has_replicas = args.sync_every or args.replicas
     with usage_errors(args):
         if args.config is not None:
             refuse(args, given_learner_options(args)[1:], "--config gives the complete learner")
             return _read_config(args.config)
-        config = preset(levels.get(args.preset, args.preset), pure=args.pure, seed=args.seed or 0)
+        config = preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
         if not has_replicas:
             return config
         # Replicas do not share a table of contexts.
         if args.pure:
             raise ConfigError("--pure reads contexts from a table: leave out --sync-every or --pure")
         return replace(config, gpt=config.gpt and replace(config.gpt, contexts=()), replicas=_replicas(args))
+
+
+def given_config(args: argparse.Namespace) -> Config | None:
+    """The same; None if the command line has none of these options: then the length of each input decides."""
+    return learner_config(args) if given_learner_options(args) else None
+
+
+def level_by_size(n_bytes: int) -> str:
+    """The level that an input of this length gets where none was chosen, and why, in a few words."""
+    from prequential.model.presets import DEFAULT_PRESET, SMALL_N_BYTES, SMALL_PRESET
+
+    limit = f"{SMALL_N_BYTES >> 10} KiB"
+    if n_bytes < SMALL_N_BYTES:
+        return f"level -{SMALL_PRESET} by its size (-{DEFAULT_PRESET} from {limit} on)"
+    return f"level -{DEFAULT_PRESET} by its size (-{SMALL_PRESET} below {limit})"
 
 
 def other_learner(args: argparse.Namespace) -> Subject | None:
@@ -361,7 +382,7 @@ def models(args: argparse.Namespace) -> Models:
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:
     """Names of the options of `add_learner` that the command line contains."""
-    level = ["-1..-9 or --config"] if args.preset or args.config else []
+    level = ["-1..-6 or --config"] if args.preset or args.config else []
     return level + given_of(args, "pure", "seed", "sync_every", "replicas")
 
 

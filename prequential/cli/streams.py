@@ -323,7 +323,7 @@ def command_line(args: argparse.Namespace, **changes: Any) -> str:
 
 
 def _option(action: argparse.Action, value: Any) -> list[str]:
-    """The words that give this value; none if another option gives it, such as --fast."""
+    """The words that give this value; none if another option gives it."""
     name = action.option_strings[0]
     if action.nargs == 0:
         if f"-{value}" in action.option_strings:  # a level

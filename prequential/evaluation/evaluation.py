@@ -31,7 +31,7 @@ from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config
-from prequential.model.presets import name_of, preset
+from prequential.model.presets import default_for, name_of
 from prequential.online.coding import OnProgress, config_of, ignore
 from prequential.online.first_run import run_once, small_config
 from prequential.online.runtime import Runtime
@@ -160,13 +160,16 @@ def evaluate(
     if draft is not None and not Path(draft.path).is_dir():
         raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
     subject = _subject(config, learner, given, runtime)
-    if verify and not subject.is_coded:
+    if verify and subject and not subject.is_coded:
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
-    _check_memory(subject, baselines, runtime)
-    with plain_torch() if subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
+    _check_memory(subject, baselines, runtime)  # before the corpus is read
+    with plain_torch() if not subject or subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
+        if not subject:
+            subject = own_subject(default_for(opened.n_bytes), runtime, given)
+            _check_memory(subject, baselines, runtime)
         symbols, header = opened.symbols[:], opened.header(subject.description)
         if subject.is_coded:
             coded = _coded(symbols, header, subject, runtime, draft, verify=verify, on_progress=on_progress)
@@ -271,10 +274,11 @@ def _subject(
     learner: OnlineModel | Subject | Callable[[], OnlineModel] | None,
     given: Given | None,
     runtime: Runtime,
-) -> Subject:
+) -> Subject | None:
+    """The subject of these arguments; None if the length of the corpus decides."""
     if learner is None:
         has_own = given is not None and is_model(given)
-        return own_subject(config if has_own else config or preset(), runtime, given)
+        return own_subject(config, runtime, given) if config or has_own else None
     if config is not None:
         raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
     if given is not None:
@@ -282,10 +286,10 @@ def _subject(
     return learner if isinstance(learner, Subject) else other_subject(learner)
 
 
-def _check_memory(subject: Subject, baselines: Sequence[Baseline], runtime: Runtime) -> None:
+def _check_memory(subject: Subject | None, baselines: Sequence[Baseline], runtime: Runtime) -> None:
     """Raises ConfigError if the learner does not fit beside the static models, which are held from the beginning."""
     held = sum(getattr(each, "memory_bytes", 0) for each in baselines)
-    if held and subject.config:
+    if held and subject and subject.config:
         most = usable_memory_bytes() if runtime.max_memory_bytes is None else runtime.max_memory_bytes
         replace(runtime, max_memory_bytes=most).check(subject.config, extra_bytes=held)
 

@@ -49,7 +49,7 @@ class Losses:
 def check_exportable(config: Config) -> GPTConfig:
     """The configuration of the GPT. Raises ConfigError if the learner has none."""
     if config.gpt is None:
-        raise ConfigError("this learner has no GPT to export: train one with -5 to -9")
+        raise ConfigError("this learner has no GPT to export: train one with -5 or -6")
     return config.gpt
 
 

@@ -1,6 +1,6 @@
-"""What threads of compiled kernels need between them: numbers that others wait for, pauses, and prefetches. No result depends on it.
+"""What threads of compiled kernels need between them: numbers that others wait for, pauses, and prefetches.
 
-Interpreted kernels call the Python functions of the same names.
+No result depends on it. Interpreted kernels call the Python functions of the same names.
 """
 
 import os
@@ -8,10 +8,12 @@ import platform
 import time
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 
-from prequential.machine.compiled import Array, cgutils, intrinsic, overload, types
+from prequential.machine import compiled
+from prequential.machine.compiled import Array, cgutils, overload, types
 
+intrinsic: Any = compiled.intrinsic
 DOZE_US = 20  # one sleep of a waiting thread, in microseconds
 
 

@@ -39,6 +39,7 @@ KERNEL_SOURCES = (
     "prequential/model/config.py",
     "prequential/model/hashing.py",
     "prequential/evaluation/novelty.py",
+    "prequential/learners/distributions.py",
     "prequential_codecs/bit_coder.py",
     "prequential_corpora/overlap.py",
     "prequential_corpora/tokens.py",

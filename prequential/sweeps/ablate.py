@@ -163,7 +163,7 @@ def plan_ablation(
     """
     check_confidence(confidence)
     if full.gpt is None:
-        raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose -5 to -9")
+        raise ConfigError("an ablation varies the size of the GPT, and this configuration has none: choose -5 or -6")
     chosen = _chosen(full, features)
     variants: dict[tuple[str, str], Variant] = {}
 

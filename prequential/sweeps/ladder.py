@@ -77,7 +77,7 @@ def n_weights(gpt: GPTConfig) -> int:
 def scaled(base: Config, size: Size) -> Config:
     """`base` at another size, with the fewest heads of at most MAX_HEAD_WIDTH, by the rule of step sizes. Raises ConfigError."""
     if base.gpt is None:
-        raise ConfigError("a ladder varies the size of the GPT, and this configuration has none: choose -5 to -9")
+        raise ConfigError("a ladder varies the size of the GPT, and this configuration has none: choose -5 or -6")
     gpt = replace(
         base.gpt,
         width=size.width,

@@ -109,6 +109,11 @@ def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_chan
     assert [line.split("|")[3].strip() for line in ours(table)] == ["2.0000"]
 
 
+def test_a_row_of_level_nine_is_of_the_level_that_is_six_today():
+    records = [evaluation(archive_bytes=n, level=level, options=["-9"]) for n, level in ((300, 6), (200, 5))]
+    assert [line.split("|")[2:4] for line in ours(results.summary(records, []))] == [[" prequential -9 ", " 2.4000 "]]
+
+
 def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_with_its_machine(monkeypatch):
     monkeypatch.setattr(results, "SLOWED", {"2222222"})
     slowed = evaluation(archive_bytes=200, commit="2" * 40, wall_s=50.0)

@@ -64,7 +64,7 @@ def test_a_folder_without_a_name_of_its_own_is_refused_with_a_command_that_works
     "words",
     [
         ["compress", "-3", "-f", "--threads", "2", "a b"],
-        ["compress", "-9", "--", "-1"],
+        ["compress", "-6", "--", "-1"],
         ["compress", "--preset", "gpu-small", "--seed", "3", "--max-memory", "9G", "x"],
         ["evaluate", "--learner", "a.py:F", "--learner-arg", "x=1", "--learner-arg", "y=a b", "--verify", "x"],
         ["decompress", "-o", "it's", "--max-output", "1K", "x.pq"],

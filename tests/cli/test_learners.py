@@ -9,6 +9,7 @@ from pathlib import Path
 import own_learners
 import pytest
 
+import prequential
 from prequential.model.config import Config
 from prequential.model.presets import SMALL_N_BYTES, default_for, preset
 
@@ -59,11 +60,28 @@ def test_the_matrix_and_its_picture(run, folder):
     assert b"| before" in done.stdout and (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_default_of_a_small_input_has_no_gpt(run, folder):
-    subprocess.run([sys.executable, "-m", "prequential", "compress", "text"], cwd=folder, check=True)
-    config = json.loads(run(folder, "list", "--json", "text.pq").stdout)["config"]
-    assert config["gpt"] is None
-    assert default_for(SMALL_N_BYTES) == preset() and default_for(SMALL_N_BYTES - 1) == Config.from_dict(config)
+@pytest.mark.thorough
+def test_every_command_takes_the_same_level_for_the_same_small_input_and_says_so(folder):
+    def shown(*args):
+        command = [sys.executable, "-m", "prequential", *args]
+        with (folder / "text").open("rb") as text:
+            return subprocess.run(command, cwd=folder, check=True, stdin=text, capture_output=True)
+
+    said = b"level -4 by its size (-5 from 256 KiB on)\n"
+    assert shown("compress", "-v", "text").stderr.endswith(said)
+    assert shown("compress", "-v", "-o", "piped.pq").stderr.endswith(said)
+    evaluated = shown("evaluate", "-v", "--no-run", "--json", "--baselines", "none", "text")
+    assert evaluated.stderr.endswith(b"text: " + said)
+    assert said in shown("estimate", "text").stdout
+    listed = [json.loads(shown("list", "--json", name).stdout)["config"] for name in ("text.pq", "piped.pq")]
+    for config in (*listed, json.loads(evaluated.stdout)["config"]):
+        assert Config.from_dict(config) == default_for(SMALL_N_BYTES - 1)
+    assert default_for(SMALL_N_BYTES) == preset(5) and default_for(SMALL_N_BYTES - 1) == preset(4)
+
+
+def test_the_library_evaluates_with_the_level_that_it_compresses_with():
+    found = prequential.evaluate(b"a small text " * 9, baselines=())
+    assert found.header.config == default_for(117).to_dict() == preset(4).to_dict()
 
 
 def test_a_sweep_varies_the_arguments_of_a_learner_of_ones_own(run, folder):

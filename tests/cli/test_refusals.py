@@ -36,8 +36,12 @@ REFUSALS = [
     ("heldout --train '' --test a", 2, "a name is empty"),
     ("compress - -", 2, "- is given twice"),
     ("list - a -", 2, "- is given twice"),
-    ("compress -10 a", 2, "-10 is not a level: give -1 to -9"),
-    ("compress -0 a", 2, "-0 is not a level: give -1 to -9"),
+    ("compress -10 a", 2, "-10 is not a level: the highest is -6"),
+    ("compress -7f a", 2, "-7 is not a level: the highest is -6"),
+    ("compress -0 a", 2, "-0 is not a level: the lowest is -1"),
+    ("evaluate -9 a", 2, "-9 is not a level: the highest is -6"),
+    ("heldout --train a --test a -8", 2, "-8 is not a level: the highest is -6"),
+    ("train a -o model -9", 2, "-9 is not a level: the highest is -6"),
     ("compress -1 --pure a", 2, "preset 1 has no GPT"),
     ("compress --threads 0 a", 2, "threads = 0"),
     ("compress --audit-every -1 a", 2, "--audit-every"),
@@ -116,7 +120,7 @@ REFUSALS = [
             ("a -o m --check a --config gpt.json", 2, "give --export"),
             ("a -o m --export ./m --config gpt.json", 2, "same folder"),
             ("model --export x --limit 9", 2, "--check"),
-            ("model --export x -1 --resume", 2, "leave out -1..-9 or --config, --resume"),
+            ("model --export x -1 --resume", 2, "leave out -1..-6 or --config, --resume"),
         ]
     ),
     # Studies

@@ -85,7 +85,7 @@ def test_decompose_splits_a_run_as_it_splits_its_curve(run: Any, made: Any) -> N
     text = printed(run, folder, "decompose", names["a"])
     assert "epiplexity" in text and "no single pass" not in text
     assert "no single pass" in printed(run, folder, "decompose", names["repeats"])
-    assert "leave out -1..-9 or --config, --limit" in refused(
+    assert "leave out -1..-6 or --config, --limit" in refused(
         run, folder, "decompose", "-6", "--limit", "2K", names["a"]
     )
 

@@ -1,5 +1,6 @@
 """Options: usage errors are one line and exit code 2; help and `list` start at once."""
 
+import itertools
 import json
 import os
 import re
@@ -14,7 +15,7 @@ import prequential
 from prequential.cli import options
 from prequential.cli.main import COMMANDS, build_parser, name_of
 from prequential.exact.matmul import BACKEND_NAMES
-from prequential.model.presets import DEVICE_PRESETS
+from prequential.model.presets import DEVICE_PRESETS, PRESETS
 from prequential.online.runtime import DEVICES, KERNELS
 
 COMMON = ("compress", "decompress", "test")
@@ -108,7 +109,7 @@ def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
 
 def test_the_help_shows_all_presets_and_the_default(run, tmp_path):
     shown = " ".join(run(tmp_path, "compress", "--help").stdout.decode().split())
-    assert "-1, -2, -3, -4, -5, -6, -7, -8, -9 preset, from the fastest (-1)" in shown and "default: -5" in shown
+    assert "-1, -2, -3, -4, -5, -6, --fast, --best preset, from -1" in shown and "default: -5" in shown
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,7 @@ def test_the_command_line_offers_what_the_library_knows():
     def option(command, name):
         return next(action for action in commands[command]._actions if name in action.option_strings)
 
+    assert tuple(options.LEVELS) == tuple(PRESETS)
     for command in ("compress", "evaluate", "sweep"):
         assert option(command, "--backend").choices == BACKEND_NAMES
         assert option(command, "--kernels").choices == KERNELS
@@ -197,6 +199,19 @@ def test_a_configuration_may_begin_with_a_byte_order_mark_and_come_through_a_pip
 
 
 def test_fast_and_best_are_the_ends_of_the_levels():
-    for word, level in (("--fast", "-1"), ("--best", "-9")):
+    for word, level in (("--fast", "-1"), ("--best", "-6")):
         given, same = (options.learner_config(build_parser().parse_args(["compress", x, "a"])) for x in (word, level))
         assert given == same
+
+
+def test_every_two_levels_differ_and_a_higher_one_names_the_highest(capsys):
+    assert len(set(PRESETS.values())) == len(PRESETS)
+    (commands,) = (action.choices for action in build_parser()._actions if action.choices)
+    with_levels = [name for name, parser in commands.items() if "-1" in parser._option_string_actions]
+    assert {"compress", "evaluate", "train", "heldout", "estimate", "matrix", "monorepo"} <= set(with_levels)
+    for command, level in itertools.product(with_levels, ("-7", "-9", "-0")):
+        with pytest.raises(SystemExit) as ended:
+            build_parser().parse_args([command, level, "a"])
+        end = "lowest is -1" if level == "-0" else "highest is -6"
+        shown = capsys.readouterr().err
+        assert ended.value.code == 2 and f"{level} is not a level: the {end}" in shown and shown.count("\n") == 1

@@ -124,7 +124,7 @@ def test_a_mixer_does_not_change_the_exported_gpt(module):
 
 
 def test_a_learner_without_a_gpt_and_an_empty_corpus_are_refused(learner, module, tmp_path):
-    with pytest.raises(ConfigError, match="no GPT to export: train one with -5 to -9"):
+    with pytest.raises(ConfigError, match="no GPT to export: train one with -5 or -6"):
         export(tmp_path / "x", stored(RUNTIME.learner(replace(MIXED, gpt=None))))
     assert not list(tmp_path.iterdir())
     with pytest.raises(CorpusError, match="empty"):

@@ -356,7 +356,7 @@ def test_the_last_sentence_says_which_model_to_take(
     [
         ("heldout --test text", 2, "give --train, --static or --scores"),
         ("heldout --test text --train text --static hf:a", 2, "leave out --train"),
-        ("heldout --test text --static hf:a -1", 2, "leave out -1..-9"),
+        ("heldout --test text --static hf:a -1", 2, "leave out -1..-6"),
         ("heldout --test text --static hf:a --frozen-only", 2, "leave out --frozen-only"),
         ("heldout --test text --documents o.jsonl --static hf:a", 2, "leave out --static"),
         ("heldout --test text --documents o.jsonl --train text", 2, "leave out --train"),

@@ -163,7 +163,10 @@ def test_the_ring_may_wrap():
 
 def last_found(table, deterministic, bytes_seen):
     """What is found of one context before the last of these bytes: the rows of both halves, and the run."""
-    regions, (hashes, heads, buckets, only, runs) = np.array([[0, len(table)]]), (np.zeros(1, np.int64) for _ in range(5))
+    regions, (hashes, heads, buckets, only, runs) = (
+        np.array([[0, len(table)]]),
+        (np.zeros(1, np.int64) for _ in range(5)),
+    )
     places = lookup.Places(0, 1, regions, table, deterministic, hashes, heads, buckets, only, runs)
     for byte in bytes_seen:
         hashes[0] = 0x12345678
@@ -457,7 +460,9 @@ def test_a_dot_product_is_compiled_to_vector_instructions():
 def log_odds_of_dot(row, inputs):
     """What the one set of a mixer makes of the sum."""
     sums, outputs = np.array([weights.dot(row, inputs), 0, 0, 0], np.int32), np.zeros(1, np.int32)
-    weights.mix(1, sums, outputs, np.zeros((1, 1), np.int32), np.zeros(sets.N_LAST, np.int64), np.zeros(sets.N_LAST, np.int64))
+    weights.mix(
+        1, sums, outputs, np.zeros((1, 1), np.int32), np.zeros(sets.N_LAST, np.int64), np.zeros(sets.N_LAST, np.int64)
+    )
     return int(outputs[0])
 
 

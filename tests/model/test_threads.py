@@ -20,7 +20,7 @@ FREQUENCIES = np.full((len(TEXT), 256), 1 << 16, np.int32)
 
 
 def mixed(n_threads, mode=FOLLOW, payload=b"", frequencies=None, cuts=(100, 101, 500), config=CONFIG):
-    """Codes TEXT in several calls. Returns the symbols, the frequencies of the coded bits, the digest of the state, the payload."""
+    """Codes TEXT in several calls. Returns the symbols, the frequencies of the coded bits, the state's digest, the payload."""
     mixer = Mixer(config, np.zeros(1 << 10, np.uint8), most_threads=n_threads)
     mixer.threads.fixed = n_threads
     coder = BitCoder(mode, payload) if payload else BitCoder(mode)
@@ -124,5 +124,9 @@ def test_blocks_share_out_all_contexts_columns_and_rows_of_the_tables(config):
     assert len(set(inputs)) == len(inputs) and inputs.max() < n_columns
     assert (inputs // blocks.BLOCK_INPUTS == np.repeat(of_block, 7)).all()
     rows = sorted({(int(first), int(n)) for first, n in regions})
-    assert rows[0][0] == 0 and all(a + n == b for (a, n), (b, _) in pairwise(rows)) and sum(rows[-1]) == 1 << config.table_bits
+    assert (
+        rows[0][0] == 0
+        and all(a + n == b for (a, n), (b, _) in pairwise(rows))
+        and sum(rows[-1]) == 1 << config.table_bits
+    )
     assert all(first % blocks.WAYS == 0 and n >= blocks.WAYS for first, n in rows)

@@ -22,7 +22,7 @@ from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, inte
 from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
 from prequential.model.mixer.mixer import Mixer
-from prequential.model.mixer.mixing import MixerArrays, Scratch, Share, code_mixed, code_plain
+from prequential.model.mixer.mixing import MixerArrays, Team, code_mixed, code_plain
 
 Tensor = torch.Tensor
 
@@ -253,7 +253,7 @@ def decode_segment(
 @kernel
 def _decode(
     recent: Array, symbols: Array, coded: Array, table: Array, recall: RecallArrays, column: ColumnArrays,
-    team: tuple[MixerArrays, Scratch, Share, Share, Array] | None, state: Array, words: Array,
+    team: tuple[MixerArrays, Team] | None, state: Array, words: Array,
 ) -> None:  # fmt: skip
     """team: what `code_mixed` needs of the mixer and its threads; None to decode without a mixer."""
     logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)

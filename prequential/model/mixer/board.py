@@ -14,13 +14,15 @@ from prequential.machine.atomics import doze, load, pause, store
 from prequential.machine.compiled import Array, inlined, sharing_kernel
 
 WIDTH = 32  # numbers of a row, int32
-SETTINGS, BYTE, ROWS, ERRORS = range(4)  # rows: settings; of the coding thread: a byte, rows of weights, the bit and errors
+SETTINGS, BYTE, ROWS, ERRORS = range(
+    4
+)  # rows: settings; of the coding thread: a byte, rows of weights, the bit and errors
 COUNTS, SUMS, N_OF_THREAD = 0, 1, 2  # rows of each thread after those, by `row_of`
 N_THREADS, STOP = 0, 1  # of SETTINGS
 BIT, COMMON, FIRST_ERROR = 0, 1, 2  # of ERRORS
-# A waiting thread looks so often at once, then so often with pauses, and then it sleeps between looks. Many pauses in sequence let
-# a hypervisor take the processor away, for longer than most waits last. A sleep takes 0.1 to 0.2 ms, and the others must not fall
-# asleep meanwhile: then each would always wait for the other to wake up.
+# A waiting thread looks so often at once, then so often with pauses, and then it sleeps between looks. Many pauses in sequence
+# let a hypervisor take the processor away, for longer than most waits last. A sleep takes 0.1 to 0.2 ms, and the others must not
+# fall asleep meanwhile: then each would always wait for the other to wake up.
 LOOKS, PAUSES = 10000, 20000
 ALONE, LEAVE = -1, -2  # numbers of BYTE: wait for the next byte; return
 STOPPED = -3
@@ -49,7 +51,7 @@ def row_of(thread: int, which: int) -> int:
 @inlined
 def post(board: Array, row: int, number: int) -> None:
     """Ends the writing of a row: it belongs to this byte or bit."""
-    store(board, row * WIDTH + WIDTH - 1, np.int32(number))
+    store(board, row * WIDTH + WIDTH - 1, np.int32(number))  # type: ignore[arg-type]
 
 
 @inlined

@@ -23,7 +23,9 @@ from prequential.model.mixer.nodes import (
 
 INPUTS_PER_CONTEXT = 7
 # Places of the inputs among those of a context. Histories: of both bits, of one, of a deterministic context.
-OF_NODE, OF_PAIR, OF_BOTH_BITS, OF_ONE_BIT, OF_ONE_BYTE, OF_RUN, OF_ONE_BYTE_RUN = np.arange(INPUTS_PER_CONTEXT, dtype=np.uint64)
+OF_NODE, OF_PAIR, OF_BOTH_BITS, OF_ONE_BIT, OF_ONE_BYTE, OF_RUN, OF_ONE_BYTE_RUN = np.arange(
+    INPUTS_PER_CONTEXT, dtype=np.uint64
+)
 RUN_MAP = 128  # entries: 16 lengths, 4 phases of the byte, whether the byte before differed
 RUN_STATES = 5  # of the run, in a pair map: it expects nothing, or by a byte seen last or before, zero or one
 
@@ -90,7 +92,12 @@ def pair_of(history: int, place: int) -> Any:
 @inlined
 def learn_contexts(bit: int, node: int, places: Places, evidence: Evidence) -> None:
     """Moves everything that `read_contexts` read towards the bit."""
-    table, history_maps, pair_maps, run_maps = places.table, evidence.history_maps, evidence.pair_maps, evidence.run_maps
+    table, history_maps, pair_maps, run_maps = (
+        places.table,
+        evidence.history_maps,
+        evidence.pair_maps,
+        evidence.run_maps,
+    )
     for c in span(places.first, places.stop):
         seen, run_place, row = evidence.seen[c], evidence.run_places[c], places.buckets[c]
         if seen != 0:  # not `history`: two contexts may share a bucket, and the other one has learned already

@@ -14,9 +14,9 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
     blocks.py     the blocks of contexts that threads share out
     board.py      how the threads hand over numbers
 
-One thread codes: `code_mixed`. Others may look after some of the blocks meanwhile: `follow`. For each byte they get its hashes; for
-each bit they get the rows of weights, add up their columns, and get the bit and the errors to learn from. One thread alone does
-the same for all blocks, so the bits are the same.
+One thread codes: `code_mixed`. Others may look after some of the blocks meanwhile: `follow`. For each byte they get its hashes;
+for each bit they get the rows of weights, add up their columns, and get the bit and the errors to learn from. One thread alone
+does the same for all blocks, so the bits are the same.
 
 Everything is an integer of at most 64 bits and all sums are exact. So compiled and interpreted runs (NUMBA_DISABLE_JIT=1) give
 the same bits. Letters: C contexts of this mixer, S sets of weights, M maps of curves, I inputs, n bytes in one call. k is the
@@ -50,7 +50,14 @@ from prequential.model.mixer.board import (
 )
 from prequential.model.mixer.contexts import N_HASHES, context_hashes, hash_of
 from prequential.model.mixer.evidence import Evidence, learn_contexts, read_contexts, read_selecting
-from prequential.model.mixer.lookup import Places, fetch, fetch_second_halves, find_contexts, find_second_halves, remember
+from prequential.model.mixer.lookup import (
+    Places,
+    fetch,
+    fetch_second_halves,
+    find_contexts,
+    find_second_halves,
+    remember,
+)
 from prequential.model.mixer.nodes import clamp, expected_bit, log_odds_of, log_odds_of_share, signed, step_towards
 from prequential.model.mixer.past import (
     LAST4,
@@ -203,6 +210,15 @@ class Share(NamedTuple):
     took: Array  # (1,) int64: the byte that they belong to
 
 
+class Team(NamedTuple):
+    """What the coding thread needs besides the arrays of the mixer."""
+
+    scratch: Scratch
+    share: Share  # of this thread, while others `follow`
+    whole: Share  # all blocks, for one thread alone
+    board: Array  # (rows * WIDTH,) int32: see board.py
+
+
 # ---- what each thread does with its share
 
 
@@ -282,7 +298,8 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
                     share.columns.errors[s] = errors[FIRST_ERROR + s]
                 learn_share(bit, prefix, k, common, share)
             prefix = prefix << 1 | bit
-        done, byte = byte, wait_for_other(board, BYTE, byte)
+        done: Any = byte
+        byte = wait_for_other(board, BYTE, byte)
         if byte > 0:
             take_hashes(byte, mixer.kinds, every_hash, share)
         if mixer.learns:
@@ -295,38 +312,27 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
 
 @sharing_kernel
 def code_mixed(
-    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, scratch: Scratch, share: Share, whole: Share,
-    board: Array, state: Array, words: Array,
-) -> None:  # fmt: skip
+    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, team: Team, state: Array, words: Array
+) -> None:
     """Codes the bytes `symbols` (n,) int64 in order and learns from each bit. A decoder fills the bytes in.
 
     frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
-    coded bit, of a total of 2**16. share: of this thread, while others `follow`; whole: all blocks, for one thread alone. state,
-    words: the arrays of a BitCoder. Raises RuntimeError if another thread failed.
+    coded bit, of a total of 2**16. state, words: the arrays of a BitCoder. Raises RuntimeError if another thread failed.
     """
-    has_gpt, losses, rest = frequencies.shape[0] > 0, 0, 0
-    together, next_together = board[N_THREADS] > 1, board[N_THREADS] > 1
-    own = share if together else whole
+    scratch, board, has_gpt, losses, rest = team.scratch, team.board, frequencies.shape[0] > 0, 0, 0
+    together = next_together = board[N_THREADS] > 1
+    own = team.share if together else team.whole
     for i in range(symbols.size):
-        n_threads = np.int64(board[N_THREADS]) if together else 1
-        code = code_of(mixer.past)
-        scratch.facts[CODE] = code
-        if has_gpt:
-            cumulate(frequencies[i], code, scratch.cumulative)
-        describe_gpt(frequencies, i, scratch.facts)
-        if i == 0:
-            announce(i, together, mixer, scratch, own, board)
-        open_byte(own)
-        count_known(own.places.first, own.places.stop, own.places.runs, mixer.groups, scratch.facts[KNOWN_BYTES:])
-        gather_counts(i, n_threads, scratch.facts, board)
-        describe_byte(mixer.past, mixer.ring, scratch.facts)
+        n_threads = np.int64(board[N_THREADS]) if together else np.int64(1)
+        code = begin_byte(i, frequencies, n_threads, mixer, scratch, own, board)
         word, prefix, patience = CODE_WORD[code, symbols[i] & 255], 1, PATIENCE
         for k in range(8):
             number = 8 * (i + 1) + k
             order1 = order1_place(mixer.past, prefix)
             expected = predict_bit(number, prefix, k, has_gpt, together, mixer, scratch, own, board)
-            patience -= gather_sums(number, n_threads, own.columns.sums, board)
-            mixed = mix(mixer.groups.size, own.columns.sums, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals)
+            sums = own.columns.sums
+            patience -= gather_sums(number, n_threads, sums, board)
+            mixed = mix(mixer.groups.size, sums, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals)
             frequency = clamp(refine(mixed, mixer.curves, scratch.curves), 1, 65535)
             bit = code_bit(word >> (7 - k) & 1, frequency, state, words)
             coded[i, k] = frequency if bit else 65536 - frequency
@@ -335,16 +341,19 @@ def code_mixed(
                 fetch_second_halves(own.places, prefix << 1 | bit)
             elif k == 7:
                 symbols[i] = BYTE_OF[code, (prefix << 1 | bit) & 255]
-                advance(
-                    mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.fields, symbols[i], mixer.learns
-                )
-                if together and patience <= 0:
-                    losses += 1
-                    rest = FIRST_REST << min(losses, 7)
-                rest -= 1
-                next_together = board[N_THREADS] > 1 and rest < 0 and i + 1 < symbols.size
+                advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.fields, symbols[i], mixer.learns)
+                losses += 1 if together and patience <= 0 else 0
+                rest = FIRST_REST << min(losses, 7) if together and patience <= 0 else rest - 1
+                next_together = board[N_THREADS] > 1 and rest <= 0 and i + 1 < symbols.size
                 if i + 1 < symbols.size:
-                    announce(i + 1, together and next_together, mixer, scratch, share if next_together else whole, board)
+                    announce(
+                        i + 1,
+                        together and next_together,
+                        mixer,
+                        scratch,
+                        team.share if next_together else team.whole,
+                        board,
+                    )
                 if together and not next_together:
                     post(board, BYTE, ALONE)
             if mixer.learns:
@@ -356,7 +365,26 @@ def code_mixed(
             await_others(i, board)
         if next_together and not together:
             post(board, BYTE, i + 2)  # not before this thread has learned for the others
-        together, own = next_together, share if next_together else whole
+        together, own = next_together, team.share if next_together else team.whole
+
+
+@inlined
+def begin_byte(
+    i: int, frequencies: Array, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array
+) -> Any:
+    """The contexts of byte i of the call, and what is constant for it. Returns its code (sets.py)."""
+    code = code_of(mixer.past)
+    scratch.facts[CODE] = code
+    if frequencies.shape[0] > 0:
+        cumulate(frequencies[i], code, scratch.cumulative)
+    describe_gpt(frequencies, i, scratch.facts)
+    if i == 0:
+        announce(i, n_threads > 1, mixer, scratch, own, board)
+    open_byte(own)
+    count_known(own.places.first, own.places.stop, own.places.runs, mixer.groups, scratch.facts[KNOWN_BYTES:])
+    gather_counts(i, n_threads, scratch.facts, board)
+    describe_byte(mixer.past, mixer.ring, scratch.facts)
+    return code
 
 
 @inlined

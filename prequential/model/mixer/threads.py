@@ -21,7 +21,7 @@ from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, a
 from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.lookup import Places
-from prequential.model.mixer.mixing import MixerArrays, Scratch, Share
+from prequential.model.mixer.mixing import MixerArrays, Scratch, Share, Team
 from prequential.model.mixer.weights import Columns
 
 LEAST_SYMBOLS = 64  # of a call: waking threads takes as long as mixing some symbols
@@ -45,7 +45,7 @@ class Threads:
         self._next_trial_s, self._doubles = 0.0, True
 
     def run(self, arrays: MixerArrays, n_symbols: int, code: Callable[..., None]) -> None:
-        """Calls code(arrays, scratch, share, whole, board), which codes n_symbols symbols, while other threads follow."""
+        """Calls code(arrays, team), which codes n_symbols symbols, while other threads follow."""
         most = self.most if n_symbols >= LEAST_SYMBOLS else 1
         n = min(self.fixed, self.most) if self.fixed else self._chosen(most)
         started = time.perf_counter()
@@ -82,7 +82,7 @@ class Threads:
             for thread in range(1, n):
                 assert self._executor
                 others.append(self._executor.submit(_follow, thread, scratch.every_hash, arrays, shares[thread], board))
-            code(arrays, scratch, shares[0], memory.whole.share(arrays), board)
+            code(arrays, Team(scratch, shares[0], memory.whole.share(arrays), board))
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
         except BaseException:
             board[STOP] = 1
