@@ -34,6 +34,8 @@ from prequential.records.schema import append_record
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"
+# Presets as they were until 2026-11-27: their rows are shown until a file is measured again.
+FORMER = Path(__file__).with_name("former_presets.json")
 PEERS = PROJECT / "benchmarks" / "peers.jsonl"
 RESULTS = PROJECT / "docs" / "RESULTS.md"
 BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/results.py -->"
@@ -251,37 +253,42 @@ def timed_before(record: Record, before: Record | None) -> Record:
 
 
 def is_current(record: Record) -> bool:
-    """Whether the record is of a program, or of a preset as it is today, at a commit without changes."""
+    """Whether the record is of a program, or of a preset as it is today or was before (FORMER), at a commit without changes."""
     if "config" not in record:
         return True
     config = completed(record["config"])
-    return config == presets().get(learner(record), config) and not commit(record).endswith("-dirty")
+    return config in presets().get(learner(record), [config]) and not commit(record).endswith("-dirty")
 
 
 def completed(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a record, with the names that have been added since, if it can be read."""
+    """The configuration of a record, with the names that have been added since, if it is of this program."""
     try:
         return json.loads(json.dumps(Config.from_record(config).to_dict()))
-    except ConfigError:
-        return config
+    except ConfigError:  # it may have a context that is no longer known
+        known = json.loads(json.dumps(Config().to_dict()))
+        parts = {name: {**known[name], **value} for name, value in config.items() if isinstance(known.get(name), dict) and value}
+        return {**known, **config, **parts}
 
 
 def learner(record: Record) -> str:
     """The learner's name in tables: from the options of the evaluation, otherwise from its configuration."""
     if "options" in record:
         return "prequential " + " ".join(record["options"])
-    named = [name for name, config in presets().items() if config == completed(record["config"])]
+    named = [name for name, configs in presets().items() if completed(record["config"]) in configs]
     return named[0] if named else f"prequential, {model_summary(record['config'])}"
 
 
 @functools.cache
-def presets() -> dict[str, Any]:
-    """The configuration of every preset, as in a record, by the name that `learner` gives it."""
+def presets() -> dict[str, list[Any]]:
+    """The configurations of every preset, as in a record, by the name that `learner` gives it: today's first."""
     configs = {f"prequential -{level}": config for level, config in PRESETS.items()}
     configs |= {f"prequential -{level}": PRESETS[max(PRESETS)] for level in (7, 8, 9)}  # names that it once had
     configs |= {f"prequential --preset {name}": config for name, config in DEVICE_PRESETS.items()}
     configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n in PURE}
-    return {name: json.loads(json.dumps(config.to_dict())) for name, config in configs.items()}
+    found = {name: [json.loads(json.dumps(config.to_dict()))] for name, config in configs.items()}
+    for name, config in json.loads(FORMER.read_text("utf-8")).items():
+        found.setdefault(name, []).append(config)
+    return found
 
 
 def learner_row(record: Record) -> Row:

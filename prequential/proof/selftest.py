@@ -25,7 +25,7 @@ from prequential.online.runtime import KERNELS, Runtime
 from prequential.online.source import digest_of
 
 # From a machine whose archives decode on others. It changes with FORMAT_VERSION, the learner and its defaults.
-EXPECTED_DIGEST = "2157367daada3b8f"
+EXPECTED_DIGEST = "ee166a0afebbca5f"
 
 FIXED_N_BYTES = 8192
 FIXED_CONFIG = Config(

@@ -262,7 +262,7 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
     n_sets = share.columns.rows.size
     counts, sums = board[row_of(thread, COUNTS) * WIDTH :], board[row_of(thread, SUMS) * WIDTH :]
     rows, errors = board[ROWS * WIDTH :], board[ERRORS * WIDTH :]
-    byte = wait_for_other(board, BYTE, 0)
+    byte: Any = wait_for_other(board, BYTE, 0)
     while True:
         while byte == ALONE:
             byte = wait_for_other(board, BYTE, byte)
@@ -298,8 +298,7 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
                     share.columns.errors[s] = errors[FIRST_ERROR + s]
                 learn_share(bit, prefix, k, common, share)
             prefix = prefix << 1 | bit
-        done: Any = byte
-        byte = wait_for_other(board, BYTE, byte)
+        done, byte = byte, wait_for_other(board, BYTE, byte)
         if byte > 0:
             take_hashes(byte, mixer.kinds, every_hash, share)
         if mixer.learns:
