@@ -266,7 +266,11 @@ def completed(config: dict[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps(Config.from_record(config).to_dict()))
     except ConfigError:  # it may have a context that is no longer known
         known = json.loads(json.dumps(Config().to_dict()))
-        parts = {name: {**known[name], **value} for name, value in config.items() if isinstance(known.get(name), dict) and value}
+        parts = {
+            name: {**known[name], **value}
+            for name, value in config.items()
+            if isinstance(known.get(name), dict) and value
+        }
         return {**known, **config, **parts}
 
 

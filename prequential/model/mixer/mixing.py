@@ -274,7 +274,7 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
         open_byte(share)
         count_known(share.places.first, share.places.stop, share.places.runs, mixer.groups, counts)
         post(board, row_of(thread, COUNTS), byte)
-        prefix = 1
+        prefix: Any = 1
         for k in range(8):
             number = 8 * byte + k
             if k == 4:
