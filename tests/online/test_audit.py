@@ -157,7 +157,7 @@ def test_a_flipped_bit_of_mixer_or_history_is_found_within_a_period(name, config
         "mixer.matches",
         "mixer.deterministic",
         "mixer.followers",  # a mixer without contexts of them has one number in each table
-            "mixer.fields",  # the same
+        "mixer.fields",  # the same
     )
     clean = make(config, every)
     learn(clean, i + every)
