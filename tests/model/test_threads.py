@@ -87,6 +87,25 @@ def test_a_thread_that_fails_stops_all_and_its_error_is_raised(monkeypatch):
     mixed(2)  # the next mixer has threads again
 
 
+def test_nobody_waits_while_the_kernel_of_the_other_threads_is_compiled(monkeypatch):
+    compiled, expected = threading.Event(), mixed(1)
+    follow = threads.mixing.follow
+
+    def slow(*arguments):
+        compiled.wait(60)
+        follow(*arguments)
+
+    monkeypatch.setattr(threads.mixing, "follow", slow)
+    mixer = Mixer(CONFIG, np.zeros(1 << 10, np.uint8), most_threads=2)
+    coder = BitCoder(FOLLOW)
+    coder.reserve(len(TEXT))
+    coded = [
+        mixer.code(TEXT[a:b].copy(), None, coder) for a, b in pairwise([0, 300, 600, len(TEXT)])
+    ]  # one thread each
+    assert np.array_equal(np.concatenate(coded), expected[1]) and mixer.threads._pace_s == 0.0
+    compiled.set()
+
+
 def test_threads_that_start_late_change_nothing(monkeypatch):
     follow, started = threads.mixing.follow, threading.Event()
 

@@ -320,7 +320,7 @@ def code_mixed(
     """
     scratch, board, has_gpt, losses, rest = team.scratch, team.board, frequencies.shape[0] > 0, 0, 0
     together = next_together = board[N_THREADS] > 1
-    own = team.share if together else team.whole
+    own = next_own = team.share if together else team.whole
     for i in range(symbols.size):
         n_threads = np.int64(board[N_THREADS]) if together else np.int64(1)
         code = begin_byte(i, frequencies, n_threads, mixer, scratch, own, board)
@@ -344,15 +344,9 @@ def code_mixed(
                 losses += 1 if together and patience <= 0 else 0
                 rest = FIRST_REST << min(losses, 7) if together and patience <= 0 else rest - 1
                 next_together = board[N_THREADS] > 1 and rest <= 0 and i + 1 < symbols.size
+                next_own = team.share if next_together else team.whole
                 if i + 1 < symbols.size:
-                    announce(
-                        i + 1,
-                        together and next_together,
-                        mixer,
-                        scratch,
-                        team.share if next_together else team.whole,
-                        board,
-                    )
+                    announce(i + 1, together and next_together, mixer, scratch, next_own, board)
                 if together and not next_together:
                     post(board, BYTE, ALONE)
             if mixer.learns:
@@ -364,7 +358,7 @@ def code_mixed(
             await_others(i, board)
         if next_together and not together:
             post(board, BYTE, i + 2)  # not before this thread has learned for the others
-        together, own = next_together, team.share if next_together else team.whole
+        together, own = next_together, next_own
 
 
 @inlined

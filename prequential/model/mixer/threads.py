@@ -40,18 +40,34 @@ class Threads:
         self._group_starts = blocks.group_starts(config, self.most)
         self.column_bounds = np.minimum(self._group_starts * blocks.BLOCK_INPUTS, blocks.columns_of(config)[1])
         self._executor: ThreadPoolExecutor | None = None
+        self._compiled: Future[None] | None = None
         self._memory: dict[int, _Memory] = {}
         self._pace_s = 0.0  # of the call before, a symbol
         self._next_trial_s, self._doubles = 0.0, True
 
     def run(self, arrays: MixerArrays, n_symbols: int, code: Callable[..., None]) -> None:
         """Calls code(arrays, team), which codes n_symbols symbols, while other threads follow."""
-        most = self.most if n_symbols >= LEAST_SYMBOLS else 1
+        most = self.most if self._has_kernel(arrays) and n_symbols >= LEAST_SYMBOLS else 1
         n = min(self.fixed, self.most) if self.fixed else self._chosen(most)
         started = time.perf_counter()
         self._run(n, arrays, code)
         if most > 1 and not self.fixed:
             self._judge(n, (time.perf_counter() - started) / n_symbols, time.perf_counter() - started)
+
+    def _has_kernel(self, arrays: MixerArrays) -> bool:
+        """Whether the kernel of the other threads is compiled. A thread does that meanwhile: a trial must not wait for it."""
+        if self.most == 1:
+            return False
+        if self._compiled is None:
+            memory, board = self._memory_of(2), new_board(2)
+            board[BYTE * WIDTH + WIDTH - 1] = LEAVE
+            self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
+            self._compiled = self._executor.submit(
+                mixing.follow, 1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board
+            )
+        if self.fixed:
+            self._compiled.result()
+        return self._compiled.done() and self._compiled.exception() is None
 
     def _chosen(self, most: int) -> int:
         """How many threads mix in this call: as many as before, or for a trial twice or half as many."""
@@ -70,13 +86,11 @@ class Threads:
         self._pace_s = pace_s
 
     def _run(self, n: int, arrays: MixerArrays, code: Callable[..., None]) -> None:
-        memory = self._memory.get(n) or self._memory.setdefault(n, self._new_memory(n))
+        memory = self._memory_of(n)
         scratch, board = memory.scratch, memory.board
         shares = [buffers.share(arrays) for buffers in memory.buffers]
         board[:] = 0
         board[N_THREADS] = n
-        if n > 1 and self._executor is None:
-            self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
         others: list[Future[None]] = []
         try:
             for thread in range(1, n):
@@ -92,11 +106,15 @@ class Threads:
         for error in filter(None, errors):
             raise error
 
-    def _new_memory(self, n: int) -> "_Memory":
+    def _memory_of(self, n: int) -> "_Memory":
+        """What n threads need; made once."""
+        if n in self._memory:
+            return self._memory[n]
         starts, contexts = self._group_starts, blocks.first_contexts(self._config)
         groups = blocks.shares(self.most, n).tolist()
         bounds = [(int(contexts[starts[a]]), int(contexts[starts[b]]), a, b) for a, b in pairwise(groups)]
-        return _Memory(self._config, bounds, (0, len(self._config.contexts), 0, self.most))
+        whole = (0, len(self._config.contexts), 0, self.most)
+        return self._memory.setdefault(n, _Memory(self._config, bounds, whole))
 
 
 def _follow(*arguments: Any) -> None:
