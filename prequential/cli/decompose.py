@@ -27,7 +27,7 @@ ROWS = {
     "regret_bits": "regret to hindsight",
     "weights_bits": "the last weights, as int8 levels",
 }
-REPEATS = "This run also counts repeated rows: it is no single pass."
+REPEATS = "This run also counts repeated rows, so it reads some data more than once."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
