@@ -83,8 +83,8 @@ def test_decompose_splits_a_run_as_it_splits_its_curve(run: Any, made: Any) -> N
     assert found["data_bits"]["point"] + found["learning_bits"]["point"] == pytest.approx(code_bits)
     assert found["coding"] == REPORTED and "hindsight_bits" not in found
     text = printed(run, folder, "decompose", names["a"])
-    assert "epiplexity" in text and "no single pass" not in text
-    assert "no single pass" in printed(run, folder, "decompose", names["repeats"])
+    assert "epiplexity" in text and "reads some data more than once" not in text
+    assert "reads some data more than once" in printed(run, folder, "decompose", names["repeats"])
     assert "leave out -1..-6 or --config, --limit" in refused(
         run, folder, "decompose", "-6", "--limit", "2K", names["a"]
     )
