@@ -114,16 +114,12 @@ def frequencies_from(probabilities: Ints) -> Ints:
     return frequencies
 
 
-def batches(n: int) -> Iterator[slice]:
-    """Consecutive slices of n symbols, each small enough for one call of the coder."""
-    return (slice(start, min(start + BATCH_SYMBOLS, n)) for start in range(0, n, BATCH_SYMBOLS))
-
-
 def code_under(coder: Coder, symbols: Ints, row: Ints) -> Ints:
     """Codes all symbols (n,) under the same frequencies (V,), and returns them."""
     coded = np.empty(len(symbols), np.int64)
-    for batch in batches(len(symbols)):
-        coded[batch] = coder.code(symbols[batch], np.broadcast_to(row, (len(symbols[batch]), len(row))))
+    for start in range(0, len(symbols), BATCH_SYMBOLS):
+        batch = symbols[start : start + BATCH_SYMBOLS]
+        coded[start : start + len(batch)] = coder.code(batch, np.broadcast_to(row, (len(batch), len(row))))
     return coded
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
-from prequential_codecs.baselines import counting, two_part
+from prequential_codecs.baselines import counting
 from prequential_codecs.byte_source import ByteSource, varint
 
 _XZ_PRESET = 9 | lzma.PRESET_EXTREME
@@ -103,7 +103,6 @@ CLASSICAL: dict[str, Compressor] = {
 _COUNTING = {
     "order0": ("order 0, two-part", counting.compress_order0, counting.decompress_order0),
     "order2": ("order 2, adaptive (Witten-Bell)", counting.compress_order2, counting.decompress_order2),
-    "order3-static": ("order 3, two-part", two_part.compress, two_part.decompress),
 }
 # They only count bytes: with fixed counts (two-part) or with growing counts (adaptive), and a range coder.
 STATIC = {
