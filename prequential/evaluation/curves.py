@@ -163,9 +163,7 @@ def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float6
 
 # ---- curves, and tables of where the bits went, as data frames
 
-MEANT = {
-    "n_bytes": "bytes", "n_documents": "documents", "n_words": "words", "n_distinct": "distinct", "mean_k": "mean k"
-}  # fmt: skip
+MEANT = {"n_bytes": "bytes", "n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}
 
 
 def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
