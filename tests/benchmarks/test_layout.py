@@ -10,7 +10,7 @@ import pytest
 from scripts import load
 
 PROJECT = Path(__file__).parents[2]
-OPTIONAL = {"datasets", "huggingface_hub", "matplotlib", "pandas"}  # imported inside functions only
+OPTIONAL = {"huggingface_hub", "matplotlib", "pandas"}  # imported inside functions only
 FOLDERS = ("prequential", "codecs", "corpora")
 layout = load("layout")
 
@@ -49,7 +49,7 @@ def test_optional_packages_are_imported_inside_functions_only() -> None:
         ("online.loop", "from prequential.records.schema import append_record", False),
         ("errors", "from prequential.exact import tables", False),
         ("model.learner", "if TYPE_CHECKING:\n    from prequential.comparison.compare import compare", False),
-        ("corpora.dataset", "def f():\n    import datasets", True),
+        ("corpora.hub", "def f():\n    import huggingface_hub", True),
         ("codecs.archive", "from prequential.errors import CorruptArchiveError", True),
         ("cli.main", "from prequential.records.schema import append_record", True),
         ("model.learner", "import torch\nfrom prequential.exact import matmul", True),

@@ -23,7 +23,6 @@ SHORT = {
 CASES = {
     "compress a -o a.pq MIXER": "a.pq",
     "compress pages -o pages.pq MIXER": "pages.pq",
-    "compress hf:rows.jsonl?column=t -o hf.pq MIXER": "hf.pq",
     "compress shards:shards -o shards.pq MIXER": "shards.pq",
     "compress public --given a -o given.pq MIXER": "given.pq",
     "decompress a.pq -o b FUSED": "b",

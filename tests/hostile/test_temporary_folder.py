@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from prequential_corpora.chunks import spool
 from prequential_corpora.corpus import RowDocuments
-from prequential_corpora.dataset import DatasetSpec, load_rows
 from prequential_corpora.git.process import start_git
 from programs import FUSED, TINY
 from pytest import MonkeyPatch
@@ -38,16 +37,9 @@ def test_a_temporary_folder_that_cannot_be_used_is_refused(
         temporary_folder()
 
 
-def load(folder: Path) -> None:
-    (folder / "a.jsonl").write_text('{"t": "x"}\n')
-    with load_rows(DatasetSpec.parse(f"{folder / 'a.jsonl'}?column=t")):
-        pass
-
-
 USERS: dict[str, Callable[[Path], object]] = {
     "a copy of a corpus": lambda _: spool([b"text"]),
     "a copy of a known length": lambda _: spool([b"text"], 4),
-    "a data set": load,
     "the documents of many rows": lambda _: RowDocuments(1)._write(),
     "git": lambda folder: start_git(["--version"], folder, {}),
     "a trace": lambda _: ArrayFile(np.uint8, 10),
