@@ -2,14 +2,12 @@
 
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import own_learners
 import pytest
 from series import write_run
-from small import MIXER
 from studies import FUSED, TINY
 
 from prequential.online.model_store import save_model
@@ -176,8 +174,7 @@ def folder(text: bytes, archive: bytes, small_config: Path, tmp_path_factory: py
     for name, blake2b in (("a0", "ab"), ("b0", "ab"), ("b1", "ab"), ("other", "cd")):
         units = np.random.default_rng(1).integers(200 << 22, 300 << 22, 80)
         write_run(folder / name, units, seed=int(name == "b1"), model=name[0], blake2b=blake2b * 32)
-    for name, config in (("model", TINY), ("mixer", replace(TINY, gpt=None, mixer=MIXER))):
-        save_model(folder / name, FUSED.learner(config), {})
+    save_model(folder / "model", FUSED.learner(TINY), {})
     return folder
 
 

@@ -16,7 +16,7 @@ from studies import TINY
 
 import prequential
 from prequential.cli import main
-from prequential.online.model_store import load_model, save_model
+from prequential.online.model_store import load_model
 from prequential.online.training import train, training_checkpoints
 
 BOTH = replace(TINY, mixer=MIXER)
@@ -33,8 +33,6 @@ def folder(run, text, small_config, tmp_path_factory):
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "both.record").write_bytes(done.stdout)
     (folder / "mixer.json").write_text(small_config.read_text())
-    mixer = prequential.Config.from_dict(json.loads(small_config.read_text()))
-    save_model(folder / "mixer", prequential.Runtime(kernels="fused", threads=1).learner(mixer), {})
     return folder
 
 
