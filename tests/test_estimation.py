@@ -7,6 +7,7 @@ import pytest
 from prequential_corpora.bundled import sample_path
 
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, ReplicaConfig, Runtime, ScheduleConfig, compress
+from prequential import estimation as module
 from prequential.estimation import (
     Estimate,
     Probe,
@@ -16,7 +17,6 @@ from prequential.estimation import (
     probe_blocks,
     run_probe,
 )
-from prequential.estimation import estimate as module
 from prequential.model.schedule import blocks, segments
 from prequential.online.source import open_source
 
