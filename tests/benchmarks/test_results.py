@@ -1,7 +1,9 @@
 """results.py: which records its table shows, and that the text around it is unchanged."""
 
 import json
+from pathlib import Path
 
+import pytest
 from scripts import load
 
 from prequential import preset
@@ -105,3 +107,35 @@ def test_a_peer_is_shown_for_the_same_bytes_if_it_is_no_baseline_and_without_a_s
     text = results.every_row([evaluation(archive_bytes=300)], peers)
     assert "xz program" not in text and "zpaq program" not in text and lines_of(text, 3, "7z program") == []
     assert text.endswith("\nDid not restore a: 7z program (9.9).")
+
+
+# ---- forecasts
+
+
+forecasts = load("forecasts")
+STUDIES = (Path(__file__).parents[2] / "docs" / "STUDIES.md").read_text()
+PUBLISHED = list(forecasts.published((*forecasts.CLEAN, *forecasts.TUNED)))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("each", PUBLISHED, ids=lambda each: each.label)
+def test_a_published_forecast_is_in_the_document_as_frozen_and_as_made_today(each: "forecasts.Published") -> None:
+    assert f"| {' | '.join(forecasts.row(each))} |" in STUDIES
+
+
+@pytest.mark.parametrize("each", PUBLISHED, ids=lambda each: each.label)
+def test_a_sealed_forecast_is_scored_as_it_was_when_its_target_had_run(each: "forecasts.Published") -> None:
+    lines = map(json.loads, (forecasts.FOLDER / each.name / "scores.jsonl").read_text().splitlines())
+    (then,) = (line for line in lines if line["forecast_blake2b"] == each.record["blake2b"])
+    old = next(one for one in then.get("scores", [then]) if one.get("quantity", "total_bits") == "total_bits")
+    new = forecasts.score(each.record, each.target)
+    for name in ("point", "low", "high", "actual", "percent"):
+        assert new[name] == pytest.approx(old[name], rel=1e-12)
+    assert new["hit"] == old["hit"]
+
+
+def test_clean_forecasts_were_frozen_before_their_targets() -> None:
+    clean = [each for each in PUBLISHED if each.name in forecasts.CLEAN]
+    assert len(clean) >= 4
+    for each in clean:
+        assert not each.record["after_the_fact"] and each.record["created_at"] < each.target.record["time"]
