@@ -1,4 +1,4 @@
-"""A full disk, a file that is cut while it is read, and a bad TMPDIR are errors of one line. No process dies by a signal (SIGBUS)."""
+"""A full disk, a file that is cut while it is read, and a bad TMPDIR end in one line. No process dies by a signal (SIGBUS)."""
 
 import errno
 import os
