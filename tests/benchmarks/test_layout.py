@@ -74,6 +74,7 @@ def test_the_picture_of_the_architecture_has_the_order_of_the_layout() -> None:
     assert [name.replace("/", ".") for name in names if name.replace("/", ".") in pictured] == in_order
 
 
+@pytest.mark.thorough
 def test_the_folder_above_a_checkout_finds_the_package(tmp_path: Path) -> None:
     """There, the checkout's own folder has the name of the package. And no file of the checkout is a link."""
     (tmp_path / "prequential").symlink_to(PROJECT)

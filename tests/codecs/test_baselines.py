@@ -33,6 +33,7 @@ def test_edge_cases_round_trip(name: str) -> None:
 @pytest.mark.parametrize("name", INSTALLED)
 @given(st.binary(max_size=1000) | WORDS)
 @settings(max_examples=20, deadline=None)
+@pytest.mark.first_quick
 def test_every_baseline_round_trips(name: str, data: bytes) -> None:
     size(name, data)
 
