@@ -100,14 +100,14 @@ CLASSICAL: dict[str, Compressor] = {
         label="ppmd var I, order 16", compress=_compress_ppmd, decompress=_decompress_ppmd, requires="pyppmd"
     ),
 }
-_COUNTING = {
-    "order0": ("order 0, two-part", counting.compress_order0, counting.decompress_order0),
-    "order2": ("order 2, adaptive (Witten-Bell)", counting.compress_order2, counting.decompress_order2),
-}
-# They only count bytes: with fixed counts (two-part) or with growing counts (adaptive), and a range coder.
+# It only counts bytes.
 STATIC = {
-    name: Compressor(label=label, compress=compress, decompress=decompress, requires="constriction")
-    for name, (label, compress, decompress) in _COUNTING.items()
+    "order0": Compressor(
+        label="order 0, two-part",
+        compress=counting.compress_order0,
+        decompress=counting.decompress_order0,
+        requires="constriction",
+    )
 }
 BASELINES: dict[str, Compressor] = {**CLASSICAL, **STATIC}
 DEFAULT_BASELINES = tuple(BASELINES)
