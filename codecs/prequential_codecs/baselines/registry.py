@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
-from prequential_codecs.baselines import counting
+from prequential_codecs.baselines import order0
 from prequential_codecs.byte_source import ByteSource, varint
 
 _XZ_PRESET = 9 | lzma.PRESET_EXTREME
@@ -104,8 +104,8 @@ CLASSICAL: dict[str, Compressor] = {
 STATIC = {
     "order0": Compressor(
         label="order 0, two-part",
-        compress=counting.compress_order0,
-        decompress=counting.decompress_order0,
+        compress=order0.compress,
+        decompress=order0.decompress,
         requires="constriction",
     )
 }
