@@ -52,7 +52,6 @@ ORDER = (
     ("monorepo_loss",),
     ("sweeps",),
     ("decomposition", "forecasting", "matrix"),
-    ("export",),
     ("report",),
     ("",),
     ("cli", "__main__"),

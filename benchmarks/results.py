@@ -55,7 +55,6 @@ LIBRARIES = {
     "brotli": "brotli",
     "ppmd": "pyppmd",
     "order0": "prequential",
-    "order2": "prequential",
 }
 
 Record = dict[str, Any]

@@ -6,7 +6,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -235,7 +235,6 @@ class StreamedCorpus(Corpus):
 
     read: ReadChunks = field(repr=False)
     digest: str
-    resources: ExitStack = field(default_factory=ExitStack, repr=False)  # closed with the corpus
 
     @property
     def blake2b(self) -> str:
@@ -244,9 +243,6 @@ class StreamedCorpus(Corpus):
     def symbols(self, limit_bytes: int | None = None) -> StreamSymbols:
         n = self._length(limit_bytes)
         return StreamSymbols(self.read, n, self.digest if n == self.n_bytes else None)
-
-    def close(self) -> None:
-        self.resources.close()
 
     def _chunks(self, n_bytes: int) -> Chunks:
         symbols = self.symbols(n_bytes)

@@ -13,22 +13,23 @@ shuffling, and possibly much later. A text shard is one document, so only the or
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import islice
 from os import fsencode
 from pathlib import Path
 from typing import NamedTuple, Self
+from urllib.parse import parse_qsl
 
 from prequential.errors import CorpusError
 from prequential_corpora.chunks import DOCUMENT_END, read_file, reading
 from prequential_corpora.corpus import Document, FirstPass, RowDocuments, unicode_name
-from prequential_corpora.dataset_spec import parse_options
 from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeFile, host_path
 
 DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
+OPTIONS = {"column", "separator", "seed", "buffer", "rows"}
 MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
 
 
@@ -36,8 +37,9 @@ MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
 class ShardsSpec:
     """The documents of a corpus of shards, and their order.
 
-    folder: a folder of shards, or a single shard. column, separator: as in DatasetSpec; a column of None is `text`.
-    seed: of the shuffling; None keeps the order. buffer: in documents, only with a seed. rows: number of documents; None is all.
+    folder: a folder of shards, a single shard, or the name of a data set on the hub. column: of the texts; None is `text`.
+    separator: follows each document, as UTF-8; may be empty. seed: of the shuffling; None keeps the order. buffer: in documents,
+    only with a seed. rows: number of documents; None is all.
     """
 
     folder: str
@@ -51,12 +53,28 @@ class ShardsSpec:
     def parse(cls, text: str) -> Self:
         """The shards that `text` names, the part after `shards:`. Raises CorpusError."""
         folder, _, query = text.partition("?")
-        options = parse_options(query, {"column", "separator", "seed", "buffer", "rows"})
+        return cls.of(folder, parse_options(query, OPTIONS))
+
+    @classmethod
+    def of(cls, folder: str, options: dict[str, str]) -> Self:
+        """The shards of a folder with these OPTIONS. Raises CorpusError for an impossible value."""
         if "buffer" in options and "seed" not in options:
             raise CorpusError("a shuffle buffer needs a seed: add seed=N to the options")
         limits = {"seed": (0, MAX_SEED), "buffer": (1, MAX_BUFFER), "rows": (1, MAX_ROWS)}
         numbers = {name: _number(name, options.pop(name), *limits[name]) for name in limits if name in options}
         return cls(folder=folder, **options, **numbers)  # type: ignore[arg-type]
+
+
+def parse_options(query: str, known: Set[str]) -> dict[str, str]:
+    """The options of a query string. Raises CorpusError for an unknown option and for one that occurs twice."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+    except ValueError as error:
+        raise CorpusError(f"cannot read the options {query!r} of a data set: {error}") from error
+    options = dict(pairs)
+    if len(options) != len(pairs) or not options.keys() <= known:
+        raise CorpusError(f"cannot read the options {query!r} of a data set: give each of {sorted(known)} at most once")
+    return options
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
@@ -161,7 +179,19 @@ def find_shards(spec: ShardsSpec) -> Shards:
     tree = _scan(path)
     files = [file for file in tree.files if shard_kind(file.name)]
     if path.is_dir():  # notebooks and other systems keep copies in hidden files
-        files = [file for file in files if not any(part.startswith(b".") for part in file.path.split(b"/"))]
+        files = [file for file in files if not is_hidden(file.path)]
+    n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
+    return shards_of(replace(tree, entries=files), spec, n_skipped=n_skipped)
+
+
+def is_hidden(path: bytes) -> bool:
+    """Whether a part of the path begins with a dot."""
+    return any(part.startswith(b".") for part in path.split(b"/"))
+
+
+def shards_of(tree: Tree, spec: ShardsSpec, *, n_skipped: int) -> Shards:
+    """All files of the tree as shards, in reading order. Raises CorpusError if there are none or several kinds."""
+    files = tree.files
     if not files:
         raise CorpusError(
             f"{spec.folder!r} contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
@@ -174,7 +204,6 @@ def find_shards(spec: ShardsSpec) -> Shards:
     if spec.seed is not None:
         key = _key(spec.seed)
         files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
-    n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
     return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
 
 

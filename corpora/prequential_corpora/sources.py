@@ -7,20 +7,21 @@ input, folders and files of a false length (/proc) always become a temporary fil
 import os
 import stat
 import sys
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from prequential.errors import CorpusError
 from prequential.files import open_regular, possible_name
 from prequential_corpora.bundled import sample_path
 from prequential_corpora.chunks import read_chunks, reading, spool
 from prequential_corpora.corpus import Corpus, Document, Kind, StreamedCorpus, unicode_name
-from prequential_corpora.dataset import load_rows
-from prequential_corpora.dataset_spec import DatasetSpec
 from prequential_corpora.tree import scan_tree
+
+if TYPE_CHECKING:
+    from prequential_corpora.shards import Shards
 
 # Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.
 MADE_UP_N_BYTES = 1 << 16
@@ -33,11 +34,11 @@ def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
         PATH            a file, read in its place (a file of /proc: a copy); or a folder, as the stream of `tree.py`
         -               standard input
         sample:NAME     a text of the package
-        hf:...          a data set in local files or on the Hugging Face hub: `dataset_spec.py`
+        hf:...          shards of a data set on the Hugging Face hub: `hub.py`
         shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
     A path object is always a path. Write a path that looks like another form as ./- or ./hf:x.
     Raises CorpusError if the corpus is missing, unreadable or not of these kinds, OutputError if a temporary file cannot be
-    written, MissingDependencyError for a data set without the `datasets` package.
+    written, MissingDependencyError for a data set of the hub without huggingface_hub.
     """
     if isinstance(spec, str):
         if spec == "-":
@@ -45,7 +46,7 @@ def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
         if spec.startswith("sample:"):
             return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample")
         if spec.startswith("hf:"):
-            return _open_dataset(DatasetSpec.parse(spec.removeprefix("hf:")))
+            return _open_hub(spec.removeprefix("hf:"))
         if spec.startswith("shards:"):
             return _open_shards(spec.removeprefix("shards:"))
     path = Path(spec)
@@ -59,10 +60,8 @@ def corpus_mode(spec: str | os.PathLike[str]) -> int:
     if isinstance(spec, str):
         if spec == "-":
             return _stdin_mode()
-        if spec.startswith("sample:"):
+        if spec.startswith(("sample:", "hf:")):
             return 0o777
-        if spec.startswith("hf:"):
-            return _dataset_mode(DatasetSpec.parse(spec.removeprefix("hf:")))
         if spec.startswith("shards:"):
             from prequential_corpora.shards import ShardsSpec, find_shards
 
@@ -78,11 +77,6 @@ def _path_mode(path: Path) -> int:
 def _status(path: Path) -> os.stat_result:
     with reading(path), possible_name(path):
         return path.stat()
-
-
-def _dataset_mode(spec: DatasetSpec) -> int:
-    """The permissions of a data set in local files; one of the hub is public."""
-    return 0o777 if spec.revision is not None else _path_mode(Path(spec.source))
 
 
 def _open_file(path: Path, kind: Kind) -> Corpus:
@@ -118,32 +112,28 @@ def _open_tree(folder: Path) -> Corpus:
     return replace(corpus, documents=tree.documents(), origin=origin, skipped=tree.skipped)
 
 
-def _open_dataset(spec: DatasetSpec) -> Corpus:
-    name = unicode_name(Path(spec.source).name) if spec.revision is None else spec.source
-    with ExitStack() as resources:
-        rows = resources.enter_context(load_rows(spec))
-        found = rows.first_pass()
-        return StreamedCorpus(
-            kind="dataset",
-            name=name,
-            path=Path(spec.source),
-            **found._asdict(),
-            mode=_dataset_mode(spec),
-            read=rows.chunks,
-            resources=resources.pop_all(),
-        )
+def _open_hub(text: str) -> Corpus:
+    from prequential_corpora.hub import hub_shards  # imports pyarrow
+
+    name, shards, origin = hub_shards(text)
+    return _streamed(shards, "dataset", name, origin)
 
 
 def _open_shards(text: str) -> Corpus:
     from prequential_corpora.shards import ShardsSpec, find_shards  # imports pyarrow, which takes a quarter of a second
 
     spec = ShardsSpec.parse(text)
-    shards, path = find_shards(spec), Path(spec.folder)
+    return _streamed(find_shards(spec), "shards", unicode_name(Path(spec.folder).absolute().name), {})
+
+
+def _streamed(shards: "Shards", kind: Kind, name: str, origin: Mapping[str, str]) -> Corpus:
+    """origin: where the shards come from, beside what they say of themselves."""
+    found = shards.first_pass()._asdict()
     return StreamedCorpus(
-        kind="shards",
-        name=unicode_name(path.absolute().name),
-        path=path,
-        **shards.first_pass()._asdict(),
+        kind=kind,
+        name=name,
+        path=Path(shards.spec.folder),
+        **{**found, "origin": {**origin, **found["origin"]}},
         mode=shards.mode,
         read=shards.chunks,
     )

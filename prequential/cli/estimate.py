@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 def _estimate(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
     from dataclasses import asdict
 
-    from prequential.estimation.estimate import estimate, format_estimate
+    from prequential.estimation import estimate, format_estimate
     from prequential.model.presets import default_for
     from prequential.online.source import open_source
     from prequential.records.schema import environment

@@ -107,7 +107,7 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 
 def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
-    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:SOURCE or shards:FOLDER")
+    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:NAME or shards:FOLDER")
     seeds = {"--seeds SEEDS": "seeds; results are averaged over them"}
     dry_run = {"--dry-run": "print the plan and run nothing"}
     options.add(parser, {**options.LIMIT, **runs, **options.TRUST, **seeds, **dry_run, **options.JSON})

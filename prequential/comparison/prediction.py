@@ -26,8 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.evaluation.curves import Curve
-from prequential.evaluation.law import cell_means
+from prequential.evaluation.curves import Curve, cell_means
 
 Values = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from prequential_codecs.baselines.counting import compress_order0, decompress_order0
+from prequential_codecs.baselines import order0
 from prequential_codecs.byte_source import ByteSource, varint
 
 from prequential.decomposition.expected import N_CELLS, ExpectedCurve, curve_record, expected_curve
@@ -114,7 +114,7 @@ def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
             levels, scale = plain.quantise_rows(change.reshape(-1, change.shape[-1]))
         else:
             levels, scale = plain.quantise_columns(weight)
-        coded = compress_order0(levels.contiguous().numpy().tobytes())
+        coded = order0.compress(levels.contiguous().numpy().tobytes())
         packed += varint(len(coded)) + coded + scale.numpy().astype("<f4").tobytes()
     return packed
 
@@ -125,7 +125,7 @@ def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> OnlineLea
     loaded = {}
     for name, weight in _weights(learner).items():
         n_columns, per_row = weight.shape[-1], name == EMBEDDING
-        levels = np.frombuffer(decompress_order0(source.take(source.take_varint())), np.int8).astype(np.float32)
+        levels = np.frombuffer(order0.decompress(source.take(source.take_varint())), np.int8).astype(np.float32)
         scales = np.frombuffer(source.take(4 * (weight.numel() // n_columns if per_row else n_columns)), "<f4")
         matrix = levels.reshape(-1, n_columns) * (scales[:, None] if per_row else scales)
         tensor = torch.from_numpy(matrix).reshape(weight.shape)

@@ -1,4 +1,4 @@
-"""Where the bits went: tables of costs by position, document, kind of byte, novelty, and how often a context was seen.
+"""Where the bits went: tables of costs by position, document, kind of byte, novelty, and how common a word is.
 
 Each byte of the corpus is in exactly one row of each table, so the bits of the rows add up exactly to the ideal code length in
 the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables.
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 
-from prequential.evaluation.novelty import N_DECILES, Copies, Trigrams, Words
+from prequential.evaluation.novelty import N_DECILES, Copies, Words
 from prequential.evaluation.trace import Trace
 from prequential.printable import format_table, printable
 
@@ -21,12 +21,11 @@ Row = dict[str, Any]
 Table = dict[str, Any]
 
 POSITIONS, DOCUMENTS, EXTENSIONS, CLASSES = "positions", "documents", "extensions", "byte_classes"
-OCCURRENCES, LEARNING, WORDS, COPIES = "trigram_occurrences", "trigram_learning", "words", "copies"
+WORDS, COPIES = "words", "copies"
 
 CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
-COHORT = 256  # the table of learning follows trigrams with at least so many occurrences, up to this occurrence
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
@@ -56,7 +55,6 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
         tables |= _by_document(trace, documents)
     return tables | {
         CLASSES: _by_class(source, trace),
-        **_by_occurrence(source, trace),
         WORDS: _by_word(source, trace),
         COPIES: _by_copy(source, trace),
     }
@@ -172,45 +170,6 @@ def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
     return {"rows": _with_bytes(sums.row(name, label) for label, name in enumerate(BYTE_CLASSES))}
 
 
-def _by_occurrence(source: NDArray[np.uint8], trace: Trace) -> dict[str, Table]:
-    """Costs at the k-th occurrence of a trigram: of all trigrams, and of those with COHORT occurrences or more, up to k = COHORT.
-
-    Only common trigrams reach a high k, and they are cheap from the start. The second table has the same trigrams at every k.
-    """
-    trigrams = Trigrams(source)
-    tables = {OCCURRENCES: _by_octave(trace, trigrams.next_counts)}
-    if trigrams.most < COHORT:
-        return tables
-    second_pass = Trigrams(source)
-
-    def counts_in_cohort(start: int, end: int) -> NDArray[np.uint32]:
-        counts = second_pass.next_counts(start, end)
-        return np.where((trigrams.totals(start, end) >= COHORT) & (counts <= COHORT), counts, 0)
-
-    return tables | {LEARNING: _by_octave(trace, counts_in_cohort)}
-
-
-def _by_octave(trace: Trace, counts_of: Callable[[int, int], NDArray[np.uint32]]) -> Table:
-    """Rows for k = 1, 2, 3-4, 5-8, ..., with the geometric mean of k, and for k = 0."""
-    log_k = np.zeros(34)
-    others = len(log_k) - 1
-
-    def octaves(start: int, end: int) -> NDArray[Any]:
-        counts = counts_of(start, end)
-        labels = np.where(counts, np.frexp(counts - 1.0)[1], others)  # k in 2**(label - 1) + 1 .. 2**label
-        log_k[:] += np.bincount(labels, np.log2(np.maximum(counts, 1)), len(log_k))
-        return labels
-
-    sums = _sums(trace, len(log_k), octaves)
-    used = np.flatnonzero(sums.n_bytes[:others])
-    mean_k = 2 ** (log_k[used] / sums.n_bytes[used])
-    rows = []
-    for label, k in zip(used.tolist(), mean_k.tolist(), strict=True):
-        first, last = (1 << label) // 2 + 1, 1 << label
-        rows.append(sums.row(_span(first, last), label, from_k=first, to_k=last, mean_k=k))
-    return {"rows": _with_bytes([*rows, sums.row("all others", others)])}
-
-
 def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
     """Deciles of the occurrences of words, the most common words first."""
     words = Words(source)
@@ -248,8 +207,6 @@ EXPLANATIONS = {
     DOCUMENTS: "By document, the costliest first.",
     EXTENSIONS: "By the extension of the document's name, the costliest first.",
     CLASSES: "By the value of the byte.",
-    OCCURRENCES: "By occurrence: the byte ends the k-th occurrence of its trigram.",
-    LEARNING: f"The same for trigrams with {COHORT} occurrences or more: every row has the same trigrams.",
     WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
     COPIES: "Copied: in a match of 32 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }

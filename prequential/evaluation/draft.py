@@ -75,6 +75,20 @@ class Encoded(Struct):
     costs: dict[str, str]
 
 
+def check_costs(costs: float, code_bits: float) -> None:
+    """Raises CheckpointError unless the recorded costs are those of the run, in bits."""
+    if not math.isclose(costs, code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0):
+        raise CheckpointError(WRONG_COSTS)
+
+
+def seconds_before(seconds: ArrayFile) -> float:
+    """The recorded time of interrupted runs. Raises CheckpointError if it is none."""
+    wall_s = float(seconds.read(0, 1)[0])
+    if not 0 <= wall_s <= MAX_TIME_S:
+        raise CheckpointError("the recorded times are damaged: start again without resume=True")
+    return wall_s
+
+
 class Draft:
     """An archive that an evaluation makes, and the trace of its costs.
 
@@ -146,14 +160,10 @@ class Draft:
         if not n_coded_before:
             return 0.0
         costs = self.trace.sums(MODEL, np.array([n_coded_before]))[0] + float(first.segment_bits.sum())
-        if not math.isclose(costs, first.code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0):
-            raise CheckpointError(WRONG_COSTS)
+        check_costs(costs, first.code_bits)
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.resume(part, n_coded_before)
-        wall_s = float(seconds.read(0, 1)[0])
-        if not 0 <= wall_s <= MAX_TIME_S:
-            raise CheckpointError("the recorded times are damaged: start again without resume=True")
-        return wall_s
+        return seconds_before(seconds)
 
     def _save_result(self, wall_s: float, archive_blake2b: bytes) -> None:
         run, costs = identity("compress", self._header), self._costs_digests()

@@ -6,7 +6,6 @@ An interrupted run leaves in its folder, if its learner can be resumed:
     costs, seconds              the cost of each byte; the time that the run has taken
 """
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 
-from prequential.errors import CheckpointError, ConfigError
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
-from prequential.evaluation.draft import MAX_EXACT_BITS, WRONG_COSTS, DraftFolder
+from prequential.evaluation.draft import DraftFolder, check_costs, seconds_before
 from prequential.evaluation.runs import ARCHIVE, COSTS, SECONDS
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path
@@ -29,7 +28,6 @@ from prequential.learners.subject import Earlier, Subject, byte_costs, reported
 from prequential.online.checkpoint import FOLLOW, TOTALS, Checkpoints, Saved, check_identity, identity
 from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
-from prequential.records.schema import MAX_TIME_S
 
 
 class Followed(NamedTuple):
@@ -98,12 +96,8 @@ def _saved_run(archive: Path, header: Header, subject: Subject, *, resume: bool)
         this.header, this.checkpoints = header, Checkpoints(path, resume=resume, sync=sync)
         if saved := this.checkpoints.load(FOLLOW, header, this.learner):
             this.n_paid, this.n_ids = saved.totals["n_bytes"], this.learner.n_symbols
-            costs, code_bits = trace.sums(MODEL, np.array([this.n_paid]))[0], saved.totals["code_bits"]
-            if not math.isclose(costs, code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0):
-                raise CheckpointError(WRONG_COSTS)
-            this.before_s = float(seconds.read(0, 1)[0])
-            if not 0 <= this.before_s <= MAX_TIME_S:
-                raise CheckpointError("the recorded times are damaged: start again without resume=True")
+            check_costs(trace.sums(MODEL, np.array([this.n_paid]))[0], saved.totals["code_bits"])
+            this.before_s = seconds_before(seconds)
         with this.checkpoints.holding_signals():
             yield this
 

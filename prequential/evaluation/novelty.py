@@ -1,8 +1,7 @@
-"""How novel a byte is: whether it is copied, how often its trigram occurred before, how common its word is in the corpus.
+"""How novel a byte is: whether it is copied, and how common its word is in the corpus.
 
 docs/MEASURES.md defines the classes. Each labels the bytes of a corpus in one pass, in consecutive stretches, with limited
-memory. Every copy and every word is compared byte by byte. The counts of all 2**24 trigrams fit into 64 MiB, without hashing;
-those of four bytes would need 16 GiB.
+memory. Every copy and every word is compared byte by byte.
 
 The hash of a window or word is a polynomial modulo the prime 2**61 - 1, at a point that depends on all bytes of the corpus. So
 nobody can choose bytes that collide (n different windows or words of 1 GiB have fewer than n colliding pairs on average), and the
@@ -19,7 +18,6 @@ from prequential.machine.compiled import Array, inlined, kernel
 MATCH_BYTES = 32
 MAX_MATCH_SLOTS = 1 << 26  # 256 MiB; with more than 3/4 as many different windows, some are forgotten
 MAX_WORD_SLOTS = 1 << 23  # 96 MiB; further words, beyond 3/4 as many, count as words that occur once
-CHUNK = 1 << 20  # bytes that are read at a time
 N_DECILES = 10
 
 PRIME, PRIME_BITS = np.uint64((1 << 61) - 1), np.uint64(61)
@@ -76,36 +74,6 @@ class Copies:
             self._state, labels,
         )  # fmt: skip
         return labels
-
-
-class Trigrams:
-    """Counts the trigrams of `source` (n,) uint8. Takes 4 k**3 bytes if k different bytes occur: at most 64 MiB."""
-
-    def __init__(self, source: NDArray[np.uint8]) -> None:
-        occurs = np.zeros(256, np.bool_)
-        for start in range(0, len(source), CHUNK):
-            occurs[source[start : start + CHUNK]] = True
-        self._n_kinds, self._kinds = int(occurs.sum()), np.cumsum(occurs) - 1
-        self._source, self._counts = read_only(source), np.zeros(max(1, self._n_kinds**3), np.uint32)
-
-    def next_counts(self, start: int, end: int) -> NDArray[np.uint32]:
-        """(end - start,): k of a byte that ends its trigram's k-th occurrence, 1 for the first two, in consecutive stretches."""
-        counts = np.empty(end - start, np.uint32)
-        _count_trigrams(self._source, start, self._kinds, self._n_kinds, self._counts, counts)
-        return counts
-
-    @property
-    def most(self) -> int:
-        """Occurrences so far of the most common trigram."""
-        return int(self._counts.max())
-
-    def totals(self, start: int, end: int) -> NDArray[np.uint32]:
-        """(end - start,): occurrences of each byte's trigram in all stretches so far; 1 for the corpus's first two bytes."""
-        totals = np.ones(end - start, np.uint32)
-        first = max(start, 2)
-        kinds = self._kinds[self._source[first - 2 : end]]
-        totals[first - start :] = self._counts[(kinds[:-2] * self._n_kinds + kinds[1:-1]) * self._n_kinds + kinds[2:]]
-        return totals
 
 
 class Words:
@@ -237,18 +205,6 @@ def _same(source: Array, a: int, b: int) -> bool:
         if source[a + j] != source[b + j]:
             return False
     return True
-
-
-@kernel
-def _count_trigrams(source: Array, start: int, kinds: Array, n_kinds: int, counts: Array, seen: Array) -> None:
-    """Fills seen (m,) for the m bytes from `start` on."""
-    for i in range(start, start + seen.size):
-        if i < 2:
-            seen[i - start] = 1
-        else:
-            trigram = (kinds[source[i - 2]] * n_kinds + kinds[source[i - 1]]) * n_kinds + kinds[source[i]]
-            counts[trigram] += 1
-            seen[i - start] = counts[trigram]
 
 
 @inlined

@@ -25,7 +25,7 @@ def grouping_of(source: Source, test: Data | PathLike, by: str | None) -> Groupi
         return Grouping(ALONE, [str(i) for i in range(len(names))])
     if not str(test).startswith(("shards:", "hf:")):
         raise ConfigError(
-            f"only rows (shards:FOLDER, hf:SOURCE) have fields such as {by!r}: leave out cluster=, and top folders count"
+            f"only rows (shards:, hf:) have fields such as {by!r}: leave out cluster=, and top folders count"
         )
     return Grouping(printable(by), _column(str(test), by)[: len(names)])
 

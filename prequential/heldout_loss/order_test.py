@@ -59,8 +59,8 @@ def shuffled_costs(cost: Callable[[DocumentSet], float], documents: DocumentSet,
 def check_order(source: Source) -> None:
     """Raises ConfigError unless the documents have an order of their own: rows of files, which are not shuffled."""
     origin = source.origin
-    is_rows = origin.get("kind") == "dataset" or (origin.get("kind") == "shards" and origin.get("column") is not None)
+    is_rows = origin.get("kind") in ("dataset", "shards") and origin.get("column") is not None
     if not is_rows or origin.get("shuffle_seed") is not None:
         raise ConfigError(
-            "orders= needs rows in the order of their file (shards:FOLDER without seed=, hf:SOURCE): others are sorted by name"
+            "orders= needs rows in the order of their file (shards: or hf:, without seed=): others are sorted by name"
         )

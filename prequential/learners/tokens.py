@@ -8,8 +8,7 @@ from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.arrays import to_array
-from prequential.learners.failures import named_failures
-from prequential.learners.protocol import Tokenizer
+from prequential.learners.protocol import Tokenizer, named_failures
 
 PIECE_BYTES = 1 << 22
 NEAR_BYTES = 1 << 11  # so much before and after a cut is encoded apart and together

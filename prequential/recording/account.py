@@ -9,9 +9,8 @@ import numpy as np
 
 from prequential.errors import InvalidDistributionError
 from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix
-from prequential.recording.score import FIELDS, Scores, joined, row_sums
+from prequential.recording.score import FIELDS, Scores, Units, joined, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, Totals
-from prequential.recording.units import Units
 
 if TYPE_CHECKING:
     import torch

@@ -24,9 +24,8 @@ from prequential.files import check_can_write
 from prequential.recording.account import Account, Ranks
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
 from prequential.recording.run import TrainingRun
-from prequential.recording.score import Scored, scores_of
+from prequential.recording.score import Scored, Units, scores_of, units_of
 from prequential.recording.totals import sums_record
-from prequential.recording.units import Units, units_of
 from prequential.records.forms import REPORTED
 from prequential.watch.health import Finding
 

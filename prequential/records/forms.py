@@ -126,7 +126,6 @@ class TableRow(Struct, kw_only=True):
 
     n_bytes: Annotated[Count, says("number of bytes")] | Absent = UNSET
     bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")] | Absent = UNSET
-    mean_k: Annotated[float, Meta(ge=1.0, le=1e30), says("geometric mean of the occurrence k")] | Absent = UNSET
 
 
 class CostTable(Struct, kw_only=True):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prequential.sweeps.sweep import Summary
 
 __all__ = [
-    "costs", "draw", "figure", "front", "learning_curves", "long_tail", "matrix", "monorepo", "new_figure", "png", "regret",
+    "costs", "draw", "figure", "front", "learning_curves", "matrix", "monorepo", "new_figure", "png", "regret",
     "save_plots", "save_png", "text",
 ]  # fmt: skip
 
@@ -40,11 +40,6 @@ def learning_curves(curves: run_panels.Curves, title: str = "") -> Figure:
 def regret(curves: run_panels.Curves, title: str = "") -> Figure:
     """The regret with its sign changed: cumulative bits that the model saves against each other curve."""
     return _titled(run_panels.saved(curves), title)
-
-
-def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bits per byte at the k-th occurrence. table: "trigram_occurrences" or "trigram_learning" of an Evaluation or a record."""
-    return _titled(run_panels.tail(table), title)
 
 
 def front(summary: Summary, title: str = "") -> Figure:

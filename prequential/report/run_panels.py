@@ -13,7 +13,6 @@ from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.compare import Comparison, group_labels, group_learner
 from prequential.errors import CorpusError
-from prequential.evaluation.breakdown import LEARNING, OCCURRENCES
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
 from prequential.evaluation.summary import learner_label
 from prequential.records.forms import LOSSES
@@ -26,7 +25,6 @@ PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 N_POINTS = 200  # of a line; more cannot be seen
 SAME = 0.01  # curves that differ by no more than this share are drawn as one line
 SAVED = Axis("bits saved")
-OCCURRENCE, RATE = Axis("occurrence k of a trigram", log=True), Axis("bits/byte at the k-th", log=True)
 DAY_S = 86400
 DATE = Axis("date of the window's last commit (UTC)", dates=True)
 MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
@@ -141,24 +139,11 @@ def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
     return Panel(f"Bits saved against {comparison.groups[0].label}", series, y=SAVED, references=(0.0,))
 
 
-def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
-    """Bits per byte against the occurrence k, of the rows of a table of evaluation/breakdown.py that have a mean_k."""
-    rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
-    series = []
-    for place, part in enumerate(rows[0]["bits"] if rows else ()):
-        costs = [(row["mean_k"], row["bits"][part] / row["n_bytes"]) for row in rows if row["bits"][part] > 0]
-        if costs:
-            series.append(_series(part, place, tuple(np.array(costs, np.float64).T), look, place < MAX_FULL))
-    return Panel(title, series, OCCURRENCE, RATE)
-
-
 def panels_for_files(run: Run) -> dict[str, Panel]:
     """The panels that `report --plots` writes, by file name. Raises CorpusError if the curves cannot be read."""
-    name, tables = learner_label(run.record["config"]), run.record["tables"]
+    name = learner_label(run.record["config"])
     look = run_look(page_look([name], [run]), name)
     found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
-    # a record may name anything
-    found |= {name: tail(tables[name], look=look) for name in (OCCURRENCES, LEARNING) if name in tables}
     return {name: panel for name, panel in found.items() if panel.series}
 
 

@@ -34,8 +34,7 @@ ALL = "all"  # the name of a row of sums
 FOLDED_ROWS = 24  # a longer breakdown is shown only when the reader opens it
 ROW_NAMES = {
     breakdown.POSITIONS: "bytes from-to", breakdown.DOCUMENTS: "document", breakdown.EXTENSIONS: "extension",
-    breakdown.CLASSES: "kind of byte", breakdown.OCCURRENCES: "occurrence k", breakdown.LEARNING: "occurrence k",
-    breakdown.WORDS: "how common", breakdown.COPIES: "bytes that are",
+    breakdown.CLASSES: "kind of byte", breakdown.WORDS: "how common", breakdown.COPIES: "bytes that are",
 }  # fmt: skip
 OTHER_NAMES = {
     "n_forgotten": "windows of 32 bytes that were forgotten to save memory",
@@ -189,7 +188,7 @@ def configuration(record: Record) -> Html:
 
 
 def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
-    """Every table of evaluation/breakdown.py: its rows, its plot if the rows follow occurrences, and its other values."""
+    """Every table of evaluation/breakdown.py: its rows and its other values."""
     for name, table in tables.items():
         title, rows = words(name).capitalize(), table["rows"]
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
@@ -197,9 +196,6 @@ def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
         else:
             rows = [dict(flattened(row)) for row in rows]
         yield _breakdown(title, rows, EXPLANATIONS.get(name, ""))
-        panel = run_panels.tail(table, f"{title}: bits per byte at the k-th", look)
-        if panel.series:
-            yield element("div", html_figure(panel), class_="plots")
         rest = {OTHER_NAMES.get(key, key): value for key, value in table.items() if key != "rows" and value}
         if rest:
             yield value_table(f"{title}: other values", rest)

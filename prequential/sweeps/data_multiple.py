@@ -1,6 +1,6 @@
 """The data multiple: how many times the data one learner needs for what another learns, from two curves over the same bytes.
 
-The expected curves are taken as one law of the form of evaluation/law.py, read at two speeds: E + A (c t + s)^-b and, of the
+The expected curves are taken as one law of the form of evaluation/curves.py, read at two speeds: E + A (c t + s)^-b and, of the
 baseline, E + A (t + s)^-b. What is hard or easy in the text is so for both. It is in the mean of the two curves, and hardly in
 their difference. So the law is fitted to mean and difference, each weighted by how little it varies without its trend
 (`prediction.transforms`). Exchanging the curves inverts c.
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.comparison.prediction import draw_noise, text_cells, transforms
-from prequential.evaluation.curves import Curve
-from prequential.evaluation.law import integral
+from prequential.evaluation.curves import Curve, integral
 
 Values = NDArray[np.float64]
 

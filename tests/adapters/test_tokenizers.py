@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from made_tokenizers import FAMILIES, FIRST, HARD, SPACE, added, byte_level, sentencepiece
 
-from prequential.adapters.byte_lengths import byte_lengths
-from prequential.adapters.text_tokenizer import TextTokenizer
+from prequential.adapters.text_tokenizer import TextTokenizer, byte_lengths
 from prequential.errors import ConfigError, CorpusError
 from prequential.learners.tokens import tokenise
 

@@ -2,9 +2,13 @@
 
 import json
 import shutil
+import sys
+from dataclasses import replace
 
 import pytest
 from scripts import load
+
+from prequential.model.presets import preset
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +74,61 @@ def test_every_installed_program_restores_a_text(peers_script, tmp_path, monkeyp
     found = rows(peers_script)
     assert set(found) == {name for name, peer in peers_script.PEERS.items() if shutil.which(peer.program)}
     assert [name for name, row in found.items() if not row["restored"] or not row["version"]] == []
+
+
+# ---- records of a GPU
+
+
+@pytest.fixture(scope="module")
+def gpu_script():
+    return load("gpu")
+
+
+def small(level):
+    """The preset with small tables, which take their time only to be made."""
+    config = preset(int(level.partition("-")[0]), pure=level.endswith("-pure"))
+    gpt, mixer = config.gpt, config.mixer
+    return replace(
+        config,
+        gpt=gpt and replace(gpt, context_bits=12, memory_bits=min(gpt.memory_bits, 14)),
+        mixer=mixer and replace(mixer, table_bits=14),
+    )
+
+
+@pytest.mark.thorough
+def test_a_record_holds_runs_and_steps(gpu_script, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(gpu_script, "_config", small)
+    monkeypatch.setattr(gpu_script, "STEPS", 1)
+    record = tmp_path / "gpu.jsonl"
+    options = ["--device", "cpu", "--limit", "3000", "--levels", "5", "--parts", "1", "5-pure", "--record", str(record)]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
+    assert gpu_script.main() == 0
+    (found,) = map(json.loads, record.read_text().splitlines())
+    (run,), (step, alone) = found["runs"], found["steps"]
+    assert run["identical"] and run["n_bytes"] == 3000 and run["archive_bytes"] < 3000
+    assert found["device"]["name"] == "cpu" and run["compress_gpu_kb_per_s"] > 0
+    assert step["step_gpu_s"] > 0 and step["reading_gpu_s"] > 0 and run["mixer_kb_per_s"] > 0
+    assert step["operations"] > step["operations_a_layer"] > step["reading_operations"] > 100
+    assert step["bytes"] > 128 * 1024 * step["bytes_a_unit"] > 0  # width 128, 8 rows of 128, one layer
+    assert alone["level"] == "5-pure" and step["column_cpu_s"] > 0  # -1 has no GPT
+    _, line, line_alone = capsys.readouterr().out.splitlines()
+    assert line.split()[:2] == ["sample:christmas_carol", "5"] and line.split()[-1] == "yes"
+    assert line_alone.split()[:2] == ["-", "5-pure"] and line_alone.split()[-1] == "-"
+
+
+@pytest.mark.thorough
+def test_triton_needs_fewer_launches(gpu_script):
+    pytest.importorskip("triton", reason="Triton is not installed")
+    counts = gpu_script.counts(preset(5))
+    assert 2.5 * counts["operations_triton"] < counts["operations"]
+    assert 4 * counts["operations_a_layer_triton"] < counts["operations_a_layer"]
+    assert 4 * counts["reading_operations_triton"] < counts["reading_operations"]
+
+
+def test_archives_that_differ_are_a_failure(gpu_script, monkeypatch, capsys, tmp_path):
+    real_run = gpu_script.run
+    monkeypatch.setattr(gpu_script, "run", lambda *arguments: real_run(*arguments) | {"identical": False})
+    options = ["--device", "cpu", "--limit", "500", "--levels", "1", "--parts", "--record", str(tmp_path / "gpu.jsonl")]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "sample:christmas_carol", *options])
+    assert gpu_script.main() == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "gpu: sample:christmas_carol -1: the archives differ"

@@ -1,7 +1,9 @@
 """results.py: which records its table shows, and that the text around it is unchanged."""
 
 import json
+from pathlib import Path
 
+import pytest
 from scripts import load
 
 from prequential import preset
@@ -84,34 +86,10 @@ def test_a_file_has_its_presets_xz_and_the_best_other_program_smallest_first():
     ]
 
 
-def test_an_estimate_stands_beside_what_was_measured():
-    estimate = dict(probe_bytes=9, archive_low=1, archive_high=9, compress_s=3.0, decompress_s=1.0)
-    found = evaluation(archive_bytes=200, verify_wall_s=None)
-    record = results.compared({**estimate, "peak_memory_bytes": 1 << 20, "archive_bytes": 300}, found)
-    assert record["compress_s"] == {"estimated": 3.0, "actual": 2.0, "relative_error": 0.5}
-    assert record["archive_bytes"]["relative_error"] == 0.5 and record["decompress_s"]["relative_error"] is None
-
-
-def test_every_row_has_all_figures_of_all_programs():
-    text = results.every_row([evaluation(archive_bytes=300)], [peer("zpaq", 350), peer("7z", 360)])
-    assert text.splitlines()[2:] == [
-        "| a | 1,000 | prequential -5 | 1111111 | 2026-01-02 | 300 | 2.4000 | 1,302 | yes | 2.00 | 3.00 | 0.50 | 1 |"
-        " Intel Chip, 2 threads |",
-        "| a | 1,000 | zpaq program | 9.9 | 2026-01-02 | 350 | 2.8000 | - | yes | 0.50 | 0.25 | 2.00 | - | another chip |",
-        "| a | 1,000 | 7z program | 9.9 | 2026-01-02 | 360 | 2.8800 | - | yes | 0.50 | 0.25 | 2.00 | - | another chip |",
-        "| a | 1,000 | xz -9e | python 3.11.7 | 2026-01-02 | 500 | 4.0000 | - | yes | 0.10 | - | 10.00 | - | Intel Chip |",
-    ]
-
-
 def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_changed():
     changed = evaluation(archive_bytes=200, level=1, options=["-5"])
     table = results.summary([evaluation(archive_bytes=300), evaluation(archive_bytes=250), changed], [])
     assert [line.split("|")[3].strip() for line in ours(table)] == ["2.0000"]
-
-
-def test_a_row_of_level_nine_is_of_the_level_that_is_six_today():
-    records = [evaluation(archive_bytes=n, level=level, options=["-9"]) for n, level in ((300, 6), (200, 5))]
-    assert [line.split("|")[2:4] for line in ours(results.summary(records, []))] == [[" prequential -9 ", " 2.4000 "]]
 
 
 def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_with_its_machine(monkeypatch):
@@ -124,19 +102,6 @@ def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_w
     assert "| 0.02 | a slow chip, 2 threads | 2222222 |" in results.summary([slowed], [])
 
 
-def test_presets_for_devices_have_rows_of_their_own():
-    options = results.options_of("gpu-small")
-    records = [
-        evaluation(archive_bytes=300, level="gpu-small", options=options),
-        evaluation(archive_bytes=9, digest="b"),
-        evaluation(archive_bytes=200, options=options),  # of a preset that has changed since
-    ]
-    assert options == ["--preset", "gpu-small"]
-    assert results.options_of("5-pure") == ["-5", "--pure"]
-    (line,) = lines_of(results.summary(records, []), 2, "prequential --preset gpu-small")
-    assert line.split("|")[3].strip() == "2.4000"
-
-
 def test_a_peer_is_shown_for_the_same_bytes_if_it_is_no_baseline_and_without_a_size_if_it_lost_bytes():
     peers = [peer("xz", 501), peer("zpaq", 350, digest="bb"), peer("7z", 10, restored=False)]
     text = results.every_row([evaluation(archive_bytes=300)], peers)
@@ -144,30 +109,33 @@ def test_a_peer_is_shown_for_the_same_bytes_if_it_is_no_baseline_and_without_a_s
     assert text.endswith("\nDid not restore a: 7z program (9.9).")
 
 
-def test_a_file_that_no_preset_of_today_has_read_is_not_in_the_summary():
-    records = [
-        evaluation(archive_bytes=300),
-        evaluation(archive_bytes=9, name="b", digest="bb", commit="2" * 40 + "-dirty"),
-    ]
-    table = results.summary(records, [])
-    assert lines_of(table, 1, "a") != [] and lines_of(table, 1, "b") == []
-    assert lines_of(results.every_row(records, []), 1, "b") != []
+# ---- forecasts
 
 
-def test_text_around_the_markers_is_kept_and_a_second_run_changes_nothing(tmp_path):
-    path = tmp_path / "RESULTS.md"
-    path.write_text(f"# Before\n\n{results.BEGIN}\nold\n{results.END}\n\nAfter.\n")
-    results.write_between(path, results.BEGIN, "| new |", results.END)
-    once = path.read_text()
-    assert once == f"# Before\n\n{results.BEGIN}\n\n| new |\n\n{results.END}\n\nAfter.\n"
-    results.write_between(path, results.BEGIN, "| new |", results.END)
-    assert path.read_text() == once
+forecasts = load("forecasts")
+STUDIES = (Path(__file__).parents[2] / "docs" / "STUDIES.md").read_text()
+PUBLISHED = list(forecasts.published((*forecasts.CLEAN, *forecasts.TUNED)))
 
 
-def test_a_row_says_whether_its_archive_was_decoded():
-    records = [
-        evaluation(archive_bytes=300, verified=False, verify_wall_s=None),
-        evaluation(archive_bytes=400, level=1),
-    ]
-    assert "| 300 | 2.4000 | 1,302 | no | 2.00 | - |" in results.every_row(records, [])
-    assert [line.split("|")[3].strip() for line in ours(results.summary(records, []))] == ["2.4000 †", "3.2000"]
+@pytest.mark.thorough
+@pytest.mark.parametrize("each", PUBLISHED, ids=lambda each: each.label)
+def test_a_published_forecast_is_in_the_document_as_frozen_and_as_made_today(each: "forecasts.Published") -> None:
+    assert f"| {' | '.join(forecasts.row(each))} |" in STUDIES
+
+
+@pytest.mark.parametrize("each", PUBLISHED, ids=lambda each: each.label)
+def test_a_sealed_forecast_is_scored_as_it_was_when_its_target_had_run(each: "forecasts.Published") -> None:
+    lines = map(json.loads, (forecasts.FOLDER / each.name / "scores.jsonl").read_text().splitlines())
+    (then,) = (line for line in lines if line["forecast_blake2b"] == each.record["blake2b"])
+    old = next(one for one in then.get("scores", [then]) if one.get("quantity", "total_bits") == "total_bits")
+    new = forecasts.score(each.record, each.target)
+    for name in ("point", "low", "high", "actual", "percent"):
+        assert new[name] == pytest.approx(old[name], rel=1e-12)
+    assert new["hit"] == old["hit"]
+
+
+def test_clean_forecasts_were_frozen_before_their_targets() -> None:
+    clean = [each for each in PUBLISHED if each.name in forecasts.CLEAN]
+    assert len(clean) >= 4
+    for each in clean:
+        assert not each.record["after_the_fact"] and each.record["created_at"] < each.target.record["time"]

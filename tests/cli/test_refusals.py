@@ -2,14 +2,12 @@
 
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import own_learners
 import pytest
 from series import write_run
-from small import MIXER
 from studies import FUSED, TINY
 
 from prequential.online.model_store import save_model
@@ -108,19 +106,9 @@ REFUSALS = [
             ("a -o no/m --config gpt.json", 1, "does not exist or is not writable"),
             ("a -o m --limit 0 --config gpt.json", 2, "not a number of bytes"),
             ("a -o m --max-memory 1M --config gpt.json", 1, "more than the limit"),
-            ("a -o m --config small.json --export x", 1, "no GPT"),
-            ("mixer --export x", 1, "no GPT"),
-            ("missing --export x", 1, "No such file"),
-            ("a --export x", 1, "cannot be read"),
-            ("model --export mixer", 1, "exists"),
-            ("model --export x --max-memory 1M", 1, "more than the limit"),
-            ("a", 2, "-o MODEL"),
+            ("a", 2, "-o/--output"),
             ("-o m --config gpt.json", 2, "CORPUS"),
             ("a -o m -1 --pure", 2, "no GPT"),
-            ("a -o m --check a --config gpt.json", 2, "give --export"),
-            ("a -o m --export ./m --config gpt.json", 2, "same folder"),
-            ("model --export x --limit 9", 2, "--check"),
-            ("model --export x -1 --resume", 2, "leave out -1..-6 or --config, --resume"),
         ]
     ),
     # Studies
@@ -186,8 +174,7 @@ def folder(text: bytes, archive: bytes, small_config: Path, tmp_path_factory: py
     for name, blake2b in (("a0", "ab"), ("b0", "ab"), ("b1", "ab"), ("other", "cd")):
         units = np.random.default_rng(1).integers(200 << 22, 300 << 22, 80)
         write_run(folder / name, units, seed=int(name == "b1"), model=name[0], blake2b=blake2b * 32)
-    for name, config in (("model", TINY), ("mixer", replace(TINY, gpt=None, mixer=MIXER))):
-        save_model(folder / name, FUSED.learner(config), {})
+    save_model(folder / "model", FUSED.learner(TINY), {})
     return folder
 
 

@@ -1,4 +1,4 @@
-"""train, with and without --export: a line of text, a JSON object, and one line for each refusal."""
+"""train: a line of text, a JSON object, and one line for each refusal."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from studies import TINY
 
 import prequential
 from prequential.cli import main
-from prequential.online.model_store import load_model, save_model
+from prequential.online.model_store import load_model
 from prequential.online.training import train, training_checkpoints
 
 BOTH = replace(TINY, mixer=MIXER)
@@ -33,8 +33,6 @@ def folder(run, text, small_config, tmp_path_factory):
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "both.record").write_bytes(done.stdout)
     (folder / "mixer.json").write_text(small_config.read_text())
-    mixer = prequential.Config.from_dict(json.loads(small_config.read_text()))
-    save_model(folder / "mixer", prequential.Runtime(kernels="fused", threads=1).learner(mixer), {})
     return folder
 
 
@@ -107,30 +105,3 @@ def test_an_interrupted_training_leaves_nothing(start, tmp_path, number, code):
     assert (process.returncode, out) == (code, b"")
     assert b"Traceback" not in err
     assert not list(tmp_path.iterdir())
-
-
-def test_a_stored_model_is_exported_and_checked_and_the_missing_mixer_is_reported(here, folder, tmp_path):
-    code, out, err = here(
-        tmp_path, "train", str(folder / "both"), "--export", "x", "--check", str(folder / "a"), *FUSED
-    )
-    assert (code, err) == (0, "")
-    first, second, third = out.splitlines()
-    assert "parameters" in first and "mixer of the model is left out" in second
-    exact, plain = (float(third.split(mark)[0].split()[-1]) for mark in (" bits/byte", " under the module"))
-    assert abs(exact - plain) < 0.01 * exact
-    assert {path.name for path in (tmp_path / "x").iterdir()} == {"config.json", "gpt.py", "model.safetensors"}
-
-
-def test_one_call_trains_and_exports_what_two_calls_do(here, folder, tmp_path):
-    options = ("--json", "--check", str(folder / "a"), *FUSED)
-    _, out, _ = here(tmp_path, "train", str(folder / "both"), "--export", "y", "--limit", "2000", *options)
-    both = ("-o", "m", "--export", "x", "--limit", "2000", "--config", str(folder / "both.json"))
-    code, out2, err = here(tmp_path, "train", str(folder / "a"), *both, *options)
-    assert (code, err) == (0, "")
-    training, record = map(json.loads, out2.splitlines())
-    apart = json.loads(out)
-    check = record["check"]
-    assert check["n_bytes"] == 2000 and check["difference"] == check["float_bits"] / check["exact_bits"] - 1
-    assert record["from"]["digest"] == training["digest"] == json.loads((folder / "both.record").read_text())["digest"]
-    assert record["left_out"] == ["mixer"]
-    assert record == {**apart, "folder": "x"}

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prequential_corpora import corpus as corpus_module
+from prequential_corpora.bundled import samples
 from prequential_corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
 from prequential_corpora.corpus import Document
 from prequential_corpora.sources import open_corpus
@@ -211,3 +212,23 @@ def test_a_spool_that_cannot_be_completed_is_deleted(
     with pytest.raises(error, match=reason):
         spool(chunks())
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- samples of the package
+
+
+def test_every_sample_is_the_file_that_the_readme_describes() -> None:
+    for path in samples().values():
+        data = path.read_bytes()
+        row = f"| `{path.name}` | {len(data):,} | `{hashlib.sha256(data).hexdigest()}` |"
+        assert row in path.with_name("README.md").read_text().splitlines()
+
+
+def test_the_error_for_an_unknown_sample_lists_all_names() -> None:
+    with pytest.raises(CorpusError, match=r"there is no sample 'nope'; choose from .*christmas_carol"):
+        open_corpus("sample:nope")
+
+
+def test_the_description_of_a_sample_does_not_depend_on_the_installation() -> None:
+    with open_corpus("sample:christmas_carol") as corpus:
+        assert corpus.describe() == {"kind": "sample", "name": "christmas_carol"}

@@ -15,7 +15,7 @@ from prequential_corpora.corpus import Document
 
 from prequential.evaluation import breakdown as tables_of
 from prequential.evaluation.breakdown import BYTE_CLASSES, EXPLANATIONS, breakdown, format_tables
-from prequential.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Trigrams, Words
+from prequential.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Words
 from prequential.evaluation.trace import Trace
 
 PARTS = ("model", "gpt", "mixer")
@@ -51,13 +51,6 @@ def copied_slowly(data):
             copied[i : i + MATCH_BYTES] = [1] * MATCH_BYTES
         seen.add(window)
     return copied
-
-
-def occurrences_slowly(data):
-    return [
-        1 if i < 2 else sum(data[j - 2 : j + 1] == data[i - 2 : i + 1] for j in range(2, i + 1))
-        for i in range(len(data))
-    ]
 
 
 def words_slowly(data):
@@ -112,17 +105,6 @@ def test_entries_without_a_tag_or_of_64_bits_find_the_same_copies(dtype, positio
 
 @settings(deadline=None)
 @given(corpora, st.integers(1, 100))
-def test_every_occurrence_of_a_trigram_is_counted(data, length):
-    trigrams = Trigrams(array(data))
-    counts = in_stretches(trigrams.next_counts, len(data), length)
-    assert counts == occurrences_slowly(data)
-    totals = in_stretches(trigrams.totals, len(data), length)
-    last = {data[i - 2 : i + 1]: counts[i] for i in range(2, len(data))}
-    assert totals == [1 if i < 2 else last[data[i - 2 : i + 1]] for i in range(len(data))]
-
-
-@settings(deadline=None)
-@given(corpora, st.integers(1, 100))
 def test_a_word_is_in_the_decile_of_its_middle_occurrence(data, length):
     words = Words(array(data))
     assert in_stretches(words.next_labels, len(data), length) == deciles_slowly(data)
@@ -147,7 +129,7 @@ def test_the_rows_of_each_table_add_up_exactly(n_bytes, monkeypatch):
     cuts = sorted({0, *(n_bytes * i // 7 for i in range(8))})
     documents = [Document(f"{a}.{a % 3}", a, (b - a) // 2) for a, b in pairwise(cuts)]
     tables = breakdown(source, trace, documents)
-    assert set(tables) >= {"positions", "byte_classes", "trigram_occurrences", "words", "copies"}
+    assert set(tables) >= {"positions", "byte_classes", "words", "copies"}
     for table in tables.values():
         assert sum(row["n_bytes"] for row in table["rows"]) == n_bytes
         for part in PARTS:
@@ -208,21 +190,6 @@ def test_a_single_document_has_no_table_and_an_odd_name_can_be_recorded_and_prin
     tables = breakdown(CAROL[:20], traced(CAROL[:20]), documents)
     json.dumps(tables, ensure_ascii=False).encode()
     assert "\x1b" not in format_tables(tables)
-
-
-def test_a_learner_that_does_not_learn_is_flat_in_the_table_of_the_same_trigrams_only():
-    """Order-0 costs: only common trigrams reach a high k, so the table of all trigrams looks like learning."""
-    counts = np.bincount(CAROL, minlength=256)
-    costs = np.rint(-np.log2(np.maximum(counts, 1) / len(CAROL)) / UNIT_BITS) * UNIT_BITS
-    trace = Trace(("model",), len(CAROL))
-    trace.append("model", costs[CAROL])
-    tables = breakdown(CAROL, trace, ())
-    rows = [
-        [row for row in tables[f"trigram_{name}"]["rows"] if "mean_k" in row] for name in ("occurrences", "learning")
-    ]
-    rates = [[row["bits"]["model"] / row["n_bytes"] for row in each] for each in rows]
-    assert rates[0][-1] < rates[0][0] and len(set(rates[1])) == 1
-    assert {row["n_bytes"] / (row["to_k"] - row["from_k"] + 1) for row in rows[1]} == {rows[1][0]["n_bytes"]}
 
 
 def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotten(monkeypatch):

@@ -44,6 +44,7 @@ def words():
 
 
 @pytest.mark.parametrize("learner", [models.ResumesCounts, words, torch_learner])
+@pytest.mark.first_quick
 def test_a_learner_that_can_load_its_state_is_resumed_with_the_same_results(tmp_path, learner):
     whole, seen = measured(learner), []
     interrupted(learner, tmp_path)
@@ -95,6 +96,7 @@ def test_no_pickle_is_in_a_checkpoint(tmp_path):
     assert b"learner.model.structure" in checkpoint[: 8 + n_header] and b"\x80\x04\x95" not in checkpoint
 
 
+@pytest.mark.thorough
 def test_the_command_line_resumes_a_learner_of_ids_and_leaves_a_clean_run_folder(tmp_path):
     own = Path(models.__file__).read_text() + (
         "\n\nimport os, pathlib, signal\n\n\n"

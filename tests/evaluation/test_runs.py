@@ -175,7 +175,7 @@ def test_a_crossing_compares_an_archive_with_files():
     """Not an ideal code length, which would be below them from the first byte on."""
     data = sample_path("christmas_carol").read_bytes()[:8000]
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("2", "3", "word"), table_bits=10))
-    result = prequential.evaluate(data, config=small, runtime=FUSED, baselines=("gzip", "order2"))
+    result = prequential.evaluate(data, config=small, runtime=FUSED, baselines=("gzip", "bzip2"))
     crossings = evaluation_record(result, FUSED)["crossings"]
     beyond = result.ledger.archive_bits - result.ledger.code_bits
     for name, byte in crossings.items():

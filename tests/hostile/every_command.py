@@ -23,7 +23,6 @@ SHORT = {
 CASES = {
     "compress a -o a.pq MIXER": "a.pq",
     "compress pages -o pages.pq MIXER": "pages.pq",
-    "compress hf:rows.jsonl?column=t -o hf.pq MIXER": "hf.pq",
     "compress shards:shards -o shards.pq MIXER": "shards.pq",
     "compress public --given a -o given.pq MIXER": "given.pq",
     "decompress a.pq -o b FUSED": "b",
@@ -35,8 +34,7 @@ CASES = {
     "import log.csv --tokens seen --loss loss --bytes-per-token 4 --runs imported": "imported/log-*",
     f"report {RUN} -o page.html --plots plots": "page.html plots/*.png",
     f"report packed.jsonl/{RUN} -o packed.html": "packed.html",
-    "train a -o model --export module GPT": "model module",
-    "train model --export module2 FUSED": "module2",
+    "train a -o model GPT": "model",
     "heldout --train a --test public --runs held MIXER": "held/heldout.jsonl",
     "heldout --train model --test public --runs held2 FUSED": "held2/heldout.jsonl",
     f"heldout --train {RUN} --test public --runs held3 FUSED": "held3/heldout.jsonl",

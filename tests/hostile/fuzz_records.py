@@ -1,4 +1,4 @@
-"""Fuzzer of every foreign file that commands read, except archives, models and corpora (mutate.py, checkpoints.py, fuzz_git.py).
+"""Fuzzer of every foreign file that commands read, except archives, models and corpora (mutate.py, checkpoints.py).
 
     python tests/hostile/fuzz_records.py --count 10000 --seed 1 [--kind NAME] [--seconds S]
 

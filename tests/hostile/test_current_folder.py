@@ -15,7 +15,7 @@ import prequential
 
 PROJECT = Path(prequential.__file__).parents[1]
 MODULES = (
-    "brotli", "codecs", "constriction", "contextlib", "corpora", "datasets", "evil", "json", "llvmlite", "matplotlib",
+    "brotli", "codecs", "constriction", "contextlib", "corpora", "evil", "json", "llvmlite", "matplotlib",
     "msgspec", "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource",
     "runpy", "safetensors", "scipy", "selectors", "signal", "sitecustomize", "socket", "subprocess", "tempfile", "threading",
     "torch", "tqdm", "transformers", "triton", "typing", "usercustomize", "xxhash", "yaml", "zstandard",

@@ -7,14 +7,11 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-import fuzz_git
 import pytest
-from fuzzing import Report
 from git_objects import Objects, commit, object_id, tree
 from limits import bounded
 from prequential_corpora.git import process, session
 from prequential_corpora.git.window import read_tree, read_window
-from programs import script
 from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError
@@ -296,25 +293,3 @@ def test_the_commit_of_the_program_does_not_depend_on_variables_of_git(
 
 def clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-
-
-# ---- the fuzzer
-
-
-@pytest.mark.thorough
-def test_damaged_repositories_and_answers_give_documents_or_one_error() -> None:
-    report = fuzz_git.run(12, Report(1))
-    assert (report.n_mutants, report.broken) == (12, [])
-
-
-@pytest.mark.slow
-def test_many_damaged_repositories_and_answers_give_documents_or_one_error() -> None:
-    assert script("fuzz_git.py", "--count=3000", "--seed=2")["broken"] == []
-
-
-def test_a_mutant_is_a_repository_that_git_reads_unless_it_is_damaged(tmp_path: Path) -> None:
-    path = tmp_path / "r"
-    fuzz_git.write_plain(path)
-    subprocess.run(["git", "fsck", "--strict"], cwd=path, env=clean(), check=True, capture_output=True)
-    assert [d.name for d in read_tree(path)] == ["a.py", "n.rs"]
-    assert {d.kind for d in read_window(path, "2025-01-01")} == {"new", "added"}

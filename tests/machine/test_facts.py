@@ -1,13 +1,17 @@
 """The machine and the program in a record: complete, plausible, and JSON."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from prequential.machine import facts as machine
+from prequential.machine.process import held
 
 
 def test_machine_and_libraries_are_described_in_json_values() -> None:
@@ -52,3 +56,24 @@ def test_a_checkout_is_dirty_only_if_the_package_differs(tmp_path: Path, monkeyp
         assert machine.git_commit() == f"{commit}-dirty"
         file.write_text("1")
     assert machine.git_commit() == commit
+
+
+# ---- signals
+
+
+def test_a_run_that_another_thread_collects_holds_no_signal_any_more() -> None:
+    def run():
+        with held():
+            yield
+
+    before = signal.getsignal(signal.SIGINT)
+    left = run()
+    next(left)
+    thread = threading.Thread(target=left.close)
+    thread.start()
+    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)

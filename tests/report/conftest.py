@@ -1,7 +1,6 @@
 """What the tests draw: curves, a table, and two runs."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,18 +18,6 @@ def curves() -> dict[str, Curve]:
     gzip = Curve(n_bytes=np.array([1024, 4096, 80_000]), bits=np.array([2048.0, 16_384.0, 400_000.0]))
     parts = {name: Curve(n_bytes=positions, bits=rate * positions) for name, rate in (("model", 3.0), ("gpt", 4.0))}
     return {**parts, "gzip": gzip}
-
-
-@pytest.fixture
-def table() -> dict[str, Any]:
-    """Cost by occurrence, with a fitted power law."""
-    return {
-        "rows": [
-            {"name": "1", "n_bytes": 10, "bits": {"model": 80.0}, "mean_k": 1.0},
-            {"name": "2", "n_bytes": 10, "bits": {"model": 40.0}, "mean_k": 2.0},
-            {"name": "all others", "n_bytes": 5, "bits": {"model": 1.0}},
-        ]
-    }
 
 
 def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:

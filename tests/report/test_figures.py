@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from prequential.report import figures, plots, run_panels
 from prequential.report.panels import Panel, Role, Series
 
 
-def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve], table: dict[str, Any]) -> None:
+def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve]) -> None:
     pytest.importorskip("matplotlib")
     axes = plots.learning_curves(curves, "a $title$").axes[0]
     assert axes.get_title() == "a $title$"
@@ -24,7 +23,6 @@ def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve], table
     assert axes.get_lines()[0].get_ydata().tolist() == run_panels.learning(curves).series[0].y.tolist()
     assert axes.get_xscale() == "log"
     assert plots.regret(curves).axes[0].get_xlabel() == "bytes of the original"
-    assert plots.long_tail(table).axes[0].get_yscale() == "log"
 
 
 def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:

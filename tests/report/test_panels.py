@@ -1,7 +1,6 @@
 """Panels: the series of runs and their values, names that do not overlap, and ticks."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -62,12 +61,6 @@ def test_a_curve_has_one_style_and_role_in_all_panels_and_a_look_gives_names_and
     look = Look({"gpt": "GPT alone"}, {"gpt": 6, "model": 3})
     found = {line.name: line.style for line in run_panels.learning(curves, look).series}
     assert found == {"model": 3, "GPT alone": 6, "gzip": 2}
-
-
-def test_the_tail_has_the_rows_with_a_k(table: dict[str, Any]) -> None:
-    (line,) = run_panels.tail(table).series
-    assert (line.name, line.x.tolist(), line.y.tolist()) == ("model", [1.0, 2.0], [8.0, 4.0])
-    assert run_panels.tail({"rows": [{"name": "novel", "n_bytes": 1, "bits": {"model": 1.0}}]}).series == []
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
-from prequential_codecs.baselines import counting, two_part
+from prequential_codecs.baselines import order0
 from prequential_codecs.byte_source import ByteSource, varint
 
 _XZ_PRESET = 9 | lzma.PRESET_EXTREME
@@ -100,15 +100,14 @@ CLASSICAL: dict[str, Compressor] = {
         label="ppmd var I, order 16", compress=_compress_ppmd, decompress=_decompress_ppmd, requires="pyppmd"
     ),
 }
-_COUNTING = {
-    "order0": ("order 0, two-part", counting.compress_order0, counting.decompress_order0),
-    "order2": ("order 2, adaptive (Witten-Bell)", counting.compress_order2, counting.decompress_order2),
-    "order3-static": ("order 3, two-part", two_part.compress, two_part.decompress),
-}
-# They only count bytes: with fixed counts (two-part) or with growing counts (adaptive), and a range coder.
+# It only counts bytes.
 STATIC = {
-    name: Compressor(label=label, compress=compress, decompress=decompress, requires="constriction")
-    for name, (label, compress, decompress) in _COUNTING.items()
+    "order0": Compressor(
+        label="order 0, two-part",
+        compress=order0.compress,
+        decompress=order0.decompress,
+        requires="constriction",
+    )
 }
 BASELINES: dict[str, Compressor] = {**CLASSICAL, **STATIC}
 DEFAULT_BASELINES = tuple(BASELINES)

@@ -7,8 +7,8 @@ import pytest
 from prequential_corpora.bundled import sample_path
 
 from prequential import Config, CorpusError, GPTConfig, MixerConfig, ReplicaConfig, Runtime, ScheduleConfig, compress
-from prequential.estimation import estimate as module
-from prequential.estimation.estimate import (
+from prequential import estimation as module
+from prequential.estimation import (
     Estimate,
     Probe,
     ProbePass,
@@ -46,7 +46,7 @@ def estimate(data: np.ndarray, config: Config, probe_bytes: int = 4000) -> Estim
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe runs in this process without a warm-up: only its memory and its start-up time mean nothing then."""
     monkeypatch.setattr(module, "probe_in_new_process", run_probe)
-    monkeypatch.setattr("prequential.estimation.estimate.warm_up", lambda *_: None)
+    monkeypatch.setattr("prequential.estimation.warm_up", lambda *_: None)
 
 
 # ---- the probe

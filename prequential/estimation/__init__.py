@@ -1,1 +1,0 @@
-"""Time, memory and size before a run."""

@@ -1,1 +1,0 @@
-"""The GPT of a stored model as a plain torch module."""
