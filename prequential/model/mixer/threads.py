@@ -6,6 +6,7 @@ goes on alone when the others keep it waiting (mixing.PATIENCE).
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
@@ -17,7 +18,7 @@ import numpy as np
 from prequential.machine.compiled import Array
 from prequential.model.config import MixerConfig
 from prequential.model.mixer import blocks, mixing, refine, sets, weights
-from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, new_board
+from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, exchange_ns, new_board
 from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.lookup import Places
@@ -37,6 +38,7 @@ class Threads:
         self.most = min(most, len(blocks.first_contexts(config)) - 1)
         self.n = 1  # those that were last found to be fastest
         self.fixed: int | None = None  # for tests and measurements: this many, always
+        self.n_symbols: Counter[int] = Counter()  # by the number of threads that mixed them
         self._group_starts = blocks.group_starts(config, self.most)
         self.column_bounds = np.minimum(self._group_starts * blocks.BLOCK_INPUTS, blocks.columns_of(config)[1])
         self._executor: ThreadPoolExecutor | None = None
@@ -51,8 +53,18 @@ class Threads:
         n = min(self.fixed, self.most) if self.fixed else self._chosen(most)
         started = time.perf_counter()
         self._run(n, arrays, code)
+        self.n_symbols[n] += n_symbols
         if most > 1 and not self.fixed:
             self._judge(n, (time.perf_counter() - started) / n_symbols, time.perf_counter() - started)
+
+    def to_record(self) -> dict[str, Any]:
+        """How many threads mixed until now, as JSON values (records/forms.py)."""
+        return {
+            "most_threads": self.most,
+            "used_threads": max(self.n_symbols, default=1),
+            "together": 1 - self.n_symbols[1] / max(1, self.n_symbols.total()),
+            "exchange_ns": round(exchange_ns()) if self.most > 1 else None,
+        }
 
     def _has_kernel(self, arrays: MixerArrays) -> bool:
         """Whether the kernel of the other threads is compiled. A thread does that meanwhile: a trial must not wait for it."""
@@ -102,9 +114,9 @@ class Threads:
             board[STOP] = 1
             raise
         finally:
-            errors = [other.exception() for other in others]  # waits for all
-        for error in filter(None, errors):
-            raise error
+            for error in [other.exception() for other in others]:  # waits for all
+                if error:
+                    raise error
 
     def _memory_of(self, n: int) -> "_Memory":
         """What n threads need; made once."""
