@@ -31,7 +31,7 @@ from prequential.model.hashing import HASH_MASK
 from prequential.model.learner import OnlineLearner
 from prequential.model.mixer.mixer import past_limits
 from prequential.model.mixer.nodes import HISTORY_SHIFT, N_HISTORIES
-from prequential.model.mixer.past import MATCH, POSITION
+from prequential.model.mixer.past.entries import MATCH, POSITION
 from prequential.model.mixer.weights import MAX_LAST_WEIGHT
 from prequential.online.runtime import Runtime
 

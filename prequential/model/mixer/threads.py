@@ -17,12 +17,12 @@ import numpy as np
 
 from prequential.machine.compiled import Array
 from prequential.model.config import MixerConfig
-from prequential.model.mixer import blocks, mixing, refine, sets, weights
+from prequential.model.mixer import blocks, following, refine, sets, weights
+from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
+from prequential.model.mixer.binary_contexts import N_HASHES
 from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, exchange_ns, new_board
-from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.lookup import Places
-from prequential.model.mixer.mixing import MixerArrays, Scratch, Share, Team
 from prequential.model.mixer.weights import Columns
 
 LEAST_SYMBOLS = 64  # of a call: waking threads takes as long as mixing some symbols
@@ -75,7 +75,7 @@ class Threads:
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
             self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
             self._compiled = self._executor.submit(
-                mixing.follow, 1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board
+                following.follow, 1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board
             )
         if self.fixed:
             self._compiled.result()
@@ -131,7 +131,7 @@ class Threads:
 
 def _follow(*arguments: Any) -> None:
     try:
-        mixing.follow(*arguments)
+        following.follow(*arguments)
     except BaseException:
         arguments[-1][STOP] = 1
         raise
