@@ -236,7 +236,7 @@ def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
     kinds, every = binary_contexts.kinds_by_input(names), np.zeros(binary_contexts.N_HASHES, np.int64)
     now, *others = past_after(text)
-    contexts.context_hashes(now, *others, every)
+    contexts.context_hashes(now, *others, contexts.parts_of(kinds), every)
     hashes = [contexts.hash_of(every, kinds, records.input_kind(now), sets.AS_TEXT, c) for c in range(len(names))]
     return dict(zip(names, map(int, hashes), strict=True))
 
@@ -436,7 +436,7 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
     inputs = np.array([2307, *[-2307] * 15], np.int16)
     changed, scratch, one = np.zeros(16, np.int16), np.zeros(16, np.int16), np.zeros(1, np.int64)
     sums, errors = np.zeros(1 + weights.N_SUMS, np.int32), np.zeros(1, np.int32)
-    columns = weights.Columns(0, 1, np.array([0, 16]), changed, one, sums, errors, scratch)
+    columns = weights.Columns(0, 1, 1, np.array([0, 16]), changed, one, sums, errors, scratch)
     weights.sum_columns(inputs, columns, sums)
     usual = np.full(1, 511 << 12, np.uint32)  # the mean error of a row whose steps have a factor of 1
     weights.find_errors(
@@ -452,14 +452,14 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
 def test_a_dot_product_is_compiled_to_vector_instructions():
     """It once was not, because the sum began with a variable; a mixer of 106 contexts then took twice the time."""
     compiled = numba.njit(error_model="numpy")(weights.dot.py_func)
-    compiled(np.zeros(32, np.int16), np.zeros(32, np.int16))
+    compiled(np.zeros(32, np.int16), np.uint64(0), np.zeros(32, np.int16))
     (code,) = compiled.inspect_asm().values()
     assert any(name in code for name in ("pmulld", "pmaddwd", "pmullw"))
 
 
 def log_odds_of_dot(row, inputs):
     """What the one set of a mixer makes of the sum."""
-    sums, outputs = np.array([weights.dot(row, inputs), 0, 0, 0], np.int32), np.zeros(1, np.int32)
+    sums, outputs = np.array([weights.dot(row, np.uint64(0), inputs), 0, 0, 0], np.int32), np.zeros(1, np.int32)
     weights.mix(
         1, sums, outputs, np.zeros((1, 1), np.int32), np.zeros(sets.N_LAST, np.int64), np.zeros(sets.N_LAST, np.int64)
     )
@@ -474,7 +474,7 @@ def test_hostile_weights_keep_results_and_weights_in_range(contexts):
     for sign in (1, -1):
         w = np.full(len(inputs), sign * weights.MAX_WEIGHT, np.int16)
         assert abs(log_odds_of_dot(w, inputs)) <= LOG_ODDS_LIMIT
-        weights.learn_row(np.int32(sign << 17), inputs, w)
+        weights.learn_row(np.int32(sign << 17), inputs, w, np.uint64(0))
         assert (w == sign * weights.MAX_WEIGHT).all()
 
 

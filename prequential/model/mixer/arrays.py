@@ -15,6 +15,7 @@ class MixerArrays(NamedTuple):
     groups: Array  # (C,) int64: what each counts as (sets.groups_of_contexts)
     columns: Array  # (C,) uint64: the first input of each (blocks.columns_of)
     regions: Array  # (C, 2) int64: its part of the tables (blocks.regions_of)
+    parts: Array  # (3,) bool: which parts of all contexts it needs (contexts.parts_of)
     state_contexts: Array  # (6,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
     set_starts: Array  # (S,) int64: the first row of each set in `weights`
@@ -50,8 +51,7 @@ class Scratch(NamedTuple):
     facts: Array  # (N_FACTS,): see sets.py
     every_row: Array  # (N_SETS,): the row of each set
     last_rows: Array  # (N_LAST,): the rows of the last weights
-    every_curve: Array  # (N_CURVES,): the context of each map of curves
-    curves: Array  # (M,): the same of its maps
+    curves: Array  # (M,): the context of each of its maps of curves
     outputs: Array  # (S,) int32: log-odds of the sets
     finals: Array  # (N_LAST,): log-odds of the last sets
     cumulative: Array  # (257,): of the GPT's frequencies

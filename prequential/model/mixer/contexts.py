@@ -27,16 +27,22 @@ OF_FIELDS = ("template,next", "words,next", "field,next")
 
 
 @inlined
-def context_hashes(past: Array, ring: Array, indirect: Array, followers: Array, every: Array) -> None:
-    """every[i] = what the i-th context depends on, for each of N_HASHES. Those of records only within records."""
+def context_hashes(past: Array, ring: Array, indirect: Array, followers: Array, parts: Array, every: Array) -> None:
+    """every[i] = what the i-th context depends on, for each of N_HASHES: of records only within records, of parts only if needed.
+
+    parts: see `parts_of`.
+    """
     byte_contexts(past, every)
     word_contexts(past, every)
     phrase_contexts(past, every)
     line_contexts(past, ring, every)
-    structure_contexts(past, every)
-    indirect_contexts(past, indirect, followers, every)
     match_contexts(past, ring, every)
-    field_contexts(past, ring, every)
+    if parts[0]:
+        structure_contexts(past, every)
+    if parts[1]:
+        indirect_contexts(past, indirect, followers, every)
+    if parts[2]:
+        field_contexts(past, ring, every)
     kind = input_kind(past)
     if kind == RECORDS:
         record_contexts(past, ring, every)
@@ -240,3 +246,17 @@ def field_contexts(past: Array, ring: Array, h: Array) -> None:
 def expected_next(past: Array, ring: Array, by: int) -> Any:
     """What `follow_field` knows of the next byte: the byte that it expects, the one after it, and whether a byte has differed."""
     return hashed(byte_at(ring, past[by]) | past[by + 1] << 8, byte_at(ring, past[by] + 1))
+
+
+def parts_of(kinds: Array) -> Array:
+    """(3,) bool: whether contexts of these kinds need `structure_contexts`, `indirect_contexts` and `field_contexts`."""
+    past, ring, indirect = np.zeros(at.PAST_SIZE, np.int64), np.zeros(1, np.uint8), np.zeros(at.INDIRECT_SIZE, np.int64)
+    followers = np.zeros((at.N_FOLLOWERS, 1), np.uint32)
+    needed = []
+    for make, arguments in (
+        (structure_contexts, (past,)), (indirect_contexts, (past, indirect, followers)), (field_contexts, (past, ring))
+    ):  # fmt: skip
+        made = np.full(N_HASHES, -1)
+        getattr(make, "py_func", make)(*arguments, made)
+        needed.append(bool((made[kinds] >= 0).any()))
+    return np.array(needed)

@@ -17,7 +17,7 @@ from prequential.model.mixer import blocks, evidence, lookup, mixing, nodes, ref
 from prequential.model.mixer.arrays import MixerArrays
 from prequential.model.mixer.binary_contexts import kinds_by_input
 from prequential.model.mixer.board import apart
-from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS
+from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, parts_of
 from prequential.model.mixer.past import entries as at
 from prequential.model.mixer.past.matches import MAX_MATCH_LENGTH
 from prequential.model.mixer.past.records import MAX_RECORD, STAYS_BINARY
@@ -48,10 +48,11 @@ class Mixer:
         n_contexts, n_sets, places = len(names), len(set_sizes), {name: i for i, name in enumerate(names)}
         columns, n_columns = blocks.columns_of(config)
         self.arrays = MixerArrays(
-            kinds=kinds_by_input(names),
+            kinds=(kinds := kinds_by_input(names)),
             groups=sets.groups_of_contexts(names),
             columns=columns,
             regions=blocks.regions_of(config),
+            parts=parts_of(kinds),
             state_contexts=np.array([places.get(name, -1) for name in sets.STATE_CONTEXTS], np.int64),
             sets=set_kinds,
             set_starts=np.cumsum(set_sizes) - set_sizes,

@@ -210,7 +210,7 @@ def announce(i: int, together: bool, mixer: MixerArrays, scratch: Scratch, own: 
 def look_up(mixer: MixerArrays, every_hash: Array) -> None:
     """Matches, and what all contexts depend on, before the next byte."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
-    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, every_hash)
+    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.parts, every_hash)
     every_hash[N_HASHES], every_hash[N_HASHES + 1] = input_kind(mixer.past), sets.code_of(mixer.past)
 
 
@@ -316,9 +316,7 @@ def predict_bit(
         post(board, ROWS, number)
     for f in range(sets.N_LAST):
         scratch.last_rows[f] = sets.LAST_STARTS[f] + scratch.every_row[sets.LAST_SETS[f]]
-    select_curves(prefix, past, facts, expected, scratch.every_curve)
-    for m in range(mixer.curve_kinds.size):
-        scratch.curves[m] = scratch.every_curve[mixer.curve_kinds[m]]
+    select_curves(mixer.curve_kinds, prefix, past, facts, expected, scratch.curves)
     fetch_curves(mixer.curves, scratch.curves)
     if has_gpt:
         refine_gpt(np.int64(inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves, inputs[EXTRA_INPUTS:])

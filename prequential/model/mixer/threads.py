@@ -17,7 +17,7 @@ import numpy as np
 
 from prequential.machine.compiled import Array
 from prequential.model.config import MixerConfig
-from prequential.model.mixer import blocks, following, refine, sets, weights
+from prequential.model.mixer import blocks, following, sets, weights
 from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
 from prequential.model.mixer.binary_contexts import N_HASHES
 from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, exchange_ns, new_board
@@ -152,7 +152,6 @@ class _Memory:
             facts=apart(sets.N_FACTS),
             every_row=apart(sets.N_SETS),
             last_rows=apart(sets.N_LAST),
-            every_curve=apart(refine.N_CURVES),
             curves=apart(n_curves),
             outputs=apart(n_sets, np.int32),
             finals=apart(sets.N_LAST),
@@ -183,7 +182,8 @@ class _Buffers:
             Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
             Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, self.inputs),
             Columns(
-                first_group, stop_group, arrays.column_bounds, arrays.weights, self.rows, self.sums, self.errors, self.centred
+                first_group, stop_group, arrays.row_ages.size, arrays.column_bounds, arrays.weights, self.rows, self.sums,
+                self.errors, self.centred,
             ),
             next_hashes, self.took,
         )  # fmt: skip

@@ -53,11 +53,11 @@ OF_INPUTS, OF_NONZERO, OF_SQUARES, N_SUMS = 0, 1, 2, 3
 
 
 @kernel
-def dot(weights: Array, inputs: Array) -> Any:
-    """The sum of products of two arrays of one length, int32."""
+def dot(weights: Array, place: Any, inputs: Array) -> Any:
+    """The sum of products of the inputs and of the weights from a place on, int32."""
     total = np.int32(0)  # a literal: LLVM then uses vector instructions; with a variable it does not
-    for j in range(inputs.size):
-        total = np.int32(total + np.int32(np.int32(weights[j]) * np.int32(inputs[j])))
+    for j in span(0, inputs.size):
+        total = np.int32(total + np.int32(np.int32(weights[place + j]) * np.int32(inputs[j])))
     return total
 
 
@@ -77,6 +77,7 @@ class Columns(NamedTuple):
 
     first: int
     stop: int
+    n_rows: int  # of all sets
     bounds: Array  # (groups + 1,) int64: the first column of each group
     weights: Array  # int16: one group after the other, each (rows of all sets, its columns)
     rows: Array  # (S,) int64: the row of each set
@@ -86,22 +87,21 @@ class Columns(NamedTuple):
 
 
 @inlined
-def place_of(columns: Columns, group: int, row: int) -> Any:
-    """Where the weights of a row begin, in the columns of a group."""
-    left, right = columns.bounds[group], columns.bounds[group + 1]
-    return columns.weights.size // columns.bounds[columns.bounds.size - 1] * left + row * (right - left)
+def place_of(columns: Columns, left: Any, right: Any, s: int) -> Any:
+    """Where the weights of the row of set s begin, in the group of columns from left to before right."""
+    return np.uint64(columns.n_rows * left + columns.rows[s] * (right - left))
 
 
 @inlined
 def sum_columns(inputs: Array, columns: Columns, sums: Array) -> None:
     """sums (S + N_SUMS,) int32: those of each row of weights, and `describe_inputs`."""
     for s in range(columns.rows.size):
-        total = np.int32(0)
-        for group in span(columns.first, columns.stop):
-            left, right = columns.bounds[group], columns.bounds[group + 1]
-            place = place_of(columns, group, columns.rows[s])
-            total = np.int32(total + dot(columns.weights[place : place + right - left], inputs[left:right]))
-        sums[s] = total
+        sums[s] = 0
+    for group in span(columns.first, columns.stop):
+        left, right = columns.bounds[group], columns.bounds[group + 1]
+        own = inputs[left:right]
+        for s in range(columns.rows.size):
+            sums[s] = np.int32(sums[s] + dot(columns.weights, place_of(columns, left, right, s), own))
     own = inputs[columns.bounds[columns.first] : columns.bounds[columns.stop]]
     describe_inputs(own, sums[columns.rows.size :])
 
@@ -194,13 +194,12 @@ def learn_columns(common: Any, inputs: Array, columns: Columns) -> None:
     """One gradient step of each row in these columns."""
     left, right = columns.bounds[columns.first], columns.bounds[columns.stop]
     centre(inputs[left:right], np.int32(common), columns.centred[left:right])
-    for s in range(columns.rows.size):
-        if columns.errors[s] != 0:
-            for group in span(columns.first, columns.stop):
-                left, right = columns.bounds[group], columns.bounds[group + 1]
-                place = place_of(columns, group, columns.rows[s])
-                own = columns.weights[place : place + right - left]
-                learn_row(np.int32(columns.errors[s]), columns.centred[left:right], own)
+    for group in span(columns.first, columns.stop):
+        left, right = columns.bounds[group], columns.bounds[group + 1]
+        own = columns.centred[left:right]
+        for s in range(columns.rows.size):
+            if columns.errors[s] != 0:
+                learn_row(np.int32(columns.errors[s]), own, columns.weights, place_of(columns, left, right, s))
 
 
 @inlined
@@ -226,8 +225,9 @@ def centre(inputs: Array, common: Any, centred: Array) -> None:
 
 
 @kernel
-def learn_row(error: Any, centred: Array, weights: Array) -> None:
-    for j in range(centred.size):
+def learn_row(error: Any, centred: Array, weights: Array, place: Any) -> None:
+    """One gradient step of the weights from a place on."""
+    for j in span(0, centred.size):
         step = np.int32(np.int32(np.int32(centred[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
-        moved = np.int32(np.int32(weights[j]) + np.int32(step))
-        weights[j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
+        moved = np.int32(np.int32(weights[place + j]) + np.int32(step))
+        weights[place + j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
