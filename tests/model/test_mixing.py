@@ -440,7 +440,8 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
     weights.sum_columns(inputs, columns, sums)
     usual = np.full(1, 511 << 12, np.uint32)  # the mean error of a row whose steps have a factor of 1
     weights.find_errors(
-        1, -LOG_ODDS_LIMIT, 1, 0, columns, np.zeros(1, np.uint16), usual, np.array([-LOG_ODDS_LIMIT], np.int32),
+        1, -LOG_ODDS_LIMIT, 1, 0, columns, np.zeros(1, np.uint16), usual, weights.new_row_rates(1),
+        np.array([-LOG_ODDS_LIMIT], np.int32),
         np.full((sets.N_LAST, 1), weights.MAX_SHARE, np.int32), np.arange(sets.N_LAST), np.full(sets.N_LAST, -LOG_ODDS_LIMIT),
     )  # fmt: skip
     weights.learn_columns(weights.common_part(sums, 1), inputs, columns)

@@ -32,6 +32,7 @@ class MixerArrays(NamedTuple):
     weights: Array  # (rows of all its sets * I,) int16: see weights.Columns
     row_ages: Array  # (rows of all its sets,) uint16: how often each row was used, at most weights.MAX_ROW_AGE
     row_errors: Array  # (rows of all its sets,) uint32: the mean error of each row, in 2^-24
+    new_rates: Array  # (256,) int64: weights.new_row_rates
     last_weights: Array  # (sum of LAST_SIZES, S) int32
     curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
     gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds

@@ -69,6 +69,7 @@ class Mixer:
             weights=apart(int(set_sizes.sum()) * n_columns, np.int16),
             row_ages=np.zeros(set_sizes.sum(), np.uint16),
             row_errors=np.full(set_sizes.sum(), weights.FIRST_ROW_ERROR, np.uint32),
+            new_rates=weights.new_row_rates(n_contexts),
             last_weights=np.full((sum(sets.LAST_SIZES), n_sets), (1 << weights.LAST_WEIGHT_BITS) // n_sets, np.int32),
             curves=apart((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),

@@ -58,7 +58,6 @@ from prequential.model.mixer.lookup import fetch_second_halves, find_second_halv
 from prequential.model.mixer.nodes import clamp, expected_bit, log_odds_of, log_odds_of_share, signed, step_towards
 from prequential.model.mixer.past import entries as at
 from prequential.model.mixer.past.advance import advance
-from prequential.model.mixer.past.entries import byte_at
 from prequential.model.mixer.past.matches import find_matches
 from prequential.model.mixer.past.records import input_kind
 from prequential.model.mixer.refine import curve_position, fetch_curves, learn_curves, refine, refine_gpt, select_curves
@@ -249,8 +248,8 @@ def hand_out(
     common: Any = 0
     if mixer.learns:
         find_errors(
-            bit, mixed, mixer.groups.size, mixer.past[at.N_BITS], own.columns, mixer.row_ages, mixer.row_errors, scratch.outputs,
-            mixer.last_weights, scratch.last_rows, scratch.finals,
+            bit, mixed, mixer.groups.size, mixer.past[at.N_BITS], own.columns, mixer.row_ages, mixer.row_errors,
+            mixer.new_rates, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
         )  # fmt: skip
         common = common_part(own.columns.sums, own.columns.rows.size)
     if together:
@@ -283,12 +282,7 @@ def predict_bit(
     """Fills in the inputs, and adds up this thread's columns. Returns the bit that the longest match expects (-1: none)."""
     past, facts, orders, inputs = mixer.past, scratch.facts, mixer.order_maps, own.evidence.inputs
     expected = expects(facts[sets.EXPECTED_BYTE], past[at.MATCH_LENGTH], prefix, k)
-    long_expected = expects(
-        sets.CODE_WORD[facts[sets.CODE], byte_at(mixer.ring, past[at.LONG_MATCH])],
-        past[at.LONG_MATCH_LENGTH],
-        prefix,
-        k,
-    )
+    long_expected = expects(facts[sets.LONG_EXPECTED], past[at.LONG_MATCH_LENGTH], prefix, k)
     read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, inputs)
     order1 = order1_place(past, prefix)
     inputs[4] = 256

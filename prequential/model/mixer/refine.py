@@ -29,7 +29,7 @@ FIRST_POINTS = (_AS_THEY_ARE << 16 | FIRST_AGE).astype(np.uint32)
 @inlined
 def point_at(maps: Array, m: int, curve: int, point: int) -> Any:
     """The packed probability of a point of a curve. Arrays hold it xor its first value, so memory that is not used stays zero."""
-    return np.int64(maps[m, curve, point] ^ FIRST_POINTS[point])
+    return np.int64(maps[np.uint64(m), np.uint64(curve), np.uint64(point)] ^ FIRST_POINTS[np.uint64(point)])
 
 
 @inlined
@@ -79,6 +79,11 @@ def fetch_curves(maps: Array, curves: Array) -> None:
             prefetch(maps, place + 16 * line)
 
 
+@inlined
+def set_point(maps: Array, m: int, curve: int, point: int, packed: Any) -> None:
+    maps[np.uint64(m), np.uint64(curve), np.uint64(point)] = packed ^ FIRST_POINTS[np.uint64(point)]
+
+
 @merged
 def refine(mixed: Any, maps: Array, curves: Array) -> Any:
     """The probability of a one in 2**-16. curves (n,) int64: the context of each of n maps."""
@@ -112,8 +117,8 @@ def learn_curves(bit: int, log_odds: Any, maps: Array, curves: Array) -> None:
     other = lower + (1 if nearest == lower else 0)
     for m in range(curves.size):
         curve = curves[m] & (maps.shape[1] - 1)
-        maps[m, curve, nearest] = step_towards(point_at(maps, m, curve, nearest), bit) ^ FIRST_POINTS[nearest]
-        maps[m, curve, other] = half_step(point_at(maps, m, curve, other), bit) ^ FIRST_POINTS[other]
+        set_point(maps, m, curve, nearest, step_towards(point_at(maps, m, curve, nearest), bit))
+        set_point(maps, m, curve, other, half_step(point_at(maps, m, curve, other), bit))
 
 
 @inlined

@@ -50,10 +50,10 @@ N_LAST = len(LAST_SIZES)
 LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
 # The scratch values that are constant for a byte: see `describe_byte` and `describe_gpt`. GPT_BYTE changes with each bit.
 (
-    EXPECTED_BYTE, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, ABOVE, COLUMN, WORD_HASH, LIKELIEST, SECOND,
+    EXPECTED_BYTE, LONG_EXPECTED, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, ABOVE, COLUMN, WORD_HASH, LIKELIEST, SECOND,
     GPT_CONFIDENCE, GPT_BYTE, CODE,
-) = range(13)  # fmt: skip
-N_FACTS = 13
+) = range(14)  # fmt: skip
+N_FACTS = 14
 # The contexts whose histories select weights: the first that a mixer has, in "history2,length", and all but "2" in "states".
 STATE_CONTEXTS = ("2", "3", "4", "6", "word", "word2")
 NO_BYTE = 256
@@ -93,6 +93,7 @@ def describe_byte(past: Array, ring: Array, facts: Array) -> None:
     """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte, but for what is known."""
     last4, length = past[at.LAST4], past[at.MATCH_LENGTH]
     facts[EXPECTED_BYTE] = CODE_WORD[facts[CODE], byte_at(ring, past[at.MATCH])] if length > 0 else 256
+    facts[LONG_EXPECTED] = CODE_WORD[facts[CODE], byte_at(ring, past[at.LONG_MATCH])]
     steps = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
     facts[MATCH_STEP] = steps
     facts[MATCH_CLASS] = 0 if length == 0 else 1 if length < 16 else 2 if length < 32 else 3

@@ -99,8 +99,7 @@ class Threads:
 
     def _run(self, n: int, arrays: MixerArrays, code: Callable[..., None]) -> None:
         memory = self._memory_of(n)
-        scratch, board = memory.scratch, memory.board
-        shares = [buffers.share(arrays) for buffers in memory.buffers]
+        scratch, board, (*shares, whole) = memory.scratch, memory.board, memory.shares(arrays)
         board[:] = 0
         board[N_THREADS] = n
         others: list[Future[None]] = []
@@ -108,7 +107,7 @@ class Threads:
             for thread in range(1, n):
                 assert self._executor
                 others.append(self._executor.submit(_follow, thread, scratch.every_hash, arrays, shares[thread], board))
-            code(arrays, Team(scratch, shares[0], memory.whole.share(arrays), board))
+            code(arrays, Team(scratch, shares[0], whole, board))
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
         except BaseException:
             board[STOP] = 1
@@ -160,6 +159,17 @@ class _Memory:
         self.buffers = [_Buffers(config, own) for own in bounds]
         self.whole = copy(self.buffers[0])
         self.whole.bounds = whole
+        self._made_for: MixerArrays | None = None
+        self._shares: list[Share] = []
+
+    def shares(self, arrays: MixerArrays) -> list[Share]:
+        """Those of the threads, and the whole, of a mixer with these arrays; made once, because that takes time."""
+        if arrays is not self._made_for:
+            self._shares = [buffers.share(arrays) for buffers in (*self.buffers, self.whole)]
+            self._made_for = arrays
+        for share in self._shares:
+            share.took[0] = 0  # no byte
+        return self._shares
 
 
 class _Buffers:
@@ -177,7 +187,6 @@ class _Buffers:
         """The share of a mixer with these arrays."""
         first, stop, first_group, stop_group = self.bounds
         *places, seen, run_places, next_hashes = self.of_contexts
-        self.took[0] = 0
         return Share(
             Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
             Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, self.inputs),

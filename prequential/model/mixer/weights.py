@@ -45,7 +45,7 @@ STEP_FACTOR = _factors()
 
 @inlined
 def squash(log_odds: Any) -> Any:
-    return np.int64(SQUASH[log_odds + LOG_ODDS_LIMIT])
+    return np.int64(SQUASH[np.uint64(log_odds + LOG_ODDS_LIMIT)])
 
 
 # The sums of a share of the inputs, one for each set and these after them; int32, whose overflows wrap around.
@@ -121,7 +121,7 @@ def mix(n_contexts: int, sums: Array, outputs: Array, last: Array, last_rows: Ar
     for f in range(N_LAST):
         mixed = np.int64(0)
         for s in range(n_sets):
-            mixed += np.int64(last[last_rows[f], s]) * np.int64(outputs[s])
+            mixed += np.int64(last[np.uint64(last_rows[f]), s]) * np.int64(outputs[s])
         finals[f] = clamp(mixed >> LAST_WEIGHT_BITS, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
         total += finals[f]
     return total // N_LAST
@@ -131,6 +131,11 @@ def mix(n_contexts: int, sums: Array, outputs: Array, last: Array, last_rows: Ar
 def lasting_rate(n_contexts: int) -> Any:
     """The rate of the weight sets after the beginning: few contexts take larger steps."""
     return LEAST_RATE + SHARED_RATE // n_contexts
+
+
+def new_row_rates(n_contexts: int) -> Array:
+    """(256,) int64: what the rate of a row has in addition, by its age in 256 uses."""
+    return NEW_ROW_FACTOR * lasting_rate(n_contexts) // np.arange(1, 2 + (MAX_ROW_AGE >> 8))
 
 
 @inlined
@@ -154,31 +159,31 @@ def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
     """How much the mixture follows set s: its mean last weight times the number of sets, in 2**-16, from 0 to 4."""
     total = np.int64(0)
     for f in range(N_LAST):
-        total += np.int64(last[last_rows[f], s])
+        total += np.int64(last[np.uint64(last_rows[f]), s])
     return clamp(total * n_sets // N_LAST, 0, MAX_SHARE)
 
 
 @merged
 def find_errors(
-    bit: int, mixed: Any, n_contexts: int, n_bits: int, columns: Columns, ages: Array, mean_errors: Array, outputs: Array,
-    last: Array, last_rows: Array, finals: Array,
+    bit: int, mixed: Any, n_contexts: int, n_bits: int, columns: Columns, ages: Array, mean_errors: Array, new_rates: Array,
+    outputs: Array, last: Array, last_rows: Array, finals: Array,
 ) -> None:  # fmt: skip
     """columns.errors: by which each row takes its gradient step; 0: none. n_bits: learned from before.
 
-    The rows get older, and the last weights learn.
+    The rows get older, and the last weights learn. new_rates: `new_row_rates`.
     """
     error_of_mixture, rows = error_of(bit, mixed), columns.rows
     rate = step_size(n_bits, columns.sums[rows.size + OF_SQUARES], n_contexts)
-    extra = NEW_ROW_FACTOR * lasting_rate(n_contexts)
-    for s in range(rows.size):
-        age = np.int64(ages[rows[s]])
-        ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
+    for s in span(0, rows.size):
+        row = np.uint64(rows[s])
+        age = np.int64(ages[row])
+        ages[row] = min(age + 1, MAX_ROW_AGE)
         error = error_of(bit, outputs[s])
-        mean = np.int64(mean_errors[rows[s]])
-        mean_errors[rows[s]] = mean + (((abs(error) << 8) - mean) >> min(2 + (age >> 2), MEAN_SHIFT))
+        mean = np.int64(mean_errors[row])
+        mean_errors[row] = mean + (((abs(error) << 8) - mean) >> min(2 + (age >> 2), MEAN_SHIFT))
         factor = STEP_FACTOR[clamp(mean >> 12, 0, 4095)]
         error = (error + (error_of_mixture * share_of_set(s, rows.size, last, last_rows) >> LAST_WEIGHT_BITS)) >> 1
-        error = error * (rate + extra // (1 + (age >> 8))) * factor >> 16
+        error = error * (rate + new_rates[np.uint64(age >> 8)]) * factor >> 16
         columns.errors[s] = clamp(error, -(1 << 17), 1 << 17) if abs(error) >= SMALLEST_ERROR else 0
     learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)  # last: shares are those of the prediction
 
@@ -210,11 +215,12 @@ def learn_last(bit: int, error_of_mixture: Any, outputs: Array, last: Array, las
         mean += np.int64(outputs[s])
     mean = mean // outputs.size
     for f in range(N_LAST):
+        row = np.uint64(last_rows[f])
         error = (error_of(bit, finals[f]) + error_of_mixture) >> 1
         for s in range(outputs.size):
             direction = LAST_MEAN_RATE * mean + LAST_DIFFERENCE_RATE * (np.int64(outputs[s]) - mean)
-            moved = last[last_rows[f], s] + ((direction * error + (1 << 21)) >> 22)
-            last[last_rows[f], s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
+            moved = last[row, s] + ((direction * error + (1 << 21)) >> 22)
+            last[row, s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
 
 
 @kernel
