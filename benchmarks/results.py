@@ -29,7 +29,7 @@ from markdown_table import format_markdown
 from prequential.errors import ConfigError
 from prequential.evaluation.summary import format_report, model_summary
 from prequential.model.config import Config
-from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, preset
+from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, PRESETS, preset
 from prequential.records.schema import append_record
 
 PROJECT = Path(__file__).parents[1]
@@ -287,7 +287,7 @@ def presets() -> dict[str, list[Any]]:
     configs = {f"prequential -{level}": config for level, config in PRESETS.items()}
     configs |= {f"prequential -{level}": PRESETS[max(PRESETS)] for level in (7, 8, 9)}  # names that it once had
     configs |= {f"prequential --preset {name}": config for name, config in DEVICE_PRESETS.items()}
-    configs |= {f"prequential -{n} --pure": preset(n, pure=True) for n in PURE}
+    configs[f"prequential -{DEFAULT_PRESET} --pure"] = preset(pure=True)
     found = {name: [json.loads(json.dumps(config.to_dict()))] for name, config in configs.items()}
     for name, config in json.loads(FORMER.read_text("utf-8")).items():
         found.setdefault(name, []).append(config)

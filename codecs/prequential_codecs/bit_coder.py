@@ -22,6 +22,8 @@ WORD_BITS = np.uint64(32)
 WORD_MAX = np.uint64((1 << 32) - 1)
 WINDOW_MAX = np.uint64((1 << 64) - 1)
 UNIT_BITS = 2.0**-22  # code lengths are reported in multiples of it
+# (2**16,): the code length of a bit, in UNIT_BITS, by the frequency of its value in 2**-16, which is never 0.
+UNITS = np.rint((16.0 - np.log2(np.maximum(np.arange(1 << 16), 1), dtype=np.float64)) / UNIT_BITS)
 
 
 @inlined
@@ -94,7 +96,7 @@ def ideal_bits(coded: Array) -> Array:
 
     Each is an integer multiple of UNIT_BITS, so sums below 2**31 bits are exact in any order. For reports only.
     """
-    return np.rint((16.0 - np.log2(coded, dtype=np.float64)) / UNIT_BITS).sum(1) * UNIT_BITS
+    return UNITS[coded].sum(1) * UNIT_BITS
 
 
 def symbol_bits(frequencies: Array, symbols: Array) -> Array:

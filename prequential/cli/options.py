@@ -206,7 +206,7 @@ LEVEL = {
     "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
 }
 LEARNER = {
-    "--pure": "the GPT without the context mixer; -5 and -6 give the same one",
+    "--pure": "the GPT of -5 without the context mixer",
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
     "--sync-every N": "for workers with slow links: train separate GPTs and average them every N steps (docs/MACHINES.md)",
     "--replicas N": "with --sync-every: number of GPTs (default: the number of workers that torchrun started)",

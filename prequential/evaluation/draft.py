@@ -30,6 +30,7 @@ from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
 from prequential.learners.adapted import NOT_RESUMED
 from prequential.learners.subject import Subject
+from prequential.model.learner import OnlineLearner
 from prequential.model.schedule import blocks, segments
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, check_identity, identity, mismatch
@@ -93,7 +94,7 @@ class Draft:
     """An archive that an evaluation makes, and the trace of its costs.
 
     ends (n,) int64: where segments end. trace: costs under the learner and, if it has both, under GPT and mixer; `encode` does
-    not fill in the mixer's.
+    not fill in the mixer's. mixing: how many threads mixed in `encode`, as in records; None: none did.
     """
 
     def __init__(self, folder: Path, header: Header, subject: Subject, *, resume: bool) -> None:
@@ -102,6 +103,7 @@ class Draft:
         has_both = config is not None and config.gpt is not None and config.mixer is not None and subject.scores_parts
         ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
         self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
+        self.mixing: dict[str, Any] | None = None
         self._subject, self._folder, self._header, self._resume = subject, folder, header, resume
         if resume and not subject.resumes:
             raise ConfigError(NOT_RESUMED)
@@ -140,7 +142,8 @@ class Draft:
             start_s = time.perf_counter()
             saves = checkpoints if (keep or self._resume) and self._subject.resumes else None
             hashed = HashedSymbols(symbols)
-            reports = coding.compress(hashed, self._header, sink, self._subject.make(), saves)
+            learner = self._subject.make()
+            reports = coding.compress(hashed, self._header, sink, learner, saves)
             first = next(reports)
             start_s -= self._resume_costs(first, seconds)
             for done in chain((first,), reports):
@@ -151,6 +154,8 @@ class Draft:
                 on_progress(done, len(symbols))
             hashed.check(self._header.blake2b, str(self._header.corpus.get("name", "")))
             took_s = wall_s()
+            if isinstance(learner, OnlineLearner) and learner.mixer:
+                self.mixing = learner.mixer.threads.to_record()
             self._save_result(took_s, sink.blake2b)
         return Ledger.from_progress(done), took_s
 

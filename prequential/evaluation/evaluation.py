@@ -55,6 +55,7 @@ class Evaluation:
     decoding; None: not decoded. peak_memory_bytes: up to the end of coding. notes: baselines that were skipped, and why. trace:
     the cost of each byte. mode: the permissions that all files of the corpus and of the given text have; the archive and the
     record get no others. is_coded: whether an archive was written; if not, its size is the ideal code length in whole bytes.
+    mixing: how many threads mixed, as in the record; None: unknown, or there is no mixer.
 
     Examples:
         >>> import prequential
@@ -77,6 +78,7 @@ class Evaluation:
     limit_bytes: int | None = None
     mode: int = 0o777
     is_coded: bool = True
+    mixing: dict[str, Any] | None = None
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
@@ -193,6 +195,7 @@ class _Coding(NamedTuple):
     wall_s: float
     peak_memory_bytes: int
     verify_wall_s: float | None = None
+    mixing: dict[str, Any] | None = None
 
 
 def _coded(
@@ -221,7 +224,7 @@ def _coded(
         mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
         for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
             draft.trace.append(MIXER, bits)
-    return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s)
+    return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s, draft.mixing)
 
 
 def _evaluation(
@@ -248,6 +251,7 @@ def _evaluation(
         trace=trace,
         mode=source.mode & mode_of(subject.given),
         is_coded=subject.is_coded,
+        mixing=coded.mixing,
     )
 
 
@@ -307,6 +311,7 @@ def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterab
     """The evaluation without its curves, the environment, and the findings about its health, as JSON values."""
     header, ledger, verify_wall_s = evaluation.header, evaluation.ledger, evaluation.verify_wall_s
     is_own = OTHER not in header.config
+    mixing = {"mixing": evaluation.mixing} if evaluation.mixing else {}
     coding = (DECODES_ANYWHERE if is_own else CODED_HERE) if evaluation.is_coded else NOT_CODED
     return record_of(
         EvaluationRecord,
@@ -325,5 +330,5 @@ def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterab
         baselines=list(map(to_record, evaluation.baselines)),
         notes=list(evaluation.notes),
         findings=[asdict(finding) for finding in findings],
-        environment=environment(runtime, config_of(header, knows_given=True) if is_own else None),
+        environment=environment(runtime, config_of(header, knows_given=True) if is_own else None) | mixing,
     )

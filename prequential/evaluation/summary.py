@@ -156,6 +156,16 @@ def model_summary(config: dict[str, Any]) -> str:
     return " + ".join(parts) + (f", given {name_of_given(config['given'])}" if "given" in config else "")
 
 
+def _mixing(environment: dict[str, Any]) -> str:
+    """How many of the threads mixed, where several could."""
+    mixing = environment.get("mixing")
+    if not mixing or mixing["most_threads"] == 1:
+        return ""
+    most = f"up to {mixing['used_threads']} of {mixing['most_threads']} mixed"
+    together = f"{mixing['together']:.0%} of the bytes on more than one; exchange {mixing['exchange_ns'] or 0:,.0f} ns"
+    return f" ({most}, {together})"
+
+
 def _figures(record: dict[str, Any]) -> list[str]:
     if is_reported(record):
         return [f"{name:<20}{text}" for name, text in reported_figures(record)]
@@ -166,7 +176,10 @@ def _figures(record: dict[str, Any]) -> list[str]:
     rows = [
         ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
         ("model", f"{preset}: {summary}" if preset else summary),
-        ("machine", f"{cpu}, {n_threads} thread{'s' * (n_threads != 1)}, {matmul}{environment['kernels']} kernels"),
+        (
+            "machine",
+            f"{cpu}, {n_threads} thread{'s' * (n_threads != 1)}{_mixing(environment)}, {matmul}{environment['kernels']} kernels",
+        ),
         ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
         ("archive", _archive(record)),
         (

@@ -33,7 +33,7 @@ class History:
     def append(self, symbols: np.ndarray) -> None:
         """Appends symbols (n,) of any integer type; n is at most the size of the ring."""
         self.look_ahead(symbols)
-        self.ring[(self.n_symbols + np.arange(len(symbols))) % len(self.ring)] = symbols
+        self.ring[(self.n_symbols + np.arange(len(symbols))) & (len(self.ring) - 1)] = symbols
         self.n_symbols += len(symbols)
         self._ahead = self._ahead[:0]
 

@@ -100,13 +100,12 @@ DEVICE_PRESETS: dict[str, Config] = {
 
 
 # Without the mixer, one GPT. A larger one, 4 x 384, takes more bits at 1 and 4 MB (dev/LOG.md, 2026-11-25).
-PURE = dict.fromkeys(range(DEFAULT_PRESET, max(PRESETS) + 1), _with_memory(_with_gpt(2, 192, 20, None)))
+_PURE = _with_memory(_with_gpt(2, 192, 20, None))
 
 
 def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
-    """The Config of a level, or of a name in DEVICE_PRESETS. pure: a GPT without the context mixer, one for all levels.
-
-    Raises ConfigError for an unknown level, or pure without a GPT.
+    """The Config of a level, or of a name in DEVICE_PRESETS. pure: a GPT without the context mixer, of the default
+    level only. Raises ConfigError for an unknown level.
 
     Examples:
         >>> import prequential
@@ -121,9 +120,9 @@ def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int =
     if not isinstance(level, Integral) or isinstance(level, bool) or level not in PRESETS:
         names = " or ".join(map(repr, DEVICE_PRESETS))
         raise wrong_argument("level", level, f"a number from {min(PRESETS)} to {max(PRESETS)}, or {names}")
-    if pure and level not in PURE:
-        raise ConfigError(f"preset {level} has no GPT; choose {min(PURE)} to {max(PURE)}")
-    return dataclasses.replace((PURE if pure else PRESETS)[int(level)], seed=seed)
+    if pure and level != DEFAULT_PRESET:
+        raise ConfigError(f"only preset {DEFAULT_PRESET} has a GPT that is used alone (pure), not preset {level}")
+    return dataclasses.replace(_PURE if pure else PRESETS[int(level)], seed=seed)
 
 
 def default_for(n_bytes: int) -> Config:
@@ -144,12 +143,10 @@ def name_of(config: Mapping[str, Any]) -> str | None:
 def _names() -> dict[str, str]:
     """The options of each preset by its configuration as JSON, without the seed."""
     found: dict[str, str] = {}
-    usual = (DEFAULT_PRESET, SMALL_PRESET, max(PRESETS))  # of equal ones, those that texts speak of
-    levels: list[int | str] = [*usual, *PRESETS, *DEVICE_PRESETS]
-    for level in levels:
+    for level in (*PRESETS, *DEVICE_PRESETS):
         options = f"--preset {level}" if level in DEVICE_PRESETS else f"-{level}"
-        for pure in (False, True) if level in (*PURE, *DEVICE_PRESETS) else (False,):
+        for pure in (False, True) if level in (DEFAULT_PRESET, *DEVICE_PRESETS) else (False,):
             values = preset(level, pure=pure).to_dict()
             del values["seed"]
-            found.setdefault(json.dumps(values, sort_keys=True), options + " --pure" * pure)
+            found[json.dumps(values, sort_keys=True)] = options + " --pure" * pure
     return found

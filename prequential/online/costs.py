@@ -27,7 +27,7 @@ from prequential.model.mixer import evidence, lookup, mixing, refine, sets
 from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS
 from prequential.model.mixer.mixer import n_inputs, table_size
 from prequential.model.mixer.nodes import N_GROUPS, N_HISTORIES
-from prequential.model.mixer.past import INDIRECT_SIZE, N_FIELDS, N_FOLLOWERS, PAST_SIZE
+from prequential.model.mixer.past.entries import INDIRECT_SIZE, N_FIELDS, N_FOLLOWERS, PAST_SIZE
 from prequential.model.schedule import GROWTH, blocks, segments
 
 MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit

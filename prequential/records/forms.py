@@ -89,11 +89,23 @@ class Corpus(Struct, kw_only=True):
     kind: Annotated[str, says("kind of source")] | Absent = UNSET
 
 
+class MixingFields(Struct, kw_only=True):
+    """How many threads mixed. It changes the time, and no bit."""
+
+    most_threads: Annotated[Size, says("at most so many mixed at a time")]
+    used_threads: Annotated[Size, says("the most that did")]
+    together: Annotated[float, Meta(ge=0.0, le=1.0), says("part of the bytes that more than one mixed")]
+    exchange_ns: Annotated[
+        Number | None, says("time in which two threads hand over a number and back; null for one thread")
+    ]
+
+
 class Environment(Struct, kw_only=True):
     """Where and with what a measurement was made."""
 
     machine: Annotated[dict[str, Any], says("processor, cores, memory, system")] | Absent = UNSET
     threads: Annotated[Count, says("threads of the learner")] | Absent = UNSET
+    mixing: Annotated[MixingFields, says("threads of the mixer")] | Absent = UNSET
     backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")] | Absent = UNSET
     kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")] | Absent = UNSET
     device: Annotated[str, says("`cpu`, or the name of the accelerator")] | Absent = UNSET

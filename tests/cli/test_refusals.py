@@ -40,7 +40,7 @@ REFUSALS = [
     ("evaluate -9 a", 2, "-9 is not a level: the highest is -6"),
     ("heldout --train a --test a -8", 2, "-8 is not a level: the highest is -6"),
     ("train a -o model -9", 2, "-9 is not a level: the highest is -6"),
-    ("compress -1 --pure a", 2, "preset 1 has no GPT"),
+    ("compress -1 --pure a", 2, "only preset 5 has a GPT that is used alone"),
     ("compress --threads 0 a", 2, "threads = 0"),
     ("compress --audit-every -1 a", 2, "--audit-every"),
     ("compress --audit-every x a", 2, "--audit-every"),
@@ -108,7 +108,7 @@ REFUSALS = [
             ("a -o m --max-memory 1M --config gpt.json", 1, "more than the limit"),
             ("a", 2, "-o/--output"),
             ("-o m --config gpt.json", 2, "CORPUS"),
-            ("a -o m -1 --pure", 2, "no GPT"),
+            ("a -o m -6 --pure", 2, "used alone"),
         ]
     ),
     # Studies

@@ -12,6 +12,7 @@ from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.curves import crossing_byte
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
+from prequential.evaluation.summary import format_report
 from prequential.files import output_file
 
 FUSED = prequential.Runtime(kernels="fused")
@@ -54,6 +55,15 @@ def test_every_bit_is_accounted_for(run):
     for part in ("model", "gpt", "mixer"):
         assert np.diff(found.curves[part].bits, prepend=0).sum() == found.record["parts"][part]
         assert result.trace.bits(part).sum() == found.record["parts"][part]
+
+
+def test_a_record_says_how_many_threads_mixed(run):
+    record = run[2].record
+    found = record["environment"]["mixing"]
+    assert 1 <= found["used_threads"] <= found["most_threads"] and 0 <= found["together"] < 1
+    mixing = {"most_threads": 4, "used_threads": 2, "together": 0.9, "exchange_ns": 118}
+    report = format_report(record | {"environment": record["environment"] | {"mixing": mixing}})
+    assert "(up to 2 of 4 mixed, 90% of the bytes on more than one; exchange 118 ns)" in report
 
 
 def test_the_parts_are_the_costs_of_a_learner_with_the_mixer_or_the_gpt_alone(run):

@@ -1,6 +1,6 @@
 """Codes with random states that `load_state` accepts, in kernels that check every index of an array.
 
-    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(mktemp -d) python tests/hostile/bounds.py --count 1000 --seed 1
+    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(mktemp -d) python tests/hostile/bounds.py --count 1000 --seed 1 [--mixing 2]
 
 prints how often each outcome occurred, as JSON. The bits may be any; "exact" says that they were decoded from the same state. An
 IndexError names the first states with it, and `--first N --count 1` repeats state N. A crash ends the process. The
@@ -31,13 +31,12 @@ from prequential.model.hashing import HASH_MASK
 from prequential.model.learner import OnlineLearner
 from prequential.model.mixer.mixer import past_limits
 from prequential.model.mixer.nodes import HISTORY_SHIFT, N_HISTORIES
-from prequential.model.mixer.past import MATCH, POSITION
+from prequential.model.mixer.past.entries import MATCH, POSITION
 from prequential.model.mixer.weights import MAX_LAST_WEIGHT
 from prequential.online.runtime import Runtime
 
 Arrays = dict[str, np.ndarray]
 
-RUNTIME = Runtime(threads=1)
 N_SYMBOLS = 320  # coded with each state
 COUNT = 1 << 48  # a limit of counters and positions
 SCHEDULE = ScheduleConfig(
@@ -215,11 +214,21 @@ def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Arrays, seed: in
     return outcomes
 
 
+def made_for(config: Config, mixing: int) -> OnlineLearner:
+    """A learner whose mixer, if it has one, uses so many threads."""
+    learner = Runtime(threads=1 if mixing == 1 else 2 * mixing).learner(config)  # the GPT's steps take half of them
+    if learner.mixer:
+        learner.mixer.threads.fixed = mixing
+    return learner
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=100, help="random states, in turn of each configuration")
     parser.add_argument("--first", type=int, default=0, help="number of the first state")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mixing", type=int, default=1, help="threads that mix")
+    parser.add_argument("--configs", nargs="+", choices=CONFIGS, default=list(CONFIGS))
     args = parser.parse_args()
     assert "NUMBA_CACHE_DIR" in os.environ, "name an empty folder: other runs must not load kernels that check indices"
     with pytest.raises(IndexError):  # otherwise nothing is checked
@@ -228,18 +237,18 @@ def main() -> None:
     outcomes: Counter[str] = Counter()
     failures: dict[str, str] = {}
     made = {}
-    for name, config in CONFIGS.items():
-        learner = RUNTIME.learner(config)
+    for name in args.configs:
+        learner, other = (made_for(CONFIGS[name], args.mixing) for _ in range(2))
         coded(learner, BitCoder(FOLLOW), np.arange(300) % 256)
-        made[name] = (learner, RUNTIME.learner(config)), {key: array.copy() for key, array in learner.state().items()}
+        made[name] = (learner, other), {key: array.copy() for key, array in learner.state().items()}
     for number in range(args.first, args.first + args.count):
-        name = list(CONFIGS)[number % len(CONFIGS)]
+        name = args.configs[number % len(args.configs)]
         learners, first = made[name]
         try:
             outcomes.update(f"{name}, {outcome}" for outcome in tried(learners, first, args.seed << 32 | number))
         except Exception as error:
             failures[f"state {number}, {name}"] = f"{type(error).__name__}: {error}"
-            made[name] = (RUNTIME.learner(CONFIGS[name]), RUNTIME.learner(CONFIGS[name])), first
+            made[name] = (made_for(CONFIGS[name], args.mixing), made_for(CONFIGS[name], args.mixing)), first
     print(json.dumps({"outcomes": dict(sorted(outcomes.items())), "failures": failures}, indent=1))
 
 

@@ -10,8 +10,10 @@ from prequential_corpora.bundled import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import mixing, past
+from prequential.model.mixer import mixing
 from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.past import entries as at
+from prequential.model.mixer.past import records
 
 
 def drawn_frequencies(n: int, seed: int) -> np.ndarray:
@@ -42,8 +44,8 @@ def fingerprint() -> str:
         config = MixerConfig(contexts=contexts, sets=sets, curves=curves, table_bits=7, match_bits=6)
         mixer, coder = Mixer(config, np.zeros(1 << 9, np.uint8)), BitCoder(ENCODE)
         if record:
-            mixer.restart(past.STEADY)
-            mixer.arrays.past[[past.RECORD, past.CONTROLS]] = record, past.N_CONTROLS
+            mixer.restart(records.STEADY)
+            mixer.arrays.past[[at.RECORD, at.CONTROLS]] = record, records.N_CONTROLS
             data = data % 32
         coder.reserve(len(data))
         mixer.code(data, drawn_frequencies(len(data), 2) if gpt else None, coder)

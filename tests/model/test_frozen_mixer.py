@@ -10,7 +10,7 @@ from small import DEEPER
 
 from prequential.model.config import MixerConfig
 from prequential.model.frozen import FrozenLearner
-from prequential.model.mixer import past
+from prequential.model.mixer.past.entries import N_BITS
 from prequential.online.runtime import Runtime
 
 BOTH = replace(
@@ -57,7 +57,7 @@ def test_only_past_and_ring_of_a_frozen_learner_advance():
     moved = {name for name, tensor in frozen.state().items() if not (tensor == own[name]).all()}
     advance = {"mixer.past", "history", "counters", "gpt.counters", "recall.last", "recall.values"}
     assert moved == advance | {name for name in own if name.startswith("gpt.carried")}
-    assert own["mixer.past"][past.N_BITS] == frozen.state()["mixer.past"][past.N_BITS] == 8 * len(SEEN)
+    assert own["mixer.past"][N_BITS] == frozen.state()["mixer.past"][N_BITS] == 8 * len(SEEN)
     assert frozen.history.at(np.arange(900)).tolist() == TEXT[:900].tolist()
 
 

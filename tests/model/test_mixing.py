@@ -20,9 +20,11 @@ from prequential_corpora.bundled import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import blocks, contexts, evidence, lookup, mixing, nodes, past, sets, weights
+from prequential.model.mixer import binary_contexts, blocks, contexts, evidence, lookup, mixing, nodes, sets, weights
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
+from prequential.model.mixer.past import advance, matches, records
+from prequential.model.mixer.past import entries as at
 
 CHILD = Path(__file__).parent / "mixing_child.py"
 drawn_frequencies = runpy.run_path(str(CHILD))["drawn_frequencies"]
@@ -130,7 +132,7 @@ def test_a_long_repeat_of_noise_costs_next_to_nothing(contexts):
     """Without contexts, only the match can predict the repeat."""
     noise = np.random.default_rng(2).integers(0, 256, 2000)
     mixer = make_mixer(MixerConfig(contexts=contexts, table_bits=18, match_bits=12), ring_bits=14)
-    followed(mixer, np.ones(past.FEW_CONTROLS, np.int64))  # binary data: the code of the noise does not change
+    followed(mixer, np.ones(records.FEW_CONTROLS, np.int64))  # binary data: the code of the noise does not change
     assert followed(mixer, noise) > 8 * 2000
     assert followed(mixer, noise) < 0.3 * 2000
 
@@ -139,8 +141,8 @@ def test_a_match_is_found_at_its_fifth_byte_and_points_at_the_byte_that_followed
     text, lengths = b"1abcdefgXYZ2abcdefgXYz", []
     for n in range(len(text) + 1):
         now, *_ = past_after(text[:n])
-        lengths.append(int(now[past.MATCH_LENGTH]))
-        assert now[past.MATCH_LENGTH] == 0 or now[past.MATCH] == n - 11
+        lengths.append(int(now[at.MATCH_LENGTH]))
+        assert now[at.MATCH_LENGTH] == 0 or now[at.MATCH] == n - 11
     assert lengths == [0] * 17 + [5, 6, 7, 8, 9, 0]  # z differs from Z
 
 
@@ -224,18 +226,18 @@ def past_after(text):
     """The mixer's past when the byte after `text` is to be predicted, the ring that holds the text, and what followed before."""
     arrays = make_mixer(MixerConfig(contexts=("nextword", "template,next"), table_bits=6, match_bits=10)).arrays
     for byte in text:
-        past.find_matches(arrays.past, arrays.ring, arrays.matches, True)
-        past.advance(arrays.past, arrays.ring, arrays.indirect, arrays.followers, arrays.fields, byte, True)
-    past.find_matches(arrays.past, arrays.ring, arrays.matches, True)
+        matches.find_matches(arrays.past, arrays.ring, arrays.matches, True)
+        advance.advance(arrays.past, arrays.ring, arrays.indirect, arrays.followers, arrays.fields, byte, True)
+    matches.find_matches(arrays.past, arrays.ring, arrays.matches, True)
     return arrays.past, arrays.ring, arrays.indirect, arrays.followers
 
 
 def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
-    kinds, every = contexts.kinds_by_input(names), np.zeros(contexts.N_HASHES, np.int64)
+    kinds, every = binary_contexts.kinds_by_input(names), np.zeros(binary_contexts.N_HASHES, np.int64)
     now, *others = past_after(text)
-    contexts.context_hashes(now, *others, every)
-    hashes = [contexts.hash_of(every, kinds, past.input_kind(now), sets.AS_TEXT, c) for c in range(len(names))]
+    contexts.context_hashes(now, *others, contexts.parts_of(kinds), every)
+    hashes = [contexts.hash_of(every, kinds, records.input_kind(now), sets.AS_TEXT, c) for c in range(len(names))]
     return dict(zip(names, map(int, hashes), strict=True))
 
 
@@ -363,18 +365,18 @@ TABLE = np.array([[row, 200, 0, row >> 4, 7, 255, 16, column] for row in range(2
 
 def test_records_of_binary_data_count_as_lines():
     now, ring, *_ = past_after(TABLE.tobytes()[:4003])
-    assert (now[past.RECORD], now[past.IN_RECORDS]) == (8, 1)
-    assert past.byte_above(now, ring) == TABLE.tobytes()[4003 - 8]
-    assert past.byte_above2(now, ring) == TABLE.tobytes()[4003 - 16]
+    assert (now[at.RECORD], now[at.IN_RECORDS]) == (8, 1)
+    assert at.byte_above(now, ring) == TABLE.tobytes()[4003 - 8]
+    assert at.byte_above2(now, ring) == TABLE.tobytes()[4003 - 16]
 
 
 def test_in_binary_data_other_contexts_take_the_places_of_those_of_words():
-    assert set(contexts.OF_WORDS) | set(contexts.OF_BINARY) <= set(CONTEXTS)
-    assert not set(contexts.OF_WORDS) & set(contexts.OF_BINARY)
+    assert set(binary_contexts.OF_WORDS) | set(binary_contexts.OF_BINARY) <= set(CONTEXTS)
+    assert not set(binary_contexts.OF_WORDS) & set(binary_contexts.OF_BINARY)
     names = ("2", "word", "word2")
-    first = {past.BINARY: contexts.FIRST_PAIR, past.RECORDS: contexts.N_CONTEXTS}
+    first = {records.BINARY: binary_contexts.FIRST_PAIR, records.RECORDS: binary_contexts.N_CONTEXTS}
     for kind, own in first.items():
-        assert contexts.kinds_by_input(names)[kind].tolist() == [CONTEXTS.index("2"), own, own + 1]
+        assert binary_contexts.kinds_by_input(names)[kind].tolist() == [CONTEXTS.index("2"), own, own + 1]
     assert hashes_after(b"a text of words", names) == {n: hashes_after(b"a text of words")[n] for n in names}
 
 
@@ -389,9 +391,7 @@ def test_in_binary_data_pairs_of_bytes_at_even_positions_are_contexts():
 
 
 def test_a_number_is_compared_with_that_of_the_same_template_digit_by_digit():
-    differs = [
-        past_after(b"id=25;\nid=" + digits)[0][past.BY_TEMPLATE_DIFFERS] for digits in (b"2", b"26", b"28", b"20")
-    ]
+    differs = [past_after(b"id=25;\nid=" + digits)[0][at.BY_TEMPLATE_DIFFERS] for digits in (b"2", b"26", b"28", b"20")]
     assert differs == [0, 1, 2, 3]
 
 
@@ -436,11 +436,12 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
     inputs = np.array([2307, *[-2307] * 15], np.int16)
     changed, scratch, one = np.zeros(16, np.int16), np.zeros(16, np.int16), np.zeros(1, np.int64)
     sums, errors = np.zeros(1 + weights.N_SUMS, np.int32), np.zeros(1, np.int32)
-    columns = weights.Columns(0, 1, np.array([0, 16]), changed, one, sums, errors, scratch)
+    columns = weights.Columns(0, 1, 1, np.array([0, 16]), changed, one, sums, errors, scratch)
     weights.sum_columns(inputs, columns, sums)
     usual = np.full(1, 511 << 12, np.uint32)  # the mean error of a row whose steps have a factor of 1
     weights.find_errors(
-        1, -LOG_ODDS_LIMIT, 1, 0, columns, np.zeros(1, np.uint16), usual, np.array([-LOG_ODDS_LIMIT], np.int32),
+        1, -LOG_ODDS_LIMIT, 1, 0, columns, np.zeros(1, np.uint16), usual, weights.new_row_rates(1),
+        np.array([-LOG_ODDS_LIMIT], np.int32),
         np.full((sets.N_LAST, 1), weights.MAX_SHARE, np.int32), np.arange(sets.N_LAST), np.full(sets.N_LAST, -LOG_ODDS_LIMIT),
     )  # fmt: skip
     weights.learn_columns(weights.common_part(sums, 1), inputs, columns)
@@ -452,14 +453,14 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
 def test_a_dot_product_is_compiled_to_vector_instructions():
     """It once was not, because the sum began with a variable; a mixer of 106 contexts then took twice the time."""
     compiled = numba.njit(error_model="numpy")(weights.dot.py_func)
-    compiled(np.zeros(32, np.int16), np.zeros(32, np.int16))
+    compiled(np.zeros(32, np.int16), np.uint64(0), np.zeros(32, np.int16))
     (code,) = compiled.inspect_asm().values()
     assert any(name in code for name in ("pmulld", "pmaddwd", "pmullw"))
 
 
 def log_odds_of_dot(row, inputs):
     """What the one set of a mixer makes of the sum."""
-    sums, outputs = np.array([weights.dot(row, inputs), 0, 0, 0], np.int32), np.zeros(1, np.int32)
+    sums, outputs = np.array([weights.dot(row, np.uint64(0), inputs), 0, 0, 0], np.int32), np.zeros(1, np.int32)
     weights.mix(
         1, sums, outputs, np.zeros((1, 1), np.int32), np.zeros(sets.N_LAST, np.int64), np.zeros(sets.N_LAST, np.int64)
     )
@@ -474,7 +475,7 @@ def test_hostile_weights_keep_results_and_weights_in_range(contexts):
     for sign in (1, -1):
         w = np.full(len(inputs), sign * weights.MAX_WEIGHT, np.int16)
         assert abs(log_odds_of_dot(w, inputs)) <= LOG_ODDS_LIMIT
-        weights.learn_row(np.int32(sign << 17), inputs, w)
+        weights.learn_row(np.int32(sign << 17), inputs, w, np.uint64(0))
         assert (w == sign * weights.MAX_WEIGHT).all()
 
 
@@ -610,7 +611,7 @@ def test_each_byte_has_one_code_word():
 def test_the_code_is_chosen_by_what_came_before():
     mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=8))
     chosen = []
-    zeros, controls, stays = np.zeros(600, np.int64), np.ones(past.FEW_CONTROLS, np.int64), past.STAYS_BINARY
+    zeros, controls, stays = np.zeros(600, np.int64), np.ones(records.FEW_CONTROLS, np.int64), records.STAYS_BINARY
     for part in (TEXT[:300], zeros, TEXT[:16], controls[1:], controls[:1], TEXT[: stays - 1], TEXT[:1]):
         followed(mixer, part)
         chosen.append(int(sets.code_of(mixer.arrays.past)))

@@ -10,17 +10,18 @@ from prequential.cli.options import learner_config
 from prequential.errors import ConfigError
 from prequential.exact.pool import MAX_DEFAULT_THREADS
 from prequential.model.config import Config
-from prequential.model.presets import DEVICE_PRESETS, PRESETS, PURE, name_of, preset
+from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, PRESETS, name_of, preset
 from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
 from prequential.sweeps.ladder import n_weights
 
 
 @pytest.mark.parametrize("pure", [False, True])
-def test_the_name_of_a_preset_are_the_options_that_select_it(pure: bool) -> None:
-    for level in (*(PURE if pure else PRESETS), *DEVICE_PRESETS):
+def test_the_name_of_a_preset_are_the_options_that_select_it_and_no_other(pure: bool) -> None:
+    for level in (*((DEFAULT_PRESET,) if pure else PRESETS), *DEVICE_PRESETS):
         for seed in (0, 7):
             config = preset(level, pure=pure, seed=seed)
             words = (name_of(json.loads(json.dumps(config.to_dict()))) or "").split()
+            assert f"-{level}" in words or str(level) in words
             assert learner_config(build_parser().parse_args(["compress", "FILE", *words])) == config
 
 
@@ -28,8 +29,9 @@ def test_unknown_presets_are_refused() -> None:
     for level in (0, 10, "gpu-tiny"):
         with pytest.raises(ConfigError, match="gpu-small"):
             preset(level)
-    with pytest.raises(ConfigError, match="preset 4 has no GPT; choose 5 to 6"):
-        preset(4, pure=True)
+    for level in (4, 6):
+        with pytest.raises(ConfigError, match="only preset 5 has a GPT that is used alone"):
+            preset(level, pure=True)
 
 
 def test_the_preset_for_devices_has_the_weights_that_its_help_says_and_fits() -> None:

@@ -80,7 +80,7 @@ def test_a_thread_that_fails_stops_all_and_its_error_is_raised(monkeypatch):
     def fails(*arguments):
         raise OSError("no more threads")
 
-    monkeypatch.setattr(threads.mixing, "follow", fails)
+    monkeypatch.setattr(threads.following, "follow", fails)
     with pytest.raises((OSError, RuntimeError)):
         mixed(2)
     monkeypatch.undo()
@@ -89,13 +89,13 @@ def test_a_thread_that_fails_stops_all_and_its_error_is_raised(monkeypatch):
 
 def test_nobody_waits_while_the_kernel_of_the_other_threads_is_compiled(monkeypatch):
     compiled, expected = threading.Event(), mixed(1)
-    follow = threads.mixing.follow
+    follow = threads.following.follow
 
     def slow(*arguments):
         compiled.wait(60)
         follow(*arguments)
 
-    monkeypatch.setattr(threads.mixing, "follow", slow)
+    monkeypatch.setattr(threads.following, "follow", slow)
     mixer = Mixer(CONFIG, np.zeros(1 << 10, np.uint8), most_threads=2)
     coder = BitCoder(FOLLOW)
     coder.reserve(len(TEXT))
@@ -107,14 +107,14 @@ def test_nobody_waits_while_the_kernel_of_the_other_threads_is_compiled(monkeypa
 
 
 def test_threads_that_start_late_change_nothing(monkeypatch):
-    follow, started = threads.mixing.follow, threading.Event()
+    follow, started = threads.following.follow, threading.Event()
 
     def late(*arguments):
         started.wait(0.02)
         follow(*arguments)
 
     expected = mixed(1)
-    monkeypatch.setattr(threads.mixing, "follow", late)
+    monkeypatch.setattr(threads.following, "follow", late)
     found = mixed(2)
     assert np.array_equal(found[1], expected[1]) and found[2] == expected[2]
 

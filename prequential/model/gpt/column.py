@@ -21,8 +21,9 @@ from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, interleaved_rows, multiply_add, offsets
 from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
+from prequential.model.mixer.arrays import MixerArrays, Team
 from prequential.model.mixer.mixer import Mixer
-from prequential.model.mixer.mixing import MixerArrays, Team, code_mixed, code_plain
+from prequential.model.mixer.mixing import code_mixed, code_plain
 
 Tensor = torch.Tensor
 

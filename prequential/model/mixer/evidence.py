@@ -47,7 +47,7 @@ def value_of(c: int, prefix: int, k: int, node: int, places: Places) -> Any:
     """What a context knows of the next bit: the value of its node (nodes.py)."""
     if places.buckets[c] == NONE:
         return np.int64(deterministic_node(places.only[c], prefix, k))
-    return np.int64(places.table[places.buckets[c], node])
+    return np.int64(places.table[np.uint64(places.buckets[c]), np.uint64(node)])
 
 
 @inlined
@@ -98,16 +98,18 @@ def learn_contexts(bit: int, node: int, places: Places, evidence: Evidence) -> N
         evidence.pair_maps,
         evidence.run_maps,
     )
+    node = np.uint64(node)
     for c in span(places.first, places.stop):
         seen, run_place, row = evidence.seen[c], evidence.run_places[c], places.buckets[c]
         if seen != 0:  # not `history`: two contexts may share a bucket, and the other one has learned already
-            history_maps[c, seen] = step_towards(np.int64(history_maps[c, seen]), bit)
-            pair = pair_of(seen, run_place)
+            history, pair = np.uint64(seen), np.uint64(pair_of(seen, run_place))
+            history_maps[c, history] = step_towards(np.int64(history_maps[c, history]), bit)
             pair_maps[c, pair] = step_towards(np.int64(pair_maps[c, pair]), bit)
         if row != NONE:
-            table[row, node] = node_after(np.int64(table[row, node]), bit)
+            place = np.uint64(row)
+            table[place, node] = node_after(np.int64(table[place, node]), bit)
         if run_place >= 0:
-            place = run_place >> 1
+            place = np.uint64(run_place >> 1)
             run_maps[c, place] = step_towards(np.int64(run_maps[c, place]), 1 if run_place & 1 == bit else 0)
 
 

@@ -46,7 +46,7 @@ def check_of(h: int) -> Any:
 def bucket_of(table: Array, home: int, h: int) -> Any:
     """The row of `table` that belongs to the hash h, or NONE. home: its first candidate."""
     for k in range(CANDIDATES):
-        if np.int64(table[home ^ k, 0]) >> CHECK_SHIFT == check_of(h):
+        if np.int64(table[np.uint64(home ^ k), 0]) >> CHECK_SHIFT == check_of(h):
             return home ^ k
     return NONE
 
@@ -95,7 +95,7 @@ def first_entry_of(regions: Array, c: int, h: int) -> int:
 def entry_of(deterministic: Array, first: int, h: int) -> Any:
     """The entry of the hash h, or NONE. first: the first of its WAYS."""
     for k in range(WAYS):
-        entry = np.int64(deterministic[first + k])
+        entry = np.int64(deterministic[np.uint64(first + k)])
         if entry >> 16 == h >> 16 and entry & 0xFFFF != 0:
             return first + k
     return NONE
@@ -144,7 +144,7 @@ def find_contexts(places: Places) -> None:
         row = find_context(places, c)
         places.heads[c] = places.buckets[c] = row
         if row != NONE:
-            places.runs[c] = np.int64(places.table[row, 0]) & ((1 << CHECK_SHIFT) - 1)
+            places.runs[c] = np.int64(places.table[np.uint64(row), 0]) & ((1 << CHECK_SHIFT) - 1)
         elif places.only[c] != 0:
             places.runs[c] = run_of(places.only[c] & 255, places.only[c] >> 8)
         else:
@@ -157,7 +157,7 @@ def find_context(places: Places, c: int) -> Any:
     h = places.hashes[c]
     home = home_of(places.regions, c, h)
     places.only[c] = 0
-    if np.int64(places.table[home, 0]) >> CHECK_SHIFT == check_of(h):
+    if np.int64(places.table[np.uint64(home), 0]) >> CHECK_SHIFT == check_of(h):
         return home
     place = entry_of(places.deterministic, first_entry_of(places.regions, c, h), h)
     if place == NONE:
@@ -191,8 +191,9 @@ def remember(places: Places, byte: int) -> None:
     for c in span(places.first, places.stop):
         h, row = places.hashes[c], places.heads[c]
         if row != NONE:
-            head = np.int64(table[row, 0]) >> CHECK_SHIFT
-            table[row, 0] = head << CHECK_SHIFT | run_after(places.runs[c], byte)
+            taken = np.uint64(row)
+            head = np.int64(table[taken, 0]) >> CHECK_SHIFT
+            table[taken, 0] = head << CHECK_SHIFT | run_after(places.runs[c], byte)
         if places.buckets[c] != NONE:
             continue
         first, home = first_entry_of(regions, c, h), home_of(regions, c, h)

@@ -13,10 +13,14 @@ from prequential_codecs.bit_coder import BitCoder
 
 from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
-from prequential.model.mixer import blocks, evidence, lookup, mixing, nodes, past, refine, sets, weights
+from prequential.model.mixer import blocks, evidence, lookup, mixing, nodes, refine, sets, weights
+from prequential.model.mixer.arrays import MixerArrays
+from prequential.model.mixer.binary_contexts import kinds_by_input
 from prequential.model.mixer.board import apart
-from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, kinds_by_input
-from prequential.model.mixer.mixing import MixerArrays
+from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, parts_of
+from prequential.model.mixer.past import entries as at
+from prequential.model.mixer.past.matches import MAX_MATCH_LENGTH
+from prequential.model.mixer.past.records import MAX_RECORD, STAYS_BINARY
 from prequential.model.mixer.threads import Threads
 
 # The arrays that later probabilities depend on, in the order of the state.
@@ -44,10 +48,11 @@ class Mixer:
         n_contexts, n_sets, places = len(names), len(set_sizes), {name: i for i, name in enumerate(names)}
         columns, n_columns = blocks.columns_of(config)
         self.arrays = MixerArrays(
-            kinds=kinds_by_input(names),
+            kinds=(kinds := kinds_by_input(names)),
             groups=sets.groups_of_contexts(names),
             columns=columns,
             regions=blocks.regions_of(config),
+            parts=parts_of(kinds),
             state_contexts=np.array([places.get(name, -1) for name in sets.STATE_CONTEXTS], np.int64),
             sets=set_kinds,
             set_starts=np.cumsum(set_sizes) - set_sizes,
@@ -64,15 +69,16 @@ class Mixer:
             weights=apart(int(set_sizes.sum()) * n_columns, np.int16),
             row_ages=np.zeros(set_sizes.sum(), np.uint16),
             row_errors=np.full(set_sizes.sum(), weights.FIRST_ROW_ERROR, np.uint32),
+            new_rates=weights.new_row_rates(n_contexts),
             last_weights=np.full((sum(sets.LAST_SIZES), n_sets), (1 << weights.LAST_WEIGHT_BITS) // n_sets, np.int32),
             curves=apart((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
-            indirect=np.zeros(past.INDIRECT_SIZE, np.int64),
-            followers=np.zeros((past.N_FOLLOWERS, table_size(config, OF_FOLLOWERS)), np.uint32),
-            fields=np.zeros((past.N_FIELDS, table_size(config, OF_FIELDS)), np.uint32),
+            indirect=np.zeros(at.INDIRECT_SIZE, np.int64),
+            followers=np.zeros((at.N_FOLLOWERS, table_size(config, OF_FOLLOWERS)), np.uint32),
+            fields=np.zeros((at.N_FIELDS, table_size(config, OF_FIELDS)), np.uint32),
             ring=ring,
             matches=np.zeros(1 << config.match_bits, np.int64),
-            past=np.zeros(past.PAST_SIZE, np.int64),
+            past=np.zeros(at.PAST_SIZE, np.int64),
             learns=True,
         )
         self._no_frequencies = np.zeros((0, 256), np.int32)
@@ -92,10 +98,10 @@ class Mixer:
         The length of records is kept. In binary data, contexts of the bytes above may therefore reach back to learned bytes.
         """
         now = self.arrays.past
-        learned = now[[past.N_BITS, past.RECORD]]
+        learned = now[[at.N_BITS, at.RECORD]]
         now[:] = 0
-        now[[past.N_BITS, past.RECORD]] = learned
-        now[[past.POSITION, past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2]] = position
+        now[[at.N_BITS, at.RECORD]] = learned
+        now[[at.POSITION, at.LINE, at.LINE_ABOVE, at.LINE_ABOVE2]] = position
 
     def code(self, symbols: np.ndarray, frequencies: np.ndarray | None, coder: BitCoder) -> np.ndarray:
         """Codes `symbols` (n,) int64 and learns from them, unless the mixer is frozen. A decoder fills the symbols in.
@@ -146,18 +152,18 @@ def n_inputs(config: MixerConfig) -> int:
 
 def table_size(config: MixerConfig, users: Sequence[str]) -> int:
     """The entries of each table of `followers` or `fields`: one, if the config has none of the contexts that are made of them."""
-    return 1 << past.FOLLOWER_BITS if set(users) & set(config.contexts) else 1
+    return 1 << at.FOLLOWER_BITS if set(users) & set(config.contexts) else 1
 
 
 def past_limits(position: int) -> np.ndarray:
     """(PAST_SIZE,) int64: the largest values that the past can have at this position; the smallest are 0."""
-    limits = np.full(past.PAST_SIZE, HASH_MASK)
-    limits[[past.POSITION, past.N_BITS]] = (1 << 48) - 1
-    limits[[past.LINE, past.LINE_ABOVE, past.LINE_ABOVE2, past.MATCH, past.LONG_MATCH, past.RECORD_SINCE]] = position
-    limits[[past.MATCH_LENGTH, past.LONG_MATCH_LENGTH]] = past.MAX_MATCH_LENGTH
-    limits[past.DEPTH] = past.N_OWNERS - 1
-    limits[past.FIRST], limits[past.RECORD] = 255, past.MAX_RECORD
-    limits[past.BINARY_UNTIL] = position + past.STAYS_BINARY
+    limits = np.full(at.PAST_SIZE, HASH_MASK)
+    limits[[at.POSITION, at.N_BITS]] = (1 << 48) - 1
+    limits[[at.LINE, at.LINE_ABOVE, at.LINE_ABOVE2, at.MATCH, at.LONG_MATCH, at.RECORD_SINCE]] = position
+    limits[[at.MATCH_LENGTH, at.LONG_MATCH_LENGTH]] = MAX_MATCH_LENGTH
+    limits[at.DEPTH] = at.N_OWNERS - 1
+    limits[at.FIRST], limits[at.RECORD] = 255, MAX_RECORD
+    limits[at.BINARY_UNTIL] = position + STAYS_BINARY
     return limits
 
 
@@ -166,9 +172,9 @@ def _check_state(arrays: Mapping[str, np.ndarray]) -> None:
     now = arrays["past"]
     if int(arrays["table"].view(np.uint32)[:, 1:].max()) >> nodes.HISTORY_SHIFT >= nodes.N_HISTORIES:
         raise ValueError("mixer.table contains a history that does not exist")
-    if (now < 0).any() or (now > past_limits(int(now[past.POSITION]))).any():
+    if (now < 0).any() or (now > past_limits(int(now[at.POSITION]))).any():
         raise ValueError("mixer.past is out of range")
-    if not 0 <= arrays["matches"].min() <= arrays["matches"].max() <= now[past.POSITION]:
+    if not 0 <= arrays["matches"].min() <= arrays["matches"].max() <= now[at.POSITION]:
         raise ValueError("mixer.matches contains a position after the end of the stream")
     if not 0 <= arrays["indirect"].min() <= arrays["indirect"].max() <= HASH_MASK:
         raise ValueError("mixer.indirect is out of range")

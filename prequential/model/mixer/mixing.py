@@ -3,8 +3,8 @@
 The method is that of Mahoney's PAQ (2005), lpaq (2007) and paq8: adaptive predictions are mixed in the log-odds domain, small
 contexts choose the sets of weights, last weights combine the sets, and adaptive curves refine the result. For each byte:
 
-    past.py       what is known of the bytes before
-    contexts.py   a hash for each context, made of the past
+    past/         what is known of the bytes before
+    contexts.py   a hash for each context, made of the past (binary_contexts.py: in binary data)
     lookup.py     where each context's nodes and run are
     nodes.py      nodes with their histories of bits, and runs, as numbers
     evidence.py   the inputs that they give
@@ -13,6 +13,7 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
     refine.py     curves at the end
     blocks.py     the blocks of contexts that threads share out
     board.py      how the threads hand over numbers
+    following.py  what each thread does with its share
 
 One thread codes: `code_mixed`. Others may look after some of the blocks meanwhile: `follow`. For each byte they get its hashes;
 for each bit they get the rows of weights, add up their columns, and get the bit and the errors to learn from. One thread alone
@@ -23,12 +24,15 @@ the same bits. Letters: C contexts of this mixer, S sets of weights, M maps of c
 number of known bits of the current byte, and `prefix` is a one followed by these bits.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from prequential_codecs.bit_coder import code_bit
 
-from prequential.machine.compiled import Array, inlined, kernel, merged, sharing_kernel, span
+from prequential.machine.compiled import Array, inlined, kernel, merged, sharing_kernel
+from prequential.model.mixer import sets
+from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
+from prequential.model.mixer.binary_contexts import N_HASHES
 from prequential.model.mixer.blocks import EXTRA_INPUTS
 from prequential.model.mixer.board import (
     ALONE,
@@ -46,53 +50,18 @@ from prequential.model.mixer.board import (
     post,
     row_of,
     wait,
-    wait_for_other,
 )
-from prequential.model.mixer.contexts import N_HASHES, context_hashes, hash_of
-from prequential.model.mixer.evidence import Evidence, learn_contexts, read_contexts, read_selecting
-from prequential.model.mixer.lookup import (
-    Places,
-    fetch,
-    fetch_second_halves,
-    find_contexts,
-    find_second_halves,
-    remember,
-)
+from prequential.model.mixer.contexts import context_hashes
+from prequential.model.mixer.evidence import read_contexts, read_selecting
+from prequential.model.mixer.following import learn_share, node_of, open_byte, take_hashes
+from prequential.model.mixer.lookup import fetch_second_halves, find_second_halves, remember
 from prequential.model.mixer.nodes import clamp, expected_bit, log_odds_of, log_odds_of_share, signed, step_towards
-from prequential.model.mixer.past import (
-    LAST4,
-    LONG_MATCH,
-    LONG_MATCH_LENGTH,
-    MATCH_LENGTH,
-    N_BITS,
-    advance,
-    byte_at,
-    find_matches,
-    input_kind,
-)
+from prequential.model.mixer.past import entries as at
+from prequential.model.mixer.past.advance import advance
+from prequential.model.mixer.past.matches import find_matches
+from prequential.model.mixer.past.records import input_kind
 from prequential.model.mixer.refine import curve_position, fetch_curves, learn_curves, refine, refine_gpt, select_curves
-from prequential.model.mixer.sets import (
-    AS_NUMBERS,
-    CODE,
-    CODE_WORD,
-    EXPECTED_BYTE,
-    GPT_BYTE,
-    KNOWN_BYTES,
-    KNOWN_WORDS,
-    LAST_SETS,
-    LAST_STARTS,
-    MATCH_CLASS,
-    MATCH_STEP,
-    N_LAST,
-    code_of,
-    count_known,
-    describe_byte,
-    describe_gpt,
-    likeliest_left,
-    select_rows,
-)
-from prequential.model.mixer.sets import BYTE as BYTE_OF
-from prequential.model.mixer.weights import N_SUMS, Columns, common_part, find_errors, learn_columns, mix, sum_columns
+from prequential.model.mixer.weights import common_part, find_errors, mix, sum_columns
 
 GPT_INPUT = 9  # the first of the two inputs of the GPT
 MATCH_MAP, MATCH_BYTE_MAP, ORDER_MAP = 64, 256 * 8 * 4, 256 + 65536
@@ -101,46 +70,11 @@ FAST_AGE = 30  # of the second map of orders 0 and 1
 PATIENCE, FIRST_REST = 4, 8
 
 
-class MixerArrays(NamedTuple):
-    """The arrays of a mixer, as the kernels take them. "packed": adaptive probabilities (nodes.step_towards)."""
-
-    kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
-    groups: Array  # (C,) int64: what each counts as (sets.groups_of_contexts)
-    columns: Array  # (C,) uint64: the first input of each (blocks.columns_of)
-    regions: Array  # (C, 2) int64: its part of the tables (blocks.regions_of)
-    state_contexts: Array  # (6,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
-    sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
-    set_starts: Array  # (S,) int64: the first row of each set in `weights`
-    curve_kinds: Array  # (M,) int64: indices of its maps of curves in model.config.CURVES
-    table: Array  # (2**table_bits, SLOTS) uint32: the buckets
-    deterministic: Array  # (2**(table_bits + 1),) uint32: contexts that were always followed by one byte (lookup.py)
-    history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
-    run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
-    pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together
-    match_map: Array  # (MATCH_MAP,) uint32: packed, that a match of this length continues
-    match_byte_map: Array  # (MATCH_BYTE_MAP,) uint32: the same by the byte that it predicts
-    order_maps: Array  # (2, ORDER_MAP) uint32: packed, of orders 0 and 1, slow and fast
-    column_bounds: Array  # (groups + 1,) int64: the first column of each group
-    weights: Array  # (rows of all its sets * I,) int16: see weights.Columns
-    row_ages: Array  # (rows of all its sets,) uint16: how often each row was used, at most weights.MAX_ROW_AGE
-    row_errors: Array  # (rows of all its sets,) uint32: the mean error of each row, in 2^-24
-    last_weights: Array  # (sum of LAST_SIZES, S) int32
-    curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
-    gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
-    indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
-    followers: Array  # (N_FOLLOWERS, a power of two) uint32: see past.py
-    fields: Array  # (N_FIELDS, a power of two) uint32: see past.py
-    ring: Array  # (a power of two,) uint8: the last bytes
-    matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
-    past: Array  # (PAST_SIZE,) int64: see past.py
-    learns: bool  # if False, kernels write only the ring and the past without N_BITS
-
-
 @inlined
 def cumulate(frequencies: Array, code: int, cumulative: Array) -> None:
     """cumulative[v] = the sum of the frequencies of the first v code words."""
     for v in range(256):
-        cumulative[v + 1] = cumulative[v] + np.int64(frequencies[BYTE_OF[code, v]])
+        cumulative[v + 1] = cumulative[v] + np.int64(frequencies[sets.BYTE[code, v]])
 
 
 @inlined
@@ -161,7 +95,7 @@ def expects(byte: int, length: int, prefix: int, k: int) -> int:
 @inlined
 def match_place(facts: Array, k: int) -> int:
     """The entry of match_byte_map."""
-    return ((facts[EXPECTED_BYTE] & 255) << 3 | k) << 2 | max(facts[MATCH_CLASS] - 1, 0)
+    return ((facts[sets.EXPECTED_BYTE] & 255) << 3 | k) << 2 | max(facts[sets.MATCH_CLASS] - 1, 0)
 
 
 @merged
@@ -171,11 +105,11 @@ def read_matches(
     """Fills in the four inputs of the matches."""
     inputs[0] = inputs[1] = inputs[2] = inputs[3] = 0
     if expected >= 0:
-        inputs[0] = signed(expected, log_odds_of(match_map[facts[MATCH_STEP]]))
-        inputs[1] = signed(expected, min(past[MATCH_LENGTH], 32) * 16)
+        inputs[0] = signed(expected, log_odds_of(match_map[facts[sets.MATCH_STEP]]))
+        inputs[1] = signed(expected, min(past[at.MATCH_LENGTH], 32) * 16)
         inputs[2] = signed(expected, log_odds_of(match_byte_map[match_place(facts, k)]))
     if long_expected >= 0:
-        inputs[3] = signed(long_expected, min(past[LONG_MATCH_LENGTH], 32) * 16)
+        inputs[3] = signed(long_expected, min(past[at.LONG_MATCH_LENGTH], 32) * 16)
 
 
 @merged
@@ -184,126 +118,6 @@ def learn_orders(bit: int, order0: int, order1: int, maps: Array) -> None:
         maps[0, order] = step_towards(np.int64(maps[0, order]), bit)
         fast = step_towards(np.int64(maps[1, order]), bit)
         maps[1, order] = (fast >> 10) << 10 | min(fast & 1023, FAST_AGE)
-
-
-class Scratch(NamedTuple):
-    """Arrays that the coding thread fills anew for every byte or bit. int64, unless stated."""
-
-    every_hash: Array  # (N_HASHES + 2,): of all contexts; the kind of input and the code. Other threads read it.
-    facts: Array  # (N_FACTS,): see sets.py
-    every_row: Array  # (N_SETS,): the row of each set
-    last_rows: Array  # (N_LAST,): the rows of the last weights
-    every_curve: Array  # (N_CURVES,): the context of each map of curves
-    curves: Array  # (M,): the same of its maps
-    outputs: Array  # (S,) int32: log-odds of the sets
-    finals: Array  # (N_LAST,): log-odds of the last sets
-    cumulative: Array  # (257,): of the GPT's frequencies
-
-
-class Share(NamedTuple):
-    """What one thread looks after: contexts, and columns of the weights. It fills the arrays anew for every byte or bit."""
-
-    places: Places
-    evidence: Evidence
-    columns: Columns
-    next_hashes: Array  # (C,) int64
-    took: Array  # (1,) int64: the byte that they belong to
-
-
-class Team(NamedTuple):
-    """What the coding thread needs besides the arrays of the mixer."""
-
-    scratch: Scratch
-    share: Share  # of this thread, while others `follow`
-    whole: Share  # all blocks, for one thread alone
-    board: Array  # (rows * WIDTH,) int32: see board.py
-
-
-# ---- what each thread does with its share
-
-
-@inlined
-def take_hashes(byte: int, kinds: Array, every_hash: Array, share: Share) -> None:
-    """The hashes of the share's contexts for this byte; the memory begins to fetch what they need."""
-    share.took[0] = byte
-    kind, code = every_hash[N_HASHES], every_hash[N_HASHES + 1]
-    for c in span(share.places.first, share.places.stop):
-        h = hash_of(every_hash, kinds, kind, code, c)
-        share.next_hashes[c] = h
-        fetch(share.places, c, h)
-
-
-@inlined
-def open_byte(share: Share) -> None:
-    """Finds the contexts of the next byte."""
-    for c in span(share.places.first, share.places.stop):
-        share.places.hashes[c] = share.next_hashes[c]
-    find_contexts(share.places)
-
-
-@inlined
-def node_of(prefix: int, k: int) -> Any:
-    """The node of a bucket for the next bit."""
-    return prefix if k < 4 else (prefix & ((1 << (k - 4)) - 1)) | (1 << (k - 4))
-
-
-@inlined
-def learn_share(bit: int, prefix: int, k: int, common: Any, share: Share) -> None:
-    learn_contexts(bit, node_of(prefix, k), share.places, share.evidence)
-    learn_columns(common, share.evidence.inputs, share.columns)
-
-
-# ---- the other threads
-
-
-@sharing_kernel
-def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, board: Array) -> None:
-    """Looks after a share while another thread codes, until that thread says LEAVE."""
-    n_sets = share.columns.rows.size
-    counts, sums = board[row_of(thread, COUNTS) * WIDTH :], board[row_of(thread, SUMS) * WIDTH :]
-    rows, errors = board[ROWS * WIDTH :], board[ERRORS * WIDTH :]
-    byte: Any = wait_for_other(board, BYTE, 0)
-    while True:
-        while byte == ALONE:
-            byte = wait_for_other(board, BYTE, byte)
-        if byte < 0:  # LEAVE, or STOPPED
-            return
-        if share.took[0] != byte:
-            take_hashes(byte, mixer.kinds, every_hash, share)
-        share.took[0] = 0  # the next call counts from 1 again
-        open_byte(share)
-        count_known(share.places.first, share.places.stop, share.places.runs, mixer.groups, counts)
-        post(board, row_of(thread, COUNTS), byte)
-        prefix: Any = 1
-        for k in range(8):
-            number = 8 * byte + k
-            if k == 4:
-                find_second_halves(share.places, prefix)
-            read_contexts(
-                share.places.first, share.places.stop, prefix, k, node_of(prefix, k), share.places, share.evidence
-            )
-            if wait(board, ROWS, number) == STOPPED:
-                return
-            for s in range(n_sets):
-                share.columns.rows[s] = rows[s]
-            sum_columns(share.evidence.inputs, share.columns, sums[: n_sets + N_SUMS])
-            post(board, row_of(thread, SUMS), number)
-            if wait(board, ERRORS, number) == STOPPED:
-                return
-            bit, common = np.int64(errors[BIT]), errors[COMMON]
-            if k == 3:
-                fetch_second_halves(share.places, prefix << 1 | bit)
-            if mixer.learns:
-                for s in range(n_sets):
-                    share.columns.errors[s] = errors[FIRST_ERROR + s]
-                learn_share(bit, prefix, k, common, share)
-            prefix = prefix << 1 | bit
-        done, byte = byte, wait_for_other(board, BYTE, byte)
-        if byte > 0:
-            take_hashes(byte, mixer.kinds, every_hash, share)
-        if mixer.learns:
-            remember(share.places, prefix & 255)
-        post(board, row_of(thread, COUNTS), -done)
 
 
 # ---- the thread that codes
@@ -324,7 +138,7 @@ def code_mixed(
     for i in range(symbols.size):
         n_threads = np.int64(board[N_THREADS]) if together else np.int64(1)
         code = begin_byte(i, frequencies, n_threads, mixer, scratch, own, board)
-        word, prefix, patience = CODE_WORD[code, symbols[i] & 255], 1, PATIENCE
+        word, prefix, patience = sets.CODE_WORD[code, symbols[i] & 255], 1, PATIENCE
         for k in range(8):
             number = 8 * (i + 1) + k
             order1 = order1_place(mixer.past, prefix)
@@ -339,7 +153,7 @@ def code_mixed(
             if k == 3:
                 fetch_second_halves(own.places, prefix << 1 | bit)
             elif k == 7:
-                symbols[i] = BYTE_OF[code, (prefix << 1 | bit) & 255]
+                symbols[i] = sets.BYTE[code, (prefix << 1 | bit) & 255]
                 advance(mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.fields, symbols[i], mixer.learns)
                 losses += 1 if together and patience <= 0 else 0
                 rest = FIRST_REST << min(losses, 7) if together and patience <= 0 else rest - 1
@@ -366,17 +180,19 @@ def begin_byte(
     i: int, frequencies: Array, n_threads: int, mixer: MixerArrays, scratch: Scratch, own: Share, board: Array
 ) -> Any:
     """The contexts of byte i of the call, and what is constant for it. Returns its code (sets.py)."""
-    code = code_of(mixer.past)
-    scratch.facts[CODE] = code
+    code = sets.code_of(mixer.past)
+    scratch.facts[sets.CODE] = code
     if frequencies.shape[0] > 0:
         cumulate(frequencies[i], code, scratch.cumulative)
-    describe_gpt(frequencies, i, scratch.facts)
+    sets.describe_gpt(frequencies, i, scratch.facts)
     if i == 0:
         announce(i, n_threads > 1, mixer, scratch, own, board)
     open_byte(own)
-    count_known(own.places.first, own.places.stop, own.places.runs, mixer.groups, scratch.facts[KNOWN_BYTES:])
+    sets.count_known(
+        own.places.first, own.places.stop, own.places.runs, mixer.groups, scratch.facts[sets.KNOWN_BYTES :]
+    )
     gather_counts(i, n_threads, scratch.facts, board)
-    describe_byte(mixer.past, mixer.ring, scratch.facts)
+    sets.describe_byte(mixer.past, mixer.ring, scratch.facts)
     return code
 
 
@@ -393,19 +209,19 @@ def announce(i: int, together: bool, mixer: MixerArrays, scratch: Scratch, own: 
 def look_up(mixer: MixerArrays, every_hash: Array) -> None:
     """Matches, and what all contexts depend on, before the next byte."""
     find_matches(mixer.past, mixer.ring, mixer.matches, mixer.learns)
-    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, every_hash)
-    every_hash[N_HASHES], every_hash[N_HASHES + 1] = input_kind(mixer.past), code_of(mixer.past)
+    context_hashes(mixer.past, mixer.ring, mixer.indirect, mixer.followers, mixer.parts, every_hash)
+    every_hash[N_HASHES], every_hash[N_HASHES + 1] = input_kind(mixer.past), sets.code_of(mixer.past)
 
 
 @inlined
 def gather_counts(i: int, n_threads: int, facts: Array, board: Array) -> None:
-    """Adds what the other threads know to KNOWN_BYTES and KNOWN_WORDS."""
+    """Adds what the other threads know to sets.KNOWN_BYTES and sets.KNOWN_WORDS."""
     for thread in range(1, n_threads):
         row = row_of(thread, COUNTS)
         if wait(board, row, i + 1) == STOPPED:
             raise RuntimeError("a thread of the mixer failed")
-        facts[KNOWN_BYTES] += board[row * WIDTH]
-        facts[KNOWN_WORDS] += board[row * WIDTH + 1]
+        facts[sets.KNOWN_BYTES] += board[row * WIDTH]
+        facts[sets.KNOWN_WORDS] += board[row * WIDTH + 1]
 
 
 @inlined
@@ -432,8 +248,8 @@ def hand_out(
     common: Any = 0
     if mixer.learns:
         find_errors(
-            bit, mixed, mixer.groups.size, mixer.past[N_BITS], own.columns, mixer.row_ages, mixer.row_errors, scratch.outputs,
-            mixer.last_weights, scratch.last_rows, scratch.finals,
+            bit, mixed, mixer.groups.size, mixer.past[at.N_BITS], own.columns, mixer.row_ages, mixer.row_errors,
+            mixer.new_rates, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals,
         )  # fmt: skip
         common = common_part(own.columns.sums, own.columns.rows.size)
     if together:
@@ -455,7 +271,7 @@ def await_others(i: int, board: Array) -> None:
 @inlined
 def order1_place(past: Array, prefix: int) -> Any:
     """The entry of order_maps for the last byte; that of order 0 is the prefix."""
-    return 256 + ((past[LAST4] & 255) << 8 | prefix)
+    return 256 + ((past[at.LAST4] & 255) << 8 | prefix)
 
 
 @merged
@@ -465,10 +281,8 @@ def predict_bit(
 ) -> Any:  # fmt: skip
     """Fills in the inputs, and adds up this thread's columns. Returns the bit that the longest match expects (-1: none)."""
     past, facts, orders, inputs = mixer.past, scratch.facts, mixer.order_maps, own.evidence.inputs
-    expected = expects(facts[EXPECTED_BYTE], past[MATCH_LENGTH], prefix, k)
-    long_expected = expects(
-        CODE_WORD[facts[CODE], byte_at(mixer.ring, past[LONG_MATCH])], past[LONG_MATCH_LENGTH], prefix, k
-    )
+    expected = expects(facts[sets.EXPECTED_BYTE], past[at.MATCH_LENGTH], prefix, k)
+    long_expected = expects(facts[sets.LONG_EXPECTED], past[at.LONG_MATCH_LENGTH], prefix, k)
     read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, inputs)
     order1 = order1_place(past, prefix)
     inputs[4] = 256
@@ -480,12 +294,12 @@ def predict_bit(
         gpt_log_odds = log_odds_of_share(p)
         inputs[GPT_INPUT], inputs[GPT_INPUT + 1] = gpt_log_odds, (p - 32768) >> 6
         gpt_step = curve_position(gpt_log_odds) >> 8
-    facts[GPT_BYTE] = likeliest_left(facts, prefix, k)
+    facts[sets.GPT_BYTE] = sets.likeliest_left(facts, prefix, k)
     if k == 4:
         find_second_halves(own.places, prefix)
     node = node_of(prefix, k)
     read_selecting(mixer.state_contexts, prefix, k, node, own.places, own.evidence)
-    select_rows(
+    sets.select_rows(
         prefix, k, gpt_step, past, facts, mixer.state_contexts, own.evidence.seen, own.places.buckets, scratch.every_row
     )
     for s in range(own.columns.rows.size):
@@ -494,11 +308,9 @@ def predict_bit(
         for s in range(own.columns.rows.size):
             board[ROWS * WIDTH + s] = own.columns.rows[s]
         post(board, ROWS, number)
-    for f in range(N_LAST):
-        scratch.last_rows[f] = LAST_STARTS[f] + scratch.every_row[LAST_SETS[f]]
-    select_curves(prefix, past, facts, expected, scratch.every_curve)
-    for m in range(mixer.curve_kinds.size):
-        scratch.curves[m] = scratch.every_curve[mixer.curve_kinds[m]]
+    for f in range(sets.N_LAST):
+        scratch.last_rows[f] = sets.LAST_STARTS[f] + scratch.every_row[sets.LAST_SETS[f]]
+    select_curves(mixer.curve_kinds, prefix, past, facts, expected, scratch.curves)
     fetch_curves(mixer.curves, scratch.curves)
     if has_gpt:
         refine_gpt(np.int64(inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves, inputs[EXTRA_INPUTS:])
@@ -517,11 +329,11 @@ def learn_bit(
     if has_gpt:
         learn_curves(bit, np.int64(own.evidence.inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves)
     learn_share(bit, prefix, k, common, own)
-    mixer.past[N_BITS] += 1
+    mixer.past[at.N_BITS] += 1
     learn_orders(bit, prefix, order1, mixer.order_maps)
     if expected >= 0:
         hit = 1 if expected == bit else 0
-        steps, place = scratch.facts[MATCH_STEP], match_place(scratch.facts, k)
+        steps, place = scratch.facts[sets.MATCH_STEP], match_place(scratch.facts, k)
         mixer.match_map[steps] = step_towards(np.int64(mixer.match_map[steps]), hit)
         mixer.match_byte_map[place] = step_towards(np.int64(mixer.match_byte_map[place]), hit)
 
@@ -534,7 +346,7 @@ def code_plain(symbols: Array, frequencies: Array, coded: Array, state: Array, w
     """
     cumulative = np.zeros(257, np.int64)
     for i in range(symbols.size):
-        cumulate(frequencies[i], AS_NUMBERS, cumulative)
+        cumulate(frequencies[i], sets.AS_NUMBERS, cumulative)
         prefix = 1
         for k in range(8):
             frequency = clamp(share_of_one(cumulative, prefix, k), 1, 65535)

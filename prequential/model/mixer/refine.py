@@ -2,7 +2,7 @@
 
 A curve has points at equal distances of log-odds and is interpolated between the two next to the mixed log-odds. Both learn: the
 nearer one, and the other half as much. The result is the mean of all curves and of the mixed probability itself, which counts
-twice. To add a map of curves, append its name to CURVES in model/config.py, and a line to `select_curves`.
+twice. To add a map of curves, append its name to CURVES in model/config.py, and a line to `curve_of`.
 
 Each map has a second one, of fewer curves, for the log-odds of the GPT: its results are inputs of the mixer.
 """
@@ -13,14 +13,13 @@ import numpy as np
 
 from prequential.machine.atomics import prefetch
 from prequential.machine.compiled import Array, inlined, merged
-from prequential.model.config import CURVES
 from prequential.model.hashing import hashed
 from prequential.model.mixer.nodes import RECIPROCAL, clamp, log_odds_of_share, step_towards
-from prequential.model.mixer.past import COLLAPSED, LAST4
+from prequential.model.mixer.past.entries import COLLAPSED, LAST4
 from prequential.model.mixer.sets import ABOVE, EXPECTED_BYTE, GPT_BYTE, GPT_CONFIDENCE, MATCH_CLASS, WORD_HASH
 from prequential.model.mixer.weights import SQUASH, squash
 
-N_CURVES, N_CURVE_CONTEXTS, N_GPT_CURVE_CONTEXTS, N_POINTS = len(CURVES), 1 << 15, 1 << 13, 33
+N_CURVE_CONTEXTS, N_GPT_CURVE_CONTEXTS, N_POINTS = 1 << 15, 1 << 13, 33
 FIRST_AGE = 6
 # (N_POINTS,): packed probabilities that leave the log-odds as they are.
 _AS_THEY_ARE = SQUASH[np.clip((np.arange(N_POINTS) - 16) * 128 + 3071, 0, 6142)].astype(np.uint32)
@@ -30,23 +29,39 @@ FIRST_POINTS = (_AS_THEY_ARE << 16 | FIRST_AGE).astype(np.uint32)
 @inlined
 def point_at(maps: Array, m: int, curve: int, point: int) -> Any:
     """The packed probability of a point of a curve. Arrays hold it xor its first value, so memory that is not used stays zero."""
-    return np.int64(maps[m, curve, point] ^ FIRST_POINTS[point])
+    return np.int64(maps[np.uint64(m), np.uint64(curve), np.uint64(point)] ^ FIRST_POINTS[np.uint64(point)])
+
+
+@inlined
+def select_curves(kinds: Array, prefix: int, past: Array, facts: Array, expects: int, curves: Array) -> None:
+    """curves[m] = the context of each of the mixer's maps of curves. kinds: their indices in CURVES."""
+    for m in range(kinds.size):
+        curves[m] = curve_of(kinds[m], prefix, past, facts, expects)
 
 
 @merged
-def select_curves(prefix: int, past: Array, facts: Array, expects: int, every: Array) -> None:
-    """every[i] = the context of map i of CURVES, (N_CURVES,) int64."""
-    last4 = past[LAST4]
-    expected = facts[EXPECTED_BYTE] * 4 + facts[MATCH_CLASS] if expects >= 0 else 1024
-    every[0] = (last4 & 255) << 8 | prefix  # "1"
-    every[1] = hashed(hashed(last4 & 0xFFFF, 2), prefix) & 0xFFFF  # "2"
-    every[2] = hashed(hashed(last4 & 0xFFFFFF, 3), prefix) & 0xFFFF  # "3"
-    every[3] = hashed(prefix, expected) & 0xFFFF  # "expected"
-    every[4] = hashed(facts[WORD_HASH], prefix) & 0xFFFF  # "word"
-    every[5] = hashed(hashed(last4, 4), prefix) & 0xFFFF  # "4"
-    every[6] = hashed(hashed(past[COLLAPSED], 5), prefix) & 0xFFFF  # "collapsed4"
-    every[7] = hashed(hashed(facts[ABOVE], last4 & 255), prefix) & 0xFFFF  # "above,1"
-    every[8] = hashed(hashed(facts[GPT_BYTE], facts[GPT_CONFIDENCE]), prefix) & 0xFFFF  # "gpt"
+def curve_of(kind: int, prefix: int, past: Array, facts: Array, expects: int) -> Any:
+    """The context of the map of this kind."""
+    last4: Any = past[LAST4]
+    curve: Any = (last4 & 255) << 8 | prefix  # "1"
+    if kind == 1:
+        curve = hashed(hashed(last4 & 0xFFFF, 2), prefix)  # "2"
+    elif kind == 2:
+        curve = hashed(hashed(last4 & 0xFFFFFF, 3), prefix)  # "3"
+    elif kind == 3:
+        expected = facts[EXPECTED_BYTE] * 4 + facts[MATCH_CLASS] if expects >= 0 else 1024
+        curve = hashed(prefix, expected)  # "expected"
+    elif kind == 4:
+        curve = hashed(facts[WORD_HASH], prefix)  # "word"
+    elif kind == 5:
+        curve = hashed(hashed(last4, 4), prefix)  # "4"
+    elif kind == 6:
+        curve = hashed(hashed(past[COLLAPSED], 5), prefix)  # "collapsed4"
+    elif kind == 7:
+        curve = hashed(hashed(facts[ABOVE], last4 & 255), prefix)  # "above,1"
+    elif kind == 8:
+        curve = hashed(hashed(facts[GPT_BYTE], facts[GPT_CONFIDENCE]), prefix)  # "gpt"
+    return curve & 0xFFFF
 
 
 @inlined
@@ -62,6 +77,11 @@ def fetch_curves(maps: Array, curves: Array) -> None:
         place = (m * maps.shape[1] + (curves[m] & (maps.shape[1] - 1))) * N_POINTS
         for line in range(3):
             prefetch(maps, place + 16 * line)
+
+
+@inlined
+def set_point(maps: Array, m: int, curve: int, point: int, packed: Any) -> None:
+    maps[np.uint64(m), np.uint64(curve), np.uint64(point)] = packed ^ FIRST_POINTS[np.uint64(point)]
 
 
 @merged
@@ -97,8 +117,8 @@ def learn_curves(bit: int, log_odds: Any, maps: Array, curves: Array) -> None:
     other = lower + (1 if nearest == lower else 0)
     for m in range(curves.size):
         curve = curves[m] & (maps.shape[1] - 1)
-        maps[m, curve, nearest] = step_towards(point_at(maps, m, curve, nearest), bit) ^ FIRST_POINTS[nearest]
-        maps[m, curve, other] = half_step(point_at(maps, m, curve, other), bit) ^ FIRST_POINTS[other]
+        set_point(maps, m, curve, nearest, step_towards(point_at(maps, m, curve, nearest), bit))
+        set_point(maps, m, curve, other, half_step(point_at(maps, m, curve, other), bit))
 
 
 @inlined

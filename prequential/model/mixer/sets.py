@@ -19,23 +19,9 @@ from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
 from prequential.model.mixer.lookup import NONE
 from prequential.model.mixer.nodes import HISTORY_GROUP, ONE_BIT, expected_bit
-from prequential.model.mixer.past import (
-    BINARY_UNTIL,
-    CLASS,
-    LAST4,
-    LENGTH,
-    LINE,
-    MATCH,
-    MATCH_LENGTH,
-    NEST,
-    POSITION,
-    SUFFIX,
-    TAGS,
-    VOWELS,
-    WORD,
-    byte_above,
-    byte_at,
-)
+from prequential.model.mixer.past import entries as at
+from prequential.model.mixer.past.entries import byte_above, byte_at
+from prequential.model.mixer.past.text import CLASS
 
 AS_TEXT, AS_NUMBERS = 0, 1
 # In text, the bytes of the code words from 0x00, 0x20, 0x40 and 0x60; those from 0x80 on are their own bytes.
@@ -64,10 +50,10 @@ N_LAST = len(LAST_SIZES)
 LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
 # The scratch values that are constant for a byte: see `describe_byte` and `describe_gpt`. GPT_BYTE changes with each bit.
 (
-    EXPECTED_BYTE, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, ABOVE, COLUMN, WORD_HASH, LIKELIEST, SECOND,
+    EXPECTED_BYTE, LONG_EXPECTED, MATCH_STEP, MATCH_CLASS, KNOWN_BYTES, KNOWN_WORDS, ABOVE, COLUMN, WORD_HASH, LIKELIEST, SECOND,
     GPT_CONFIDENCE, GPT_BYTE, CODE,
-) = range(13)  # fmt: skip
-N_FACTS = 13
+) = range(14)  # fmt: skip
+N_FACTS = 14
 # The contexts whose histories select weights: the first that a mixer has, in "history2,length", and all but "2" in "states".
 STATE_CONTEXTS = ("2", "3", "4", "6", "word", "word2")
 NO_BYTE = 256
@@ -90,7 +76,7 @@ def groups_of_contexts(names: Sequence[str]) -> Array:
 @inlined
 def code_of(past: Array) -> Any:
     """By which code the next byte is coded."""
-    return np.int64(AS_NUMBERS if past[POSITION] < past[BINARY_UNTIL] else AS_TEXT)
+    return np.int64(AS_NUMBERS if past[at.POSITION] < past[at.BINARY_UNTIL] else AS_TEXT)
 
 
 @inlined
@@ -105,16 +91,17 @@ def count_known(first: int, stop: int, runs: Array, groups: Array, counts: Array
 @merged
 def describe_byte(past: Array, ring: Array, facts: Array) -> None:
     """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte, but for what is known."""
-    last4, length = past[LAST4], past[MATCH_LENGTH]
-    facts[EXPECTED_BYTE] = CODE_WORD[facts[CODE], byte_at(ring, past[MATCH])] if length > 0 else 256
+    last4, length = past[at.LAST4], past[at.MATCH_LENGTH]
+    facts[EXPECTED_BYTE] = CODE_WORD[facts[CODE], byte_at(ring, past[at.MATCH])] if length > 0 else 256
+    facts[LONG_EXPECTED] = CODE_WORD[facts[CODE], byte_at(ring, past[at.LONG_MATCH])]
     steps = min(length, 31) if length < 32 else min(63, 32 + ((length - 32) >> 3))
     facts[MATCH_STEP] = steps
     facts[MATCH_CLASS] = 0 if length == 0 else 1 if length < 16 else 2 if length < 32 else 3
     facts[ABOVE] = byte_above(past, ring)
-    facts[COLUMN] = min(past[POSITION] - past[LINE], 31)
-    facts[WORD_HASH] = hashed(past[WORD], last4 & 255)
+    facts[COLUMN] = min(past[at.POSITION] - past[at.LINE], 31)
+    facts[WORD_HASH] = hashed(past[at.WORD], last4 & 255)
     if facts[CODE] == AS_NUMBERS:
-        facts[WORD_HASH] = hashed(last4 & 0xFFFF, past[POSITION] & 3)
+        facts[WORD_HASH] = hashed(last4 & 0xFFFF, past[at.POSITION] & 3)
 
 
 @inlined
@@ -149,7 +136,7 @@ def select_rows(
     every: Array,
 ) -> None:  # fmt: skip
     """every[i] = the row of set i of WEIGHT_SETS, (N_SETS,) int64."""
-    c1, c2, c3 = past[LAST4] & 255, past[LAST4] >> 8 & 255, past[LAST4] >> 16 & 255
+    c1, c2, c3 = past[at.LAST4] & 255, past[at.LAST4] >> 8 & 255, past[at.LAST4] >> 16 & 255
     class1, class2, class3 = np.int64(CLASS[c1]), np.int64(CLASS[c2]), np.int64(CLASS[c3])
     known, words = min(facts[KNOWN_BYTES], 7), min(facts[KNOWN_WORDS], 15)
     expects = expected_bit(facts[EXPECTED_BYTE], prefix, k) if facts[EXPECTED_BYTE] < 256 else -1
@@ -170,11 +157,11 @@ def select_rows(
     every[10] = class1 << 8 | class2 << 4 | class3  # "classes3"
     every[11] = prefix << 4 | class1  # "bits,class"
     every[12] = hashed(facts[WORD_HASH], k) & 2047  # "word"
-    every[13] = (past[VOWELS] & 0xFF) * 8 + k  # "vowels"
-    every[14] = (group * 8 + min(past[LENGTH], 7)) * 4 + match  # "history2,length"
-    every[15] = (np.int64(CLASS[past[NEST] & 255]) * 16 + class1) * 8 + k  # "nest"
-    every[16] = (hashed(past[SUFFIX] & 0xFFFF, min(past[LENGTH], 3)) * 8 + k) & 2047  # "suffix"
-    every[17] = hashed(past[TAGS] & 0xFFFF, prefix) & 2047  # "tags"
+    every[13] = (past[at.VOWELS] & 0xFF) * 8 + k  # "vowels"
+    every[14] = (group * 8 + min(past[at.LENGTH], 7)) * 4 + match  # "history2,length"
+    every[15] = (np.int64(CLASS[past[at.NEST] & 255]) * 16 + class1) * 8 + k  # "nest"
+    every[16] = (hashed(past[at.SUFFIX] & 0xFFFF, min(past[at.LENGTH], 3)) * 8 + k) & 2047  # "suffix"
+    every[17] = hashed(past[at.TAGS] & 0xFFFF, prefix) & 2047  # "tags"
     every[18] = facts[GPT_BYTE] * 8 + k  # "gpt"
     every[19] = states(state_contexts, seen, buckets)  # "states"
     if facts[CODE] == AS_NUMBERS:
@@ -184,7 +171,7 @@ def select_rows(
 @inlined
 def select_rows_of_numbers(prefix: int, k: int, past: Array, every: Array) -> None:
     """Other rows in binary data, of the sets that are made of classes, words and structure: of upper halves, places and pairs."""
-    last4, position = past[LAST4], past[POSITION]
+    last4, position = past[at.LAST4], past[at.POSITION]
     c1, c2, c3 = last4 & 255, last4 >> 8 & 255, last4 >> 16 & 255
     odd = position & 1
     pair, first = (last4 >> 8 & 0xFFFF, c1 | 256) if odd else (last4 & 0xFFFF, 0)

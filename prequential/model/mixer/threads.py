@@ -6,6 +6,7 @@ goes on alone when the others keep it waiting (mixing.PATIENCE).
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
@@ -16,12 +17,12 @@ import numpy as np
 
 from prequential.machine.compiled import Array
 from prequential.model.config import MixerConfig
-from prequential.model.mixer import blocks, mixing, refine, sets, weights
-from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, new_board
-from prequential.model.mixer.contexts import N_HASHES
+from prequential.model.mixer import blocks, following, sets, weights
+from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
+from prequential.model.mixer.binary_contexts import N_HASHES
+from prequential.model.mixer.board import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, exchange_ns, new_board
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.lookup import Places
-from prequential.model.mixer.mixing import MixerArrays, Scratch, Share, Team
 from prequential.model.mixer.weights import Columns
 
 LEAST_SYMBOLS = 64  # of a call: waking threads takes as long as mixing some symbols
@@ -37,6 +38,7 @@ class Threads:
         self.most = min(most, len(blocks.first_contexts(config)) - 1)
         self.n = 1  # those that were last found to be fastest
         self.fixed: int | None = None  # for tests and measurements: this many, always
+        self.n_symbols: Counter[int] = Counter()  # by the number of threads that mixed them
         self._group_starts = blocks.group_starts(config, self.most)
         self.column_bounds = np.minimum(self._group_starts * blocks.BLOCK_INPUTS, blocks.columns_of(config)[1])
         self._executor: ThreadPoolExecutor | None = None
@@ -51,8 +53,18 @@ class Threads:
         n = min(self.fixed, self.most) if self.fixed else self._chosen(most)
         started = time.perf_counter()
         self._run(n, arrays, code)
+        self.n_symbols[n] += n_symbols
         if most > 1 and not self.fixed:
             self._judge(n, (time.perf_counter() - started) / n_symbols, time.perf_counter() - started)
+
+    def to_record(self) -> dict[str, Any]:
+        """How many threads mixed until now, as JSON values (records/forms.py)."""
+        return {
+            "most_threads": self.most,
+            "used_threads": max(self.n_symbols, default=1),
+            "together": 1 - self.n_symbols[1] / max(1, self.n_symbols.total()),
+            "exchange_ns": round(exchange_ns()) if self.most > 1 else None,
+        }
 
     def _has_kernel(self, arrays: MixerArrays) -> bool:
         """Whether the kernel of the other threads is compiled. A thread does that meanwhile: a trial must not wait for it."""
@@ -63,7 +75,7 @@ class Threads:
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
             self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
             self._compiled = self._executor.submit(
-                mixing.follow, 1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board
+                following.follow, 1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board
             )
         if self.fixed:
             self._compiled.result()
@@ -87,8 +99,7 @@ class Threads:
 
     def _run(self, n: int, arrays: MixerArrays, code: Callable[..., None]) -> None:
         memory = self._memory_of(n)
-        scratch, board = memory.scratch, memory.board
-        shares = [buffers.share(arrays) for buffers in memory.buffers]
+        scratch, board, (*shares, whole) = memory.scratch, memory.board, memory.shares(arrays)
         board[:] = 0
         board[N_THREADS] = n
         others: list[Future[None]] = []
@@ -96,15 +107,15 @@ class Threads:
             for thread in range(1, n):
                 assert self._executor
                 others.append(self._executor.submit(_follow, thread, scratch.every_hash, arrays, shares[thread], board))
-            code(arrays, Team(scratch, shares[0], memory.whole.share(arrays), board))
+            code(arrays, Team(scratch, shares[0], whole, board))
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
         except BaseException:
             board[STOP] = 1
             raise
         finally:
-            errors = [other.exception() for other in others]  # waits for all
-        for error in filter(None, errors):
-            raise error
+            for error in [other.exception() for other in others]:  # waits for all
+                if error:
+                    raise error
 
     def _memory_of(self, n: int) -> "_Memory":
         """What n threads need; made once."""
@@ -119,7 +130,7 @@ class Threads:
 
 def _follow(*arguments: Any) -> None:
     try:
-        mixing.follow(*arguments)
+        following.follow(*arguments)
     except BaseException:
         arguments[-1][STOP] = 1
         raise
@@ -140,7 +151,6 @@ class _Memory:
             facts=apart(sets.N_FACTS),
             every_row=apart(sets.N_SETS),
             last_rows=apart(sets.N_LAST),
-            every_curve=apart(refine.N_CURVES),
             curves=apart(n_curves),
             outputs=apart(n_sets, np.int32),
             finals=apart(sets.N_LAST),
@@ -149,6 +159,17 @@ class _Memory:
         self.buffers = [_Buffers(config, own) for own in bounds]
         self.whole = copy(self.buffers[0])
         self.whole.bounds = whole
+        self._made_for: MixerArrays | None = None
+        self._shares: list[Share] = []
+
+    def shares(self, arrays: MixerArrays) -> list[Share]:
+        """Those of the threads, and the whole, of a mixer with these arrays; made once, because that takes time."""
+        if arrays is not self._made_for:
+            self._shares = [buffers.share(arrays) for buffers in (*self.buffers, self.whole)]
+            self._made_for = arrays
+        for share in self._shares:
+            share.took[0] = 0  # no byte
+        return self._shares
 
 
 class _Buffers:
@@ -166,12 +187,12 @@ class _Buffers:
         """The share of a mixer with these arrays."""
         first, stop, first_group, stop_group = self.bounds
         *places, seen, run_places, next_hashes = self.of_contexts
-        self.took[0] = 0
         return Share(
             Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
             Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, self.inputs),
             Columns(
-                first_group, stop_group, arrays.column_bounds, arrays.weights, self.rows, self.sums, self.errors, self.centred
+                first_group, stop_group, arrays.row_ages.size, arrays.column_bounds, arrays.weights, self.rows, self.sums,
+                self.errors, self.centred,
             ),
             next_hashes, self.took,
         )  # fmt: skip

@@ -45,7 +45,7 @@ STEP_FACTOR = _factors()
 
 @inlined
 def squash(log_odds: Any) -> Any:
-    return np.int64(SQUASH[log_odds + LOG_ODDS_LIMIT])
+    return np.int64(SQUASH[np.uint64(log_odds + LOG_ODDS_LIMIT)])
 
 
 # The sums of a share of the inputs, one for each set and these after them; int32, whose overflows wrap around.
@@ -53,11 +53,11 @@ OF_INPUTS, OF_NONZERO, OF_SQUARES, N_SUMS = 0, 1, 2, 3
 
 
 @kernel
-def dot(weights: Array, inputs: Array) -> Any:
-    """The sum of products of two arrays of one length, int32."""
+def dot(weights: Array, place: Any, inputs: Array) -> Any:
+    """The sum of products of the inputs and of the weights from a place on, int32."""
     total = np.int32(0)  # a literal: LLVM then uses vector instructions; with a variable it does not
-    for j in range(inputs.size):
-        total = np.int32(total + np.int32(np.int32(weights[j]) * np.int32(inputs[j])))
+    for j in span(0, inputs.size):
+        total = np.int32(total + np.int32(np.int32(weights[place + j]) * np.int32(inputs[j])))
     return total
 
 
@@ -77,6 +77,7 @@ class Columns(NamedTuple):
 
     first: int
     stop: int
+    n_rows: int  # of all sets
     bounds: Array  # (groups + 1,) int64: the first column of each group
     weights: Array  # int16: one group after the other, each (rows of all sets, its columns)
     rows: Array  # (S,) int64: the row of each set
@@ -86,22 +87,21 @@ class Columns(NamedTuple):
 
 
 @inlined
-def place_of(columns: Columns, group: int, row: int) -> Any:
-    """Where the weights of a row begin, in the columns of a group."""
-    left, right = columns.bounds[group], columns.bounds[group + 1]
-    return columns.weights.size // columns.bounds[columns.bounds.size - 1] * left + row * (right - left)
+def place_of(columns: Columns, left: Any, right: Any, s: int) -> Any:
+    """Where the weights of the row of set s begin, in the group of columns from left to before right."""
+    return np.uint64(columns.n_rows * left + columns.rows[s] * (right - left))
 
 
 @inlined
 def sum_columns(inputs: Array, columns: Columns, sums: Array) -> None:
     """sums (S + N_SUMS,) int32: those of each row of weights, and `describe_inputs`."""
     for s in range(columns.rows.size):
-        total = np.int32(0)
-        for group in span(columns.first, columns.stop):
-            left, right = columns.bounds[group], columns.bounds[group + 1]
-            place = place_of(columns, group, columns.rows[s])
-            total = np.int32(total + dot(columns.weights[place : place + right - left], inputs[left:right]))
-        sums[s] = total
+        sums[s] = 0
+    for group in span(columns.first, columns.stop):
+        left, right = columns.bounds[group], columns.bounds[group + 1]
+        own = inputs[left:right]
+        for s in range(columns.rows.size):
+            sums[s] = np.int32(sums[s] + dot(columns.weights, place_of(columns, left, right, s), own))
     own = inputs[columns.bounds[columns.first] : columns.bounds[columns.stop]]
     describe_inputs(own, sums[columns.rows.size :])
 
@@ -121,7 +121,7 @@ def mix(n_contexts: int, sums: Array, outputs: Array, last: Array, last_rows: Ar
     for f in range(N_LAST):
         mixed = np.int64(0)
         for s in range(n_sets):
-            mixed += np.int64(last[last_rows[f], s]) * np.int64(outputs[s])
+            mixed += np.int64(last[np.uint64(last_rows[f]), s]) * np.int64(outputs[s])
         finals[f] = clamp(mixed >> LAST_WEIGHT_BITS, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
         total += finals[f]
     return total // N_LAST
@@ -131,6 +131,11 @@ def mix(n_contexts: int, sums: Array, outputs: Array, last: Array, last_rows: Ar
 def lasting_rate(n_contexts: int) -> Any:
     """The rate of the weight sets after the beginning: few contexts take larger steps."""
     return LEAST_RATE + SHARED_RATE // n_contexts
+
+
+def new_row_rates(n_contexts: int) -> Array:
+    """(256,) int64: what the rate of a row has in addition, by its age in 256 uses."""
+    return NEW_ROW_FACTOR * lasting_rate(n_contexts) // np.arange(1, 2 + (MAX_ROW_AGE >> 8))
 
 
 @inlined
@@ -154,31 +159,31 @@ def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
     """How much the mixture follows set s: its mean last weight times the number of sets, in 2**-16, from 0 to 4."""
     total = np.int64(0)
     for f in range(N_LAST):
-        total += np.int64(last[last_rows[f], s])
+        total += np.int64(last[np.uint64(last_rows[f]), s])
     return clamp(total * n_sets // N_LAST, 0, MAX_SHARE)
 
 
 @merged
 def find_errors(
-    bit: int, mixed: Any, n_contexts: int, n_bits: int, columns: Columns, ages: Array, mean_errors: Array, outputs: Array,
-    last: Array, last_rows: Array, finals: Array,
+    bit: int, mixed: Any, n_contexts: int, n_bits: int, columns: Columns, ages: Array, mean_errors: Array, new_rates: Array,
+    outputs: Array, last: Array, last_rows: Array, finals: Array,
 ) -> None:  # fmt: skip
     """columns.errors: by which each row takes its gradient step; 0: none. n_bits: learned from before.
 
-    The rows get older, and the last weights learn.
+    The rows get older, and the last weights learn. new_rates: `new_row_rates`.
     """
     error_of_mixture, rows = error_of(bit, mixed), columns.rows
     rate = step_size(n_bits, columns.sums[rows.size + OF_SQUARES], n_contexts)
-    extra = NEW_ROW_FACTOR * lasting_rate(n_contexts)
-    for s in range(rows.size):
-        age = np.int64(ages[rows[s]])
-        ages[rows[s]] = min(age + 1, MAX_ROW_AGE)
+    for s in span(0, rows.size):
+        row = np.uint64(rows[s])
+        age = np.int64(ages[row])
+        ages[row] = min(age + 1, MAX_ROW_AGE)
         error = error_of(bit, outputs[s])
-        mean = np.int64(mean_errors[rows[s]])
-        mean_errors[rows[s]] = mean + (((abs(error) << 8) - mean) >> min(2 + (age >> 2), MEAN_SHIFT))
+        mean = np.int64(mean_errors[row])
+        mean_errors[row] = mean + (((abs(error) << 8) - mean) >> min(2 + (age >> 2), MEAN_SHIFT))
         factor = STEP_FACTOR[clamp(mean >> 12, 0, 4095)]
         error = (error + (error_of_mixture * share_of_set(s, rows.size, last, last_rows) >> LAST_WEIGHT_BITS)) >> 1
-        error = error * (rate + extra // (1 + (age >> 8))) * factor >> 16
+        error = error * (rate + new_rates[np.uint64(age >> 8)]) * factor >> 16
         columns.errors[s] = clamp(error, -(1 << 17), 1 << 17) if abs(error) >= SMALLEST_ERROR else 0
     learn_last(bit, error_of_mixture, outputs, last, last_rows, finals)  # last: shares are those of the prediction
 
@@ -194,13 +199,12 @@ def learn_columns(common: Any, inputs: Array, columns: Columns) -> None:
     """One gradient step of each row in these columns."""
     left, right = columns.bounds[columns.first], columns.bounds[columns.stop]
     centre(inputs[left:right], np.int32(common), columns.centred[left:right])
-    for s in range(columns.rows.size):
-        if columns.errors[s] != 0:
-            for group in span(columns.first, columns.stop):
-                left, right = columns.bounds[group], columns.bounds[group + 1]
-                place = place_of(columns, group, columns.rows[s])
-                own = columns.weights[place : place + right - left]
-                learn_row(np.int32(columns.errors[s]), columns.centred[left:right], own)
+    for group in span(columns.first, columns.stop):
+        left, right = columns.bounds[group], columns.bounds[group + 1]
+        own = columns.centred[left:right]
+        for s in range(columns.rows.size):
+            if columns.errors[s] != 0:
+                learn_row(np.int32(columns.errors[s]), own, columns.weights, place_of(columns, left, right, s))
 
 
 @inlined
@@ -211,11 +215,12 @@ def learn_last(bit: int, error_of_mixture: Any, outputs: Array, last: Array, las
         mean += np.int64(outputs[s])
     mean = mean // outputs.size
     for f in range(N_LAST):
+        row = np.uint64(last_rows[f])
         error = (error_of(bit, finals[f]) + error_of_mixture) >> 1
         for s in range(outputs.size):
             direction = LAST_MEAN_RATE * mean + LAST_DIFFERENCE_RATE * (np.int64(outputs[s]) - mean)
-            moved = last[last_rows[f], s] + ((direction * error + (1 << 21)) >> 22)
-            last[last_rows[f], s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
+            moved = last[row, s] + ((direction * error + (1 << 21)) >> 22)
+            last[row, s] = clamp(moved, -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT)
 
 
 @kernel
@@ -226,8 +231,9 @@ def centre(inputs: Array, common: Any, centred: Array) -> None:
 
 
 @kernel
-def learn_row(error: Any, centred: Array, weights: Array) -> None:
-    for j in range(centred.size):
+def learn_row(error: Any, centred: Array, weights: Array, place: Any) -> None:
+    """One gradient step of the weights from a place on."""
+    for j in span(0, centred.size):
         step = np.int32(np.int32(np.int32(centred[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
-        moved = np.int32(np.int32(weights[j]) + np.int32(step))
-        weights[j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
+        moved = np.int32(np.int32(weights[place + j]) + np.int32(step))
+        weights[place + j] = np.int16(max(np.int32(-MAX_WEIGHT), min(np.int32(MAX_WEIGHT), moved)))
