@@ -69,6 +69,7 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "orders": (_or_none(is_count), "a number of orders, or None"),
     "folder": _PATH,
     "path": _PATH,
+    "runs": _PATH,
     "on_progress": _FUNCTION,
     "on_outcome": _FUNCTION,
     "on_step": _FUNCTION,
@@ -77,6 +78,8 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "resume": _FLAG,
     "verify": _FLAG,
     "whole": _FLAG,
+    "after_the_fact": _FLAG,
+    "trust_runs": _FLAG,
 }
 
 

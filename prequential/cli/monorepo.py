@@ -49,14 +49,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
-    from prequential.report.figures import new_figure
+    from prequential.report.figures import check_matplotlib
 
     _check_usage(args)
     if trains_nothing(args):
         return _score(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-        new_figure(1.0, 1.0)  # raises without matplotlib, before the work
+        check_matplotlib()  # before the work
     series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
         _draw(series, args.picture, overwrite=args.force)
@@ -146,6 +146,10 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     from prequential.files import common_mode
     from prequential.monorepo_loss.series import points_so_far
-    from prequential.report import plots
+    from prequential.report import run_panels
+    from prequential.report.figures import figure, save_png
 
-    plots.save_png(plots.monorepo(points_so_far(series)), picture, overwrite=overwrite, mode=common_mode(series))
+    records = points_so_far(series)
+    panels, n_points = run_panels.monorepo(records), len(records)
+    heading = f"{records[-1]['test']['name']}: monorepo loss, {n_points} point{'s' * (n_points > 1)}"
+    save_png(figure(heading, list(panels.values())), picture, overwrite=overwrite, mode=common_mode(series))

@@ -17,10 +17,20 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines, to_record
 from prequential.evaluation.breakdown import breakdown, passages
-from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
+from prequential.evaluation.curves import (
+    MIXER,
+    MODEL,
+    Curve,
+    Curves,
+    cost_frame,
+    crossing_byte,
+    curve_frame,
+    curve_table,
+)
 from prequential.evaluation.draft import Draft, DraftFolder, verified
 from prequential.evaluation.followed import follow_corpus
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
+from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
@@ -301,6 +311,11 @@ def warm_up(runtime: Runtime, planned: Config) -> None:
 
 
 # ---- its record, as records/forms.py describes it
+
+
+def run_of(evaluation: Evaluation, name: str) -> Run:
+    """The evaluation as a run of this name that no folder holds."""
+    return Run(Path(name), evaluation_record(evaluation, Runtime()), curve_table(evaluation.curves))
 
 
 def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterable[Finding] = ()) -> dict[str, Any]:
