@@ -103,6 +103,7 @@ def _add_point(args: argparse.Namespace) -> Path:
     from prequential.monorepo_loss.series import append_point, series_path, slim
 
     series = Path(args.series) if args.series else series_path(args.runs, args.repository)
+    args.series = str(series)
     if not (args.since or os.path.lexists(series)):
         args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
     request = _request(args)
@@ -110,12 +111,12 @@ def _add_point(args: argparse.Namespace) -> Path:
     found = measure_next(request, point, stage=partial(progress_bar, quiet=args.quiet), warn=warn)
     if not found.records:
         print("null" if args.json else found, flush=True)
-        return point.series
+        return series
     print(json.dumps(slim(found.record), allow_nan=False) if args.json else found, flush=True)
-    append_point(point.series, found.record, point.records, request.mode)  # it may fail: the point has been printed
+    append_point(series, found.record, point.records, request.mode)  # it may fail: the point has been printed
     if not args.json:
-        print(f"\npoint {len(point.records) + 1} of {printable(str(point.series))}", flush=True)
-    return point.series
+        print(f"\npoint {len(point.records) + 1} of {printable(str(series))}", flush=True)
+    return series
 
 
 def _request(args: argparse.Namespace) -> MonorepoRequest:
@@ -138,7 +139,6 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
         train_limit_bytes=args.train_limit,
         model=args.model,
         series=args.series,
-        runs=args.runs,
         runtime=options.runtime(args),
     )
 

@@ -187,6 +187,7 @@ def _target(
         check_number("target_parameters", parameters, 1, 1 << 60)
         return Target(size=Parameters(parameters), n_bytes=n_bytes)
     assert width is not None
-    for name, value in (("target_width", width), ("target_layers", 1 if n_layers is None else n_layers)):
+    depth = getattr(ladder.sizes[-1], "n_layers", 1) if n_layers is None else n_layers
+    for name, value in (("target_width", width), ("target_layers", depth)):
         check_number(name, value, 1, 1 << 20)
-    return Target(size=Size(width, n_layers or getattr(ladder.sizes[-1], "n_layers", 1)), n_bytes=n_bytes, seed=seed)
+    return Target(size=Size(width, int(depth)), n_bytes=n_bytes, seed=seed)
