@@ -28,6 +28,9 @@ OPTIONS = {
     "overwrite=True": "-f",
     "resume=True": "--resume",
     "trust_runs=True": "--trust-runs",
+    "after_the_fact=True": "--after-the-fact",
+    "target_width=": "--target-width",
+    "target_parameters=": "--target-parameters",
     'device="cuda"': "--device cuda",
     "given=": "--given",
     "groups=": "--group",
@@ -58,6 +61,8 @@ class PrintableStream:
 
     is_output: standard output, whose failures raise StandardOutputError. Otherwise text that cannot be written is lost.
     """
+
+    terminal: Any
 
     def __init__(self, terminal: Any, *, is_output: bool) -> None:
         self.terminal, self._is_output = terminal, is_output

@@ -26,6 +26,8 @@ class Sink:
     A failure raises OutputError with the file's name. BrokenPipeError passes through: in a pipeline it is not an error.
     """
 
+    n_bytes: int
+
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
         self.n_bytes = self.n_synced = 0
         self._file, self._name = file, os.fspath(name)
@@ -56,7 +58,7 @@ class Sink:
             return
         with writing(self._name):
             sync(number)
-        self.n_synced = self.n_bytes
+        self.n_synced: int = self.n_bytes
 
     def resume(self, n_bytes: int) -> None:
         """Continues after the first n_bytes of the existing file, and drops the rest. Raises OutputError for a shorter file."""

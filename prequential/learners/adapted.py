@@ -63,7 +63,7 @@ class AdaptedLearner:
         self._deterministic = bool(getattr(model, "deterministic", False))
         self._gives_nll = callable(getattr(model, "nll", None)) and not is_coded(model)
         self._draws, self._learns = np.random.default_rng(secret), True
-        self.schedule = schedule_of(model)
+        self.schedule: ScheduleConfig = schedule_of(model)
         self._seen, self._read = np.zeros(FIRST_CAPACITY, np.int64), hashlib.blake2b(digest_size=16)
         self.n_symbols, self._n_runs = 0, n_known
 
@@ -184,7 +184,7 @@ class AdaptedLearner:
             self._seen = np.concatenate((self._seen, np.zeros(needed + len(self._seen), np.int64)))
         self._seen[self.n_symbols : needed] = symbols
         self._read.update(symbols.astype("<i8", copy=False).data)
-        self.n_symbols = needed
+        self.n_symbols: int = needed
 
     # ---- state
 

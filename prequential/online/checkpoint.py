@@ -65,6 +65,11 @@ class Saved:
 class Checkpoints:
     """When and where a run is saved, and from what it resumes. Saving takes at most the share COST of the time."""
 
+    path: Path
+    partial: Path | None
+    resume: bool
+    spent_s: float
+
     def __init__(
         self,
         path: Path,

@@ -44,6 +44,9 @@ class Accelerator:
 class DeviceGPT(GPT):
     """A GPT with its weights on a device. Arguments and results are on the host. The bits are those of a GPT on the host."""
 
+    accelerator: Accelerator
+    capture_streams: list[torch.cuda.Stream]
+
     moves_contexts = True  # whether the context table may lie on the device
 
     def __init__(self, accelerator: Accelerator, config: GPTConfig, seed: int, host: Backend) -> None:
@@ -106,7 +109,7 @@ class DeviceGPT(GPT):
                 self._last_sizes = []
                 self._captured_reading = CapturedReading(self, n_columns)
         except RuntimeError as error:
-            self.captures = False
+            self.captures: bool = False
             text = "the GPT runs kernel by kernel, because capturing failed"
             logging.getLogger(__name__).warning("%s: %s", text, str(error).partition("\n")[0])
 
@@ -234,7 +237,7 @@ class CapturedStep:
         """shape: of `table_rows`, (R, T, E + K + 1). Raises RuntimeError if a step cannot be captured."""
         device = gpt.accelerator.device
         buffer = partial(torch.zeros, device=device)
-        self.shape = tuple(shape)
+        self.shape: tuple[int, ...] = tuple(shape)
         self._phases = phases_of_rows(gpt.config, shape[1], device)  # kept, because the graph reads them
         self._inputs, self._targets = buffer(self.shape, dtype=torch.int64), buffer(self.shape[:2], dtype=torch.int64)
         self._factor = buffer((), dtype=torch.float64)
@@ -270,7 +273,7 @@ class CapturedReading:
         """Raises RuntimeError if reading cannot be captured."""
         config, device = gpt.config, gpt.accelerator.device
         self.n_columns = n_columns
-        self.weights = _fixed(gpt._weights)
+        self.weights: Weights = _fixed(gpt._weights)
         self._reader = Reader(config)
         self._reader.resume(config.window)
         self._reader.begin(self.weights, n_columns)
