@@ -114,7 +114,7 @@ class BitCoder:
     def __init__(self, mode: int, payload: bytes = b"") -> None:
         self.state: Array = np.zeros(STATE_SIZE, np.uint64)
         self.state[MODE], self.state[WIDTH] = mode, WINDOW_MAX
-        self.words = np.zeros(1 << 12, np.uint32)
+        self.words: Array = np.zeros(1 << 12, np.uint32)
         if mode == DECODE:
             if len(payload) % 4:
                 raise CorruptArchiveError(
@@ -150,7 +150,7 @@ class BitCoder:
         """Makes room in `words` for n_symbols more bytes, even improbable ones."""
         needed = int(self.state[N_WORDS]) + n_symbols * WORDS_PER_SYMBOL
         if self.state[MODE] == ENCODE and needed > len(self.words):
-            self.words: Array = np.concatenate((self.words, np.zeros(needed + len(self.words), np.uint32)))
+            self.words = np.concatenate((self.words, np.zeros(needed + len(self.words), np.uint32)))
 
     def payload(self) -> bytes:
         """The encoded bytes, flushed as docs/FORMAT.md specifies: little-endian 32-bit words."""

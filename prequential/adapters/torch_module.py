@@ -41,6 +41,7 @@ class TorchLearner:
     window: int
     rows: int
     steps: int
+    replay: Literal["uniform", "streams"]
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
-BYTE_CLASSES = {
+BYTE_CLASSES: dict[str, Sequence[int]] = {
     "lower-case letters": range(0x61, 0x7B),
     "upper-case letters": range(0x41, 0x5B),
     "digits": range(0x30, 0x3A),

@@ -27,6 +27,7 @@ class Sink:
     """
 
     n_bytes: int
+    n_synced: int
 
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
         self.n_bytes = self.n_synced = 0
@@ -58,7 +59,7 @@ class Sink:
             return
         with writing(self._name):
             sync(number)
-        self.n_synced: int = self.n_bytes
+        self.n_synced = self.n_bytes
 
     def resume(self, n_bytes: int) -> None:
         """Continues after the first n_bytes of the existing file, and drops the rest. Raises OutputError for a shorter file."""

@@ -52,6 +52,7 @@ class AdaptedLearner:
 
     gpt_bits = None
     update_size = None
+    n_symbols: int
 
     def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0, n_known: int = 0) -> None:
         """n_symbols: V of the symbols that will come. secret: seeds the draw of checks. n_known: runs before it.
@@ -184,7 +185,7 @@ class AdaptedLearner:
             self._seen = np.concatenate((self._seen, np.zeros(needed + len(self._seen), np.int64)))
         self._seen[self.n_symbols : needed] = symbols
         self._read.update(symbols.astype("<i8", copy=False).data)
-        self.n_symbols: int = needed
+        self.n_symbols = needed
 
     # ---- state
 

@@ -38,7 +38,8 @@ class FrozenLearner(OnlineLearner):
         self.gpt: GPT | None = copy(learner.gpt)
         if self.gpt:
             self.gpt._reader = self.gpt._reader.fork()
-        self.gpt_bits, self._step, self._last_segment_size = None, None, 0
+        self.gpt_bits: np.ndarray | None = None
+        self._step, self._last_segment_size = None, 0
 
     def begin(self, n_symbols: int) -> None:
         """Opens a segment of n_symbols symbols."""

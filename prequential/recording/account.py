@@ -54,6 +54,7 @@ class Account:
     """Totals of the complete steps. n_checked_steps: those whose calls of the model were compared with their scores."""
 
     totals: Totals
+    n_checked_steps: int
 
     def __init__(self, ranks: Ranks, units: Units, *, counts_repeats: bool) -> None:
         self.totals, self.n_checked_steps = Totals(counts_repeats=counts_repeats), 0
@@ -140,7 +141,7 @@ class Account:
     def load(self, state: Mapping[str, Any]) -> None:
         """Continues from such a state. Raises KeyError, TypeError, ValueError or AttributeError for something else."""
         totals, keys = Totals.of_state(dict(state["totals"])), state["seen"].cpu().numpy().view(np.uint64)
-        self.n_checked_steps: int = int(state["n_checked_steps"])
+        self.n_checked_steps = int(state["n_checked_steps"])
         self.totals, self._seen = totals, SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
 

@@ -57,7 +57,7 @@ class DeviceGPT(GPT):
         self._weights = replace(self._weights, contexts=ContextTable(config, host.primitives))
         # The open segment, until the first request decides where it is read.
         self._pending_segment: tuple[Weights, int] | None = None
-        self.captures = accelerator.captures  # becomes False if a capture fails
+        self.captures: bool = accelerator.captures  # becomes False if a capture fails
         self._captured_step: CapturedStep | None = None
         self._captured_reading: CapturedReading | None = None
         # The shapes of the last two steps and the sizes of the last two segments that were not captured.
@@ -109,7 +109,7 @@ class DeviceGPT(GPT):
                 self._last_sizes = []
                 self._captured_reading = CapturedReading(self, n_columns)
         except RuntimeError as error:
-            self.captures: bool = False
+            self.captures = False
             text = "the GPT runs kernel by kernel, because capturing failed"
             logging.getLogger(__name__).warning("%s: %s", text, str(error).partition("\n")[0])
 

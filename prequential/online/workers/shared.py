@@ -161,7 +161,7 @@ class SharedGPT(TeamGPT):
         if self._device != HOST:  # processor time does not measure devices
             return
         share = self.first_share - (own_s - others_s) / (own_s + others_s) * FULL_SHARE / 2
-        self.first_share = min(max(share, 0.0), float(FULL_SHARE))
+        self.first_share: float = min(max(share, 0.0), float(FULL_SHARE))
 
     def _learn_shared(self, name: str, factor: float, is_owner: bool) -> None:
         """A step of the named parameter; only of its momentum if another worker orthogonalises the matrix."""
