@@ -21,7 +21,8 @@ from torch.nn.functional import cross_entropy, log_softmax
 from prequential.adapters.hub import load_model, quiet
 from prequential.adapters.text_tokenizer import tokenizer_of
 from prequential.errors import ConfigError, MissingDependencyError
-from prequential.learners.protocol import MAX_RUN_SYMBOLS, named_failures
+from prequential.learners.distributions import named_failures
+from prequential.learners.protocol import MAX_RUN_SYMBOLS
 
 Tensor = torch.Tensor
 Step = Callable[[torch.nn.Module, torch.optim.Optimizer, Tensor, Tensor], Any]

@@ -27,11 +27,12 @@ from prequential.learners.distributions import (
     checked_rows,
     chunks,
     integer_frequencies,
+    named_failures,
     nll_bits,
     probabilities,
     row_bits,
 )
-from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel, named_failures
+from prequential.learners.protocol import DEFAULT_RUN_SYMBOLS, MAX_RUN_SYMBOLS, OnlineModel
 from prequential.learners.state import flattened, restored
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import N_SYMBOLS, ScheduleConfig

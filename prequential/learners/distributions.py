@@ -9,12 +9,13 @@ Probabilities exist for some rows at a time, so that they stay in the processor'
 
 import math
 from collections.abc import Iterator
+from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
 from prequential_codecs.bit_coder import UNIT_BITS
 
-from prequential.errors import InvalidDistributionError
+from prequential.errors import ConfigError, InvalidDistributionError, PrequentialError
 from prequential.exact.arrays import to_array
 from prequential.machine.compiled import Array, kernel
 
@@ -130,3 +131,24 @@ def _array(name: str, found: Any) -> np.ndarray:
         raise InvalidDistributionError(
             f"{name} returned {kind}; give log-probabilities as an array or a tensor"
         ) from error
+
+
+# ---- failures of that code, as errors of this program
+
+
+class named_failures(ContextDecorator):  # noqa: N801  # a function to its callers; a generator would take ten times as long
+    """What somebody else's code in the body raises becomes a ConfigError of one line: WHAT: TYPE: TEXT. Ctrl-C passes."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, PrequentialError):
+            return
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of a library in Rust
+            return
+        text = " ".join(str(error).split())[:300]
+        raise ConfigError(": ".join(filter(None, [self.what, type(error).__name__, text]))) from error

@@ -19,7 +19,7 @@ from typing import Any
 from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import ConfigError
-from prequential.learners.protocol import named_failures
+from prequential.learners.distributions import named_failures
 from prequential.learners.subject import Subject, other_subject
 
 HUB_PREFIX = "hf:"  # before the folder or name of a model of transformers

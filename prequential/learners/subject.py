@@ -14,8 +14,9 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded
+from prequential.learners.distributions import named_failures
 from prequential.learners.given import Given, describe, informed_learner, is_model
-from prequential.learners.protocol import OnlineModel, Tokenizer, named_failures
+from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.learners.tokens import id_pieces, spread_bits
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
 from prequential.model.schedule import blocks

@@ -8,7 +8,8 @@ from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.arrays import to_array
-from prequential.learners.protocol import Tokenizer, named_failures
+from prequential.learners.distributions import named_failures
+from prequential.learners.protocol import Tokenizer
 
 PIECE_BYTES = 1 << 22
 NEAR_BYTES = 1 << 11  # so much before and after a cut is encoded apart and together

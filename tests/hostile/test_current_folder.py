@@ -121,6 +121,7 @@ def test_the_audit_sees_what_is_opened_and_what_children_open(folder, environmen
     assert {"setup.cfg", "mixer.json"} <= opened(environment)
 
 
+@pytest.mark.thorough
 def test_python_m_prequential_imports_nothing_from_the_current_folder(folder, environment):
     """With -m, Python itself puts the folder first; the program takes it away before it imports a library."""
     folder_of_numpy = folder.with_name("with-m")

@@ -158,6 +158,7 @@ def test_a_sealed_forecast_with_another_naive_value_is_refused(place: Place) -> 
     assert judged(command, box, before) == "exit 1, CorpusError"
 
 
+@pytest.mark.thorough
 def test_plots_are_written_only_if_all_runs_can_be_drawn(place: Place) -> None:
     pytest.importorskip("matplotlib")
     box, before = damaged(place, "runs/c/curve.parquet", lambda _: b"damaged")

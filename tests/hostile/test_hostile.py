@@ -90,6 +90,7 @@ def wrong(case: Case, reason: str) -> bool:
 
 
 @pytest.mark.parametrize("group", make.GROUPS)
+@pytest.mark.first_quick
 def test_crafted_archives_are_refused_for_the_right_reason(group: str, tmp_path: Path) -> None:
     found = {case.name: refusal(case.data, tmp_path) for case in make.cases(group)}
     assert len(found) > 5
