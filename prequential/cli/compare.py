@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
+from prequential.cli.streams import fitted
 
 if TYPE_CHECKING:
     from prequential.comparison.compare import Comparison
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         runs = [find_run(name, DEFAULT_FOLDER) for name in args.runs]
         found = compare(runs, groups=args.group, confidence=args.confidence)
         text = format_comparison(found)
-    print(json.dumps(found.to_dict(), allow_nan=False) if args.json else text)
+    print(json.dumps(found.to_dict(), allow_nan=False) if args.json else fitted(text))
     return 0
 
 

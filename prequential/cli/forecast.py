@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import progress_bar
+from prequential.cli.streams import fitted, progress_bar
 from prequential.errors import ConfigError, CorpusError
 from prequential.printable import printable
 
@@ -117,7 +117,7 @@ def _forecast(args: argparse.Namespace) -> dict[str, Any]:
     with output_file(args.output, mode=mode) as sink:
         sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
     if not (args.json or args.quiet):
-        print(format_forecast(record))
+        print(fitted(format_forecast(record)))
     return record
 
 
@@ -158,7 +158,7 @@ def _score(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(record, allow_nan=False))
     elif not args.quiet:
-        print(f"{format_score(record)}\nappended to {printable(str(path))}")
+        print(fitted(f"{format_score(record)}\nappended to {printable(str(path))}"))
     return 0
 
 

@@ -9,6 +9,7 @@ import json
 import sys
 
 from prequential.cli import options
+from prequential.cli.streams import fitted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     found = measure_matrix(
         args.names, args.model, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say
     )
-    print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
+    print(json.dumps(matrix_record(found, runtime)) if args.json else fitted(format_matrix(found)))
     if args.picture:
         save_png(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
     return 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import for_each, progress_bar, resumable
+from prequential.cli.streams import fitted, for_each, progress_bar, resumable
 
 if TYPE_CHECKING:
     from prequential.model.config import Config
@@ -99,7 +99,9 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
         }
         digest = save_model(args.output, learner, trained_on, mode=mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
-    print(json.dumps({**record, "config": config.to_dict()}) if args.json else format_training(record), flush=True)
+    print(
+        json.dumps({**record, "config": config.to_dict()}) if args.json else fitted(format_training(record)), flush=True
+    )
     return StoredModel(learner=learner, trained_on=trained_on, digest=digest), mode
 
 
@@ -113,4 +115,4 @@ def _export(args: argparse.Namespace, model: "StoredModel", runtime: "Runtime", 
         with open_source(args.check, args.limit) as source:
             found = losses(model.learner, module, source.symbols[:], runtime)
         record["check"] = {"corpus": dict(source.origin), **vars(found), "difference": found.difference}
-    print(json.dumps(record) if args.json else format_export(record), flush=True)
+    print(json.dumps(record) if args.json else fitted(format_export(record)), flush=True)
