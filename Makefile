@@ -18,9 +18,10 @@ help:  ## this list
 
 install: .venv/.installed  ## set up .venv: the package (editable) and the development tools
 
+# Python compiles what it imports; to compile all of torch takes longer than the demo.
 .venv/.program: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e .
+	$(BIN)/pip install --quiet --no-compile -c constraints.txt -e .
 	touch $@
 
 .venv/.installed: .venv/.program

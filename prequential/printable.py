@@ -1,10 +1,13 @@
-"""Foreign text (names of files, fields of records, messages of libraries) in a form that cannot control a terminal."""
+"""Text for a terminal: it cannot control the terminal, and fits 80 columns."""
 
 import re
 from collections.abc import Sequence
+from textwrap import fill
 
 # Control characters, marks that change the direction of text, ends of lines, unpaired surrogates, and no characters at all.
 _UNSAFE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufffe\uffff"
+WIDTH = 80
+LEAST_ROOM = 12  # of a column that is cut
 _IN_LINE = re.compile(f"[{_UNSAFE}]")
 _IN_TEXT = re.compile(rf"(?![\n\t])[{_UNSAFE}]")
 
@@ -19,8 +22,42 @@ def _escape(match: re.Match[str]) -> str:
     return ascii(letter)[1:-1] if letter < "\x7f" else f"\\u{ord(letter):04x}"
 
 
-def format_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under their titles, two spaces apart: the first aligned left, the others right; printable, no final newline."""
+def format_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, cut: int | None = None) -> str:
+    """Columns under their titles, two spaces apart: the first aligned left, the others right; printable, no final newline.
+
+    cut: the number of the column that is cut where the table would have more than WIDTH columns of letters; None: the widest.
+    """
     lines = [[printable(cell) for cell in cells] for cells in (titles, *rows)]
-    first, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], widths)]).rstrip() for row in lines)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if cut is None:
+        cut = max(range(len(widths)), key=widths.__getitem__)
+    room = max(LEAST_ROOM, WIDTH - sum(widths) - 2 * (len(widths) - 1) + widths[cut])
+    for cells in lines:
+        cells[cut] = _cut(cells[cut], room)
+    widths[cut] = min(widths[cut], room)
+    first, *others = widths
+    return "\n".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]).rstrip() for row in lines)
+
+
+def _cut(cell: str, room: int) -> str:
+    """Of a path, the end is kept."""
+    if len(cell) <= room:
+        return cell
+    return f"…{cell[1 - room :]}" if "/" in cell else f"{cell[: room - 1]}…"
+
+
+def wrapped(text: str) -> str:
+    """The text, its lines broken at spaces after at most WIDTH columns. Rows of tables stay: they hold gaps of two spaces.
+
+    A line that begins with a name and one gap goes on below what follows the gap.
+    """
+    return "\n".join(map(_wrapped, text.split("\n")))
+
+
+def _wrapped(line: str) -> str:
+    gaps = list(re.finditer(r"(?<=\S)  +", line))
+    if len(line) <= WIDTH or len(gaps) > 1:
+        return line
+    margin = gaps[0].end() if gaps else 2
+    broken = fill(line[margin:] if gaps else line, WIDTH - margin, break_long_words=False, break_on_hyphens=False)
+    return (line[:margin] if gaps else "") + broken.replace("\n", "\n" + " " * margin)

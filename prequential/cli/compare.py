@@ -8,6 +8,7 @@ import argparse
 import json
 
 from prequential.cli import options
+from prequential.cli.streams import fitted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,5 +35,5 @@ def run(args: argparse.Namespace) -> int:
     with options.usage_errors(args):
         check_confidence(args.confidence)
     found = compare(args.runs, groups=args.group, confidence=args.confidence)
-    print(json.dumps(found.to_dict(), allow_nan=False) if args.json else found)
+    print(json.dumps(found.to_dict(), allow_nan=False) if args.json else fitted(str(found)))
     return 0

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import for_each
+from prequential.cli.streams import fitted, for_each
 from prequential.printable import format_table, printable
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _show_run(args: argparse.Namespace, name: str) -> None:
     what = proof(run.record) if is_reported(run.record) else "ideal code length"
     title = f"{name}, {found['code_bits']:,.0f} bits ({what}) by {model_summary(run.record['config'])}, as it learned"
     repeats = [REPEATS] if run.record.get("reported", {}).get("counts_repeats") else []
-    print(f"{printable(title)}\n\n{_tables(found, *repeats)}\n", flush=True)
+    print(fitted(f"{printable(title)}\n\n{_tables(found, *repeats)}\n"), flush=True)
 
 
 def _gpt_config(args: argparse.Namespace) -> "Config":
@@ -108,7 +108,7 @@ def _measure(args: argparse.Namespace, config: "Config", runtime: "Runtime", nam
     assert gpt
     shape = f"GPT {gpt.n_layers} x {gpt.width}, window {gpt.window}, without contexts"
     title = f"{printable(name)}, {record['code_bits']:,.0f} bits (ideal code length) by the {shape}, as it learns"
-    print(f"{title}\n\n{_tables(record)}\n", flush=True)
+    print(fitted(f"{title}\n\n{_tables(record)}\n"), flush=True)
 
 
 def _tables(record: dict[str, Any], *notes: str) -> str:

@@ -15,7 +15,7 @@ from prequential_codecs.archive_header import MAGIC
 
 from prequential.cli import options
 from prequential.cli.decompress import beginning_of
-from prequential.cli.streams import EXIT_FAILURE, for_each, progress_bar
+from prequential.cli.streams import EXIT_FAILURE, fitted, for_each, progress_bar
 from prequential.errors import LawError
 from prequential.printable import printable
 
@@ -62,12 +62,12 @@ def _check_machine(*, as_json: bool) -> int:
         facts["threads"] = f"{n_threads}"
     if not as_json:
         for name, value in facts.items():
-            print(f"{name:<26}{value}")
+            print(fitted(f"{name:<26}{value}"))
     done = []
     for check in checks():
         done.append(check)
         if not as_json:
-            print(f"{check.name:<26}{VERDICTS[check.passed]}: {check.text}", flush=True)
+            print(fitted(f"{check.name:<26}{VERDICTS[check.passed]}: {check.text}"), flush=True)
     if as_json:
         print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))
     # A matmul backend that is not exact is not a failure, because it is not used.
@@ -91,7 +91,7 @@ def _check_law(args: argparse.Namespace, config: "Config", runtime: "Runtime", n
     if args.json:
         print(json.dumps({"name": name, "checks": [dataclasses.asdict(verdict) for verdict in verdicts]}), flush=True)
     else:
-        print(f"{printable(name)}\n{law.format_verdicts(verdicts)}", flush=True)
+        print(fitted(f"{printable(name)}\n{law.format_verdicts(verdicts)}"), flush=True)
     for verdict in verdicts:
         if verdict.failure:
             raise LawError(f"this check failed: {verdict.check}: {verdict.failure}")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import for_each
+from prequential.cli.streams import fitted, for_each
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -51,4 +51,4 @@ def _estimate(args: argparse.Namespace, config: "Config | None", runtime: "Runti
         record = {"schema": SCHEMA, "kind": "estimate", "corpus": corpus, "config": config.to_dict(), **asdict(found)}
         print(json.dumps({**record, "environment": environment(runtime, config)}, allow_nan=False), flush=True)
     else:
-        print(f"{printable(title)}\n{format_estimate(found)}\n", flush=True)
+        print(fitted(f"{printable(title)}\n{format_estimate(found)}\n"), flush=True)

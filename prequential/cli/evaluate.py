@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from prequential.cli import options
-from prequential.cli.streams import command_line, for_each, foreign_code, print_summary, progress_bar
-from prequential.printable import printable
+from prequential.cli.streams import command_line, fitted, for_each, foreign_code, print_summary, progress_bar
 
 OF_ONE_RUN = (
     "verify", "baselines", "static", "static_window", "static_stride", "static_apart", "tables", "configs_tried", "seeds_tried",
@@ -153,7 +152,7 @@ def _population(args: argparse.Namespace, runtime: "Runtime", name: str) -> None
         outcomes = [run_all(args, source, plan, runtime, limit_bytes) for source in sources]
     found = population_of(outcomes, is_ordered=bool(args.orders))
     record = {"schema": 1, "kind": "population", "runs": [o.to_record() for each in outcomes for o in each]}
-    print(json.dumps(record | found.to_record()) if args.json else found.to_text(), flush=True)
+    print(json.dumps(record | found.to_record()) if args.json else fitted(found.to_text()), flush=True)
 
 
 def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[RunFolder | None]":
@@ -175,8 +174,9 @@ def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: 
     if args.json:
         print(json.dumps(record), flush=True)
         return
-    parts = [format_report(record), *([format_total(record), format_tables(record["tables"])] if args.tables else [])]
-    print("\n\n".join(parts) + (f"\n\nrun: {printable(str(run_folder))}\n" if run_folder else "\n"), flush=True)
+    parts = [format_total(record), format_tables(record["tables"])] if args.tables else []
+    report = format_report(record, *parts, folder=run_folder or "")
+    print(fitted(report), end="\n\n" if len(args.names) > 1 else "\n", flush=True)
 
 
 def _statics(args: argparse.Namespace) -> "list[Baseline]":

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import progress_bar
+from prequential.cli.streams import fitted, progress_bar
 from prequential.errors import ConfigError
 from prequential.printable import printable
 
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"forecast": found.record}, allow_nan=False))
     elif not args.quiet:
-        print(found)
+        print(fitted(str(found)))
     return 0
 
 
@@ -132,7 +132,7 @@ def _score(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found.record, allow_nan=False))
     elif not args.quiet:
-        print(f"{found}\nappended to {printable(str(path))}")
+        print(fitted(f"{found}\nappended to {printable(str(path))}"))
     return 0
 
 

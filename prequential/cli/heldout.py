@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import foreign_code, progress_bar, warn
+from prequential.cli.streams import fitted, foreign_code, progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _request(args: argparse.Namespace) -> HeldoutRequest:
 def show(found: Heldout, *, as_json: bool) -> None:
     """Prints the records and the comparison as JSON lines, or the report."""
     if not as_json:
-        print(found, flush=True)
+        print(fitted(str(found)), flush=True)
         return
     for record in (*found.records, *([found.comparison.to_dict()] if found.comparison else [])):
         print(json.dumps(record, allow_nan=False), flush=True)

@@ -9,6 +9,7 @@ import json
 
 from prequential.cli import options
 from prequential.cli.runs import DEFAULT_FOLDER
+from prequential.cli.streams import fitted
 
 OPTIONS = ("tokens", "loss", "bytes_per_token", "tokens_per_step", "unit", "name", "data")
 
@@ -41,5 +42,5 @@ def run(args: argparse.Namespace) -> int:
     names = {name: getattr(args, name) for name in OPTIONS}
     arguments = {"n_parameters": args.parameters} if args.parameters else {}
     found = import_log(args.log, args.runs, **names, arguments=arguments)
-    print(json.dumps(found.record) if args.json else f"{format_report(found.record)}\n\nrun: {found.path}")
+    print(json.dumps(found.record) if args.json else fitted(format_report(found.record, folder=found.path)))
     return 0

@@ -8,7 +8,7 @@ import argparse
 import json
 
 from prequential.cli import options
-from prequential.cli.streams import progress_bar
+from prequential.cli.streams import fitted, progress_bar
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     rows = read_rows(args.name, args.label, args.given_field)
     with progress_bar(args.name, quiet=args.quiet) as show:
         cost = label_cost(rows, config, runtime, on_progress=show)
-    print(json.dumps(label_record(cost, config, runtime)) if args.json else format_label_cost(cost))
+    print(json.dumps(label_record(cost, config, runtime)) if args.json else fitted(format_label_cost(cost)))
     return 0

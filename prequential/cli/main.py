@@ -43,6 +43,7 @@ from prequential.cli import list as listing
 from prequential.cli.options import Parser
 from prequential.cli.streams import (
     EXIT_FAILURE,
+    STARTED,
     open_missing_streams,
     printable_streams,
     report_failure,
@@ -149,6 +150,8 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
             return EXIT_FAILURE
         if "max_memory" in args:  # a command with a learner
             check_address_space()
+        if not getattr(args, "quiet", True):
+            STARTED.show()
         code: int = args.run(args)
         if code == 0:  # otherwise the reason has been printed
             sys.stdout.flush()

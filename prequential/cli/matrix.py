@@ -9,6 +9,7 @@ import json
 import sys
 
 from prequential.cli import options
+from prequential.cli.streams import fitted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     found = measure_matrix(
         args.names, args.model, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say
     )
-    print(json.dumps(matrix_record(found, runtime)) if args.json else found)
+    print(json.dumps(matrix_record(found, runtime)) if args.json else fitted(str(found)))
     if args.picture:
         size = 3.0 + 0.6 * len(found.givens)
         figure = new_figure(2 * size, size)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.heldout import RECORDS, check_models, keeper, show, show_place, trains_nothing
-from prequential.cli.streams import foreign_code, progress_bar, warn
+from prequential.cli.streams import fitted, foreign_code, progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def _add_point(args: argparse.Namespace) -> Path:
     point = next_point(request)
     found = measure_next(request, point, stage=partial(progress_bar, quiet=args.quiet), warn=warn)
     if not found.records:
-        print("null" if args.json else found, flush=True)
+        print("null" if args.json else fitted(str(found)), flush=True)
         return series
-    print(json.dumps(slim(found.record), allow_nan=False) if args.json else found, flush=True)
+    print(json.dumps(slim(found.record), allow_nan=False) if args.json else fitted(str(found)), flush=True)
     append_point(series, found.record, point.records, request.mode)  # it may fail: the point has been printed
     if not args.json:
         print(f"\npoint {len(point.records) + 1} of {printable(str(series))}", flush=True)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from prequential.cli import options
-from prequential.cli.streams import EXIT_FAILURE, report_failure
+from prequential.cli.streams import EXIT_FAILURE, fitted, report_failure
 from prequential.errors import CorpusError
 from prequential.printable import printable
 
@@ -65,7 +65,7 @@ def show_run(args: argparse.Namespace) -> int:
     from prequential.evaluation.summary import format_run
 
     run = read_run(find_run(args.name, DEFAULT_FOLDER))
-    print(json.dumps(run.record) if args.json else format_run(run.record))
+    print(json.dumps(run.record) if args.json else fitted(format_run(run.record, run.path)))
     return 0
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.errors import OutputError, PrequentialError
 from prequential.files import RESUMABLE
 from prequential.machine.usable_memory import limits_of_user
-from prequential.printable import printable
+from prequential.printable import printable, wrapped
 
 if TYPE_CHECKING:
     from prequential.watch.progress import SilentProgress
@@ -46,10 +47,7 @@ OPTIONS = {
 }
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
 _ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))
-COMPILING = (
-    "compiling kernels, once for each kind of run after an installation (some 15 to 30 s on an idle processor, minutes on a "
-    "busy one)"
-)
+COMPILING = "first such run: compiling kernels (10 to 30 s, minutes if busy)"
 
 
 class StandardOutputError(OutputError):
@@ -68,6 +66,7 @@ class PrintableStream:
         self.terminal, self._is_output = terminal, is_output
 
     def write(self, text: str) -> int:
+        STARTED.remove()
         encoding = getattr(self.terminal, "encoding", None) or "utf-8"
         safe = printable(text, multiline=True).encode(encoding, "backslashreplace").decode(encoding)
         with self._checked():
@@ -97,6 +96,33 @@ class PrintableStream:
         return getattr(self.terminal, name)
 
 
+class _Started:
+    """A line on a terminal that says at once that the program works: imports take a second. The first output removes it."""
+
+    TEXT = "prequential: starting"
+
+    def __init__(self) -> None:
+        self._terminal: Any = None
+
+    def show(self) -> None:
+        if sys.stderr.isatty():
+            self._terminal = getattr(sys.stderr, "terminal", sys.stderr)
+            self._write(self.TEXT)
+
+    def remove(self) -> None:
+        if self._terminal:
+            self._write(f"\r{' ' * len(self.TEXT)}\r")
+            self._terminal = None
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # it is closed
+            self._terminal.write(text)
+            self._terminal.flush()
+
+
+STARTED = _Started()
+
+
 def open_missing_streams() -> None:
     """Opens /dev/null in place of standard streams that the caller has closed.
 
@@ -121,12 +147,18 @@ def printable_streams() -> Iterator[None]:
     try:
         yield
     finally:
+        STARTED.remove()
         try:
             sys.stdout.flush()
         except (OSError, StandardOutputError):  # otherwise the interpreter would fail when it closes the stream
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stdout, sys.stderr = before
+
+
+def fitted(text: str) -> str:
+    """A report for standard output: on a terminal, `wrapped`; elsewhere each sentence stays one line, for other programs."""
+    return wrapped(text) if sys.stdout.isatty() else text
 
 
 @contextmanager
@@ -242,6 +274,7 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
     else:
         from tqdm import tqdm
 
+        STARTED.remove()
         terminal = getattr(sys.stderr, "terminal", sys.stderr)  # without escapes: the bar itself controls it
         watch = ProgressBar(title, tqdm, stays=False, terminal=terminal)
     logger, handler = logging.getLogger("prequential"), _WarningHandler(watch)
@@ -263,16 +296,17 @@ def print_summary(args: argparse.Namespace, line: str) -> None:
 
 @contextmanager
 def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
-    """Shows when kernels are compiled, in one line and in the bar: a first run must not look as if it hung."""
+    """Shows when kernels are compiled, and how long it took: a first run must not look as if it hung."""
     from prequential.machine.compiled import event
 
     class Listener(event.Listener):
-        said, depth = False, 0
+        said, depth, taken_s, started_s = False, 0, 0.0, 0.0
 
         def on_start(self, _: event.Event) -> None:
             self.depth += 1
             if self.depth > 1:  # a kernel that is compiled for another one
                 return
+            self.started_s = time.monotonic()
             with suppress(Exception):
                 self.phase = watch.phase("compiling kernels")
                 if not self.said:
@@ -282,11 +316,15 @@ def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
         def on_end(self, _: event.Event) -> None:
             self.depth -= 1
             if self.depth == 0:
+                self.taken_s += time.monotonic() - self.started_s
                 with suppress(Exception):
                     watch.phase(self.phase)
 
-    with event.install_listener("numba:compile", Listener()):
+    with event.install_listener("numba:compile", listener := Listener()):
         yield
+    if listener.taken_s >= 1:
+        with suppress(Exception):
+            watch.write(f"prequential: compiled in {listener.taken_s:.0f} s, which later runs do not need")
 
 
 class _WarningHandler(logging.Handler):

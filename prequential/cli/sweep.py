@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import EXIT_FAILURE, foreign_code, in_options, progress_bar, report_failure
+from prequential.cli.streams import EXIT_FAILURE, fitted, foreign_code, in_options, progress_bar, report_failure
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -131,7 +131,7 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     if prints or (args.dry_run and not args.json):
-        print(in_options(format_plan(plan, corpus, len(finished), study.notes)), flush=True)
+        print(fitted(in_options(format_plan(plan, corpus, len(finished), study.notes))), flush=True)
     outcomes = [] if args.dry_run else run_all(args, args.source, plan, runtime, args.limit)
     summary = study.summarise(outcomes) if any(outcome.run for outcome in outcomes) else None
     if args.json:
@@ -139,7 +139,7 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
         record["runs"] = [outcome.to_record() for outcome in outcomes]
         print(json.dumps(record | (summary.to_record() if summary else {}), allow_nan=False))
     elif summary:
-        print(("\n" if prints else "") + summary.to_text())
+        print(("\n" if prints else "") + fitted(summary.to_text()))
     return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
 
 
@@ -164,7 +164,7 @@ def run_all(
             if outcome.error:
                 report_failure(outcome.name, outcome.error, verbose=args.verbose)
             elif not (args.json or args.quiet):
-                print(outcome.to_text(), flush=True)
+                print(fitted(outcome.to_text()), flush=True)
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import for_each, progress_bar, resumable
+from prequential.cli.streams import fitted, for_each, progress_bar, resumable
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -61,4 +61,4 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
     rate = done.code_bits / trained_on["n_bytes"]
     line = f"{trained_on['name']}: {trained_on['n_bytes']:,} bytes read at {rate:.4f} bits/byte (prequential); model "
     shown = printable(f"{line}{digest[:16]} in {args.output}")
-    print(json.dumps({**record, "config": config.to_dict()}) if args.json else shown, flush=True)
+    print(json.dumps({**record, "config": config.to_dict()}) if args.json else fitted(shown), flush=True)

@@ -19,7 +19,6 @@ from prequential.watch.health import Finding
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
 LIST_TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
-MAX_COLUMNS = 100
 SAME_ORDER = "the same rows, in the same order"
 OTHER_ORDER = "the same rows, in another order or in other steps"
 DECLARED = "declared equal, not checked"
@@ -30,17 +29,38 @@ DIFFERENT_ROWS = {
 MAX_ARGUMENT, MAX_ARGUMENTS = 24, 4  # characters of one, and how many
 
 
-def format_report(record: dict[str, Any]) -> str:
-    """The figures of one evaluation record, the table of the compressors, notes and warnings."""
-    sizes = [] if is_reported(record) else ["", *format_table(COLUMNS, comparison_rows(record)).split("\n")]
-    findings = [f"warning: {finding}" for finding in recorded_findings(record)]
-    return "\n".join(map(printable, [*_figures(record), *sizes, *record["notes"], *findings]))
+def format_report(record: dict[str, Any], *parts: str, folder: PathLike = "") -> str:
+    """One evaluation record: figures, these parts, notes and warnings; last the ranking of the compressors and the main figure.
+
+    folder: that of the run.
+    """
+    figures = dict(reported_figures(record) if is_reported(record) else _figures(record))
+    figures |= {"run": str(folder)} if folder else {}
+    main = "code length" if is_reported(record) else "description length"
+    last = format_figures({main: figures.pop(main)})
+    ranking = [] if is_reported(record) else [format_table(COLUMNS, comparison_rows(record)), ""]
+    warnings = [f"warning: {finding}" for finding in recorded_findings(record)]
+    notes = "\n".join(map(printable, [*record["notes"], *warnings]))
+    return "\n\n".join(filter(None, [format_figures(figures), *parts, notes, "\n".join([*ranking, last])]))
+
+
+def format_figures(figures: Mapping[str, str]) -> str:
+    """A line for each figure with its name."""
+    return "\n".join(printable(f"{name:<20}{text}") for name, text in figures.items())
 
 
 def format_total(record: dict[str, Any]) -> str:
-    """What the coder adds to the ideal code length, and what the archive costs with its decoder."""
-    rows = (("coder overhead", f"{record['coder_overhead_ppm']:.1f} ppm"), ("total cost", _total_cost(record)))
-    return "\n".join(f"{name:<20}{text}" for name, text in rows)
+    """The machine, what the coder adds to the ideal code length, and what the archive costs with its decoder."""
+    environment = record["environment"]
+    matmul = "" if environment["backend"] == NO_BACKEND else f"{environment['backend']} matmul, "
+    machine = f"{environment['machine']['cpu']}, {matmul}{environment['kernels']} kernels"
+    return format_figures(
+        {
+            "machine": machine,
+            "coder overhead": f"{record['coder_overhead_ppm']:.1f} ppm",
+            "total cost": _total_cost(record),
+        }
+    )
 
 
 def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
@@ -156,47 +176,31 @@ def model_summary(config: dict[str, Any]) -> str:
     return " + ".join(parts) + (f", given {name_of_given(config['given'])}" if "given" in config else "")
 
 
-def _mixing(environment: dict[str, Any]) -> str:
-    """How many of the threads mixed, where several could."""
-    mixing = environment.get("mixing")
-    if not mixing or mixing["most_threads"] == 1:
-        return ""
-    most = f"up to {mixing['used_threads']} of {mixing['most_threads']} mixed"
-    together = f"{mixing['together']:.0%} of the bytes on more than one; exchange {mixing['exchange_ns'] or 0:,.0f} ns"
-    return f" ({most}, {together})"
+def _threads(environment: Mapping[str, Any]) -> str:
+    """How many threads there were, and how many of them mixed at most, where several could."""
+    n, mixing = environment["threads"], environment.get("mixing")
+    mixed = f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] > 1 else ""
+    return f"{n} thread{'s' * (n != 1)}{mixed}"
 
 
-def _figures(record: dict[str, Any]) -> list[str]:
-    if is_reported(record):
-        return [f"{name:<20}{text}" for name, text in reported_figures(record)]
-    corpus, environment = record["corpus"], record["environment"]
-    cpu, n_threads, backend = environment["machine"]["cpu"], environment["threads"], environment["backend"]
-    matmul = "" if backend == NO_BACKEND else f"{backend} matmul, "
-    preset, summary = name_of(record["config"]), model_summary(record["config"])
-    rows = [
-        ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
-        ("model", f"{preset}: {summary}" if preset else summary),
-        (
-            "machine",
-            f"{cpu}, {n_threads} thread{'s' * (n_threads != 1)}{_mixing(environment)}, {matmul}{environment['kernels']} kernels",
-        ),
-        ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
+def _figures(record: dict[str, Any]) -> list[tuple[str, str]]:
+    corpus, preset = record["corpus"], name_of(record["config"])
+    parts = {PART_NAMES.get(name, name): bits for name, bits in record.get("parts", {}).items() if name != "model"}
+    alone = ", ".join(f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in parts.items())
+    memory = f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB, {_threads(record['environment'])}"
+    return [
+        ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes"),
+        ("model", f"{preset}: {_sizes(record['config'])}" if preset else model_summary(record["config"])),
         ("archive", _archive(record)),
         (
             "ideal code length",
-            f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte, "
-            f"{record['code_nats_per_byte']:.4f} nats/byte",
+            f"{record['code_bits_per_byte']:.4f} bits/byte, {record['code_nats_per_byte']:.4f} nats/byte",
         ),
-        *(
-            (f"- {PART_NAMES.get(part, part)} alone", f"{bits:,.0f} bits, {bits / corpus['n_bytes']:.4f} bits/byte")
-            for part, bits in record.get("parts", {}).items()
-            if part != "model"
-        ),
-        ("speed", _speed(record["wall_s"], record["bytes_per_s"])),
+        *([("alone", f"{alone} bits/byte")] if parts else []),
+        ("speed", f"{_speed(record['wall_s'], record['bytes_per_s'])}, {memory}"),
         ("verified", _verified(record)),
-        ("peak memory", f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB"),
+        ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
     ]
-    return [f"{name:<20}{text}" for name, text in rows]
 
 
 def reported_figures(record: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -271,7 +275,7 @@ def _verified(record: dict[str, Any]) -> str:
     if not is_coded(record):
         return "not possible: no archive was written"
     if not record["verified"]:
-        return "no (--verify decodes the archive and compares every byte)"
+        return "no; --verify decodes the archive and compares every byte"
     times = record["verify_wall_s"], record["verify_bytes_per_s"]
     here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
     return f"every byte decoded and compared{here}" + ("" if None in times else f": {_speed(*times)}")
@@ -290,26 +294,22 @@ def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def format_runs(records: list[dict[str, Any]]) -> str:
-    """A table with one row for each of these `run_figures`, at most MAX_COLUMNS wide unless the names of runs are very long."""
+    """A table with one row for each of these `run_figures`."""
     rows = []
     for record in records:
         is_timed = record.get("coding") != IMPORTED
         name, speed = Path(record["run"]).name, f"{record['bytes_per_s'] / 1e3:,.2f}" if is_timed else ""
         size, rate = f"{record['n_bytes']:,}", f"{record['bits_per_byte']:.4f}"
         rows.append([name, size, record["model"], rate, speed, verified_word(record)])
-    widths = [max(map(len, column)) for column in zip(LIST_TITLES, *rows, strict=True)]
-    n_model = max(12, MAX_COLUMNS - (sum(widths) + 2 * (len(widths) - 1) - widths[2]))
-    for row in rows:
-        row[2] = row[2] if len(row[2]) <= n_model else f"{row[2][: n_model - 1]}…"
-    return format_table(LIST_TITLES, rows)
+    return format_table(LIST_TITLES, rows, cut=LIST_TITLES.index("model"))
 
 
-def format_run(record: dict[str, Any]) -> str:
+def format_run(record: dict[str, Any], folder: PathLike) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
     if is_reported(record):
-        return format_report(record)
+        return format_report(record, folder=folder)
     labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
     rows = [
         [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()
     ]
-    return f"{format_report(record)}\n\n{format_table(('the model is below', 'from byte'), rows)}"
+    return format_report(record, format_table(("the model is below", "from byte"), rows), folder=folder)

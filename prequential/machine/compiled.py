@@ -10,6 +10,7 @@ Design decisions:
 
 # ruff: noqa: E402  # numba is imported in its own way first
 import functools
+import gc
 import os
 import sys
 import warnings
@@ -43,16 +44,41 @@ if "numba" not in sys.modules:
     _import_numba()
 
 import numba
+from numba import _dynfunc
 from numba.core import cgutils, event, registry, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, overload, register_jitable
 
 __all__ = [
-    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "kernel", "merged", "overload", "sharing_kernel", "span",
-    "types",
+    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "is_cached", "kernel", "merged", "overload",
+    "sharing_kernel", "span", "types",
 ]  # fmt: skip
 
 Array = np.ndarray
 cpu_target: Any = registry.cpu_target
+
+
+class _WithoutCollector(event.Listener):
+    """Makes Python look for no garbage while numba compiles: its many objects live until then. That saves a tenth of the time."""
+
+    depth, was_enabled = 0, False
+
+    def on_start(self, _: event.Event) -> None:
+        if self.depth == 0:
+            self.was_enabled = gc.isenabled()
+            gc.disable()
+        self.depth += 1
+
+    def on_end(self, _: event.Event) -> None:
+        self.depth -= 1
+        if self.depth == 0 and self.was_enabled:
+            gc.enable()
+
+
+event.register("numba:compile", _WithoutCollector())
 
 # Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
 # becomes part of it before types are inferred, so it is compiled once; but inferring types takes more than in proportion to the
@@ -60,7 +86,50 @@ cpu_target: Any = registry.cpu_target
 # An `inlined` function that Python calls is interpreted. For type checkers the result is Any.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
-inlined: Any = register_jitable(**_WITHIN | {"forceinline": True})
+
+
+class _Part(JITCodeLibrary):
+    """The code of an inlined function, as numba generates it. LLVM sees it only within kernels."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _PartLowering(NativeLowering):
+    _name = "part_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags = state.flags.copy()
+        state.flags.no_compile = True
+        super().run_pass(state)
+        made, about = state.cr, state.cr.fndesc
+        function = _dynfunc.make_function(about.lookup_module(), about.qualname, "", 0, made.env, (state.library,))
+        state.targetctx.insert_user_function(function, about, [state.library])
+        state.cr = made._replace(cfunc=function)
+        return True
+
+
+class _PartCompiler(Compiler):
+    """Compiles what is `inlined`: without machine code of its own, which nobody calls."""
+
+    def define_pipelines(self) -> Any:
+        (steps,) = super().define_pipelines()
+        steps.passes = [(_PartLowering if step is NativeLowering else step, name) for step, name in steps.passes]
+        steps._finalized = False
+        steps.finalize()
+        return [steps]
+
+
+inlined: Any = register_jitable(**_WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler})
 merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
 
 
@@ -80,6 +149,12 @@ def kernel(function: Any, options: dict[str, Any] = _OPTIONS) -> Any:
 
         compiled._cache = KernelCache(function)
     return compiled
+
+
+def is_cached(kernel: Any) -> bool:
+    """Whether the folder has this kernel for some types of arguments. True if nothing is kept, or kernels are interpreted."""
+    files = getattr(getattr(kernel, "_cache", None), "files", None)
+    return files is None or any(files())
 
 
 def sharing_kernel(function: Any) -> Any:

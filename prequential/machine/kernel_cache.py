@@ -227,12 +227,6 @@ def _warn_unsaved(folder: Path, reason: str) -> None:
     _log.warning("later runs compile the kernels again, because they cannot be saved in %r: %s", str(folder), reason)
 
 
-def is_cached(kernel: Any) -> bool:
-    """Whether the folder has this kernel for some types of arguments. True if kernels are interpreted."""
-    cache = getattr(kernel, "_cache", None)
-    return not isinstance(cache, KernelCache) or any(cache.files())
-
-
 def _check(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=CHECK_BYTES).digest()
 

@@ -15,7 +15,7 @@ import numpy as np
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 
-from prequential.machine.kernel_cache import is_cached
+from prequential.machine.compiled import is_cached
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.loop import Learner

@@ -35,6 +35,14 @@ def test_the_report_has_every_baseline_in_one_table(evaluated):
         assert f"\n{label}" in report
 
 
+def test_a_report_fits_a_terminal_and_ends_with_the_ranking_and_the_main_figure(evaluated):
+    first = evaluated[1].stdout.decode().partition("\ncorpus")[0].rstrip().splitlines()
+    assert len(first) + len(["the command", "its level", "the next prompt"]) <= 24
+    assert max(map(len, first)) <= 80
+    assert first[-1].startswith("description length  ")
+    assert sum(line.startswith(("prequential  ", "gzip", "order 3")) for line in first[-11:-1]) == 3
+
+
 def test_after_a_missing_corpus_the_next_one_is_recorded(evaluated):
     assert (evaluated[1].returncode, len(evaluated[1].stderr.splitlines())) == (1, 1)
 
@@ -46,7 +54,7 @@ def test_each_evaluation_leaves_a_run_folder_with_the_appended_record(evaluated)
     for run in found:
         assert run.record in records
         assert 8 * run.archive.stat().st_size == run.record["archive_bits"]
-        assert f"run: {run.path.relative_to(folder)}" in done.stdout.decode()
+        assert f"run                 {run.path.relative_to(folder)}\n" in done.stdout.decode()
 
 
 def test_the_named_baselines_are_measured(run, text, tmp_path):

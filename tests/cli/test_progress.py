@@ -37,6 +37,11 @@ def shown(on_terminal: Terminal, folder: Path) -> str:
     return shown
 
 
+def test_a_terminal_says_at_once_that_the_program_works_and_then_forgets_it(shown: str) -> None:
+    said, removed, rest = shown.split("\r", 2)
+    assert said == "prequential: starting" and removed == " " * len(said) and "starting" not in rest
+
+
 def test_a_terminal_shows_bits_gzip_speed_and_time_left_in_one_line(shown: str) -> None:
     views = shown.replace("\n", "\r").split("\r")
     line = next(view for view in views if "gzip" in view and "last 64K" in view)
@@ -146,7 +151,8 @@ def test_one_line_says_that_kernels_are_compiled(quiet, capsys):
     with progress_bar("a", quiet=quiet):
         for step in (1, 2):  # each is a compilation
             numba.njit(lambda x, step=step: x + step)(1)
-    assert capsys.readouterr().err.count("compiling kernels") == (0 if quiet else 1)
+    said = capsys.readouterr().err
+    assert said.count("compiling kernels") == (0 if quiet else 1) and max(map(len, said.splitlines()), default=0) <= 80
 
 
 def test_the_bar_says_that_kernels_are_compiled_and_then_names_its_part_again(monkeypatch):

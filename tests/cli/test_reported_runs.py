@@ -120,7 +120,7 @@ def test_compare_refuses_other_rows_with_the_reason(run: Any, made: Any, text: b
     folder, names = made
     if other == "evaluated":
         (folder / "text").write_bytes(text[:2048])
-        names[other] = run(folder, "evaluate", "text").stdout.decode().rpartition("run: ")[2].strip()
+        names[other] = run(folder, "evaluate", "text").stdout.decode().partition("\nrun ")[2].split()[0]
     assert reason in refused(run, folder, "compare", names["a"], names[other])
 
 

@@ -12,7 +12,7 @@ import pytest
 from prequential.cli.streams import PrintableStream
 from prequential.errors import CorpusError, OutputError
 from prequential.files import check_output, output_file
-from prequential.printable import format_table, printable
+from prequential.printable import format_table, printable, wrapped
 
 LEGITIMATE = ["имя", "文字　名", "اسم", "e\u0301", "👩\u200d💻", "a b-c_d", "ZWNJ\u200cx"]
 CONTROLS = [
@@ -272,3 +272,16 @@ def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
     assert os.read(ours, 100) == b"text"
     os.close(ours)
     os.close(theirs)
+
+
+def test_prose_is_broken_at_80_columns_below_its_beginning_and_rows_of_tables_are_not():
+    name, row = "total cost          ", "a" * 40 + "  " + "b" * 30 + "  " + "c" * 30
+    lines = wrapped("\n".join([name + "word " * 30, row, "/" * 100, "word " * 30])).split("\n")
+    assert lines[0].startswith(name + "word") and lines[1].startswith(" " * len(name) + "word")
+    assert lines[3] == row and lines[4] == "/" * 100
+    assert max(len(line) for line in (*lines[:3], *lines[5:])) <= 80 and " ".join(lines).count("word") == 60
+
+
+def test_the_widest_column_of_a_table_is_cut_at_80_columns():
+    table = format_table(("", "bytes"), [("a/" * 60 + "end", "1"), ("b", "2")]).split("\n")
+    assert max(map(len, table)) <= 80 and table[1].startswith("…") and table[1].endswith("a/end      1")

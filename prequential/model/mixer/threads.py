@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.machine.compiled import Array
+from prequential.machine.compiled import Array, is_cached
 from prequential.model.config import MixerConfig
 from prequential.model.mixer import blocks, following, sets, weights
 from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
@@ -25,6 +25,7 @@ from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.lookup import Places
 from prequential.model.mixer.weights import Columns
 
+SHORT_RUN_S = 5.0  # such a run compiles no kernel for other threads: that would take longer
 LEAST_SYMBOLS = 64  # of a call: waking threads takes as long as mixing some symbols
 TRIALS_SHARE = 40  # a trial is followed by this many times its duration without one
 CLEARLY = 0.97  # a trial is adopted if it took at most this part of the time
@@ -47,6 +48,7 @@ class Threads:
         self._compiled: Future[None] | None = None
         self._memory: dict[int, _Memory] = {}
         self._pace_s = 0.0  # of the call before, a symbol
+        self._compiles_s: float | None = None  # when a kernel that is not on disk is compiled
         self._next_trial_s, self._doubles = 0.0, True
 
     def run(self, arrays: MixerArrays, n_symbols: int, code: Callable[..., None]) -> None:
@@ -72,6 +74,10 @@ class Threads:
         """Whether the kernel of the other threads is compiled. A thread does that meanwhile: a trial must not wait for it."""
         if self.most == 1:
             return False
+        if self._compiled is None and not (self.fixed or is_cached(following.follow)):
+            self._compiles_s = self._compiles_s or time.perf_counter() + SHORT_RUN_S
+            if time.perf_counter() < self._compiles_s:
+                return False
         if self._compiled is None:
             memory, board = self._memory_of(2), new_board(2)
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
