@@ -180,6 +180,7 @@ TRIED = (
 
 
 @pytest.mark.parametrize("command", ["test", "list", "decompress"])
+@pytest.mark.first_quick
 def test_the_command_line_refuses_in_one_plain_line_each(command: str, tmp_path: Path) -> None:
     data = {case.name: case.data for case in make.cases()}
     for name in TRIED:
@@ -275,6 +276,7 @@ def test_mutated_archives_are_exact_or_refused(count: int, tmp_path: Path) -> No
     assert (report["n_mutants"], report["broken"]) == (count, [])
 
 
+@pytest.mark.thorough
 def test_mutants_reach_every_layer() -> None:
     """A fuzzer whose damage never passes a checksum would find nothing."""
     rng, found = Random(3), set()

@@ -102,6 +102,7 @@ def test_finished_blocks_stay_after_an_error_without_a_checkpoint(monkeypatch, a
     assert compress(tmp_path, overwrite=True) == archives["both"]
 
 
+@pytest.mark.thorough
 def test_resume_without_a_checkpoint_says_that_it_starts_anew(archives, tmp_path, caplog):
     assert compress(tmp_path, resume=True) == archives["both"]
     assert [record.message for record in caplog.records] == [
@@ -147,6 +148,7 @@ def test_a_signal_waits_until_the_run_is_saved(monkeypatch, archives, tmp_path, 
     assert compress(tmp_path, resume=True) == archives["both"]
 
 
+@pytest.mark.thorough
 def test_output_after_the_checkpoint_is_written_again(archives, tmp_path):
     """As after a power cut: the output is longer than at the checkpoint, and its end is arbitrary."""
     interrupted(compress, tmp_path, after=9)
@@ -171,6 +173,7 @@ def test_decompression_of_a_folder_resumes_and_is_saved_although_the_empty_folde
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "tree"]
 
 
+@pytest.mark.thorough
 def test_the_partial_output_of_another_folder_is_refused(tmp_path):
     for name, data in (("tree", DATA), ("short", b"")):
         (tmp_path / name).mkdir()
@@ -344,6 +347,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(mo
     assert not list(tmp_path.glob("*checkpoint*"))
 
 
+@pytest.mark.thorough
 def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(archives, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(DATA)

@@ -45,6 +45,7 @@ def original_of(archive):
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.first_quick
 def test_a_text_is_restored_from_a_smaller_archive(config):
     archive, _ = archive_of(TEXT, config)
     assert original_of(archive) == TEXT
@@ -76,6 +77,7 @@ def test_incompressible_blocks_are_stored_raw_and_cost_little():
     assert original_of(archive) == noise
 
 
+@pytest.mark.thorough
 def test_the_learner_learns_from_raw_blocks():
     """Noise, then text: the coded blocks after a raw one decode, so both sides learned the same from it."""
     data = np.random.default_rng(6).bytes(600) + TEXT[:900]
