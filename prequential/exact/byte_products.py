@@ -21,6 +21,14 @@ OFFSET = np.int32(128)
 SIGNS = np.uint32(0x80808080)  # of four bytes: they turn shifted entries into signed ones
 
 
+@kernel
+def new_words(n: int) -> Array:
+    """(n,) uint32: zeros that begin at a line of the cache. Reading vectors across two lines would take a fifth longer."""
+    words = np.zeros(n + ROWS, np.uint32)
+    start = -(words.ctypes.data // 4) % ROWS
+    return words[start : start + n]
+
+
 @inlined
 def interleave(levels: Array, signs: np.uint32, out: Array) -> None:
     """out (B, P, ROWS) uint32 = levels (K, N) uint8 in the layout for products: PART entries of a column in each word.
@@ -51,7 +59,7 @@ def interleave_rows(levels: Array, signs: np.uint32, out: Array) -> None:
 
 @kernel
 def interleaved(levels: Array, out: Array, offset: Array) -> None:
-    """For matrices levels (L, K, N) uint8 of signed bytes: out (L, B, P, ROWS) uint32, initially zeros, and offset (L, B * ROWS)."""
+    """out (L, B, P, ROWS) uint32, initially zeros, and offset (L, B * ROWS) of levels (L, K, N) uint8, signed bytes."""
     for i in range(len(levels)):
         interleave(levels[i], np.uint32(0), out[i])
         fill_offsets(out[i], offset[i])

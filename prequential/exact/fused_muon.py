@@ -19,6 +19,7 @@ from prequential.exact.byte_products import (
     interleave,
     interleave_rows,
     multiply_tile,
+    new_words,
 )
 from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
@@ -50,19 +51,24 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     p, t = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
     w, u = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
     gram, ones = np.empty((n_rows, n_rows), np.float32), np.ones(n_columns, np.float32)
-    by_row = np.zeros((-(-n_rows // ROWS), n_columns // PART, ROWS), np.uint32)
-    by_gram = np.zeros((len(by_row), n_rows // PART, ROWS), np.uint32)
-    by_column = np.zeros((-(-n_columns // ROWS), n_rows // PART, ROWS), np.uint32)
-    sums = np.empty((TILE, n_columns), np.int32)
+    by_row, by_gram = _new_levels(n_columns, n_rows), _new_levels(n_rows, n_rows)
+    by_column = _new_levels(n_rows, n_columns)
+    square_sums, sums = np.empty((TILE, n_rows), np.int32), np.empty((TILE, n_columns), np.int32)
     _normalise(x, q, s, ones)
     for _ in range(n_steps):
         # X X^T is symmetric, so the scales of its rows are also those of its columns.
         interleave_rows(q.view(np.uint32), SIGNS, by_row)
-        _fill_gram(q, s, by_row, sums[:, :n_rows], ones, gram, p, t)
+        _fill_gram(q, s, by_row, square_sums, ones, gram, p, t)
         interleave_rows(p.view(np.uint32), SIGNS, by_gram)
-        _fill_factor(p, t, by_gram, sums[:, :n_rows], gram, b, c, s, w, u)
+        _fill_factor(p, t, by_gram, square_sums, gram, b, c, s, w, u)
         interleave(q, SIGNS, by_column)
         _advance(w, u, by_column, sums, ones, a, x, q, s)
+
+
+@kernel
+def _new_levels(n_in: int, n_out: int) -> Array:
+    shape = (n_out + ROWS - 1) // ROWS, n_in // PART, ROWS
+    return new_words(shape[0] * shape[1] * ROWS).reshape(shape)
 
 
 @kernel

@@ -3,6 +3,7 @@
 The bits are those of `Weights.logits`. All products are those of byte_products.py. Letters as in weights.py and reader.py.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,16 @@ import torch
 from prequential_codecs.bit_coder import BitCoder
 from torch.nn.functional import pad
 
-from prequential.exact.byte_products import OFFSET, PART, ROWS, TILE, interleaved, multiply_row, multiply_tile
+from prequential.exact.byte_products import (
+    OFFSET,
+    PART,
+    ROWS,
+    TILE,
+    interleaved,
+    multiply_row,
+    multiply_tile,
+    new_words,
+)
 from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, inverse_rms, round_row, round_row_to_int8
@@ -104,7 +114,8 @@ def interleaved_stack(levels: Tensor) -> tuple[Array, Array]:
     """`interleaved` for levels (L, C_in, C_out) int8, filled with zeros, and the offsets."""
     n, n_in, n_out = levels.shape
     levels = pad(levels, (0, 0, 0, -n_in % PART)) if n_in % PART else levels
-    out = np.zeros((n, -(-n_out // ROWS), levels.shape[1] // PART, ROWS), np.uint32)
+    shape = n, -(-n_out // ROWS), levels.shape[1] // PART, ROWS
+    out = new_words(math.prod(shape)).reshape(shape)
     offset = np.empty((n, out.shape[1] * ROWS), np.int32)
     interleaved(array(levels).view(np.uint8), out, offset)
     return out, offset
@@ -202,7 +213,7 @@ def _quantise(y: Array, x: Array, scales: Array) -> None:
 
 @kernel
 def multiply(x: Array, factors: Array, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
-    """y = ((x - 128) @ levels) * factors * scale, for the matrix in this layer. x: one row or TILE rows. totals: (n, ROWS) int32."""
+    """y = ((x - 128) @ levels) * factors * scale, for the matrix of this layer. x: one row, or TILE. totals: (n, ROWS) int32."""
     levels, offset, scale = matrix.levels[layer], matrix.offset[layer], matrix.scale[layer]
     for i in range(levels.shape[0]):
         if len(x) == TILE:  # 255 * 127 * C < 2**31
@@ -245,7 +256,11 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
         for low in range(first // ROWS * ROWS, own + 1, ROWS):
             multiply_row(totals, query, a.keys[layer, h, low // ROWS])
             begin, end = max(first, low), min(low + ROWS, own + 1)
-            part, sums, shift = scores[begin - first : end - first], totals[begin - low :], a.key_offset[layer, h, begin:]
+            part, sums, shift = (
+                scores[begin - first : end - first],
+                totals[begin - low :],
+                a.key_offset[layer, h, begin:],
+            )
             for j in range(part.size):
                 part[j] = np.float32(np.int32(sums[j] - shift[j]))
         sum_of_weights = softmax_numerators(scores, q_r * a.score_scale, k_r[visible], a.softmax_table, weights)
