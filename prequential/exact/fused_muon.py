@@ -88,7 +88,7 @@ def _normalise(x: Array, q: Array, s: Array, ones: Array) -> None:
     factor, total = (ONE / peak) * np.float32(16777216.0), np.int64(0)
     for i in range(n_rows):
         total += np.int64(np.rint(energy[i] * factor))
-    squared = np.float32(max(total, 1)) * (peak * np.float32(2.0**-24))
+    squared = np.float32(max(total, np.int64(1))) * (peak * np.float32(2.0**-24))
     inverse = ONE / (np.float32(math.sqrt(np.float64(squared))) * largest)
     for i in range(n_rows):
         row, factor = x[i], s[i] * inverse
