@@ -164,6 +164,7 @@ ROOTS = (
     "prequential.model.gpt.gpt",  # imported inside functions, for archives of learners with a GPT
     "prequential.exact.matmul",
     "prequential.exact.fused",  # Runtime imports the primitives that it is asked for, inside a function
+    "prequential.exact.fused_muon",  # imported inside a function, where it can be used
     "prequential.exact.plain",
     "prequential.model.gpt.replicas",  # Runtime imports it for archives of learners with replicas
 )

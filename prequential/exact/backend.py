@@ -45,6 +45,12 @@ def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
     if g.shape[-2] > g.shape[-1]:
         return orthogonalise(g.mT.contiguous(), backend).mT.contiguous()
     ops, matmul = backend.primitives, backend.matmul
+    if ops.COMPILED and matmul.name == "int8":
+        from prequential.exact.byte_products import has_byte_products
+        from prequential.exact.fused_muon import orthogonalise_in_kernel
+
+        if has_byte_products():
+            return orthogonalise_in_kernel(g, NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ)
     a, b, c = NEWTON_SCHULZ
     q, s = ops.quantise_rows(g)
     # The Frobenius norm comes from two integer sums: of the squares of each row, and of the rows, rounded to one scale.

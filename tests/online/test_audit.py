@@ -208,24 +208,20 @@ class Flips:
         return result
 
 
-READS = {"activations": "squared_relu", "keys": "attention_inputs", "frequencies": "frequencies"}
-
-
-@pytest.mark.parametrize("what", READS)
 @pytest.mark.parametrize("config", [BOTH, PURE], ids=["both", "pure"])
 @pytest.mark.first_quick
-def test_a_bit_flipped_once_in_a_prediction_is_found_in_that_segment(what, config, monkeypatch):
+def test_a_bit_flipped_once_in_a_prediction_is_found_in_that_segment(config, monkeypatch):
     learner, i = make(config, every=1000), 6
 
     def reading():
-        monkeypatch.setattr(fused, READS[what], Flips(getattr(fused, READS[what]), lambda n: n == 1))
+        monkeypatch.setattr(fused, "frequencies", Flips(fused.frequencies, lambda n: n == 1))
 
     with pytest.raises(FaultError, match=r"\(original bytes 288-336\): gpt\..*cause: memory or processor"):
         learn(learner, i + 1, coder=BitCoder(ENCODE), after_begin={i: reading})
 
 
 def patch_columns(monkeypatch, when):
-    """A decoder's columns use changed levels if `when` accepts their reader."""
+    """Columns are read with changed levels if `when` accepts their reader."""
     original = Reader.column_decoder
 
     def column(reader):
@@ -238,12 +234,13 @@ def patch_columns(monkeypatch, when):
     monkeypatch.setattr(Reader, "column_decoder", column)
 
 
+@pytest.mark.parametrize("mode", [ENCODE, DECODE])
 @pytest.mark.parametrize("config", [BOTH, PURE], ids=["both", "pure"])
-def test_a_bit_flipped_once_in_a_decoders_levels_is_found_in_that_segment(config, monkeypatch):
+def test_a_bit_flipped_once_in_the_levels_of_a_reading_is_found_in_that_segment(config, mode, monkeypatch):
     learner = make(config, every=1000)
     patch_columns(monkeypatch, lambda reader: reader is learner.gpt._reader and reader.n_columns == 6 * SIZE)
     with pytest.raises(FaultError, match=r"\(original bytes 240-288\): .*cause: memory or processor"):
-        learn(learner, 8, coder=BitCoder(DECODE, payload_of(config, 8)))
+        learn(learner, 8, coder=BitCoder(mode, payload_of(config, 8)) if mode == DECODE else BitCoder(mode))
 
 
 @pytest.mark.parametrize("mode", [ENCODE, DECODE])

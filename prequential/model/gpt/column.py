@@ -1,24 +1,34 @@
-"""The forward pass of the GPT for one position of the stream, a column, as a kernel, and the loop of decoders around it.
+"""The forward pass of the GPT for positions of the stream, columns, as a kernel, and the loop of decoders around it.
 
-The bits are those of `Weights.logits`. Products with matrices and with the keys of attention are those of products.py. Letters as
-in weights.py and reader.py.
+The bits are those of `Weights.logits`. All products are those of byte_products.py. Letters as in weights.py and reader.py.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from prequential_codecs.bit_coder import BitCoder
+from torch.nn.functional import pad
 
+from prequential.exact.byte_products import (
+    OFFSET,
+    PART,
+    ROWS,
+    TILE,
+    interleaved,
+    multiply_row,
+    multiply_tile,
+    new_words,
+)
 from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
-from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, inverse_rms, round_row, round_row_to_int8
+from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
 from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
-from prequential.model.gpt.products import OFFSET, PART, ROWS, interleaved, interleaved_rows, multiply_add, offsets
 from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
 from prequential.model.mixer.arrays import MixerArrays, Team
@@ -31,15 +41,15 @@ ROW_UNIT = np.float32(1.0 / UNITS)
 
 
 class MatrixArrays(NamedTuple):
-    """One matrix of each of L layers, in the layout of `interleaved`. C_out and C_in rounded up are B * ROWS and P * PART."""
+    """One matrix of each of L layers, in the layout of `interleaved`. C_in and C_out rounded up are P * PART and B * ROWS."""
 
-    levels: Array  # (L, B, P, ROWS, PART) int8
-    offset: Array  # (L, B * ROWS) int32: OFFSET times the sum of each column of the matrix
+    levels: Array  # (L, B, P, ROWS) uint32
+    offset: Array  # (L, B * ROWS) int32
     scale: Array  # (L, C_out) float32
 
 
 class ColumnArrays(NamedTuple):
-    """All arrays that the forward pass of a column reads, and the cache of keys and values, which it writes."""
+    """All arrays that the forward pass of columns reads, and the cache of keys and values, which it writes."""
 
     embedding: Array  # (E, V, D) float32
     context_kinds: Array  # (number of contexts,) int64: see context_table.py
@@ -53,8 +63,10 @@ class ColumnArrays(NamedTuple):
     k_r: Array  # (L, H, S) float32
     v: Array  # (L, H, S, K) int8
     v_scale: Array  # (L, H, S) float32
-    keys: Array  # (L, H, B, P, ROWS, PART) int8: k, interleaved; S and K rounded up are B * ROWS and P * PART
-    key_offset: Array  # (L, H, B * ROWS) int32: OFFSET times the sum of each key
+    # Bytes of k and v, interleaved. S and K rounded up are numbers of blocks times ROWS, or of parts times PART:
+    keys: Array  # (L, H, blocks of S, parts of K, ROWS, PART) int8
+    key_offset: Array  # (L, H, blocks of S * ROWS) int32: OFFSET times the sum of each key
+    values: Array  # (L, H, blocks of K, parts of S, ROWS, PART) int8
     cos: Array  # (T, K/2) float32
     sin: Array  # (T, K/2) float32
     softmax_table: Array
@@ -72,14 +84,17 @@ class ColumnDecoder:
         """Arguments as in `ColumnArrays`. Nothing else may add to the cache as long as this decoder is used. phases: cos, sin."""
         arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in cache.items()}
         arrays |= {name: stack_matrices([layer[name] for layer in weights.layers]) for name in weights.layers[0]}
-        keys = [interleaved_rows(k) for k in cache["k"]]
+        keys, key_offset = interleaved_stack(cache["k"].flatten(0, 1).mT)
+        values, _ = interleaved_stack(cache["v"].flatten(0, 1))
+        heads = cache["k"].shape[:2]
         self.arrays: ColumnArrays = ColumnArrays(
             embedding=weights.embedding.numpy(),
             context_kinds=weights.contexts.kinds,
             contexts=weights.contexts.rows.numpy(),
             head=stack_matrices([weights.head]),
-            keys=np.stack(keys),
-            key_offset=np.stack([offsets(k) for k in keys]),
+            keys=keys.view(np.int8).reshape(*heads, *keys.shape[1:], PART),
+            key_offset=key_offset.reshape(*heads, -1),
+            values=values.view(np.int8).reshape(*heads, *values.shape[1:], PART),
             cos=phases[0].numpy(),
             sin=phases[1].numpy(),
             softmax_table=softmax_table(),
@@ -89,78 +104,138 @@ class ColumnDecoder:
             **arrays,
         )
 
-    def logits(self, recent: Tensor, column: int) -> Tensor:
-        """Logits (1, V) float32 of the symbol after this column. recent: its last symbols, (C,) int64, the newest first."""
-        y = torch.empty(1, self.arrays.embedding.shape[1])
-        fill_logits(recent.numpy(), column, self.arrays, y.numpy()[0])
+    def logits(self, recent: Tensor, first: int) -> Tensor:
+        """Logits (t, V) float32 of the symbols after the columns from `first` on. recent: the inputs there, (t, C) int64."""
+        y = torch.empty(len(recent), self.arrays.embedding.shape[1])
+        fill_logits(array(recent), first, self.arrays, y.numpy())
         return y
+
+
+def interleaved_stack(levels: Tensor) -> tuple[Array, Array]:
+    """`interleaved` for levels (L, C_in, C_out) int8, filled with zeros, and the offsets."""
+    n, n_in, n_out = levels.shape
+    levels = pad(levels, (0, 0, 0, -n_in % PART)) if n_in % PART else levels
+    shape = n, -(-n_out // ROWS), levels.shape[1] // PART, ROWS
+    out = new_words(math.prod(shape)).reshape(shape)
+    offset = np.empty((n, out.shape[1] * ROWS), np.int32)
+    interleaved(array(levels).view(np.uint8), out, offset)
+    return out, offset
 
 
 def stack_matrices(matrices: Sequence[Linear]) -> MatrixArrays:
     """The matrices of one kind in all layers, in the layout for `multiply`."""
-    levels = interleaved(torch.stack([matrix.levels for matrix in matrices]))
-    return MatrixArrays(levels, offsets(levels), torch.stack([matrix.scale for matrix in matrices]).numpy())
+    stack = interleaved_stack(torch.stack([matrix.levels for matrix in matrices]))
+    return MatrixArrays(*stack, torch.stack([matrix.scale for matrix in matrices]).numpy())
 
 
 @kernel
-def fill_logits(recent: Array, column: int, a: ColumnArrays, logits: Array) -> None:
-    """logits (V,) float32 = those of the symbol after this column. recent: its last symbols, (C,) int64, the newest first."""
-    h = a.embedding[0, recent[0]].copy()
-    for e in range(1, a.embedding.shape[0]):
-        _add(h, a.embedding[e, recent[e]])
-    if a.context_kinds.size:
-        all_hashes, rows = np.empty(N_HASHED, np.int64), np.empty(a.context_kinds.size, np.int64)
-        fill_context_rows(recent, a.context_kinds, a.contexts.shape[0], all_hashes, rows)
-        sums = np.zeros(h.size, np.int32)
-        for i in range(rows.size):
-            row = a.contexts[rows[i]]
-            for j in range(h.size):
-                sums[j] += np.int32(row[j])
-        for j in range(h.size):
-            h[j] += np.float32(sums[j]) * ROW_UNIT
-    x, u = np.zeros(a.qkv.levels.shape[2] * PART, np.uint8), np.zeros(a.down.levels.shape[2] * PART, np.uint8)
-    qkv, wide = np.empty(a.qkv.scale.shape[1], np.float32), np.empty(a.up.scale.shape[1], np.float32)
-    y, totals = np.empty(h.size, np.float32), np.empty(ROWS, np.int32)
+def fill_logits(recent: Array, first: int, a: ColumnArrays, logits: Array) -> None:
+    """logits (t, V) float32 = those of the symbols after t columns from `first` on. recent (t, C) int64: the inputs there.
+
+    TILE columns at a time share what is read of the matrices.
+    """
+    n_symbols, n_done = len(recent), 0
+    while n_done < n_symbols:
+        n = TILE if n_symbols - n_done >= TILE else 1
+        _fill_tile(recent[n_done : n_done + n], first + n_done, a, logits[n_done : n_done + n])
+        n_done += n
+
+
+@kernel
+def _fill_tile(recent: Array, first: int, a: ColumnArrays, logits: Array) -> None:
+    """`fill_logits` for one column or TILE columns."""
+    n, width = len(recent), a.embedding.shape[2]
+    h, y = np.empty((n, width), np.float32), np.empty((n, width), np.float32)
+    _embed(recent, a, h)
+    x = np.zeros((n, a.qkv.levels.shape[2] * PART), np.uint8)
+    u = np.zeros((n, a.down.levels.shape[2] * PART), np.uint8)
+    qkv, wide = np.empty((n, a.qkv.scale.shape[1]), np.float32), np.empty((n, a.up.scale.shape[1]), np.float32)
+    factors, totals = np.empty(n, np.float32), np.empty((n, ROWS), np.int32)
     for i in range(a.qkv.levels.shape[0]):
-        multiply(x, _normalise(h, x), a.qkv, i, totals, qkv)
-        _attend(qkv, column, a, i, totals, y)
-        scale, _ = round_row_to_int8(y, OFFSET, x)
-        multiply(x, scale * INVERSE_INT8_LIMIT, a.out, i, totals, y)
+        _normalise(h, x, factors)
+        multiply(x, factors, a.qkv, i, totals, qkv)
+        for t in range(n):
+            _attend(qkv[t], first + t, a, i, totals[0], y[t])
+        _quantise(y, x, factors)
+        multiply(x, factors, a.out, i, totals, y)
         _add(h, y)
-        multiply(x, _normalise(h, x), a.up, i, totals, wide)
-        for j in range(wide.size):
-            r = max(wide[j], np.float32(0.0))
-            wide[j] = r * r
-        scale, _ = round_row_to_int8(wide, OFFSET, u)
-        multiply(u, scale * INVERSE_INT8_LIMIT, a.down, i, totals, y)
+        _normalise(h, x, factors)
+        multiply(x, factors, a.up, i, totals, wide)
+        for t in range(n):
+            row = wide[t]
+            for j in range(row.size):
+                r = max(row[j], np.float32(0.0))
+                row[j] = r * r
+        _quantise(wide, u, factors)
+        multiply(u, factors, a.down, i, totals, y)
         _add(h, y)
-    multiply(x, _normalise(h, x), a.head, 0, totals, logits)
+    _normalise(h, x, factors)
+    multiply(x, factors, a.head, 0, totals, logits)
+
+
+@kernel
+def _embed(recent: Array, a: ColumnArrays, h: Array) -> None:
+    """h (n, D) = the input of the columns: sums of embeddings and of rows of contexts."""
+    all_hashes, rows = np.empty(N_HASHED, np.int64), np.empty(a.context_kinds.size, np.int64)
+    sums = np.empty(h.shape[1], np.int32)
+    for t in range(len(recent)):
+        out = h[t]
+        out[:] = np.float32(0.0)
+        for e in range(a.embedding.shape[0]):
+            row = a.embedding[e, recent[t, e]]
+            for j in range(out.size):
+                out[j] = out[j] + row[j] if e else row[j]
+        if a.context_kinds.size:
+            fill_context_rows(recent[t], a.context_kinds, a.contexts.shape[0], all_hashes, rows)
+            sums[:] = 0
+            for i in range(rows.size):
+                added = a.contexts[rows[i]]
+                for j in range(sums.size):
+                    sums[j] += np.int32(added[j])
+            for j in range(sums.size):
+                out[j] += np.float32(sums[j]) * ROW_UNIT
 
 
 @inlined
-def _normalise(h: Array, x: Array) -> np.float32:
-    """x = h, rounded and shifted; returns the factor r of the RMS norm, as `normalise_rows` does."""
-    _, squares = round_row_to_int8(h, OFFSET, x)
-    return inverse_rms(squares, h.size)
+def _normalise(h: Array, x: Array, factors: Array) -> None:
+    """x = h, rounded and shifted; factors: r of the RMS norm of each column, as in `normalise_rows`."""
+    for t in range(h.shape[0]):
+        _, squares = round_row_to_int8(h[t], OFFSET, x[t])
+        factors[t] = inverse_rms(squares, h.shape[1])
 
 
 @inlined
-def multiply(x: Array, factor: np.float32, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
-    """y = ((x - 128) @ levels) * factor * scale, for the matrix in this layer. totals: space for ROWS int32."""
+def _quantise(y: Array, x: Array, scales: Array) -> None:
+    """x = y, rounded and shifted, as in `quantise_rows`."""
+    for t in range(y.shape[0]):
+        magnitude, _ = round_row_to_int8(y[t], OFFSET, x[t])
+        scales[t] = magnitude * INVERSE_INT8_LIMIT
+
+
+@kernel
+def multiply(x: Array, factors: Array, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
+    """y = ((x - 128) @ levels) * factors * scale, for the matrix of this layer. x: one row, or TILE. totals: (n, ROWS) int32."""
     levels, offset, scale = matrix.levels[layer], matrix.offset[layer], matrix.scale[layer]
     for i in range(levels.shape[0]):
-        multiply_add(totals, x, levels[i])  # 255 * 127 * C < 2**31
+        if len(x) == TILE:  # 255 * 127 * C < 2**31
+            multiply_tile(totals, x, levels[i])
+        else:
+            multiply_row(totals, x, levels[i])
         # Parts of arrays, because numba makes vector operations only of loops whose indices cannot be negative.
         block = slice(i * ROWS, (i + 1) * ROWS)
-        part, shift, factors = y[block], offset[block], scale[block]
-        for j in range(part.size):
-            part[j] = (np.float32(np.int32(totals[j] - shift[j])) * factor) * factors[j]
+        shift, columns = offset[block], scale[block]
+        for t in range(len(x)):
+            part, sums, factor = y[t, block], totals[t], factors[t]
+            for j in range(part.size):
+                part[j] = (np.float32(np.int32(sums[j] - shift[j])) * factor) * columns[j]
 
 
 @inlined
 def _add(h: Array, y: Array) -> None:
-    for j in range(h.size):
-        h[j] = h[j] + y[j]
+    for t in range(h.shape[0]):
+        to, more = h[t], y[t]
+        for j in range(to.size):
+            to[j] = to[j] + more[j]
 
 
 @kernel
@@ -169,33 +244,24 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
     _, n_heads, _, width = a.k.shape
     own = a.window - 1 + column  # the slot of this column's key
     first = max(a.first_valid, column)  # and of the first visible one
+    start = first // PART * PART  # of a part of values
     visible, n_keys = slice(first, own + 1), own + 1 - first
     scores, weights, levels = np.empty(n_keys, np.float32), np.empty(n_keys, np.float32), np.empty(width, np.float32)
-    query = np.zeros(a.keys.shape[3] * PART, np.uint8)
+    query, shares = np.zeros(a.keys.shape[3] * PART, np.uint8), np.zeros((own // PART + 1) * PART - start, np.uint8)
     for h in range(n_heads):
-        keys, key_offset = a.keys[layer, h], a.key_offset[layer, h]
-        own_key, own_value = a.k[layer, h, own], a.v[layer, h, own]
         k_r, v_scale = a.k_r[layer, h], a.v_scale[layer, h]
-        rest = qkv[h * width :]
-        q_r, _ = normalised_levels(rest[:width], a.cos[column], a.sin[column], levels)
+        q_r, _ = normalised_levels(qkv[h * width : (h + 1) * width], a.cos[column], a.sin[column], levels)
         for i in range(width):
             query[i] = np.int32(levels[i]) + OFFSET
-        rest = rest[y.size :]
-        k_r[own], _ = normalised_levels(rest[:width], a.cos[column], a.sin[column], levels)
-        block, row, total = keys[own // ROWS], own % ROWS, np.int32(0)
-        for i in range(width):
-            level = np.int32(levels[i])
-            own_key[i] = block[i // PART, row, i % PART] = level
-            total += level
-        key_offset[own] = total * OFFSET
-        rest = rest[y.size :]
-        v_scale[own] = round_row(rest[:width], INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
-        for i in range(width):
-            own_value[i] = np.int8(levels[i])
-        for start in range(first // ROWS * ROWS, own + 1, ROWS):
-            multiply_add(totals, query, keys[start // ROWS])
-            low, high = max(first, start), min(start + ROWS, own + 1)
-            part, sums, shift = scores[low - first : high - first], totals[low - start :], key_offset[low:]
+        _keep(qkv[y.size :], own, column, a, layer, h, levels)
+        for low in range(first // ROWS * ROWS, own + 1, ROWS):
+            multiply_row(totals, query, a.keys[layer, h, low // ROWS])
+            begin, end = max(first, low), min(low + ROWS, own + 1)
+            part, sums, shift = (
+                scores[begin - first : end - first],
+                totals[begin - low :],
+                a.key_offset[layer, h, begin:],
+            )
             for j in range(part.size):
                 part[j] = np.float32(np.int32(sums[j] - shift[j]))
         sum_of_weights = softmax_numerators(scores, q_r * a.score_scale, k_r[visible], a.softmax_table, weights)
@@ -203,27 +269,33 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
         for j in range(n_keys):
             weights[j] = weights[j] * seen_scale[j]
         scale = round_row(weights, WEIGHT_LIMIT, weights) * np.float32(1.0 / WEIGHT_LIMIT)
-        output = y[h * width : (h + 1) * width]
-        _weighted_sum(weights, a.v[layer, h, visible], output)
+        seen = shares[first - start :]
+        for j in range(n_keys):
+            seen[j] = np.uint8(np.int32(weights[j]))
         factor = scale * (ONE / np.float32(sum_of_weights))
-        for i in range(width):
-            output[i] = output[i] * factor
+        for block in range(a.values.shape[2]):  # 255 * 127 * J < 2**24
+            multiply_row(totals, shares, a.values[layer, h, block, start // PART :])
+            output = y[h * width + block * ROWS : min(h * width + (block + 1) * ROWS, (h + 1) * width)]
+            for i in range(output.size):
+                output[i] = np.float32(totals[i]) * factor
 
 
 @inlined
-def _weighted_sum(weights: Array, values: Array, sums: Array) -> None:
-    """sums (K,) float32 = weights (J,) @ values (J, K) int8. All are integers, and exact: 255 * 127 * J < 2**24."""
-    sums[:] = np.float32(0.0)
-    rest = weights.size % 4
-    for j in range(rest):
-        for i in range(sums.size):
-            sums[i] += weights[j] * np.float32(values[j, i])
-    for j in range(rest, weights.size, 4):  # four at a time, so that the sums are read and written less often
-        a, b, c, d = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        for i in range(sums.size):
-            first = a * np.float32(values[j, i]) + b * np.float32(values[j + 1, i])
-            second = c * np.float32(values[j + 2, i]) + d * np.float32(values[j + 3, i])
-            sums[i] += first + second
+def _keep(kv: Array, own: int, column: int, a: ColumnArrays, layer: int, h: int, levels: Array) -> None:
+    """Adds the key and value of this column and head to the cache, as slot `own`. kv: keys of all heads, then values."""
+    width, depth = levels.size, levels.size * a.k.shape[1]
+    k, v = a.k[layer, h, own], a.v[layer, h, own]
+    a.k_r[layer, h, own], _ = normalised_levels(kv[h * width : (h + 1) * width], a.cos[column], a.sin[column], levels)
+    block, total = a.keys[layer, h, own // ROWS], np.int32(0)
+    for i in range(width):
+        level = np.int32(levels[i])
+        k[i] = block[i // PART, own % ROWS, i % PART] = level
+        total += level
+    a.key_offset[layer, h, own] = total * OFFSET
+    value = kv[depth + h * width : depth + (h + 1) * width]
+    a.v_scale[layer, h, own] = round_row(value, INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
+    for i in range(width):
+        v[i] = a.values[layer, h, i // ROWS, own // PART, i % ROWS, own % PART] = np.int8(levels[i])
 
 
 # ---- decoding a segment
@@ -258,9 +330,10 @@ def _decode(
 ) -> None:  # fmt: skip
     """team: what `code_mixed` needs of the mixer and its threads; None to decode without a mixer."""
     logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
+    inputs = recent.reshape(1, -1)
     for t in range(symbols.size):
         symbol = symbols[t : t + 1]
-        fill_logits(recent, t, column, logits[0])
+        fill_logits(inputs, t, column, logits)
         fill_frequencies(logits, table, frequencies)
         if team is None:
             code_plain(symbol, frequencies, coded[t : t + 1], state, words)

@@ -106,8 +106,8 @@ class Reader:
 
     def forward(self, recent: Tensor, first: int) -> Tensor:
         """Logits (t, V) float32 of the symbols after the columns first .. first + t - 1: see `GPT.forward`."""
-        if len(recent) == 1 and self.compiled:
-            return self.column_decoder().logits(recent[0], first)
+        if self.compiled:
+            return self.column_decoder().logits(recent, first)
         return self.read(self._weights.rows_of_tables(recent).to(self.device), first)
 
     def read(self, rows: Tensor, first: int) -> Tensor:

@@ -1,0 +1,169 @@
+"""Muon's orthogonalisation as one compiled loop, with the bits of `backend.orthogonalise`, for processors with byte products.
+
+TILE rows of a product stay in the processor's cache until they are rounded again. Letters as in backend.py; R <= C.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch.nn.functional import pad
+
+from prequential.exact.byte_products import (
+    OFFSET,
+    PART,
+    ROWS,
+    SIGNS,
+    TILE,
+    fill_offsets,
+    interleave,
+    interleave_rows,
+    multiply_tile,
+    new_words,
+)
+from prequential.exact.fused_loops import (
+    INVERSE_INT8_LIMIT,
+    ONE,
+    levels_per_unit,
+    magnitude_bits,
+    round_row_to_int8,
+    scale_of,
+)
+from prequential.exact.plain import INT8_LIMIT
+from prequential.machine.compiled import Array, inlined, kernel
+
+Tensor = torch.Tensor
+
+
+def orthogonalise_in_kernel(g: Tensor, n_steps: int, coefficients: tuple[float, float, float]) -> Tensor:
+    """`backend.orthogonalise` of one matrix. Zeros fill up its tiles and change no bit of the others."""
+    n_rows, n_columns = g.shape
+    x = pad(g, (0, -n_columns % PART, 0, -n_rows % TILE))  # a copy
+    _orthogonalise(x.numpy(), n_steps, *map(np.float32, coefficients))
+    return x[:n_rows, :n_columns].contiguous()
+
+
+@kernel
+def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.float32) -> None:
+    """x (R, C) float32: from the matrix to the orthogonal one. q, p and w are the rounded x, X X^T and factor of x, shifted."""
+    n_rows, n_columns = x.shape
+    q, s = np.empty(x.shape, np.uint8), np.empty(n_rows, np.float32)
+    p, t = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
+    w, u = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
+    gram, ones = np.empty((n_rows, n_rows), np.float32), np.ones(n_columns, np.float32)
+    by_row, by_gram = _new_levels(n_columns, n_rows), _new_levels(n_rows, n_rows)
+    by_column = _new_levels(n_rows, n_columns)
+    square_sums, sums = np.empty((TILE, n_rows), np.int32), np.empty((TILE, n_columns), np.int32)
+    _normalise(x, q, s, ones)
+    for _ in range(n_steps):
+        # X X^T is symmetric, so the scales of its rows are also those of its columns.
+        interleave_rows(q.view(np.uint32), SIGNS, by_row)
+        _fill_gram(q, s, by_row, square_sums, ones, gram, p, t)
+        interleave_rows(p.view(np.uint32), SIGNS, by_gram)
+        _fill_factor(p, t, by_gram, square_sums, gram, b, c, s, w, u)
+        interleave(q, SIGNS, by_column)
+        _advance(w, u, by_column, sums, ones, a, x, q, s)
+
+
+@kernel
+def _new_levels(n_in: int, n_out: int) -> Array:
+    shape = (n_out + ROWS - 1) // ROWS, n_in // PART, ROWS
+    return new_words(shape[0] * shape[1] * ROWS).reshape(shape)
+
+
+@kernel
+def _normalise(x: Array, q: Array, s: Array, ones: Array) -> None:
+    """x, q and s = x / Frobenius norm, rounded to levels at first; the norm is that of `backend._inverse_norm`."""
+    n_rows = len(x)
+    energy, largest = np.empty(n_rows, np.float32), np.float32(1e-18)
+    for i in range(n_rows):
+        magnitude, squares = round_row_to_int8(x[i], 0, x[i])
+        s[i], energy[i] = magnitude * INVERSE_INT8_LIMIT, np.float32(squares)
+        largest = max(largest, s[i])
+    peak = np.float32(1e-12)
+    for i in range(n_rows):
+        ratio = s[i] / largest
+        energy[i] = energy[i] * (ratio * ratio)
+        peak = max(peak, energy[i])
+    factor, total = (ONE / peak) * np.float32(16777216.0), np.int64(0)
+    for i in range(n_rows):
+        total += np.int64(np.rint(energy[i] * factor))
+    squared = np.float32(max(total, np.int64(1))) * (peak * np.float32(2.0**-24))
+    inverse = ONE / (np.float32(math.sqrt(np.float64(squared))) * largest)
+    for i in range(n_rows):
+        row, factor = x[i], s[i] * inverse
+        for j in range(row.size):
+            row[j] = row[j] * factor
+        s[i] = _round_shifted(row, ones, q[i])
+
+
+@inlined
+def _round_shifted(y: Array, column_factor: Array, q: Array) -> np.float32:
+    """q = y * column_factor, rounded to int8 and shifted; returns the scale, as `quantise_row` does."""
+    top = np.int32(0)
+    for j in range(y.size):
+        top = max(top, magnitude_bits(y[j] * column_factor[j]))
+    magnitude = scale_of(top)
+    factor = levels_per_unit(magnitude, INT8_LIMIT)
+    for j in range(y.size):
+        q[j] = np.int32(np.rint((y[j] * column_factor[j]) * factor)) + OFFSET
+    return magnitude * INVERSE_INT8_LIMIT
+
+
+@inlined
+def _multiply(x: Array, levels: Array, offset: Array, tile: Array, sums: Array) -> None:
+    """sums (TILE, N) int32 = the product of the rows x (TILE, K) uint8, shifted, and `levels`. 255 * 127 * K < 2**31."""
+    for b in range(levels.shape[0]):
+        multiply_tile(tile, x, levels[b])
+        columns = slice(b * ROWS, min((b + 1) * ROWS, sums.shape[1]))
+        shift = offset[columns]
+        for r in range(TILE):
+            out, totals = sums[r, columns], tile[r]
+            for j in range(out.size):
+                out[j] = totals[j] - shift[j]
+
+
+@kernel
+def _fill_gram(q: Array, s: Array, levels: Array, sums: Array, ones: Array, gram: Array, p: Array, t: Array) -> None:
+    offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
+    fill_offsets(levels, offset)
+    for start in range(0, len(q), TILE):
+        _multiply(q[start : start + TILE], levels, offset, tile, sums)
+        for r in range(TILE):
+            i, own = start + r, sums[r]
+            row, factor = gram[i], s[i]
+            for j in range(row.size):
+                row[j] = (np.float32(own[j]) * factor) * s[j]
+            t[i] = _round_shifted(row, ones, p[i])
+
+
+@kernel
+def _fill_factor(
+    p: Array, t: Array, levels: Array, sums: Array, gram: Array, b: np.float32, c: np.float32, s: Array, w: Array, u: Array
+) -> None:  # fmt: skip
+    offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
+    fill_offsets(levels, offset)
+    for start in range(0, len(p), TILE):
+        _multiply(p[start : start + TILE], levels, offset, tile, sums)
+        for r in range(TILE):
+            i, own = start + r, sums[r]
+            row, factor = gram[i], t[i]
+            for j in range(row.size):
+                row[j] = row[j] * b + ((np.float32(own[j]) * factor) * t[j]) * c
+            u[i] = _round_shifted(row, s, w[i])
+
+
+@kernel
+def _advance(
+    w: Array, u: Array, levels: Array, sums: Array, ones: Array, a: np.float32, x: Array, q: Array, s: Array
+) -> None:  # fmt: skip
+    offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
+    fill_offsets(levels, offset)
+    for start in range(0, len(w), TILE):
+        _multiply(w[start : start + TILE], levels, offset, tile, sums)
+        for r in range(TILE):
+            i, own = start + r, sums[r]
+            row, factor = x[i], u[i]
+            for j in range(row.size):
+                row[j] = row[j] * a + np.float32(own[j]) * factor
+            s[i] = _round_shifted(row, ones, q[i])
