@@ -143,7 +143,8 @@ def name_of(config: Mapping[str, Any]) -> str | None:
 def _names() -> dict[str, str]:
     """The options of each preset by its configuration as JSON, without the seed."""
     found: dict[str, str] = {}
-    for level in (*PRESETS, *DEVICE_PRESETS):
+    levels: list[int | str] = [*PRESETS, *DEVICE_PRESETS]
+    for level in levels:
         options = f"--preset {level}" if level in DEVICE_PRESETS else f"-{level}"
         for pure in (False, True) if level in (DEFAULT_PRESET, *DEVICE_PRESETS) else (False,):
             values = preset(level, pure=pure).to_dict()

@@ -90,7 +90,7 @@ def pair_of(history: int, place: int) -> Any:
 
 
 @inlined
-def learn_contexts(bit: int, node: int, places: Places, evidence: Evidence) -> None:
+def learn_contexts(bit: int, node: Any, places: Places, evidence: Evidence) -> None:
     """Moves everything that `read_contexts` read towards the bit."""
     table, history_maps, pair_maps, run_maps = (
         places.table,
