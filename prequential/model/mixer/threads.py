@@ -62,10 +62,10 @@ class Threads:
         """Whether the kernel of the other threads is compiled. A thread does that meanwhile: a trial must not wait for it."""
         if self.most == 1:
             return False
-        if self._compiled is None and not (self.fixed or is_cached(mixing.follow)):
-            if time.perf_counter() < self._compiles_s:
-                return False
         if self._compiled is None:
+            may_compile = self.fixed or time.perf_counter() >= self._compiles_s
+            if not may_compile and not is_cached(mixing.follow):
+                return False
             memory, board = self._memory_of(2), new_board(2)
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
             self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
