@@ -5,6 +5,7 @@ time, so a machine that gets busy, or whose processors are far from each other, 
 goes on alone when the others keep it waiting (mixing.PATIENCE).
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class Threads:
         self._compiled: Future[None] | None = None
         self._memory: dict[int, _Memory] = {}
         self._pace_s = 0.0  # of the call before, a symbol
-        self._compiles_s: float | None = None  # when a kernel that is not on disk is compiled
+        self._compiles_s = math.inf  # when a kernel that is not on disk is compiled
         self._next_trial_s, self._doubles = 0.0, True
 
     def run(self, arrays: MixerArrays, n_symbols: int, code: Callable[..., None]) -> None:
@@ -56,8 +57,9 @@ class Threads:
         most = self.most if self._has_kernel(arrays) and n_symbols >= LEAST_SYMBOLS else 1
         n = min(self.fixed, self.most) if self.fixed else self._chosen(most)
         started = time.perf_counter()
-        self._run(n, arrays, code)
+        self._run(n, arrays, code)  # the first call may compile the kernel of the coding thread
         self.n_symbols[n] += n_symbols
+        self._compiles_s = min(self._compiles_s, time.perf_counter() + SHORT_RUN_S)
         if most > 1 and not self.fixed:
             self._judge(n, (time.perf_counter() - started) / n_symbols, time.perf_counter() - started)
 
@@ -74,11 +76,10 @@ class Threads:
         """Whether the kernel of the other threads is compiled. A thread does that meanwhile: a trial must not wait for it."""
         if self.most == 1:
             return False
-        if self._compiled is None and not (self.fixed or is_cached(following.follow)):
-            self._compiles_s = self._compiles_s or time.perf_counter() + SHORT_RUN_S
-            if time.perf_counter() < self._compiles_s:
-                return False
         if self._compiled is None:
+            may_compile = self.fixed or time.perf_counter() >= self._compiles_s
+            if not may_compile and not is_cached(following.follow):
+                return False
             memory, board = self._memory_of(2), new_board(2)
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
             self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
