@@ -44,7 +44,7 @@ if "numba" not in sys.modules:
     _import_numba()
 
 import numba
-from numba import _dynfunc
+from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, event, registry, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
