@@ -12,9 +12,11 @@ from prequential.report.panels import LIGHT, LINE_COLOURS, Table
 
 DARK = {
     "ink": "#e8e8e8", "soft": "#a8a8a8", "rule": "#3d4045", "paper": "#15171a", "tint": "#1f2226", "link": "#7db8f0",
-    "s0": "#fff", "s1": "#5aaeea", "s2": "#ff9457", "s3": "#3fc79a", "s4": "#ea93c4", "s5": "#e3bd4f", "s6": "#9ad4f7",
-    "s7": "#b79ae8", "rest": "#5c6066",
-    "h0": "#15171a", "h1": "#2a2118", "h2": "#43301c", "h3": "#61401f", "h4": "#854f21", "h5": "#ab5a22",
+    "shadow": "#000c",
+    "s0": "#fff", "s1": "#4aa8f0", "s2": "#ff9350", "s3": "#3fce86", "s4": "#f07ad6", "s5": "#9d8bff", "s6": "#ff6b8a",
+    "s7": "#d3c640", "s8": "#c99a78", "s9": "#3fcad2", "s10": "#c7669f", "s11": "#94a6ba", "s12": "#b4c6ff", "s13": "#b2e06a",
+    "s14": "#ffa9a0", "s15": "#d3a5ff", "s16": "#ffd676",
+    "h0": "#15171a", "h1": "#2a2118", "h2": "#43301c", "h3": "#61401f", "h4": "#854f21", "h5": "#9a4f1d",
 }  # fmt: skip
 EVERYWHERE, NEVER = "0: everywhere", "never"
 NUMBER = re.compile(rf"[+-]?[0-9,]+(\.[0-9]+)?%?|{EVERYWHERE}|{NEVER}")
