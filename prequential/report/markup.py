@@ -19,7 +19,8 @@ DARK = {
     "h0": "#15171a", "h1": "#2a2118", "h2": "#43301c", "h3": "#61401f", "h4": "#854f21", "h5": "#9a4f1d",
 }  # fmt: skip
 EVERYWHERE, NEVER = "0: everywhere", "never"
-NUMBER = re.compile(rf"[+-]?[0-9,]+(\.[0-9]+)?%?|{EVERYWHERE}|{NEVER}")
+_PLAIN = r"[+-]?[0-9,]+(\.[0-9]+)?"
+NUMBER = re.compile(rf"{_PLAIN}(( ±| to) {_PLAIN})?( ?%)?|{EVERYWHERE}|{NEVER}")
 
 
 class Html(str):
@@ -88,7 +89,7 @@ def _page_style() -> str:
 
 
 def html_table(table: Table) -> Html:
-    """The table as a <figure>; one that is too wide scrolls, without its caption. Columns of numbers are aligned right."""
+    """The table as a <figure> with its caption below. One that is too wide scrolls. Columns of numbers are aligned right."""
     alignments = [
         "n" if i and all(map(_is_number, column)) else None for i, column in enumerate(table.columns.values())
     ]
@@ -96,10 +97,10 @@ def html_table(table: Table) -> Html:
     head = element("tr", *(element("th", name, scope="col", class_=right) for name, right in names))
     rows = list(zip(*map(_column, table.columns.values()), strict=True))
     body = (_table_row(texts, alignments, "own" if i in table.strong else None) for i, texts in enumerate(rows))
-    text = join(element("strong", table.title), f". {table.caption}" if table.caption else "")
     cells = element("table", element("thead", head), element("tbody", *body), aria_label=table.title)
     scroll = element("div", cells, class_="scroll", tabindex=0, role="region", aria_label=table.title)
-    return element("figure", element("figcaption", text), scroll, class_="table")
+    caption = [element("figcaption", table.caption)] if table.caption else []
+    return element("figure", scroll, *caption, class_="table")
 
 
 def _table_row(texts: Sequence[str], alignments: Sequence[str | None], kind: str | None) -> Html:

@@ -108,7 +108,7 @@ def ranking_table(ranking: Ranking) -> Table:
 def _differences(compared: Comparison) -> dict[str, list[str | None]]:
     digits = _digits(compared.differences)
     return {
-        f"more than {compared.groups[0].label}": [None, *(_more(each, digits) for each in compared.differences)],
+        "more than the best": [None, *(_more(each, digits) for each in compared.differences)],
         "on another such text": [None, *(_on_another_text(each, digits) for each in compared.differences)],
     }
 
@@ -121,7 +121,7 @@ def _about(compared: Comparison) -> str:
     }
     rows = f"Their figures are {compared.proof}; {compared.rows}." if compared.rows else ""
     texts = [
-        "Differences are of ideal code lengths; with one seed each, they are exact for this text.",
+        "Differences are of ideal code lengths; with one seed each, exact for this text.",
         *sorted(populations),
         f"To name the best of {compared.n_runs} runs costs {compared.choice_bits:.2f} more bits.",
         rows,
@@ -144,14 +144,18 @@ def _digits(differences: Sequence[Difference]) -> int:
 def _more(difference: Difference, digits: int) -> str:
     half = _half(difference)
     margin = "" if half is None else f" ± {half:.{digits}f}"
-    return f"{difference.percent:+.{digits}f}{margin} %"
+    return f"{_signed(difference.percent, digits)}{margin} %"
 
 
 def _on_another_text(difference: Difference, digits: int) -> str | None:
     if (found := difference.intervals) is None:
         return None
     low, high = map(difference.in_percent, (found.text_low_bits, found.text_high_bits))
-    return f"{low:+.{digits}f} to {high:+.{digits}f} %"
+    return f"{_signed(low, digits)} to {_signed(high, digits)} %"
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:+.{digits}f}"  # no -0.0
 
 
 def _words(words: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,7 +39,8 @@ DATE = Axis("date of the window's last commit (UTC)", dates=True)
 MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
 
 Curves = Mapping[str, Curve]
-Points = tuple[NDArray[np.float64], NDArray[np.float64]]
+Values = NDArray[np.float64]
+Points = tuple[Values, Values]
 Record = Mapping[str, Any]
 
 
@@ -136,14 +137,14 @@ def saved(curves: Curves, look: Look = PLAIN) -> Panel:
 def tail(table: Record, title: str = "Cost at the k-th occurrence", look: Look = PLAIN) -> Panel:
     """Bits per byte against the occurrence k, of the rows of a table of evaluation/breakdown.py that have a mean_k."""
     rows = [row for row in table["rows"] if row.get("mean_k") and row["n_bytes"]]
-    series = []
-    for place, part in enumerate([*rows[0]["bits"]][:MAX_FULL] if rows else ()):
+    points: dict[str, Points] = {}
+    for part in rows[0]["bits"] if rows else ():
         costs = [(row["mean_k"], row["bits"][part] / row["n_bytes"]) for row in rows if row["bits"][part] > 0]
         if costs:
             x, y = np.array(costs, np.float64).T
-            role = Role.OWN if part == MODEL else Role.NAMED
-            series.append(Series(look.label(part), x, y, look.style(part, place), role))
-    return Panel(title, series, OCCURRENCE, RATE)
+            points[part] = x, y
+    lines, omitted = _drawn(points, look, heights=np.log)
+    return Panel(title, lines, OCCURRENCE, RATE, omitted=omitted)
 
 
 def panels_for_files(run: Run) -> dict[str, Panel]:
@@ -157,21 +158,30 @@ def panels_for_files(run: Run) -> dict[str, Panel]:
 
 
 def _lines(curves: Curves, points: Mapping[str, Points], look: Look) -> tuple[list[Series], list[str]]:
-    """The lines of the own curve, of its parts and of the best others, and what the others are called that have points.
-
-    Lines that coincide are one. At most MAX_FULL are drawn.
-    """
+    """`_drawn`, of the own curve first, then its parts, then the others by their last rate."""
     own = _own(curves)
     ranked = sorted(points, key=lambda name: (name != own, name not in (GPT, MIXER), _final_rate(curves[name])))
-    ys = np.concatenate([points[name][1] for name in ranked[:MAX_FULL]] or [np.zeros(1)])
+    styles = {name: look.style(name, place) for place, name in enumerate(curves)}
+    return _drawn({name: points[name] for name in ranked}, Look(look.labels, styles), own)
+
+
+def _drawn(
+    points: Mapping[str, Points], look: Look, own: str = MODEL, heights: Callable[[Values], Values] = np.asarray
+) -> tuple[list[Series], list[str]]:
+    """Lines through the points, at most MAX_FULL, and what the others are called. Lines that coincide are one.
+
+    heights: makes heights in the picture of values.
+    """
+    drawn = {name: (x, heights(y)) for name, (x, y) in points.items()}
+    span = np.ptp(np.concatenate([y for _, y in [*drawn.values()][:MAX_FULL]])) if drawn else 0.0
     groups: list[list[str]] = []
-    for name in ranked:
-        same = (group for group in groups if _coincide(points[group[0]], points[name], SAME * np.ptp(ys)))
+    for name in drawn:
+        same = (group for group in groups if _coincide(drawn[group[0]], drawn[name], SAME * span))
         if group := next(same, None):
             group.append(name)
         else:
             groups.append([name])
-    places = {name: place for place, name in enumerate(curves)}
+    places = {name: place for place, name in enumerate(points)}
     lines = []
     for group in groups[:MAX_FULL]:
         style, *also = (look.style(name, places[name]) for name in group)

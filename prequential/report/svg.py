@@ -28,7 +28,7 @@ DASH = 9.0  # pixels of each colour of lines that coincide
 HEIGHT, BOTTOM = 290.0, 240.0  # of a drawing, and of the plotting area in it, in pixels
 UNITS = 1000.0  # of the width of the plotting area
 MARGIN = 0.04  # of the range of the values, above and below them
-LABEL_HEIGHT, MAX_LABEL = 14.0, 22  # of the name at the end of a line, in pixels and in letters
+LABEL_HEIGHT, MAX_LABEL = 16.0, 19  # of the name at the end of a line, in pixels and in letters
 MIN_GAP = 0.2  # of the width, between two ticks that have their labels on narrow pages, too
 
 

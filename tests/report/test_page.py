@@ -419,7 +419,7 @@ def test_both_intervals_are_shown_in_percent_of_the_best_and_named(runs: list[Ru
     compared = Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,))
     ranking = Ranking({"first": [Rival("first", runs[0], 1)], "second": [Rival("second", runs[1], 2)]}, compared)
     table = ranking_table(ranking)
-    assert table.columns["more than first"] == [None, f"+2.0 ± {half / 50:.1f} %"]
+    assert table.columns["more than the best"] == [None, f"+2.0 ± {half / 50:.1f} %"]
     assert table.columns["on another such text"] == [None, "-1.0 to +5.0 %"]
     assert "At 95%, ± holds the mean; the next column, the difference on another text." in table.caption
     assert conclusion(ranking).endswith(f"; second needs 2.0 ± {half / 50:.1f} % more{doubt}")

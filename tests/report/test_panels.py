@@ -100,6 +100,10 @@ def test_the_colours_are_as_many_as_the_styles_need() -> None:
 def test_the_tail_has_the_rows_with_a_k(table: dict[str, Any]) -> None:
     (line,) = run_panels.tail(table).series
     assert (line.name, line.x.tolist(), line.y.tolist()) == ("model", [1.0, 2.0], [8.0, 4.0])
+    close = [
+        row | {"bits": row["bits"] | {"mixer": 1.001 * row["bits"]["model"], "gpt": 99.0}} for row in table["rows"]
+    ]
+    assert [line.name for line in run_panels.tail({"rows": close}).series] == ["model and mixer", "gpt"]
     assert run_panels.tail({"rows": [{"name": "novel", "n_bytes": 1, "bits": {"model": 1.0}}]}).series == []
 
 

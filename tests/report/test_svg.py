@@ -85,7 +85,7 @@ def test_lines_have_their_names_at_their_ends_without_overlap() -> None:
 def test_a_long_name_is_cut_at_the_end_of_its_line_and_complete_below() -> None:
     panel = Panel("title", [flat("a name that is longer than the margin", 1.0)])
     (name,) = names(ElementTree.fromstring(inline_svg(panel)))
-    assert name == "a name that is longer…"
+    assert name == "a name that is lon…"
     assert "<small>In full: a name that is longer than the margin.</small>" in html_figure(panel)
 
 
