@@ -136,9 +136,9 @@ def _half(difference: Difference) -> float | None:
 
 
 def _digits(differences: Sequence[Difference]) -> int:
-    """Decimals that show the smallest interval, from one to four."""
+    """Decimals that show two digits of the smallest interval, from one to four."""
     least = min(filter(None, map(_half, differences)), default=0.1)
-    return min(4, max(1, -math.floor(math.log10(least))))
+    return min(4, max(1, 1 - math.floor(math.log10(least))))
 
 
 def _more(difference: Difference, digits: int) -> str:

@@ -129,7 +129,7 @@ def saved(curves: Curves, look: Look = PLAIN) -> Panel:
         for name, other in _all_thinned(curves)
         if name != own
     }
-    lines, omitted = _lines(curves, points, look)
+    lines, omitted = _lines(curves, points, look, MAX_FULL - 1)  # the others of `learning`
     title = f"Bits that {look.label(own)} saves against others"
     return Panel(title, lines, y=SAVED, references=(0.0,), omitted=omitted)
 
@@ -157,23 +157,29 @@ def panels_for_files(run: Run) -> dict[str, Panel]:
     return {name: panel for name, panel in found.items() if panel.series}
 
 
-def _lines(curves: Curves, points: Mapping[str, Points], look: Look) -> tuple[list[Series], list[str]]:
+def _lines(
+    curves: Curves, points: Mapping[str, Points], look: Look, most: int = MAX_FULL
+) -> tuple[list[Series], list[str]]:
     """`_drawn`, of the own curve first, then its parts, then the others by their last rate."""
     own = _own(curves)
     ranked = sorted(points, key=lambda name: (name != own, name not in (GPT, MIXER), _final_rate(curves[name])))
     styles = {name: look.style(name, place) for place, name in enumerate(curves)}
-    return _drawn({name: points[name] for name in ranked}, Look(look.labels, styles), own)
+    return _drawn({name: points[name] for name in ranked}, Look(look.labels, styles), own, most=most)
 
 
 def _drawn(
-    points: Mapping[str, Points], look: Look, own: str = MODEL, heights: Callable[[Values], Values] = np.asarray
+    points: Mapping[str, Points],
+    look: Look,
+    own: str = MODEL,
+    heights: Callable[[Values], Values] = np.asarray,
+    most: int = MAX_FULL,
 ) -> tuple[list[Series], list[str]]:
-    """Lines through the points, at most MAX_FULL, and what the others are called. Lines that coincide are one.
+    """Lines through the points, and what the others are called. Lines that coincide are one.
 
     heights: makes heights in the picture of values.
     """
     drawn = {name: (x, heights(y)) for name, (x, y) in points.items()}
-    span = np.ptp(np.concatenate([y for _, y in [*drawn.values()][:MAX_FULL]])) if drawn else 0.0
+    span = np.ptp(np.concatenate([y for _, y in [*drawn.values()][:most]])) if drawn else 0.0
     groups: list[list[str]] = []
     for name in drawn:
         same = (group for group in groups if _coincide(drawn[group[0]], drawn[name], SAME * span))
@@ -183,11 +189,11 @@ def _drawn(
             groups.append([name])
     places = {name: place for place, name in enumerate(points)}
     lines = []
-    for group in groups[:MAX_FULL]:
+    for group in groups[:most]:
         style, *also = (look.style(name, places[name]) for name in group)
         role = Role.OWN if group[0] == own else Role.NAMED
         lines.append(Series(" and ".join(map(look.label, group)), *points[group[0]], style, role, tuple(also)))
-    return lines, [look.label(name) for group in groups[MAX_FULL:] for name in group]
+    return lines, [look.label(name) for group in groups[most:] for name in group]
 
 
 def _own(curves: Curves) -> str:

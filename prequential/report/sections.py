@@ -108,7 +108,7 @@ def cards(record: Record) -> Html:
 
 def _figures(record: Record) -> Iterator[tuple[str, str]]:
     size, n_bytes, kind = record["archive_bytes"], record["corpus"]["n_bytes"], _kind(record)
-    yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the complete {kind}"
+    yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the {kind}"
     yield f"{size:,}", f"bytes of {kind}: {size / n_bytes:.1%} of {n_bytes:,}"
     if not is_coded(record):
         yield "not proved", record["coding"]
@@ -137,23 +137,21 @@ def sizes(record: Record, name: str) -> list[Html]:
     """The size of the archive of the learner `name` and those of the baselines, smallest first."""
     size, n_bytes = record["archive_bytes"], record["corpus"]["n_bytes"]
     own = {"label": run_panels.full_name(name, record), "compressed_bytes": size, "wall_s": record["wall_s"]}
+    statics = [baseline for baseline in record["baselines"] if _is_static(baseline)]
     rows = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
     columns = {
-        "compressor": [row["label"] for row in rows],
+        "compressor": [f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"] for row in rows],
         "bits/byte": [bits_per_byte(row["compressed_bytes"], n_bytes) for row in rows],
         "bytes": [row["compressed_bytes"] for row in rows],
         f"against {name}": [None if row is own else f"{row['compressed_bytes'] / size - 1:+.1%}" for row in rows],
         f"{name} ahead from byte": [
             None if row is own else first_byte(record["crossings"].get(row["name"])) for row in rows
         ],
-        "seconds": [float(row["wall_s"]) for row in rows],
+        "seconds": [f"{row['wall_s']:,.2f}" for row in rows],
     }
     caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
-    if any(map(_is_static, record["baselines"])):
-        columns["proof"] = [None if row is own else NOT_PROVED if _is_static(row) else "decoded" for row in rows]
-        caption = (
-            "Code lengths of trained models are reported, not proved. All other results were decoded and compared."
-        )
+    if statics:
+        caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
     places = [place for place, row in enumerate(rows) if row is own]
     return [html_table(Table("Sizes", columns, caption, places)), *(element("p", note) for note in record["notes"])]
 
@@ -167,13 +165,14 @@ def findings(record: Record) -> list[Html]:
 def curves(run: Run, look: Look) -> list[Html]:
     """The learning curves and the bits saved, with an explanation."""
     panels = (run_panels.learning(run.curves, look), run_panels.saved(run.curves, look))
+    figures = [html_figure(panel) for panel in panels if panel.series]
+    if is_reported(run.record):
+        return figures
     text = (
         "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately. "
         "Dashes in two colours: lines that coincide."
     )
-    if is_reported(run.record):
-        text = f"{proof(run.record)}.".capitalize()
-    return [*(html_figure(panel) for panel in panels if panel.series), element("p", text)]
+    return [*figures, element("p", text)]
 
 
 # ---- where the bits went

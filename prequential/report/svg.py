@@ -25,7 +25,7 @@ from prequential.report.panels import (
 
 DASHES = (None, "7 3", "2 3")
 DASH = 9.0  # pixels of each colour of lines that coincide
-HEIGHT, BOTTOM = 290.0, 240.0  # of a drawing, and of the plotting area in it, in pixels
+HEIGHT, BOTTOM = 270.0, 220.0  # of a drawing, and of the plotting area in it, in pixels
 UNITS = 1000.0  # of the width of the plotting area
 MARGIN = 0.04  # of the range of the values, above and below them
 LABEL_HEIGHT, MAX_LABEL = 16.0, 19  # of the name at the end of a line, in pixels and in letters
