@@ -3,9 +3,8 @@
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 from prequential.printable import printable
 from prequential.report.panels import LIGHT, LINE_COLOURS, Table
@@ -136,22 +135,6 @@ def _is_number(value: object) -> bool:
 def first_byte(byte: int | None) -> str:
     """The cell for a crossing: the byte from which the model is ahead to the end."""
     return NEVER if byte is None else EVERYWHERE if byte == 0 else f"{byte:,}"
-
-
-def value_table(title: str, values: Mapping[str, Any]) -> Html:
-    """One row for each value of a nested mapping."""
-    rows = list(flattened(values))
-    columns = {"name": [name for name, _ in rows], "value": [_column([value])[0] for _, value in rows]}
-    return html_table(Table(title, columns))
-
-
-def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """(name, value) for each value of a nested mapping. The name joins the names on the path to the value."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{words(name)}, ")
-        else:
-            yield f"{prefix}{words(name)}", value
 
 
 def words(name: str) -> str:

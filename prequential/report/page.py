@@ -13,10 +13,9 @@ from prequential.errors import CorpusError
 from prequential.evaluation.runs import ARCHIVE, Run
 from prequential.evaluation.summary import is_reported, learner_label
 from prequential.model.presets import name_of
-from prequential.records.forms import IMPORTED
 from prequential.report import ranking, run_panels, sections
-from prequential.report.markup import Html, element, folded, html_document, join, value_table
-from prequential.report.ranking import Rival
+from prequential.report.markup import Html, element, folded, html_document, join
+from prequential.report.ranking import Groups
 from prequential.report.run_panels import Look
 from prequential.report.sections import corpus_name
 
@@ -32,8 +31,8 @@ def html_report(runs: Sequence[Run]) -> str:
     for run in runs:
         with _naming(run):
             labels.append(learner_label(run.record["config"]))
-    rivals = ranking.rivals_of(runs)
-    look = run_panels.page_look([rival.name for same in rivals for rival in same] if len(runs) > 1 else [], runs)
+    rankings = ranking.rankings(runs) if len(runs) > 1 else []
+    look = run_panels.page_look([name for groups in rankings for name in groups], runs)
     found, level = [], "h2" if len(runs) == 1 else "h3"
     for number, (name, run) in enumerate(zip(run_panels.run_names(labels, runs), runs, strict=True), 1):
         with _naming(run):
@@ -42,23 +41,26 @@ def html_report(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         ((sentence, article),) = found
         return html_document(f"{corpora}: prequential report", join(element("h1", sentence), article))
-    parts = [*_comparison(rivals, look), element("h2", "Each run")]
+    parts = [*_comparison(rankings, look), element("h2", "Each run")]
     for number, (sentence, article) in enumerate(found, 1):
         parts.append(element("details", element("summary", sentence), article, id=f"run-{number}"))
     return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
 
 
-def _comparison(rivals: Sequence[Sequence[Rival]], look: Look) -> Iterator[Html]:
+def _comparison(rankings: Sequence[Groups], look: Look) -> Iterator[Html]:
     """The ranking on each corpus, and the runs that have no other one to be compared with."""
-    if len(rivals) > 1:
-        n_runs, text = sum(map(len, rivals)), "bits/byte of different corpora say nothing about the models"
-        yield element("h1", f"{n_runs} runs on {len(rivals)} corpora: {text}")
-    for same in rivals:
-        if len(same) > 1:
-            found = ranking.rank(same)
-            yield element("h1" if len(rivals) == 1 else "h2", ranking.conclusion(found))
-            yield from ranking.shown(found, look)
-    alone = [f"{same[0].name} on {corpus_name(same[0].run)}" for same in rivals if len(same) == 1]
+    if len(rankings) > 1:
+        yield element("h1", f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models")
+    alone = []
+    for groups in rankings:
+        (name, ((_, run), *others)), *more = groups.items()
+        if not others and not more:
+            alone.append(f"{name} on {corpus_name(run)}")
+            continue
+        found = ranking.compared(groups)
+        yield element("h1" if len(rankings) == 1 else "h2", ranking.conclusion(groups, found))
+        yield ranking.ranking_table(groups, found)
+        yield from ranking.pictures(groups, look)
     if alone:
         yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
 
@@ -97,12 +99,9 @@ def _content(run: Run, look: Look) -> dict[str, tuple[str, list[Html]]]:
     """The sections of a run by their titles: a name for links, and what is shown. An empty one is left out."""
     record = run.record
     found = {"Learning curves": ("curves", sections.curves(run, look))}
-    if record.get("coding") == IMPORTED:
-        return found
-    machine = folded("Machine and versions", value_table("Environment", record["environment"]))
     if is_reported(record):
-        return {**found, "Machine": ("machine", [machine])}
-    proof = [folded("Total cost, with the decoder", sections.ledger(record)), *repetition(run), machine]
+        return found
+    proof = [folded("Total cost, with the decoder", sections.ledger(record)), repetition(run)]
     return {
         **found,
         "What the text costs": ("passages", sections.passages(record)),
@@ -114,7 +113,7 @@ def _content(run: Run, look: Look) -> dict[str, tuple[str, list[Html]]]:
 # ---- how to repeat a run
 
 
-def repetition(run: Run) -> list[Html]:
+def repetition(run: Run) -> Html:
     """What was read and chosen, the commands that repeat the run and test its archive, and a configuration that they need."""
     record, is_other = run.record, OTHER in run.record["config"]
     line = command(record)
@@ -131,7 +130,7 @@ def repetition(run: Run) -> list[Html]:
     if CONFIG_FILE in shlex.split(line):
         text = json.dumps(record["config"], indent=2, ensure_ascii=False)
         parts += [element("p", f"{CONFIG_FILE}:"), element("pre", element("code", text))]
-    return [folded("How to repeat the run", *parts)]
+    return folded("How to repeat the run", *parts)
 
 
 def _extent(record: Record) -> str:
@@ -169,8 +168,12 @@ def _origin(record: Record) -> str:
     environment = record["environment"]
     commit = environment.get("git_commit") or ""
     changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
-    where = f", commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
-    return f"Made with prequential {environment['versions']['prequential']}{where}."
+    where = f"; commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    settings = [
+        f"{name} {environment[name]}" for name in ("threads", "backend", "kernels", "device") if name in environment
+    ]
+    return f"Made with {versions}{where}. Machine: {', '.join([environment['machine']['cpu'], *settings])}."
 
 
 def command(record: Record) -> str:

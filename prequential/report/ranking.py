@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from prequential.comparison.compare import Comparison, Difference, compare
 from prequential.errors import ConfigError, CorpusError
@@ -16,117 +15,96 @@ from prequential.report.run_panels import Look
 from prequential.report.sections import corpus_name
 from prequential.report.svg import html_figure
 
-
-class Rival(NamedTuple):
-    """A run on a page, which counts its runs from 1. Runs that differ only in the seed have one name."""
-
-    name: str
-    run: Run
-    number: int
+Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
 
 
-class Ranking(NamedTuple):
-    """The rivals by their names, the best first. compared: the differences from the best; None: `why` says why not."""
-
-    groups: Mapping[str, Sequence[Rival]]
-    compared: Comparison | None
-    why: str = ""
-
-    @property
-    def best(self) -> str:
-        """The name of the first group."""
-        return next(iter(self.groups))
-
-
-def rivals_of(runs: Sequence[Run]) -> list[list[Rival]]:
-    """The runs of each corpus, with the numbers that they have on the page."""
-    corpora: dict[str, list[tuple[Run, int]]] = {}
+def rankings(runs: Sequence[Run]) -> list[Groups]:
+    """The groups of each corpus by their names, the best first. Runs are numbered from 1."""
+    corpora: dict[str, list[tuple[int, Run]]] = {}
     for number, run in enumerate(runs, 1):
-        corpora.setdefault(run.record["corpus"]["blake2b"], []).append((run, number))
-    named = ((run_panels.group_names([run for run, _ in same]), same) for same in corpora.values())
-    return [[Rival(name, *run) for name, run in zip(names, same, strict=True)] for names, same in named]
+        corpora.setdefault(run.record["corpus"]["blake2b"], []).append((number, run))
+    found = []
+    for same in corpora.values():
+        groups: dict[str, list[tuple[int, Run]]] = {}
+        for name, run in zip(run_panels.group_names([run for _, run in same]), same, strict=True):
+            groups.setdefault(name, []).append(run)
+        found.append(dict(sorted(groups.items(), key=lambda group: _mean("bits_per_byte", group[1]))))
+    return found
 
 
-def rank(rivals: Sequence[Rival]) -> Ranking:
-    """The ranking of runs over the same bytes by their bits/byte: the mean of each group."""
-    groups: dict[str, list[Rival]] = {}
-    for rival in rivals:
-        groups.setdefault(rival.name, []).append(rival)
-    ordered = dict(sorted(groups.items(), key=lambda group: _rate(group[1])))
-    if len(ordered) == 1:
-        return Ranking(ordered, None, "These runs differ only in the seed.")
-    every = [rival for group in ordered.values() for rival in group]
+def _mean(field: str, group: Sequence[tuple[int, Run]]) -> float:
+    return sum(run.record[field] for _, run in group) / len(group)
+
+
+def compared(groups: Groups) -> Comparison | str:
+    """The differences from the best group, or why there are none."""
+    if len(groups) == 1:
+        return "These runs differ only in the seed."
+    every = [(name, run) for name, group in groups.items() for _, run in group]
     try:
-        return Ranking(ordered, compare([each.run for each in every], groups=[each.name for each in every]))
+        return compare([run for _, run in every], groups=[name for name, _ in every])
     except (ConfigError, CorpusError) as error:
-        return Ranking(ordered, None, f"No differences: {error}.")
+        return f"No differences: {error}."
 
 
-def _rate(group: Sequence[Rival]) -> float:
-    return sum(rival.run.record["bits_per_byte"] for rival in group) / len(group)
-
-
-def conclusion(ranking: Ranking) -> str:
+def conclusion(groups: Groups, found: Comparison | str) -> str:
     """Which learner needs the least, and by how much."""
-    group = ranking.groups[ranking.best]
-    rate = f"{ranking.best} needs {_rate(group):.2f} bits/byte on {corpus_name(group[0].run)}"
-    rate += f", the least of {len(ranking.groups)} learners" if len(ranking.groups) > 1 else f" in {len(group)} runs"
-    if ranking.compared is None:
+    best, group = next(iter(groups.items()))
+    rate = f"{best} needs {_mean('bits_per_byte', group):.2f} bits/byte on {corpus_name(group[0][1])}"
+    rate += f", the least of {len(groups)} learners" if len(groups) > 1 else f" in {len(group)} runs"
+    if isinstance(found, str):
         return rate
-    second, note = ranking.compared.differences[0], ranking.compared.proof
-    half = _half(second)
-    doubt = ", so either may be the better" if half is not None and abs(second.percent) <= half else ""
+    second, half = found.differences[0], _half(found.differences[0])
+    doubt = ", so either may be the better" if half and abs(second.percent) <= half else ""
     more = _more(second, _digits([second])).lstrip("+")
-    return f"{rate}; {second.other.label} needs {more} more{doubt}" + (f" ({note})" if note else "")
+    return f"{rate}; {second.other.label} needs {more} more{doubt}" + (f" ({found.proof})" if found.proof else "")
 
 
-def shown(ranking: Ranking, look: Look) -> Iterator[Html]:
-    """The table, the learning curves, and the bits that the best saves."""
-    yield html_table(ranking_table(ranking))
-    curves = {name: mean_curve([each.run.curves[MODEL] for each in group]) for name, group in ranking.groups.items()}
+def pictures(groups: Groups, look: Look) -> Iterator[Html]:
+    """The learning curves, and the bits that the best saves."""
+    curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
     panels = (run_panels.learning(curves, look), run_panels.saved(curves, look))
     yield from (html_figure(panel) for panel in panels if panel.series)
 
 
-def ranking_table(ranking: Ranking) -> Table:
+def ranking_table(groups: Groups, found: Comparison | str) -> Html:
     """The groups, what each needs more than the best, and what to expect on another text."""
-    groups = [[rival.run.record for rival in group] for group in ranking.groups.values()]
-    size = what_is_measured([is_coded(record) for group in groups for record in group], "bytes")
-    names = {name: group[0].number for name, group in ranking.groups.items()}
+    records = [[run.record for _, run in group] for group in groups.values()]
+    size = what_is_measured([is_coded(record) for group in records for record in group], "bytes")
     columns: dict[str, Sequence[object]] = {
-        "learner": [element("a", name, href=f"#run-{number}") for name, number in names.items()],
-        "bits/byte": [*map(_rate, ranking.groups.values())],
-        **(_differences(ranking.compared) if ranking.compared else {}),
-        size: [round(sum(record["archive_bytes"] for record in group) / len(group)) for group in groups],
-        "verified": [_words(map(verified_word, group)) for group in groups],
+        "learner": [element("a", name, href=f"#run-{group[0][0]}") for name, group in groups.items()],
+        "bits/byte": [_mean("bits_per_byte", group) for group in groups.values()],
+        **({} if isinstance(found, str) else _differences(found.differences)),
+        size: [round(_mean("archive_bytes", group)) for group in groups.values()],
+        "verified": [_words(map(verified_word, group)) for group in records],
     }
-    if max(map(len, groups)) > 1:
-        columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in groups]
-    return Table("Ranking", columns, _about(ranking.compared) if ranking.compared else ranking.why, [0])
+    if max(map(len, records)) > 1:
+        columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
+    return html_table(Table("Ranking", columns, found if isinstance(found, str) else _about(found), [0]))
 
 
-def _differences(compared: Comparison) -> dict[str, list[str | None]]:
-    digits = _digits(compared.differences)
+def _differences(found: Sequence[Difference]) -> dict[str, list[str | None]]:
+    digits = _digits(found)
     return {
-        "more than the best": [None, *(_more(each, digits) for each in compared.differences)],
-        "on another such text": [None, *(_on_another_text(each, digits) for each in compared.differences)],
+        "more than the best": [None, *(_more(each, digits) for each in found)],
+        "on another such text": [None, *(_on_another_text(each, digits) for each in found)],
     }
 
 
-def _about(compared: Comparison) -> str:
+def _about(found: Comparison) -> str:
     """What the differences are, and what their intervals are for."""
-    found = [each.intervals for each in compared.differences if each.intervals]
-    populations = {
-        f"At {each.confidence:.0%}, ± holds {each.mean_of}; the next column, {each.text_of}." for each in found
-    }
-    rows = f"Their figures are {compared.proof}; {compared.rows}." if compared.rows else ""
+    intervals = [each.intervals for each in found.differences if each.intervals]
     texts = [
         "Differences are of ideal code lengths; with one seed each, exact for this text.",
-        *sorted(populations),
-        f"To name the best of {compared.n_runs} runs costs {compared.choice_bits:.2f} more bits.",
-        rows,
+        *sorted(
+            {
+                f"At {each.confidence:.0%}, ± holds {each.mean_of}; the next column, {each.text_of}."
+                for each in intervals
+            }
+        ),
+        f"To name the best of {found.n_runs} runs costs {found.choice_bits:.2f} more bits.",
     ]
-    return " ".join(filter(None, texts))
+    return " ".join([*texts, *([f"Their figures are {found.proof}; {found.rows}."] if found.rows else [])])
 
 
 def _half(difference: Difference) -> float | None:
@@ -143,8 +121,7 @@ def _digits(differences: Sequence[Difference]) -> int:
 
 def _more(difference: Difference, digits: int) -> str:
     half = _half(difference)
-    margin = "" if half is None else f" ± {half:.{digits}f}"
-    return f"{_signed(difference.percent, digits)}{margin} %"
+    return f"{_signed(difference.percent, digits)}{'' if half is None else f' ± {half:.{digits}f}'} %"
 
 
 def _on_another_text(difference: Difference, digits: int) -> str | None:
