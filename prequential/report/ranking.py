@@ -23,11 +23,11 @@ def rankings(runs: Sequence[Run]) -> list[Groups]:
     corpora: dict[str, list[tuple[int, Run]]] = {}
     for number, run in enumerate(runs, 1):
         corpora.setdefault(run.record["corpus"]["blake2b"], []).append((number, run))
-    found = []
+    found: list[Groups] = []
     for same in corpora.values():
         groups: dict[str, list[tuple[int, Run]]] = {}
-        for name, run in zip(run_panels.group_names([run for _, run in same]), same, strict=True):
-            groups.setdefault(name, []).append(run)
+        for name, numbered in zip(run_panels.group_names([run for _, run in same]), same, strict=True):
+            groups.setdefault(name, []).append(numbered)
         found.append(dict(sorted(groups.items(), key=lambda group: _mean("bits_per_byte", group[1]))))
     return found
 

@@ -139,7 +139,7 @@ def sizes(record: Record, name: str) -> list[Html]:
     own = {"label": run_panels.full_name(name, record), "compressed_bytes": size, "wall_s": record["wall_s"]}
     statics = [baseline for baseline in record["baselines"] if _is_static(baseline)]
     rows = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         "compressor": [f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"] for row in rows],
         "bits/byte": [bits_per_byte(row["compressed_bytes"], n_bytes) for row in rows],
         "bytes": [row["compressed_bytes"] for row in rows],

@@ -88,9 +88,10 @@ def _grid(panel: Panel, x: _Scale, y: _Scale) -> Iterator[Html]:
         yield element("text", short_number(tick), x=-6, y=f"{y(tick) + 4:.1f}", text_anchor="end")
     apart = _ticks_apart(x)
     for tick in x.ticks:
-        place, kind = f"{x(tick):.2%}", None if tick in apart else "wide"
+        place = f"{x(tick):.2%}"
+        width = None if tick in apart else "wide"
         yield element("line", x1=place, x2=place, y1=0, y2=BOTTOM, class_="grid")
-        yield element("text", short_number(tick), x=place, y=BOTTOM + 17, text_anchor="middle", class_=kind)
+        yield element("text", short_number(tick), x=place, y=BOTTOM + 17, text_anchor="middle", class_=width)
     yield element("text", panel.x.title, x="50%", y=HEIGHT - 8, text_anchor="middle")
 
 
@@ -112,7 +113,7 @@ def _line(line: Series, x: _Scale, y: _Scale) -> Iterator[Html]:
         kind = "line dot"
     styles = (line.style, *line.also)
     for i, style in enumerate(styles):
-        dashes = {"stroke_dasharray": DASHES[line.dashes]}
+        dashes: dict[str, str | None] = {"stroke_dasharray": DASHES[line.dashes]}
         if line.also:
             dashes = {"stroke_dasharray": f"{DASH:g} {DASH * len(line.also):g}", "stroke_dashoffset": f"{-DASH * i:g}"}
         yield element("path", d="M" + " ".join(points), class_=f"{kind} s{style % N_COLOURS}", **dashes)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prequential_codecs.baselines.registry import BASELINES
 
@@ -177,7 +178,10 @@ def full_runs(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> list
     for number, run in enumerate(runs * 2):
         rates = {name: 2.5 + i / 4 + number / 100 for i, name in enumerate(BASELINES)} | {"gpt": 2.4, "mixer": 2.1}
         model = run.curves["model"]
-        curves = {name: Curve(n_bytes=model.n_bytes, bits=rate * model.n_bytes) for name, rate in rates.items()}
+        curves = {
+            name: Curve(n_bytes=model.n_bytes, bits=np.multiply(rate, model.n_bytes, dtype=np.float64))
+            for name, rate in rates.items()
+        }
         (baseline, *_) = run.record["baselines"]
         sizes = [
             {"name": name, "label": BASELINES[name].label, "compressed_bytes": int(750 * rates[name])}
