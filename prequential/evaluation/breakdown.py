@@ -216,7 +216,7 @@ COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinc
 def format_tables(tables: dict[str, Table]) -> str:
     """Each table below a line that explains it: bytes, shares of bytes and of the first part's bits, bits/byte of each part."""
     return "\n\n".join(
-        "\n".join([text, _table(tables[name]), *_notes(tables[name])])
+        "\n".join([text, _table(tables[name]), *notes(tables[name])])
         for name, text in EXPLANATIONS.items()
         if tables.get(name, {}).get("rows")
     )
@@ -241,9 +241,10 @@ def _table(table: Table) -> str:
     return format_table(["", *counts.values(), "bytes", "of bytes", "of bits", *parts], lines)
 
 
-def _notes(table: Table) -> list[str]:
-    notes = {
+def notes(table: Table) -> list[str]:
+    """What the reader of a table must know: bytes or words that were counted elsewhere."""
+    texts = {
         "n_forgotten": "{:,} windows of 32 bytes were forgotten to save memory: some bytes that count as novel are copied",
         "n_untracked": "{:,} occurrences of words were not tracked to save memory: they count as words that occur once",
     }
-    return [text.format(table[key]) for key, text in notes.items() if table.get(key)]
+    return [text.format(table[key]) for key, text in texts.items() if table.get(key)]

@@ -3,21 +3,23 @@
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 from prequential.printable import printable
 from prequential.report.panels import LIGHT, LINE_COLOURS, Table
 
 DARK = {
     "ink": "#e8e8e8", "soft": "#a8a8a8", "rule": "#3d4045", "paper": "#15171a", "tint": "#1f2226", "link": "#7db8f0",
-    "s0": "#fff", "s1": "#5aaeea", "s2": "#ff9457", "s3": "#3fc79a", "s4": "#ea93c4", "s5": "#e3bd4f", "s6": "#9ad4f7",
-    "s7": "#b79ae8", "rest": "#5c6066",
-    "h0": "#15171a", "h1": "#2a2118", "h2": "#43301c", "h3": "#61401f", "h4": "#854f21", "h5": "#ab5a22",
+    "shadow": "#000c",
+    "s0": "#fff", "s1": "#4aa8f0", "s2": "#ff9350", "s3": "#3fce86", "s4": "#f07ad6", "s5": "#9d8bff", "s6": "#ff6b8a",
+    "s7": "#d3c640", "s8": "#c99a78", "s9": "#3fcad2", "s10": "#c7669f", "s11": "#94a6ba", "s12": "#b4c6ff", "s13": "#b2e06a",
+    "s14": "#ffa9a0", "s15": "#d3a5ff", "s16": "#ffd676",
+    "h0": "#15171a", "h1": "#2a2118", "h2": "#43301c", "h3": "#61401f", "h4": "#854f21", "h5": "#9a4f1d",
 }  # fmt: skip
 EVERYWHERE, NEVER = "0: everywhere", "never"
-NUMBER = re.compile(rf"[+-]?[0-9,]+(\.[0-9]+)?%?|{EVERYWHERE}|{NEVER}")
+_PLAIN = r"[+-]?[0-9,]+(\.[0-9]+)?"
+NUMBER = re.compile(rf"{_PLAIN}(( ±| to) {_PLAIN})?( ?%)?|{EVERYWHERE}|{NEVER}")
 
 
 class Html(str):
@@ -86,7 +88,7 @@ def _page_style() -> str:
 
 
 def html_table(table: Table) -> Html:
-    """The table as a <figure>; one that is too wide scrolls, without its caption. Columns of numbers are aligned right."""
+    """The table as a <figure> with its caption below. One that is too wide scrolls. Columns of numbers are aligned right."""
     alignments = [
         "n" if i and all(map(_is_number, column)) else None for i, column in enumerate(table.columns.values())
     ]
@@ -94,10 +96,10 @@ def html_table(table: Table) -> Html:
     head = element("tr", *(element("th", name, scope="col", class_=right) for name, right in names))
     rows = list(zip(*map(_column, table.columns.values()), strict=True))
     body = (_table_row(texts, alignments, "own" if i in table.strong else None) for i, texts in enumerate(rows))
-    text = join(element("strong", table.title), f". {table.caption}" if table.caption else "")
     cells = element("table", element("thead", head), element("tbody", *body), aria_label=table.title)
     scroll = element("div", cells, class_="scroll", tabindex=0, role="region", aria_label=table.title)
-    return element("figure", element("figcaption", text), scroll, class_="table")
+    caption = [element("figcaption", table.caption)] if table.caption else []
+    return element("figure", scroll, *caption, class_="table")
 
 
 def _table_row(texts: Sequence[str], alignments: Sequence[str | None], kind: str | None) -> Html:
@@ -133,22 +135,6 @@ def _is_number(value: object) -> bool:
 def first_byte(byte: int | None) -> str:
     """The cell for a crossing: the byte from which the model is ahead to the end."""
     return NEVER if byte is None else EVERYWHERE if byte == 0 else f"{byte:,}"
-
-
-def value_table(title: str, values: Mapping[str, Any]) -> Html:
-    """One row for each value of a nested mapping."""
-    rows = list(flattened(values))
-    columns = {"name": [name for name, _ in rows], "value": [_column([value])[0] for _, value in rows]}
-    return html_table(Table(title, columns))
-
-
-def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """(name, value) for each value of a nested mapping. The name joins the names on the path to the value."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{words(name)}, ")
-        else:
-            yield f"{prefix}{words(name)}", value
 
 
 def words(name: str) -> str:

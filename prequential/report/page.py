@@ -9,48 +9,60 @@ from typing import Any
 
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
-from prequential.comparison.compare import Comparison, compare_runs
-from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import MODEL
+from prequential.errors import CorpusError
 from prequential.evaluation.runs import ARCHIVE, Run
-from prequential.evaluation.summary import (
-    is_coded,
-    is_reported,
-    learner_label,
-    model_summary,
-    verified_word,
-    what_is_measured,
-)
+from prequential.evaluation.summary import is_reported, learner_label
 from prequential.model.presets import name_of
-from prequential.records.forms import IMPORTED
-from prequential.report import run_panels, sections
-from prequential.report.markup import Html, element, first_byte, folded, html_document, html_table, join, value_table
-from prequential.report.panels import Table
+from prequential.report import ranking, run_panels, sections
+from prequential.report.markup import Html, element, folded, html_document, join
+from prequential.report.ranking import Groups
 from prequential.report.run_panels import Look
 from prequential.report.sections import corpus_name
-from prequential.report.svg import html_figure
 
+CONFIG_FILE = "config.json"  # in the commands that repeat a run
 INCOMPLETE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
 Record = Mapping[str, Any]
-Named = Sequence[tuple[str, Run]]  # runs with their names on the page, which are distinct on one corpus
 
 
 def html_report(runs: Sequence[Run]) -> str:
-    """The page about one or more runs, which are compared first. Raises CorpusError for incomplete records or curves."""
-    labels, articles = [], []
+    """The page about one or more runs: first the conclusion. Raises CorpusError for incomplete records or curves."""
+    labels = []
     for run in runs:
         with _naming(run):
             labels.append(learner_label(run.record["config"]))
-    named = list(zip(run_panels.run_names(labels, runs), runs, strict=True))
-    look = run_panels.page_look([name for name, _ in named], runs)
-    for number, (name, run) in enumerate(named, 1):
+    rankings = ranking.rankings(runs) if len(runs) > 1 else []
+    look = run_panels.page_look([name for groups in rankings for name in groups], runs)
+    found, level = [], "h2" if len(runs) == 1 else "h3"
+    for number, (name, run) in enumerate(zip(run_panels.run_names(labels, runs), runs, strict=True), 1):
         with _naming(run):
-            articles.append(_article(run, name, run_panels.run_look(look, name), f"run-{number}"))
-    subject = corpus_name(runs[0]) if len(runs) == 1 else f"{len(runs)} runs"
-    title = f"{subject}: prequential report"
-    head = [_contents(named), *_comparison(named, look)] if len(runs) > 1 else []
-    return html_document(title, join(element("h1", title), *head, *articles))
+            found.append((sections.conclusion(run, name), _article(run, name, look, f"run-{number}", level)))
+    corpora = " and ".join(dict.fromkeys(map(corpus_name, runs)))
+    if len(runs) == 1:
+        ((sentence, article),) = found
+        return html_document(f"{corpora}: prequential report", join(element("h1", sentence), article))
+    parts = [*_comparison(rankings, look), element("h2", "Each run")]
+    for number, (sentence, article) in enumerate(found, 1):
+        parts.append(element("details", element("summary", sentence), article, id=f"run-{number}"))
+    return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
+
+
+def _comparison(rankings: Sequence[Groups], look: Look) -> Iterator[Html]:
+    """The ranking on each corpus, and the runs that have no other one to be compared with."""
+    if len(rankings) > 1:
+        yield element("h1", f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models")
+    alone = []
+    for groups in rankings:
+        (name, ((_, run), *others)), *more = groups.items()
+        if not others and not more:
+            alone.append(f"{name} on {corpus_name(run)}")
+            continue
+        found = ranking.compared(groups)
+        yield element("h1" if len(rankings) == 1 else "h2", ranking.conclusion(groups, found))
+        yield ranking.ranking_table(groups, found)
+        yield from ranking.pictures(groups, look)
+    if alone:
+        yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
 
 
 @contextmanager
@@ -63,143 +75,62 @@ def _naming(run: Run) -> Iterator[None]:
         raise CorpusError(f"{name!r} is not a complete run: {type(error).__name__}: {error}") from error
 
 
-def _article(run: Run, name: str, look: Look, heading_id: str) -> Html:
-    parts = sections.headline(run, name, heading_id)
-    for title, (kind, shown) in _content(run, name, look).items():
-        if shown:
-            section_id = f"{heading_id}-{kind}"
-            heading = element("h3", title, id=section_id)
-            parts.append(element("section", heading, *shown, aria_labelledby=section_id))
-    return element("article", *parts, aria_labelledby=heading_id)
+def _article(run: Run, name: str, look: Look, prefix: str, level: str) -> Html:
+    """Everything about one run but its conclusion. prefix: of the ids of its sections. level: h2 or h3, of their titles."""
+    record, look = run.record, run_panels.run_look(look, name)
+    beside = [sections.reported(record)] if is_reported(record) else sections.sizes(record, name)
+    shown, links = [], []
+    for title, (kind, content) in _content(run, look).items():
+        if content:
+            heading = f"{prefix}-{kind}"
+            links.append(element("a", title, href=f"#{heading}"))
+            shown.append(element("section", element(level, title, id=heading), *content, aria_labelledby=heading))
+    return element(
+        "article",
+        element("p", sections.origin(run), class_="origin"),
+        element("nav", *links, aria_label=f"Sections of {name}"),
+        *sections.findings(record),
+        element("div", sections.cards(record), element("div", *beside), class_="lead"),
+        *shown,
+    )
 
 
-def _content(run: Run, name: str, look: Look) -> dict[str, tuple[str, list[Html]]]:
+def _content(run: Run, look: Look) -> dict[str, tuple[str, list[Html]]]:
     """The sections of a run by their titles: a name for links, and what is shown. An empty one is left out."""
     record = run.record
-    curves = ("curves", sections.curves(run, look))
-    findings = ("findings", [sections.findings(record)])
-    machine = ("environment", [folded("Machine and versions", value_table("Environment", record["environment"]))])
+    found = {"Learning curves": ("curves", sections.curves(run, look))}
     if is_reported(record):
-        shown = {"Learning curves": curves, "What was reported": ("reported", [sections.reported(record)])}
-        return shown if record["coding"] == IMPORTED else {**shown, "Findings": findings, "Environment": machine}
+        return found
+    proof = [folded("Total cost, with the decoder", sections.ledger(record)), repetition(run)]
     return {
-        "Learning curves": curves,
-        "Comparison with other compressors": ("sizes", sections.sizes(record, name)),
+        **found,
         "What the text costs": ("passages", sections.passages(record)),
-        "Breakdown of the code length": ("tables", [*sections.breakdowns(record["tables"], look)]),
-        "Total cost: the ledger": ("ledger", [sections.ledger(record)]),
-        "Findings during the run": findings,
-        "How to repeat the run": ("repetition", [repetition(run)]),
-        "Configuration": ("configuration", [sections.configuration(record)]),
-        "Environment": machine,
+        "Where the bits went": ("tables", [*sections.breakdowns(record["tables"], look)]),
+        "Total cost, and how to repeat the run": ("proof", proof),
     }
-
-
-# ---- several runs
-
-
-def _contents(runs: Named) -> Html:
-    """Links to the runs: run i, from 1, has the id run-i."""
-    names = enumerate((f"{name} on {corpus_name(run)}" for name, run in runs), 1)
-    links = (element("li", element("a", name, href=f"#run-{i}")) for i, name in names)
-    return element("nav", element("ul", *links), aria_label="Runs")
-
-
-def _comparison(runs: Named, look: Look) -> Iterator[Html]:
-    """The runs of each corpus compared, the names of the runs that have no other one to be compared with, and all runs."""
-    corpora: dict[str, list[tuple[str, Run]]] = {}
-    for name, run in runs:
-        corpora.setdefault(run.record["corpus"]["blake2b"], []).append((name, run))
-    together = [same for same in corpora.values() if len(same) > 1]
-    for number, same in enumerate(together, 1):
-        yield element("h2", f"Comparison on {corpus_name(same[0][1])}", id=f"comparison-{number}")
-        yield from _compared(same, look)
-    alone = [f"{name} on {corpus_name(run)}" for same in corpora.values() if len(same) == 1 for name, run in same]
-    if alone:
-        yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
-    different = "The runs code different bytes: bits/byte of different corpora say nothing about the models."
-    yield _run_table(runs, "" if len(corpora) == 1 else different)
-
-
-def _compared(runs: Named, look: Look) -> Iterator[Html]:
-    """Learning curves and bits saved, then their tables, of runs over the same bytes."""
-    labels = run_panels.group_names([run for _, run in runs])
-    curves = {name: run.curves[MODEL] for name, run in runs}
-    panels, tables = [run_panels.learning(curves, look)], []
-    if len(set(labels)) == 1:
-        text = "These runs differ only in the seed: there is no other learner to compare them with."
-        tables.append(element("p", text))
-    else:
-        try:
-            compared = compare_runs([run for _, run in runs], labels)
-        except (ConfigError, CorpusError) as error:
-            tables.append(element("p", f"No differences: {error}."))
-        else:
-            styles = {label: look.styles[name] for label, (name, _) in reversed([*zip(labels, runs, strict=True)])}
-            panels.append(run_panels.saved_by_groups(compared, Look(styles=styles)))
-            tables.append(html_table(difference_table(compared)))
-    yield element("div", *map(html_figure, panels), class_="plots")
-    yield from tables
-
-
-def _run_table(runs: Named, caption: str) -> Html:
-    records = [run.record for _, run in runs]
-    columns: dict[str, Sequence[object]] = {
-        "learner": [name for name, _ in runs],
-        "corpus": [corpus_name(run) for _, run in runs],
-        "model": [model_summary(record["config"]) for record in records],
-        what_is_measured([*map(is_coded, records)], "bytes"): [record["archive_bytes"] for record in records],
-        "bits/byte": [record["bits_per_byte"] for record in records],
-        "verified": [verified_word(record) for record in records],
-        "run folder": [run.path.resolve().name for _, run in runs],
-    }
-    return html_table(Table("Runs", columns, caption))
-
-
-def difference_table(compared: Comparison) -> Table:
-    """What each group saves against the first one, with both intervals, and what these are for."""
-    found, reference = compared.differences, compared.groups[0].label
-    both = [difference.intervals for difference in found]
-    columns: dict[str, Sequence[object]] = {
-        "learner": [difference.other.label for difference in found],
-        "bits saved": [-difference.bits for difference in found],
-        "bits/byte saved": [-difference.bits_per_byte for difference in found],
-        "saved": [f"{-difference.percent:+.2f}%" for difference in found],
-        # the intervals are of the difference, which is minus the bits saved
-        "confidence interval": [each and f"{-each.mean_high_bits:,.0f} to {-each.mean_low_bits:,.0f}" for each in both],
-        "prediction interval": [each and f"{-each.text_high_bits:,.0f} to {-each.text_low_bits:,.0f}" for each in both],
-        "ahead from byte": [first_byte(difference.crossing_byte) for difference in found],
-    }
-    caption = (
-        "Differences of ideal code length: positive means that the learner needs fewer bits than "
-        f"{reference}. With one corpus and one seed each, a difference is exact. To name the best of {compared.n_runs} runs "
-        f"costs {compared.choice_bits:.2f} more bits."
-    )
-    caption += f" Their figures are {compared.proof}; {compared.rows}." if compared.rows else ""
-    populations = {
-        f"At {each.confidence:.0%}, the confidence interval holds {each.mean_of}; the prediction interval, {each.text_of}."
-        for each in both
-        if each
-    }
-    return Table(f"Bits saved against {reference}", columns, " ".join([caption, *sorted(populations)]))
 
 
 # ---- how to repeat a run
 
 
 def repetition(run: Run) -> Html:
-    """What was read and chosen, and the commands that repeat the run and test its archive."""
+    """What was read and chosen, the commands that repeat the run and test its archive, and a configuration that they need."""
     record, is_other = run.record, OTHER in run.record["config"]
+    line = command(record)
     test = f"\nprequential test {shlex.quote(f'{run.path.resolve().name}/{ARCHIVE}')}"
     own = "The archive decodes on any machine, and the same command makes the same archive, byte for byte:"
     other = f"Proof: {record.get('coding', 'not said')}. The command, where the learner's module can be imported:"
-    return join(
+    parts = [
         element("p", _extent(record)),
         element("p", f"{_given(record['config'])}{_selection(record)}"),
         element("p", other if is_other else own),
-        element("pre", element("code", command(record) + ("" if is_other else test))),
+        element("pre", element("code", line + ("" if is_other else test))),
         element("p", _origin(record)),
-    )
+    ]
+    if CONFIG_FILE in shlex.split(line):
+        text = json.dumps(record["config"], indent=2, ensure_ascii=False)
+        parts += [element("p", f"{CONFIG_FILE}:"), element("pre", element("code", text))]
+    return folded("How to repeat the run", *parts)
 
 
 def _extent(record: Record) -> str:
@@ -237,8 +168,12 @@ def _origin(record: Record) -> str:
     environment = record["environment"]
     commit = environment.get("git_commit") or ""
     changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
-    where = f", commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
-    return f"Made with prequential {environment['versions']['prequential']}{where}."
+    where = f"; commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    settings = [
+        f"{name} {environment[name]}" for name in ("threads", "backend", "kernels", "device") if name in environment
+    ]
+    return f"Made with {versions}{where}. Machine: {', '.join([environment['machine']['cpu'], *settings])}."
 
 
 def command(record: Record) -> str:
@@ -263,4 +198,4 @@ def _model_options(config: Record) -> list[str]:
         own = {name: value for name, value in config.items() if name != GIVEN}
         return [*_model_options(own), "--given GIVEN"]
     name = name_of(config)
-    return [name] if name else ["--config config.json"]
+    return [name] if name else [f"--config {CONFIG_FILE}"]

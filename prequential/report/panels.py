@@ -8,14 +8,19 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-# Colours in light: s0 to s7 of lines, h0 to h5 of what a character cost. markup.py has those in dark.
+# Colours in light: s0 to s16 of lines, h0 to h5 of what a character cost. markup.py has those in dark. run_panels.py says which
+# line has which colour.
 LIGHT = {
     "ink": "#1a1a1a", "soft": "#5c5c5c", "rule": "#d9d9d9", "paper": "#fff", "tint": "#f4f5f7", "link": "#0b57a4",
-    "s0": "#000", "s1": "#0072b2", "s2": "#c44e00", "s3": "#007f5c", "s4": "#b4558c", "s5": "#8f6b00", "s6": "#2f8ec4",
-    "s7": "#7050a8", "rest": "#b3b3b3",
+    "shadow": "#0003",
+    "s0": "#111", "s1": "#0070c0", "s2": "#c84c00", "s3": "#00803c", "s4": "#b0259a", "s5": "#6b52d6", "s6": "#d01c4a",
+    "s7": "#7d7000", "s8": "#875238", "s9": "#00808a", "s10": "#7a0f52", "s11": "#5f6f80", "s12": "#1b2f8a", "s13": "#3c5a00",
+    "s14": "#8e1a10", "s15": "#9a35e0", "s16": "#4a3a2a",
+    "rest": "#8c8c8c",  # of figures.py
     "h0": "#fff", "h1": "#fdf0df", "h2": "#fbdcb4", "h3": "#f8bf83", "h4": "#f39c5b", "h5": "#e8743b",
 }  # fmt: skip
-LINE_COLOURS = tuple(LIGHT[f"s{i}"] for i in range(8))
+LINE_COLOURS = tuple(LIGHT[f"s{i}"] for i in range(17))
+UNITS = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 MAX_FULL = 5  # lines that a reader can tell apart
 N_COLOURS, N_DASHES = len(LINE_COLOURS), 3
 
@@ -30,13 +35,17 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Series:
-    """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. style: N_COLOURS + i is colour i, other dashes."""
+    """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. style: N_COLOURS + i is colour i, other dashes.
+
+    also: styles of other lines that lie on this one. They have no line of their own.
+    """
 
     name: str
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     style: int = 0
     role: Role = Role.NAMED
+    also: tuple[int, ...] = ()
 
     @property
     def colour(self) -> int:
@@ -60,13 +69,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture. references: values of y at which a horizontal line is drawn."""
+    """One picture. references: values of y at which a horizontal line is drawn. omitted: names of lines that are not drawn."""
 
     title: str
     series: Sequence[Series]
     x: Axis = Axis("bytes of the original", log=True)
     y: Axis = Axis("bits/byte")
     references: Sequence[float] = ()
+    omitted: Sequence[str] = ()
 
     @property
     def full(self) -> list[Series]:
@@ -75,9 +85,10 @@ class Panel:
 
     @property
     def note(self) -> str:
-        """The names of the grey lines; empty if there are none."""
-        names = [line.name for line in self.series if line.role == Role.GREY]
-        return f"Grey: {', '.join(names)}." if names else ""
+        """The names of the lines that are grey or not drawn; empty if there are none."""
+        grey = [line.name for line in self.series if line.role == Role.GREY]
+        names = {"Grey": grey, "Not drawn": self.omitted}
+        return " ".join(f"{kind}: {', '.join(each)}." for kind, each in names.items() if each)
 
     def x_values(self) -> NDArray[np.float64]:
         """All values that the horizontal axis encloses, (n,)."""
@@ -139,8 +150,6 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def short_number(value: float) -> str:
-    """The value with at most four significant digits and a unit prefix: 1500000 is "1.5 M"."""
-    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if abs(value) >= size:
-            return f"{value / size:.4g}{unit}"
-    return f"{value:.4g}"
+    """The value with at most four significant digits and a unit prefix, never in scientific notation: 1500000 is "1.5 M"."""
+    size, unit = next(((size, unit) for size, unit in UNITS if abs(value) >= size), (1.0, ""))
+    return np.format_float_positional(value / size, precision=4, fractional=False, trim="-") + unit

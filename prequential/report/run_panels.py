@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
-from prequential.comparison.compare import Comparison, group_labels, group_learner
+from prequential.comparison.compare import group_labels, group_learner
 from prequential.errors import CorpusError
-from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve, prefixes
+from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
 from prequential.evaluation.summary import learner_label
 from prequential.records.forms import LOSSES
 from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Role, Series
@@ -22,27 +22,44 @@ if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
 
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
+# The colours of lines by the names of their curves, the same in every picture. Other names have the colours after these.
+COLOURS = {
+    name: style
+    for style, name in enumerate(
+        (MODEL, GPT, MIXER, "ppmd", "bzip2", "xz", "zstd", "brotli", "gzip", "order3-static", "order2", "order0")
+    )
+}
 N_POINTS = 200  # of a line; more cannot be seen
-SAME = 0.01  # curves that differ by no more than this share are drawn as one line
+SAME = 0.01  # of the vertical range: lines that are nowhere farther apart coincide
 SAVED = Axis("bits saved")
 DAY_S = 86400
 DATE = Axis("date of the window's last commit (UTC)", dates=True)
 MAX_LANGUAGES, MIN_SHARE = MAX_FULL, 0.02  # at most so many languages, each with this share of the bytes or more
 
 Curves = Mapping[str, Curve]
-Points = tuple[NDArray[np.float64], NDArray[np.float64]]
+Values = NDArray[np.float64]
+Points = tuple[Values, Values]
 Record = Mapping[str, Any]
 
 
 class Look(NamedTuple):
-    """Labels and styles of lines by the name of their curve. A curve without an entry has its name, and its place as style."""
+    """Labels and styles of lines by the name of their curve. Without an entry it has its name, and its colour of COLOURS."""
 
     labels: Mapping[str, str] = {}
-    styles: Mapping[str, int] = {}
+    styles: Mapping[str, int] = COLOURS
 
     def label(self, name: str) -> str:
         """What the line of this curve is called."""
         return self.labels.get(name, name)
+
+    def style(self, name: str, place: int) -> int:
+        """The style of this curve, which is number `place` of its picture."""
+        return self.styles.get(name, free_style(place))
+
+
+def free_style(place: int) -> int:
+    """The style number `place` of those that COLOURS leaves."""
+    return len(COLOURS) + place % (N_COLOURS - len(COLOURS))
 
 
 PLAIN = Look()
@@ -80,113 +97,110 @@ def group_names(runs: Sequence[Run]) -> list[str]:
     return [names[label] for label in labels]
 
 
-def page_look(names: Sequence[str], runs: Sequence[Run]) -> Look:
-    """One style for each name on a page: first the names of the runs, then parts and baselines, the best first."""
-    rates: dict[str, float] = {}
-    for run in runs:
-        for name, curve in run.curves.items():
-            if name != MODEL:
-                rates[name] = min(_final_rate(curve), rates.get(name, float("inf")))
-    others = sorted(rates, key=lambda name: (rates[name], name))
-    return Look(PARTS, {name: style for style, name in enumerate(dict.fromkeys([*names, *others]))})
+def page_look(names: Iterable[str], runs: Iterable[Run]) -> Look:
+    """One style for each name on a page. `names`, of several learners, and then other curves have the free colours."""
+    others = [name for run in runs for name in run.curves if name not in COLOURS]
+    free = {name: free_style(place) for place, name in enumerate(dict.fromkeys([*names, *others]))}
+    return Look(PARTS, free | COLOURS)
 
 
 def run_look(look: Look, name: str) -> Look:
-    """The look of a page in the section of one run: there the curve "model" is the run of this name."""
-    return Look({**look.labels, MODEL: name}, {**look.styles, MODEL: look.styles[name]})
+    """The look of a page in the section of one run: there the curve "model" is the learner of this name."""
+    return Look({**look.labels, MODEL: name}, look.styles)
 
 
 # ---- curves
 
 
 def learning(curves: Curves, look: Look = PLAIN) -> Panel:
-    """Bits per byte up to each position: cumulative bits divided by bytes. Curves that are nearly equal are one line."""
-    groups = {group[0]: group for group in _groups(curves)}
-    thinned = {name: _thinned(curves[name]) for name in curves if name in groups}
-    points = {name: (line.n_bytes.astype(np.float64), line.bits / line.n_bytes) for name, line in thinned.items()}
-    labels = {name: " and ".join(map(look.label, group)) for name, group in groups.items()}
-    return Panel("Bits per byte up to each position", _lines(curves, points, Look(labels, look.styles)))
-
-
-def intervals(curves: Curves, look: Look = PLAIN) -> Panel:
-    """Bits per byte of each interval between two log-spaced positions (those of the baselines), drawn at its end."""
-    ends = prefixes(max(int(curve.n_bytes[-1]) for curve in curves.values()))
-    points = {}
-    for name, curve in curves.items():
-        marks = np.concatenate(([0], ends[ends <= curve.n_bytes[-1]]))
-        points[name] = marks[1:].astype(np.float64), np.diff(curve.at(marks)) / np.diff(marks)
-    return Panel("Bits per byte of successive intervals, two per doubling", _lines(curves, points, look))
+    """Bits per byte up to each position: cumulative bits divided by bytes. It is about the model, or else the first curve."""
+    points = {name: (line.n_bytes.astype(np.float64), line.bits / line.n_bytes) for name, line in _all_thinned(curves)}
+    lines, omitted = _lines(curves, points, look)
+    return Panel("Bits per byte up to each position", lines, omitted=omitted)
 
 
 def saved(curves: Curves, look: Look = PLAIN) -> Panel:
-    """Bits that the model saves against each other curve, up to each position of that curve."""
-    model, others = curves[MODEL], {name: _thinned(curve) for name, curve in curves.items() if name != MODEL}
+    """Bits that the model, or else the first curve, saves against each other one, up to each position of that one."""
+    own = _own(curves)
     points = {
-        name: (other.n_bytes.astype(np.float64), other.bits - model.at(other.n_bytes)) for name, other in others.items()
+        name: (other.n_bytes.astype(np.float64), other.bits - curves[own].at(other.n_bytes))
+        for name, other in _all_thinned(curves)
+        if name != own
     }
-    title = f"Bits that {look.label(MODEL)} saves against others"
-    return Panel(title, _lines(curves, points, look), y=SAVED, references=(0.0,))
-
-
-def saved_by_groups(comparison: Comparison, look: Look = PLAIN) -> Panel:
-    """Bits that each group of runs saves against the reference, up to each position."""
-    best = sorted(comparison.differences, key=lambda found: found.bits)
-    full = {found.other.label for found in best[:MAX_FULL]}
-    series = []
-    for place, found in enumerate(comparison.differences, 1):
-        line, name = _thinned(Curve(n_bytes=found.n_bytes[1:], bits=-found.running_bits[1:])), found.other.label
-        series.append(_series(name, place, (line.n_bytes.astype(np.float64), line.bits), look, name in full))
-    return Panel(f"Bits saved against {comparison.groups[0].label}", series, y=SAVED, references=(0.0,))
+    lines, omitted = _lines(curves, points, look, MAX_FULL - 1)  # the others of `learning`
+    title = f"Bits that {look.label(own)} saves against others"
+    return Panel(title, lines, y=SAVED, references=(0.0,), omitted=omitted)
 
 
 def panels_for_files(run: Run) -> dict[str, Panel]:
     """The panels that `report --plots` writes, by file name. Raises CorpusError if the curves cannot be read."""
     name = learner_label(run.record["config"])
-    look = run_look(page_look([name], [run]), name)
+    look = run_look(page_look([], [run]), name)
     found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
     return {name: panel for name, panel in found.items() if panel.series}
 
 
-def _groups(curves: Curves) -> list[list[str]]:
-    """The names of curves that are nearly equal together: those of the first curve, of its parts, then the best first."""
-    first = MODEL if MODEL in curves else next(iter(curves))
-    thinned = {name: _thinned(curve) for name, curve in curves.items()}
+def _lines(
+    curves: Curves, points: Mapping[str, Points], look: Look, most: int = MAX_FULL
+) -> tuple[list[Series], list[str]]:
+    """`_drawn`, of the own curve first, then its parts, then the others by their last rate."""
+    own = _own(curves)
+    ranked = sorted(points, key=lambda name: (name != own, name not in (GPT, MIXER), _final_rate(curves[name])))
+    styles = {name: look.style(name, place) for place, name in enumerate(curves)}
+    return _drawn({name: points[name] for name in ranked}, Look(look.labels, styles), own, most=most)
+
+
+def _drawn(
+    points: Mapping[str, Points],
+    look: Look,
+    own: str = MODEL,
+    heights: Callable[[Values], Values] = np.asarray,
+    most: int = MAX_FULL,
+) -> tuple[list[Series], list[str]]:
+    """Lines through the points, and what the others are called. Lines that coincide are one.
+
+    heights: makes heights in the picture of values.
+    """
+    drawn = {name: (x, heights(y)) for name, (x, y) in points.items()}
+    span = np.ptp(np.concatenate([y for _, y in [*drawn.values()][:most]])) if drawn else 0.0
     groups: list[list[str]] = []
-    for name in sorted(curves, key=lambda name: (name != first, name not in (GPT, MIXER), _final_rate(curves[name]))):
-        leaders = ((group, thinned[group[0]]) for group in groups[:MAX_FULL])  # others are grey
-        shown = (group for group, a in leaders if (np.abs(a.bits - thinned[name].at(a.n_bytes)) <= SAME * a.bits).all())
-        if same := next(shown, None):
-            same.append(name)
+    for name in drawn:
+        same = (group for group in groups if _coincide(drawn[group[0]], drawn[name], SAME * span))
+        if group := next(same, None):
+            group.append(name)
         else:
             groups.append([name])
-    return groups
+    places = {name: place for place, name in enumerate(points)}
+    lines = []
+    for group in groups[:most]:
+        style, *also = (look.style(name, places[name]) for name in group)
+        role = Role.OWN if group[0] == own else Role.NAMED
+        lines.append(Series(" and ".join(map(look.label, group)), *points[group[0]], style, role, tuple(also)))
+    return lines, [look.label(name) for group in groups[most:] for name in group]
+
+
+def _own(curves: Curves) -> str:
+    """The name of the curve that a picture is about: that of the model, or else the first."""
+    return MODEL if MODEL in curves else next(iter(curves))
+
+
+def _coincide(line: Points, other: Points, distance: float) -> bool:
+    """Whether the points of `other` are at most this far above or below the line."""
+    (x, y), (other_x, other_y) = line, other
+    inside = (other_x >= x[0]) & (other_x <= x[-1])
+    return bool(inside[-1] and (np.abs(np.interp(other_x, x, y) - other_y)[inside] <= distance).all())
 
 
 def _final_rate(curve: Curve) -> float:
     return float(curve.bits[-1] / curve.n_bytes[-1])
 
 
-def _lines(curves: Curves, points: Mapping[str, Points], look: Look) -> list[Series]:
-    """A series for each curve that has points. Those of MAX_FULL groups are full."""
-    full = {name for group in _groups(curves)[:MAX_FULL] for name in group}
-    return [
-        _series(name, place, points[name], look, name in full)
-        for place, name in enumerate(curves)
-        if name in points and len(points[name][0])
-    ]
-
-
-def _series(name: str, place: int, points: Points, look: Look, full: bool) -> Series:
-    role = Role.OWN if name == MODEL else Role.NAMED
-    # grey lines have no dashes
-    return Series(look.label(name), *points, look.styles.get(name, place) if full else 0, role if full else Role.GREY)
-
-
-def _thinned(curve: Curve) -> Curve:
-    """At most N_POINTS of the curve's points, log-spaced, the first and the last included."""
-    wanted = np.geomspace(curve.n_bytes[0], curve.n_bytes[-1], N_POINTS)
-    chosen = np.unique(np.minimum(np.searchsorted(curve.n_bytes, wanted), len(curve.n_bytes) - 1))
-    return Curve(n_bytes=curve.n_bytes[chosen], bits=curve.bits[chosen])
+def _all_thinned(curves: Curves) -> Iterator[tuple[str, Curve]]:
+    """Each curve by its name, with at most N_POINTS of its points, log-spaced, the first and the last included."""
+    for name, curve in curves.items():
+        wanted = np.geomspace(curve.n_bytes[0], curve.n_bytes[-1], N_POINTS)
+        chosen = np.unique(np.minimum(np.searchsorted(curve.n_bytes, wanted), len(curve.n_bytes) - 1))
+        yield name, Curve(n_bytes=curve.n_bytes[chosen], bits=curve.bits[chosen])
 
 
 # ---- monorepo series

@@ -1,16 +1,19 @@
-"""The sections of a page about one run: headline, curves, sizes, passages, breakdowns, ledger, findings, configuration."""
+"""The parts of a page about one run: conclusion, figures, sizes, curves, coloured text, breakdowns, ledger."""
 
 import base64
-import json
+import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 import numpy as np
+from prequential_codecs.baselines.registry import BASELINES
 
 from prequential.evaluation import breakdown
 from prequential.evaluation.breakdown import COUNTS, EXPLANATIONS, MAX_PASSAGES, PASSAGE_BYTES
-from prequential.evaluation.curves import MODEL
+from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import (
@@ -23,29 +26,27 @@ from prequential.evaluation.summary import (
 )
 from prequential.records.forms import IMPORTED
 from prequential.report import run_panels
-from prequential.report.markup import Html, element, first_byte, flattened, folded, html_table, value_table, words
+from prequential.report.markup import Html, element, first_byte, folded, html_table, words
 from prequential.report.panels import LIGHT, Table
 from prequential.report.run_panels import Look
 from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of panels.py)
-NEWLINE = "↵\n"  # so that the cost of an end of line can be seen
+NEWLINE = "↵"  # so that the cost of an end of line can be seen; the line ends after the last of several
 ALL = "all"  # the name of a row of sums
-FOLDED_ROWS = 24  # a longer breakdown is shown only when the reader opens it
+JOINERS = ("'", "’", "-", "_")  # inside words
+N_WORDS, MAX_WORD = 12, 24  # how many of the costliest words are listed, and how many of their letters
 ROW_NAMES = {
     breakdown.POSITIONS: "bytes from-to", breakdown.DOCUMENTS: "document", breakdown.EXTENSIONS: "extension",
     breakdown.CLASSES: "kind of byte", breakdown.WORDS: "how common", breakdown.COPIES: "bytes that are",
 }  # fmt: skip
-OTHER_NAMES = {
-    "n_forgotten": "windows of 32 bytes that were forgotten to save memory",
-    "n_untracked": "occurrences of words that were not tracked to save memory",
-}
+NOT_PROVED = "reported, not proved"
 
 Record = Mapping[str, Any]
+Characters = list[tuple[str, float]]  # as they are shown, with their bits
 
 
-def _proof(record: Record) -> str:
-    return "archive" if is_coded(record) else "code length"
+# ---- the conclusion
 
 
 def corpus_name(run: Run) -> str:
@@ -53,68 +54,76 @@ def corpus_name(run: Run) -> str:
     return str(run.record["corpus"].get("name") or "bytes")
 
 
-def headline(run: Run, name: str, heading_id: str) -> list[Html]:
-    """The heading of a run of the learner `name`, its main figures, and what they mean."""
+def conclusion(run: Run, name: str) -> str:
+    """What the run of the learner `name` shows, in one sentence: its rate, the best other compressor, and what the GPT saves."""
     record = run.record
-    n_bytes, size = record["corpus"]["n_bytes"], record["archive_bytes"]
-    included = ", header and container included" if is_coded(record) else ""
-    meaning = (
-        f"The model coded each byte after it had learned only from the bytes before it. The {_proof(record)} of these "
-        f"{n_bytes:,} bytes takes {size:,} bytes{included}: {size / n_bytes:.1%} of the original. {_best_baseline(record)}"
-    )
-    if is_reported(record):
-        meaning = f"This code length is {proof(record)}. No decoder has confirmed it."
-    origin = f"{model_summary(record['config'])}; {record['time']}; run {run.path.resolve().name}"
+    rate = f"{name} needs {record['bits_per_byte']:.2f} bits/byte on {corpus_name(run)}"
+    note = "" if is_coded(record) else f" ({proof(record)})"
+    return f"{rate}{_against_the_best(record)}{_saved_by_the_gpt(record)}{note}"
+
+
+def _against_the_best(record: Record) -> str:
+    if not record["baselines"]:
+        return ""
+    best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
+    less = 1 - record["archive_bytes"] / best["compressed_bytes"]
+    note = f" ({NOT_PROVED})" if _is_static(best) else ""
+    return f", {percent(abs(less))} {'less' if less >= 0 else 'more'} than {best['name']}{note}"
+
+
+def _saved_by_the_gpt(record: Record) -> str:
+    parts = record.get("parts", {})
+    if not {GPT, MIXER} <= set(parts):
+        return ""
+    saved = 1 - parts[MODEL] / parts[MIXER]
+    return f"; the GPT saves {percent(saved) if saved > 0 else 'nothing'}"
+
+
+def _is_static(baseline: Record) -> bool:
+    """Whether it is a trained model, whose code length no decoder confirms."""
+    return baseline["name"] not in BASELINES
+
+
+def percent(share: float) -> str:
+    """The share in percent with about two significant digits."""
+    value = float(f"{100 * share:.6g}")
+    return f"{value:,.{0 if value >= 10 else 1 if value >= 1 else 2}f} %"
+
+
+def origin(run: Run) -> str:
+    """What was read by which model, when."""
+    record = run.record
+    corpus, time = record["corpus"], datetime.fromisoformat(record["time"]).astimezone(UTC)
+    date = f"{time.day} {time:%B %Y, %H:%M} UTC"
+    facts = (f"{corpus_name(run)}, {corpus['n_bytes']:,} bytes", model_summary(record["config"]), date)
+    return f"{'. '.join(facts)}. Run {run.path.resolve().name}"
+
+
+def cards(record: Record) -> Html:
+    """The four main figures of a run, each with what it is."""
     figures = (element("li", element("strong", value), element("span", text)) for value, text in _figures(record))
-    return [
-        element("h2", f"{name} on {corpus_name(run)}: {record['bits_per_byte']:.4f} bits/byte", id=heading_id),
-        element("p", origin),
-        element("ul", *figures, class_="figures"),
-        element("p", meaning),
-    ]
+    return element("ul", *figures, class_="figures")
 
 
 def _figures(record: Record) -> Iterator[tuple[str, str]]:
-    yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the complete {_proof(record)}"
-    yield f"{record['archive_bytes']:,}", f"bytes of {_proof(record)} for {record['corpus']['n_bytes']:,}"
-    if is_reported(record):
+    size, n_bytes, kind = record["archive_bytes"], record["corpus"]["n_bytes"], _kind(record)
+    yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the {kind}"
+    yield f"{size:,}", f"bytes of {kind}: {size / n_bytes:.1%} of {n_bytes:,}"
+    if not is_coded(record):
         yield "not proved", record["coding"]
-    elif not is_coded(record):
-        yield "no proof", "no archive was written: only the code length was computed"
     elif record["verified"]:
         yield "verified", f"decoded again in {record['verify_wall_s']:,.1f} s, every byte compared"
     else:
         yield "not verified", "this run did not decode the archive"
     if record.get("coding") == IMPORTED:
-        return
-    cpu = record["environment"]["machine"]["cpu"]
-    yield f"{record['bytes_per_s'] / 1e3:,.2f} kB/s", f"{record['wall_s']:,.1f} s on {cpu}"
+        yield f"{record['bits_per_token']:.4f}", "bits/token"
+    else:
+        cpu = record["environment"]["machine"]["cpu"]
+        yield f"{record['bytes_per_s'] / 1e3:,.2f} kB/s", f"{record['wall_s']:,.1f} s on {cpu}"
 
 
-def _best_baseline(record: Record) -> str:
-    if not record["baselines"]:
-        return "No other compressor was measured."
-    best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
-    more = best["compressed_bytes"] / record["archive_bytes"] - 1
-    return (
-        f"The best of the {len(record['baselines'])} other compressors, {best['label']}, needs "
-        f"{best['bits_per_byte']:.4f} bits/byte, {abs(more):.1%} {'more' if more >= 0 else 'less'}."
-    )
-
-
-def curves(run: Run, look: Look) -> list[Html]:
-    """The learning curves and the bits saved, with an explanation."""
-    makers = (run_panels.learning, run_panels.saved, run_panels.intervals)
-    figures = [html_figure(panel) for panel in (make(run.curves, look) for make in makers) if panel.series]
-    own = f"The thick line is this run, {look.label(MODEL)}"
-    text = (
-        f"{own}. Its line and those of its parts show ideal code length, known at the "
-        "end of each segment. The lines of other compressors show real sizes of log-spaced prefixes, each compressed "
-        "separately. The best have colours. Bits saved above 0: this run needs fewer bits than the other."
-    )
-    if is_reported(run.record):
-        text = f"{own}: {proof(run.record)}."
-    return [element("div", *figures, class_="plots"), element("p", text)]
+def _kind(record: Record) -> str:
+    return "archive" if is_coded(record) else "code length"
 
 
 def reported(record: Record) -> Html:
@@ -127,25 +136,87 @@ def sizes(record: Record, name: str) -> list[Html]:
     """The size of the archive of the learner `name` and those of the baselines, smallest first."""
     size, n_bytes = record["archive_bytes"], record["corpus"]["n_bytes"]
     own = {"label": run_panels.full_name(name, record), "compressed_bytes": size, "wall_s": record["wall_s"]}
+    statics = [baseline for baseline in record["baselines"] if _is_static(baseline)]
     rows = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
-    places = [place for place, row in enumerate(rows) if row is own]
-    columns = {
-        "compressor": [row["label"] for row in rows],
-        "bytes": [row["compressed_bytes"] for row in rows],
+    columns: dict[str, Sequence[object]] = {
+        "compressor": [f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"] for row in rows],
         "bits/byte": [bits_per_byte(row["compressed_bytes"], n_bytes) for row in rows],
-        f"against the {_proof(record)}": [
-            None if row is own else f"{row['compressed_bytes'] / size - 1:+.1%}" for row in rows
-        ],
-        "model ahead from byte": [
+        "bytes": [row["compressed_bytes"] for row in rows],
+        f"against {name}": [None if row is own else f"{row['compressed_bytes'] / size - 1:+.1%}" for row in rows],
+        f"{name} ahead from byte": [
             None if row is own else first_byte(record["crossings"].get(row["name"])) for row in rows
         ],
-        "seconds": [float(row["wall_s"]) for row in rows],
+        "seconds": [f"{row['wall_s']:,.2f}" for row in rows],
     }
-    caption = (
-        "Compressed sizes of all bytes. Each result of a compressor was decoded and compared. From the given byte to the end, "
-        f"the model's {_proof(record)} is smaller than the other's file (of a static model: the ideal code length)."
-    )
+    caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
+    if statics:
+        caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
+    places = [place for place, row in enumerate(rows) if row is own]
     return [html_table(Table("Sizes", columns, caption, places)), *(element("p", note) for note in record["notes"])]
+
+
+def findings(record: Record) -> list[Html]:
+    """What the health watch found during the run, if anything."""
+    found = [element("li", f"Warning: {finding}") for finding in recorded_findings(record)]
+    return [element("ul", *found)] if found else []
+
+
+def curves(run: Run, look: Look) -> list[Html]:
+    """The learning curves and the bits saved, with an explanation."""
+    panels = (run_panels.learning(run.curves, look), run_panels.saved(run.curves, look))
+    figures = [html_figure(panel) for panel in panels if panel.series]
+    if is_reported(run.record):
+        return figures
+    text = (
+        "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately. "
+        "Dashes in two colours: lines that coincide."
+    )
+    return [*figures, element("p", text)]
+
+
+# ---- where the bits went
+
+
+def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
+    """Every table of evaluation/breakdown.py below what it shows: its rows, and its plot if the rows follow occurrences."""
+    for name, table in tables.items():
+        title, rows = words(name).capitalize(), table["rows"]
+        if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
+            columns = _costs(rows, ROW_NAMES.get(name, "name"), look)
+            strong = [len(rows)] if len(rows) > 1 else []
+            shown = [html_table(Table(title, columns, " ".join(breakdown.notes(table)), strong))]
+            panel = run_panels.tail(table, f"{title}: bits per byte at the k-th", look)
+            shown += [html_figure(panel)] if panel.series else []
+            yield folded(f"{EXPLANATIONS.get(name, title)}{_costliest(rows)}", *shown)
+
+
+def _costliest(rows: Sequence[Record]) -> str:
+    """The row with the most bits, other than that of the rest."""
+    part = next(iter(rows[0]["bits"]))
+    named = [row for row in rows if row["name"] != "all others"]
+    if len(named) < 2:
+        return ""
+    most, total = max(named, key=lambda row: row["bits"][part]), math.fsum(row["bits"][part] for row in rows)
+    return f" Most bits: {most['name']}, {most['bits'][part] / (total or 1.0):.0%}."
+
+
+def _costs(rows: Sequence[Record], name: str, look: Look) -> dict[str, list[object]]:
+    """The columns of rows of costs; several rows have a row of sums."""
+    parts = list(rows[0]["bits"])
+    bits = {part: math.fsum(row["bits"][part] for row in rows) for part in parts}
+    total = {"name": ALL, "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
+    shown = [*rows, total] if len(rows) > 1 else rows
+    own = [row["bits"][parts[0]] for row in shown]
+    return {
+        name: [row["name"] for row in shown],
+        "bits/byte": [each / row["n_bytes"] for each, row in zip(own, shown, strict=True)],
+        **{look.label(part): [row["bits"][part] / row["n_bytes"] for row in shown] for part in parts[1:]},
+        "of bits": [f"{each / (bits[parts[0]] or 1.0):.1%}" for each in own],
+        "of bytes": [f"{row['n_bytes'] / total['n_bytes']:.1%}" for row in shown],
+        "bytes": [row["n_bytes"] for row in shown],
+        "bits": [f"{each:,.2f}" for each in own],
+        **{text: [row.get(key) for row in shown] for key, text in COUNTS.items() if any(key in row for row in rows)},
+    }
 
 
 def ledger(record: Record) -> Html:
@@ -157,76 +228,17 @@ def ledger(record: Record) -> Html:
     else:
         check = f"The entries sum to the total cost, {total:,.2f} bits."
     caption = (
-        f"{check} The {_proof(record)} alone takes {record['archive_bits']:,} bits. "
+        f"{check} The {_kind(record)} alone takes {record['archive_bits']:,} bits. "
         f"The coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
     )
     rows = [*record["ledger"], {"entry": "total cost", "bits": total}]
     columns = {
         "entry": [row["entry"] for row in rows],
-        "bits": [f"{row['bits']:,.2f}" for row in rows],
         "bits/byte": [f"{row['bits'] / n_bytes:.4f}" for row in rows],
+        "bits": [f"{row['bits']:,.2f}" for row in rows],
         "share": [f"{row['bits'] / total:.2%}" for row in rows],
     }
     return html_table(Table("Ledger", columns, caption, [len(rows) - 1]))
-
-
-def findings(record: Record) -> Html:
-    """What the health watch found during the run."""
-    found = [str(finding) for finding in recorded_findings(record)]
-    if not found:
-        return element("p", "Nothing unusual was found while the run was watched.")
-    return element("ul", *(element("li", finding) for finding in found))
-
-
-def configuration(record: Record) -> Html:
-    """The configuration as JSON, folded."""
-    text = json.dumps(record["config"], indent=2, ensure_ascii=False)
-    return folded("JSON for --config", element("pre", element("code", text)))
-
-
-# ---- where the bits went
-
-
-def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
-    """Every table of evaluation/breakdown.py: its rows and its other values."""
-    for name, table in tables.items():
-        title, rows = words(name).capitalize(), table["rows"]
-        if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
-            rows = _costs(rows, ROW_NAMES.get(name, "name"), look)
-        else:
-            rows = [dict(flattened(row)) for row in rows]
-        yield _breakdown(title, rows, EXPLANATIONS.get(name, ""))
-        rest = {OTHER_NAMES.get(key, key): value for key, value in table.items() if key != "rows" and value}
-        if rest:
-            yield value_table(f"{title}: other values", rest)
-
-
-def _breakdown(title: str, rows: Sequence[Record], caption: str) -> Html:
-    """Rows with named values: one column for each name."""
-    columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
-    strong = [place for place, row in enumerate(rows) if next(iter(row.values()), None) == ALL]
-    table = html_table(Table(title, columns, caption, strong))
-    return table if len(rows) <= FOLDED_ROWS else folded(f"{title}: {len(rows):,} rows", table)
-
-
-def _costs(rows: Sequence[Record], name: str, look: Look) -> list[dict[str, object]]:
-    """Rows with the same columns as on the command line, and the bits of the first part. Several rows have a row of sums."""
-    parts = list(rows[0]["bits"])
-    bits = {part: math.fsum(row["bits"][part] for row in rows) for part in parts}
-    total = {"name": ALL, "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
-    counts = {key: text for key, text in COUNTS.items() if any(key in row for row in rows)}
-    return [
-        {
-            name: row["name"],
-            "bytes": row["n_bytes"],
-            "bits": row["bits"][parts[0]],
-            "of bytes": f"{row['n_bytes'] / total['n_bytes']:.1%}",
-            "of bits": f"{row['bits'][parts[0]] / (bits[parts[0]] or 1.0):.1%}",
-            **{f"bits/byte, {look.label(part)}": row["bits"][part] / row["n_bytes"] for part in parts},
-            **{text: row.get(key) for key, text in counts.items()},
-        }
-        for row in ([*rows, total] if len(rows) > 1 else rows)
-    ]
 
 
 # ---- passages
@@ -237,14 +249,16 @@ def passages(record: Record) -> list[Html]:
     found = record.get("passages", [])[:MAX_PASSAGES]
     if not found:
         return []
-    text = (
-        "Each character has the colour of the bits that its bytes cost when the model first read them. With a mouse, its title "
-        "shows them. In print, costly characters are underlined. \\x and two digits are a byte that is not UTF-8."
-    )
+    shown = [_characters(passage) for passage in found]
     edges = (0, *LEVELS)
     names = [f"{low:g}-{high:g}" for low, high in zip(edges, LEVELS, strict=False)] + [f"{LEVELS[-1]:g} or more"]
     scale = (element("span", name, class_=f"h{level}") for level, name in enumerate(names))
-    return [element("p", text), element("p", "Bits: ", *scale, class_="scale"), *map(_passage, found)]
+    figures = (_passage(passage, letters) for passage, letters in zip(found, shown, strict=True))
+    return [
+        element("p", "Bits of each character when the model first read it: ", *scale, class_="scale"),
+        _costliest_words(shown),
+        element("div", *figures, class_="passages"),
+    ]
 
 
 class ColouredText:
@@ -268,22 +282,42 @@ def _title(passage: Record) -> str:
     return f"{passage['name'].capitalize()}: bytes {first:,}-{first + len(bits):,}, {mean:.2f} bits/byte"
 
 
-def _passage(passage: Record) -> Html:
+def _characters(passage: Record) -> Characters:
+    """Each character of UTF-8 text, or byte that is none, with the sum of the bits of its bytes."""
     data = base64.b64decode(passage["text"], validate=True)[:PASSAGE_BYTES]
     bits = passage["bits"][:PASSAGE_BYTES]
     if not data or len(data) != len(bits):
         raise ValueError(f"a passage has {len(data)} bytes and {len(bits)} costs")
-    caption = element("figcaption", _title({**passage, "bits": bits}))
-    return element("figure", caption, element("pre", *_characters(data, bits), class_="passage"))
-
-
-def _characters(data: bytes, bits: Sequence[float]) -> Iterator[Html]:
-    """Each character of UTF-8 text, or byte that is none, with the sum of the bits of its bytes."""
-    start = 0
-    for letter in data.decode("utf-8", "surrogateescape"):
+    found, start, text = [], 0, data.decode("utf-8", "surrogateescape")
+    for letter, following in zip(text, [*text[1:], ""], strict=True):
         raw = letter.encode("utf-8", "surrogateescape")
-        shown = NEWLINE if letter == "\n" else f"\\x{raw[0]:02x}" if "\udc80" <= letter <= "\udcff" else letter
-        cost = sum(bits[start : start + len(raw)])
-        level = int(np.searchsorted(LEVELS, cost, side="right"))
-        yield element("span", shown, class_=f"h{level}", title=f"{cost:.2f} bits")
+        shown = f"\\x{raw[0]:02x}" if "\udc80" <= letter <= "\udcff" else letter
+        if letter == "\n":
+            shown = NEWLINE + "\n" * (following != "\n")
+        found.append((shown, sum(bits[start : start + len(raw)])))
         start += len(raw)
+    return found
+
+
+def _costliest_words(texts: Sequence[Characters]) -> Html:
+    """The words of the texts that cost most."""
+    found = []
+    for letters in texts:
+        for is_word, group in groupby(letters, lambda letter: letter[0].isalnum() or letter[0] in JOINERS):
+            word = [*group]
+            if is_word:
+                found.append((sum(bits for _, bits in word), "".join(letter for letter, _ in word)))
+    items = (
+        element("li", element("b", word[:MAX_WORD] + "…" * (len(word) > MAX_WORD)), f" {bits:.1f}")
+        for bits, word in heapq.nlargest(N_WORDS, found)
+    )
+    return element(
+        "div", element("p", "Costliest words of these passages, in bits:"), element("ol", *items), class_="words"
+    )
+
+
+def _passage(passage: Record, letters: Characters) -> Html:
+    caption = element("figcaption", _title({**passage, "bits": passage["bits"][:PASSAGE_BYTES]}))
+    levels = groupby(letters, lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
+    spans = (element("span", *(shown for shown, _ in group), class_=f"h{level}") for level, group in levels)
+    return element("figure", caption, element("pre", *spans, class_="passage"))

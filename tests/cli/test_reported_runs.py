@@ -71,8 +71,6 @@ def test_show_decompose_and_the_page_say_that_nothing_is_proved(run: Any, made: 
     folder, names = made
     for command in (("runs", "show"), ("decompose",), ("report", "-c")):
         assert f"{words}; not proved" in printed(run, folder, *command, names[name])
-    page = printed(run, folder, "report", "-c", names[name])
-    assert ("was watched" in page) == ("Environment" in page) == (words == REPORTED)  # nobody watched what a log tells
     assert words in repr(prequential.read_run(folder / names[name]))
 
 

@@ -32,7 +32,7 @@ from prequential.records.schema import Absent, Count, Fields, Number, check_reco
 from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.panels import Panel, Series
-from prequential.report.svg import inline_svg
+from prequential.report.svg import html_figure
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
 MIB = 1 << 20
@@ -344,7 +344,7 @@ CONTROLS = "".join(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2028, 0xD80
 
 def test_names_with_controls_give_well_formed_pictures() -> None:
     line = Series(f"имя{CONTROLS}", np.array([1.0, 2.0]), np.array([1.0, 2.0]))
-    text = inline_svg(Panel(f"b{CONTROLS}", [line]))
+    text = html_figure(Panel(f"b{CONTROLS}", [line]))
     shown = "".join(ElementTree.fromstring(text).itertext())
     assert "имя\\x00" in shown
     assert "\\x1b" in shown

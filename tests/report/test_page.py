@@ -22,9 +22,11 @@ from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.report.markup import html_table
-from prequential.report.page import command, difference_table, html_report
+from prequential.report.page import command, html_report
 from prequential.report.panels import Table
+from prequential.report.ranking import conclusion, ranking_table
 from prequential.report.run_panels import group_names, learner_label, run_names
+from prequential.report.sections import percent
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 OWN = "prequential 2 contexts"  # in the table of sizes
@@ -71,7 +73,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in ("td", "th"):
+        if {"td", "th"} & set(self.open):
             self.cells[-1][-1] += data
 
     def values(self, name: str) -> list[str]:
@@ -80,6 +82,12 @@ class Page(HTMLParser):
 
 def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+def first_line(page: str) -> str:
+    found = re.search("<h1>(.*?)</h1>", page)
+    assert found and "<body>\n<main>" + found[0] in page
+    return text_of(found[1])
 
 
 def assert_loads_nothing(text: str) -> None:
@@ -141,11 +149,55 @@ def test_an_incomplete_record_is_refused_with_its_name(runs: list[Run], tmp_path
 # ---- the sections of a run
 
 
-def test_the_headline_shows_the_rate_the_archive_and_the_verification(
+def test_the_first_line_is_the_conclusion_with_the_figures_of_the_record(
     runs: list[Run], page: str, tmp_path: Path
 ) -> None:
-    record, head = runs[0].record, text_of(page).partition("Learning curves")[0]
-    for shown in (f"{record['bits_per_byte']:.4f} bits/byte", f"{record['archive_bytes']:,}", "every byte compared"):
+    record = runs[0].record
+    best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
+    more = record["archive_bytes"] / best["compressed_bytes"] - 1
+    rate = f"2 contexts needs {record['bits_per_byte']:.2f} bits/byte on christmas_carol"
+    assert first_line(page) == f"{rate}, {percent(abs(more))} {'more' if more > 0 else 'less'} than {best['name']}"
+    assert "<title>christmas_carol: " in page
+    parts = {"model": 900.0, "gpt": 1500.0, "mixer": 1000.0}
+    assert first_line(html_report([changed(runs[0], tmp_path, parts=parts, baselines=[])])) == (
+        f"{rate}; the GPT saves 10 %"
+    )
+    parts |= {"mixer": 899.0}
+    assert first_line(html_report([changed(runs[0], tmp_path, parts=parts)])).endswith("; the GPT saves nothing")
+
+
+def test_shares_have_two_digits_or_all_before_the_point() -> None:
+    assert [percent(share) for share in (0.00218, 0.0123, 0.1249, 12.5)] == ["0.22 %", "1.2 %", "12 %", "1,250 %"]
+
+
+def test_a_code_length_without_a_decoder_is_called_not_proved_in_the_first_line(
+    runs: list[Run], tmp_path: Path
+) -> None:
+    record = runs[0].record
+    for coding in ("reported by a training loop", "code length, no archive"):
+        more = {
+            "n_tokens": 9,
+            "bits_per_token": 2.0,
+            "nats_per_token": 1.4,
+            "tokens_per_byte": 0.5,
+            "reported": {"source": "x"},
+        }
+        run = changed(runs[0], tmp_path, coding=coding, **more)
+        assert f"({coding}; not proved)" in first_line(html_report([run]))
+    static = record["baselines"][0] | {
+        "name": "hf:mine",
+        "label": "hf:mine, weights not counted",
+        "compressed_bytes": 9,
+    }
+    text = html_report([changed(runs[0], tmp_path, baselines=[*record["baselines"], static])])
+    assert first_line(text).endswith("more than hf:mine (reported, not proved)")
+    assert "hf:mine (reported, not proved)" in [row[0] for row in Page(text).cells]
+    assert "Not so those of trained models: hf:mine, weights not counted." in text_of(text)
+
+
+def test_the_cards_show_the_rate_the_archive_and_the_verification(runs: list[Run], page: str, tmp_path: Path) -> None:
+    record, head = runs[0].record, text_of(page).partition("Bits per byte up to")[0]
+    for shown in (f"{record['bits_per_byte']:.4f}", f"{record['archive_bytes']:,}", "every byte compared"):
         assert shown in head
     run = changed(runs[0], tmp_path, verified=False, verify_wall_s=None, verify_bytes_per_s=None)
     text = text_of(html_report([run]))
@@ -153,10 +205,19 @@ def test_the_headline_shows_the_rate_the_archive_and_the_verification(
     assert not re.search("every byte (compared|matched)", text)
 
 
-def test_curves_and_comparison_come_first_and_how_to_repeat_the_run_below(page: str) -> None:
-    places = [page.index(f'id="run-1-{name}"') for name in ("curves", "sizes", "passages", "repetition")]
+def test_dates_are_written_out_and_no_number_is_scientific(runs: list[Run], tmp_path: Path) -> None:
+    run = changed(runs[0], tmp_path, time="2026-03-01T00:30:00+02:00", code_bits=1.197e18)
+    text = html_report([run])
+    assert "28 February 2026, 22:30 UTC" in text
+    assert not re.search(r"\d{4}-\d\d-\d\dT|\de[+-]?\d\d\b|\+-", html_report(runs))
+
+
+def test_what_one_acts_on_is_shown_and_the_rest_is_folded_with_links_to_each_section(page: str) -> None:
+    places = [page.index(f'id="run-1-{name}"') for name in ("curves", "passages", "tables", "proof")]
     assert places == sorted(places)
-    assert page.index("<svg") < page.index("<table")
+    assert re.findall('href="#run-1-([a-z]+)"', page) == ["curves", "passages", "tables", "proof"]
+    shown = re.sub("<details.*?</details>", "", page, flags=re.DOTALL)
+    assert (shown.count("<table"), shown.count('role="img"')) == (1, 2)
     assert "best of 1 configurations and 2 seeds" in page[places[-1] :]
     assert "costs 1.0 bits" in page[places[-1] :]
 
@@ -167,6 +228,8 @@ def test_tables_have_human_names_explanations_and_captions_outside_of_what_scrol
     shown = text_of(page)
     assert all(EXPLANATIONS[name] in shown for name in runs[0].record["tables"])
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', page)
+    seconds = [row[1] for row in Page(page).cells if row[0] in heads]
+    assert set(seconds) == {"bits/byte"}
     assert {"kind of byte", "of bytes", "of bits", "occurrence k"} <= set(heads)
     assert not [name for name in heads if "_" in name]
 
@@ -184,7 +247,7 @@ def test_the_entries_of_the_ledger_sum_to_the_total_cost_or_the_page_says_so(
     rows = {row[0]: row for row in Page(page).cells}
     assert math.fsum(entry["bits"] for entry in record["ledger"]) == record["total_bits"]
     for entry in [*record["ledger"], {"entry": "total cost", "bits": record["total_bits"]}]:
-        assert rows[entry["entry"]][1] == f"{entry['bits']:,.2f}"
+        assert rows[entry["entry"]][2] == f"{entry['bits']:,.2f}"
     run = changed(runs[0], tmp_path, total_bits=record["total_bits"] + 8)
     assert "do not sum to the total cost: 8.000000 bits are missing" in text_of(html_report([run]))
 
@@ -195,7 +258,7 @@ def test_every_baseline_is_in_the_table_with_its_crossing(runs: list[Run], tmp_p
     labels = {baseline["name"]: baseline["label"] for baseline in run.record["baselines"]}
     crossings = {name: rows[label][4] for name, label in labels.items()}
     assert crossings == {"gzip": "0: everywhere", "ppmd": "never", "order0": "1,234"}
-    sizes = [int(row[1].replace(",", "")) for name, row in rows.items() if name in {*labels.values(), OWN}]
+    sizes = [int(row[2].replace(",", "")) for name, row in rows.items() if name in {*labels.values(), OWN}]
     assert sizes == sorted(sizes)
     assert len(sizes) == 4
 
@@ -204,7 +267,7 @@ def test_breakdowns_show_their_sums(runs: list[Run], page: str) -> None:
     code_bits = f"{runs[0].record['code_bits']:,.2f}"
     totals = [row for row in Page(page).cells if row and row[0] == "all"]
     assert len(totals) == sum(len(table["rows"]) > 1 for table in runs[0].record["tables"].values())
-    assert all(row[1:3] == ["6,000", code_bits] for row in totals)
+    assert all(row[4:6] == ["6,000", code_bits] for row in totals)
 
 
 # ---- how to repeat a run
@@ -265,22 +328,32 @@ def test_the_command_never_names_other_bytes(runs: list[Run], corpus: dict[str, 
 # ---- several runs
 
 
-def test_several_runs_are_compared_before_anything_else(runs: list[Run]) -> None:
+def test_several_runs_begin_with_the_best_one_and_a_ranking(runs: list[Run]) -> None:
     text = html_report(runs)
     assert_loads_nothing(text)
-    saved = runs[0].record["code_bits"] - runs[1].record["code_bits"]
-    row = next(row for row in Page(text).cells if len(row) == 7 and row[0] == "3 contexts")
-    assert float(row[1].replace(",", "")) == pytest.approx(saved, abs=0.005)
-    assert text.index("Bits saved against 2 contexts") < text.index("<table") < text.index('id="run-1"')
+    best, other = sorted(runs, key=lambda run: run.record["bits_per_byte"])
+    more = 100 * (other.record["code_bits"] / best.record["code_bits"] - 1)
+    rate = f"needs {best.record['bits_per_byte']:.2f} bits/byte on christmas_carol, the least of 2 learners"
+    found = re.fullmatch(
+        rf"3 contexts {rate}; 2 contexts needs ([0-9.]+)( ± [0-9.]+)? % more(, so .*)?", first_line(text)
+    )
+    assert found and float(found[1]) == pytest.approx(more, abs=0.06)
+    rows = Page(text).cells[:3]
+    assert [row[0] for row in rows] == ["learner", "3 contexts", "2 contexts"]
+    assert [row[1] for row in rows] == ["bits/byte", *(f"{run.record['bits_per_byte']:.4f}" for run in (best, other))]
+    assert rows[2][2].startswith(f"+{found[1]}")
+    assert text.index("Bits that 3 contexts saves") < text.index('id="run-1"')
+    assert re.sub("<details.*</details>", "", text, flags=re.DOTALL).count("<table") == 1
 
 
-def test_a_name_has_one_colour_on_a_page_and_no_other_name_has_it(runs: list[Run]) -> None:
+def test_the_parts_and_each_baseline_have_one_colour_on_every_page(runs: list[Run], page: str) -> None:
+    both = html_report(runs)
     found: dict[str, set[str]] = {}
-    for colour, name in re.findall(r'class="name t(\d)">[^<]*<title>([^<]*)<', html_report(runs)):
-        found.setdefault(name, set()).add(colour)
-    assert all(len(each) == 1 for each in found.values())
-    full = [min(found[name]) for name in ("2 contexts", "3 contexts, seed 7", "ppmd", "gzip", "order0")]
-    assert len(set(full)) == len(full)
+    for colour, name in re.findall(r'class="name t(\d+)">([^<]*)<', page + both[both.index("Each run") :]):
+        found.setdefault("the run" if "contexts" in name else name, set()).add(colour)
+    assert found == {"the run": {"0"}, "ppmd": {"3"}, "gzip": {"8"}, "order0": {"11"}}
+    rivals = re.findall(r'class="name t(\d+)">', both[: both.index("Each run")])
+    assert set(rivals) == {"12", "13"}
 
 
 def test_runs_are_named_by_their_presets(runs: list[Run], tmp_path: Path) -> None:
@@ -306,37 +379,42 @@ def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_p
     other = changed(runs[1], tmp_path, corpus=runs[1].record["corpus"] | {"blake2b": "00" * 32, "name": "elsewhere"})
     text = html_report([runs[0], other])
     assert "say nothing about the models" in text
-    assert "has the same bytes: 2 contexts on christmas_carol, 3 contexts, seed 7 on elsewhere." in text
-    assert "Bits saved against" not in text
+    assert "has the same bytes: 2 contexts on christmas_carol, 3 contexts on elsewhere." in text
+    assert "the least of" not in text
     three = html_report([runs[0], other, runs[1]])
-    assert "has the same bytes: 3 contexts, seed 7 on elsewhere." in three
-    assert "Bits saved against 2 contexts" in three
+    assert "has the same bytes: 3 contexts on elsewhere." in three
+    assert "the least of 2 learners" in three
 
 
 def test_runs_that_differ_only_in_the_seed_are_not_called_different(runs: list[Run], tmp_path: Path) -> None:
     twin = changed(runs[0], tmp_path, config=runs[0].record["config"] | {"seed": 5})
     text = html_report([runs[0], twin])
     assert "differ only in the seed" in text
-    assert "Bits saved against" not in text
+    assert first_line(text).endswith("bits/byte on christmas_carol in 2 runs")
+    assert [row[-1] for row in Page(text).cells[:2]] == ["seeds", "0, 5"]
 
 
-def test_both_intervals_are_shown_as_bits_saved_and_named() -> None:
+@pytest.mark.parametrize(("half", "digits", "doubt"), [(20.0, 2, ""), (150.0, 1, ", so either may be the better")])
+def test_both_intervals_are_shown_in_percent_of_the_best_and_named(
+    runs: list[Run], half: float, digits: int, doubt: str
+) -> None:
     a, b = (
         RunGroup(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
-        for x, bits in (("first", 5000.0), ("second", 4000.0))
+        for x, bits in (("first", 5000.0), ("second", 5100.0))
     )
     both = Intervals(
-        mean_low_bits=-1300, mean_high_bits=-700, text_low_bits=-1500.4, text_high_bits=200.2, mean_of="the mean",
+        mean_low_bits=100 - half, mean_high_bits=100 + half, text_low_bits=-50.4, text_high_bits=250.2, mean_of="the mean",
         text_of="the difference on another text", confidence=0.95, n_cells=64, cell_bytes=1024,
     )  # fmt: skip
     difference = Difference(
-        reference=a, other=b, bits=-1000.0, intervals=both, crossing_byte=0,
-        n_bytes=np.array([0, 65536]), running_bits=np.array([0.0, -1000.0]),
+        reference=a, other=b, bits=100.0, intervals=both, crossing_byte=0,
+        n_bytes=np.array([0, 65536]), running_bits=np.array([0.0, 100.0]),
     )  # fmt: skip
-    table = difference_table(Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,)))
-    assert table.columns["confidence interval"] == ["700 to 1,300"]
-    assert table.columns["prediction interval"] == ["-200 to 1,500"]
-    assert (
-        "At 95%, the confidence interval holds the mean; the prediction interval, the difference on another text."
-        in table.caption
-    )
+    compared = Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,))
+    groups = {"first": [(1, runs[0])], "second": [(2, runs[1])]}
+    table = ranking_table(groups, compared)
+    more = f"2.{'0' * digits} ± {half / 50:.{digits}f} %"
+    other = "-1.01 to +5.00 %" if digits == 2 else "-1.0 to +5.0 %"
+    assert [row[2:4] for row in Page(table).cells[1:]] == [["–", "–"], [f"+{more}", other]]
+    assert "At 95%, ± holds the mean; the next column, the difference on another text." in table
+    assert conclusion(groups, compared).endswith(f"; second needs {more} more{doubt}")

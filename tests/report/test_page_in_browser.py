@@ -1,4 +1,4 @@
-"""The HTML page in Chromium: no errors, no requests and no overflow, in light and dark. Skipped without a browser."""
+"""The HTML page in Chromium, light and dark: no errors, requests or overflow; its height, its charts. Skipped without one."""
 
 import base64
 import contextlib
@@ -16,8 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from prequential_codecs.baselines.registry import BASELINES
 
+from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import Run
 from prequential.report.page import html_report
 
@@ -101,7 +104,31 @@ def browser(profile: Path) -> Iterator[Browser]:
 
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
 COMPLAINTS = {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
-MEASURE = "[innerWidth, document.documentElement.scrollWidth, getComputedStyle(document.body).color]"
+MEASURE = """
+(() => {
+  const boxes = found => [...found].map(each => each.getBoundingClientRect()).filter(box => box.width)
+  const letters = [...document.querySelectorAll('svg[role=img] text')].filter(text => text.getBoundingClientRect().width)
+  const drawings = document.querySelectorAll('svg[role=img]')
+  const touch = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom
+  const touching = [...drawings].flatMap(each => {
+    const shown = boxes(each.querySelectorAll('text'))
+    return shown.flatMap((a, i) => shown.slice(i + 1).filter(b => touch(a, b)))
+  })
+  return {
+    width: innerWidth,
+    content: document.documentElement.scrollWidth,
+    colour: getComputedStyle(document.body).color,
+    height: document.documentElement.scrollHeight,
+    letters: letters.map(text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a),
+    margins: [Math.min(...boxes(letters).map(b => b.left)), innerWidth - Math.max(...boxes(letters).map(b => b.right))],
+    touching: touching.length,
+    figures: boxes(document.querySelectorAll('.plot')).map(box => box.width),
+    main: document.querySelector('main') ? document.querySelector('main').clientWidth : 0,
+    cards: boxes(document.querySelectorAll('.figures li')).slice(0, 4).map(box => [Math.round(box.left), Math.round(box.top)]),
+  }
+})()
+"""
+SCREEN = 900  # pixels of height, at a width of 1400
 
 
 def n_levels(png: bytes) -> int:
@@ -117,7 +144,7 @@ def n_levels(png: bytes) -> int:
 def seen(page: str, folder: Path, scheme: str = "light") -> dict[str, Any]:
     """How a browser shows a page: "fetched" has the addresses of other requests, "complaints" the errors and console messages.
 
-    "shown" has for each width (width, width of the content, colour of the text, `n_levels` of the screenshot).
+    "shown" has for each width what MEASURE finds, and "levels", `n_levels` of the screenshot.
     """
     path = folder / "report.html"
     path.write_text(page, encoding="utf-8")
@@ -135,7 +162,7 @@ def seen(page: str, folder: Path, scheme: str = "light") -> dict[str, Any]:
             found = chromium.call("Runtime.evaluate", expression=MEASURE, returnByValue=True)["result"]["value"]
             picture = base64.b64decode(chromium.call("Page.captureScreenshot", format="png")["data"])
             assert struct.unpack(">II", picture[16:24]) == (width, 900)
-            shown.append((*found, n_levels(picture)))
+            shown.append(found | {"levels": n_levels(picture)})
     sent = [e["params"]["request"]["url"] for e in chromium.events if e.get("method") == "Network.requestWillBeSent"]
     return {
         "fetched": set(sent) - {path.as_uri()},
@@ -144,17 +171,60 @@ def seen(page: str, folder: Path, scheme: str = "light") -> dict[str, Any]:
     }
 
 
+@pytest.fixture(scope="module")
+def full_runs(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Four runs with as much on their pages as a run has by default: all baselines, a GPT and a mixer."""
+    made = []
+    for number, run in enumerate(runs * 2):
+        rates = {name: 2.5 + i / 4 + number / 100 for i, name in enumerate(BASELINES)} | {"gpt": 2.4, "mixer": 2.1}
+        model = run.curves["model"]
+        curves = {
+            name: Curve(n_bytes=model.n_bytes, bits=np.multiply(rate, model.n_bytes, dtype=np.float64))
+            for name, rate in rates.items()
+        }
+        (baseline, *_) = run.record["baselines"]
+        sizes = [
+            {"name": name, "label": BASELINES[name].label, "compressed_bytes": int(750 * rates[name])}
+            for name in BASELINES
+        ]
+        more = {"baselines": [baseline | size for size in sizes], "config": run.record["config"] | {"seed": number}}
+        path = tmp_path_factory.mktemp("full") / run.name
+        record = (
+            run.record | more | {"parts": {name: 6000 * rates.get(name, 2.0) for name in ("model", "gpt", "mixer")}}
+        )
+        made.append(Run(path, record))
+        vars(made[-1])["curves"] = {"model": model, **curves}
+    return made
+
+
 @needs_browser
 @pytest.mark.parametrize(("scheme", "ink"), [("light", "rgb(26, 26, 26)"), ("dark", "rgb(232, 232, 232)")])
 def test_a_browser_shows_the_page_without_errors_requests_or_overflow(
-    runs: list[Run], tmp_path: Path, scheme: str, ink: str
+    full_runs: list[Run], tmp_path: Path, scheme: str, ink: str
 ) -> None:
-    found = seen(html_report(runs), tmp_path, scheme)
+    found = seen(html_report(full_runs[:1]), tmp_path, scheme)
     assert (found["fetched"], found["complaints"]) == (set(), [])
-    for width, (inner, content, colour, levels) in zip((400, 1400), found["shown"], strict=True):
-        assert (inner, colour) == (width, ink)
-        assert content <= width
-        assert levels > 60
+    for width, shown in zip((400, 1400), found["shown"], strict=True):
+        assert (shown["width"], shown["colour"]) == (width, ink)
+        assert shown["content"] <= width
+        assert shown["levels"] > 60
+
+
+@needs_browser
+@pytest.mark.parametrize(("n_runs", "n_screens"), [(1, 3), (4, 6)])
+def test_a_page_of_one_run_takes_three_screens_and_of_four_runs_six(
+    full_runs: list[Run], tmp_path: Path, n_runs: int, n_screens: int
+) -> None:
+    narrow, wide = seen(html_report(full_runs[:n_runs]), tmp_path)["shown"]
+    assert SCREEN < wide["height"] <= n_screens * SCREEN
+    for shown in (narrow, wide):
+        assert min(shown["letters"]) >= 12  # of charts
+        assert shown["touching"] == 0  # ticks and names of lines
+        assert min(shown["margins"]) >= 0
+        assert set(shown["figures"]) == {shown["main"]}  # charts use the complete width
+        if n_runs == 1:
+            lefts, tops = zip(*shown["cards"], strict=True)
+            assert (len(set(lefts)), len(set(tops))) == (2, 2)
 
 
 @needs_browser
@@ -163,5 +233,5 @@ def test_the_check_detects_a_page_that_fetches_complains_overflows_or_is_blank(t
     found = seen(f"<!doctype html><title>bad</title><body>{bad}", tmp_path)
     assert found["fetched"] == {(tmp_path / "other.png").as_uri()}
     assert found["complaints"] != []
-    assert all(content >= 1500 for _, content, _, _ in found["shown"])
-    assert seen("<!doctype html><title>blank</title>", tmp_path)["shown"][0][3] < 20
+    assert all(shown["content"] >= 1500 for shown in found["shown"])
+    assert seen("<!doctype html><title>blank</title>", tmp_path)["shown"][0]["levels"] < 20

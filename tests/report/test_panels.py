@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from prequential_codecs.baselines.registry import BASELINES
 
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels
-from prequential.report.panels import Role, linear_ticks, log_ticks, spread
-from prequential.report.run_panels import Look
+from prequential.report.markup import DARK
+from prequential.report.panels import LIGHT, LINE_COLOURS, MAX_FULL, Role, linear_ticks, log_ticks, short_number, spread
+from prequential.report.run_panels import COLOURS, Look
 
 Curves = dict[str, Curve]
 
@@ -22,20 +24,16 @@ def test_a_learning_curve_is_bits_over_bytes_with_its_first_and_last_point(curve
     assert (line.y == 3.0).all()
 
 
-def test_curves_that_cannot_be_told_apart_are_one_line_with_both_names(curves: Curves) -> None:
+def test_lines_that_coincide_are_one_with_all_names_and_colours(curves: Curves) -> None:
     model = curves["model"]
-    factors = {"mixer": 1.009, "far": 1.1}
+    factors = {"mixer": 1.001, "far": 1.1}
     near = {name: Curve(n_bytes=model.n_bytes, bits=factor * model.bits) for name, factor in factors.items()}
     look = Look({"model": "-5", "mixer": "mixer alone"})
-    names = [line.name for line in run_panels.learning(curves | near, look).series]
-    assert names == ["-5 and mixer alone", "gpt", "gzip", "far"]
-    assert "mixer alone" in [line.name for line in run_panels.saved(curves | near, look).series]  # there it can
-
-
-def test_interval_rates_sum_to_the_total_bits(curves: Curves) -> None:
-    line = run_panels.intervals(curves).series[2]
-    widths = np.diff(np.concatenate(([0], line.x)))
-    assert (widths * line.y).sum() == pytest.approx(400_000.0, rel=1e-12)
+    first, *others = run_panels.learning(curves | near, look).series
+    assert (first.name, first.style, first.also) == ("-5 and mixer alone", COLOURS["model"], (COLOURS["mixer"],))
+    assert [(line.name, line.also) for line in others] == [("gpt", ()), ("far", ()), ("gzip", ())]
+    far_apart = {"mixer": Curve(n_bytes=model.n_bytes, bits=model.bits * 1.5), "model": model}
+    assert len(run_panels.learning(curves | far_apart).series) == 4
 
 
 def test_saved_bits_are_the_others_bits_minus_the_models_at_the_others_positions(curves: Curves) -> None:
@@ -46,21 +44,56 @@ def test_saved_bits_are_the_others_bits_minus_the_models_at_the_others_positions
     assert panel.references == (0.0,)
 
 
-def test_the_model_its_parts_and_the_best_others_are_full_and_the_rest_grey(curves: Curves) -> None:
+def test_the_model_its_parts_and_the_best_others_are_drawn_and_the_rest_is_named(curves: Curves) -> None:
     others = {f"c{i}": Curve(n_bytes=np.array([80_000]), bits=np.array([3.3e5 + 6e3 * i])) for i in range(5, 0, -1)}
     drawn = run_panels.learning(others | curves)
-    assert {line.name for line in drawn.full} == {"model", "gpt", "c1", "c2", "c3"}
-    assert drawn.note == "Grey: c5, c4, gzip."
+    assert {line.name for line in drawn.series} == {"model", "gpt", "c1", "c2", "c3"}
+    assert (drawn.omitted, drawn.note) == (["c4", "c5", "gzip"], "Not drawn: c4, c5, gzip.")
     assert [line.name for line in drawn.series if line.role == Role.OWN] == ["model"]
 
 
-def test_a_curve_has_one_style_and_role_in_all_panels_and_a_look_gives_names_and_styles(curves: Curves) -> None:
-    makers = (run_panels.learning, run_panels.intervals, run_panels.saved)
+def test_a_curve_has_one_colour_in_all_panels_and_a_look_gives_names_and_styles(curves: Curves) -> None:
+    makers = (run_panels.learning, run_panels.saved)
     styles = {(line.name, line.style, line.role) for make in makers for line in make(curves).series}
+    assert {name: style for name, style, _ in styles} == {name: COLOURS[name] for name in curves}
     assert len(styles) == len(curves)
     look = Look({"gpt": "GPT alone"}, {"gpt": 6, "model": 3})
     found = {line.name: line.style for line in run_panels.learning(curves, look).series}
-    assert found == {"model": 3, "GPT alone": 6, "gzip": 2}
+    assert found == {"model": 3, "GPT alone": 6, "gzip": len(COLOURS) + 2}
+
+
+def contrast(*colours: str) -> float:
+    """The ratio of the luminances of two colours, as WCAG 2 defines it."""
+    light = []
+    for colour in colours:
+        digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+        channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
+    return max(light) / min(light)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_text_and_names_of_lines_have_a_contrast_of_4_5_and_grey_lines_3(palette: dict[str, str]) -> None:
+    assert contrast("#000", "#ffffff") == pytest.approx(21)
+    texts = {
+        name: palette[name]
+        for name in palette
+        if name in ("ink", "soft", "link") or (name[0] == "s" and name[1:].isdigit())
+    }
+    assert len(set(texts.values())) == 3 + len(LINE_COLOURS)
+    assert not {name: colour for name, colour in texts.items() if contrast(colour, palette["paper"]) < 4.5}
+    backgrounds = [palette[f"h{i}"] for i in range(6)]
+    assert min(contrast(palette["ink"], background) for background in backgrounds) >= 4.5
+    assert contrast(palette["soft"], palette["tint"]) >= 4.5
+    assert contrast(palette.get("rest", palette["soft"]), palette["paper"]) >= 3
+
+
+def test_the_colours_are_as_many_as_the_styles_need() -> None:
+    assert set(LIGHT) - {"rest"} == set(DARK)
+    assert sorted(COLOURS.values()) == list(range(len(COLOURS)))
+    assert len(LINE_COLOURS) - len(COLOURS) >= MAX_FULL  # so many runs have colours of their own
+    assert set(BASELINES) <= set(COLOURS)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))
@@ -91,3 +124,9 @@ def test_log_ticks_lie_within_the_values(low: float, ratio: float) -> None:
     assert ticks == sorted(set(ticks))
     assert 0.99 * low <= ticks[0]
     assert ticks[-1] <= 1.01 * low * ratio
+
+
+def test_numbers_at_ticks_are_short_and_never_scientific() -> None:
+    values = (0.0, 0.00001, 0.25, 999.0, 1500.0, 11_970.0, 2e6, 3e9, 1e14)
+    expected = ["0", "0.00001", "0.25", "999", "1.5 k", "11.97 k", "2 M", "3 G", "100000 G"]
+    assert [short_number(value) for value in values] == expected
