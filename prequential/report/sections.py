@@ -178,16 +178,14 @@ def curves(run: Run, look: Look) -> list[Html]:
 
 
 def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
-    """Every table of evaluation/breakdown.py below what it shows: its rows, and its plot if the rows follow occurrences."""
+    """Every table of evaluation/breakdown.py below what it shows: its rows."""
     for name, table in tables.items():
         title, rows = words(name).capitalize(), table["rows"]
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
             columns = _costs(rows, ROW_NAMES.get(name, "name"), look)
             strong = [len(rows)] if len(rows) > 1 else []
-            shown = [html_table(Table(title, columns, " ".join(breakdown.notes(table)), strong))]
-            panel = run_panels.tail(table, f"{title}: bits per byte at the k-th", look)
-            shown += [html_figure(panel)] if panel.series else []
-            yield folded(f"{EXPLANATIONS.get(name, title)}{_costliest(rows)}", *shown)
+            shown = html_table(Table(title, columns, " ".join(breakdown.notes(table)), strong))
+            yield folded(f"{EXPLANATIONS.get(name, title)}{_costliest(rows)}", shown)
 
 
 def _costliest(rows: Sequence[Record]) -> str:
