@@ -140,5 +140,7 @@ def test_the_figures_of_the_default_that_readme_and_notebooks_show_are_those_of_
     line = r"<Evaluation of christmas_carol, 158,515 bytes: -5, [\d.]+ bits/byte, archive ([\d,]+) bytes"
     for name in ("quick_start", "learning_curves", "what_the_bits_buy"):
         assert number(line, shown(name)) == found.ledger.archive_bytes
-    readme = (PROJECT / "README.md").read_text("utf-8")
-    assert number(r"ideal code length +([\d,]+) bits", readme) == round(found.ledger.code_bits)
+    for page in ("README.md", "docs/index.md"):
+        text = (PROJECT / page).read_text("utf-8")
+        assert number(r"ideal code length +([\d,]+) bits", text) == round(found.ledger.code_bits)
+        assert number(r"description length +([\d,]+) bits", text) == found.ledger.archive_bits
