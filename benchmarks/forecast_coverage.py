@@ -24,7 +24,7 @@ from markdown_table import format_markdown
 
 from prequential import Config, Curve, preset
 from prequential.evaluation.runs import Run
-from prequential.forecasting.forecast import Target, forecast
+from prequential.forecasting.forecast import Target, forecast_record
 from prequential.forecasting.scaling import Floats
 from prequential.sweeps.ladder import Ladder, Size, ladder_of, n_weights, scaled
 
@@ -117,7 +117,7 @@ def scores(kind: str, n_repeats: int) -> list[Score]:
     """Scores of forecasts."""
     found = []
     for ladder, proxy, actual in (simulate(kind, repeat) for repeat in range(n_repeats)):
-        made = forecast(ladder, TARGET, proxies=[proxy])["forecasts"]["total_bits"]
+        made = forecast_record(ladder, TARGET, proxies=[proxy])["forecasts"]["total_bits"]
         error, reach = math.log(made["point"] / actual), math.log(made["high"] / made["point"])
         found.append(Score(abs(error) <= reach, error, reach))
     return found

@@ -18,8 +18,8 @@ from markdown_table import format_markdown
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run, read_runs
 from prequential.forecasting.backtest import naive_losses
-from prequential.forecasting.forecast import Target, forecast
-from prequential.forecasting.sealed import read_forecast, run_digests, score, sealed
+from prequential.forecasting.forecast import Target, forecast_record
+from prequential.forecasting.sealed import read_sealed, run_digests, score, sealed
 from prequential.sweeps.finished import recorded_corpus
 from prequential.sweeps.ladder import Ladder, Rung, Size
 
@@ -51,7 +51,7 @@ def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
         runs = {run.name: run for run in read_runs(FOLDER / name / "ladder.jsonl")}
         lines = [json.loads(line) for line in (FOLDER / name / "scores.jsonl").read_text().splitlines()]
         for path in sorted((FOLDER / name).glob("forecast*.json"), key=lambda path: path.stem):
-            record = read_forecast(path)
+            record = read_sealed(path)
             (line,) = (each for each in lines if each["forecast_blake2b"] == record["blake2b"])
             proxies = record["proxies"] if "proxies" in record else [record["proxy"]] if record["proxy"] else []
             for digests in (*record["fitted"], line["run"], *proxies):
@@ -80,7 +80,7 @@ def refitted(each: Published) -> dict[str, Any]:
     target, gpt = each.record["target"], each.record["target"]["config"]["gpt"]
     size = Size(gpt["width"], gpt["n_layers"])
     wanted = Target(size=size, n_bytes=target["n_bytes"], seed=target["config"]["seed"])
-    made = forecast(each.ladder, wanted, proxies=each.proxies, after_the_fact=True)
+    made = forecast_record(each.ladder, wanted, proxies=each.proxies, after_the_fact=True)
     return sealed({**made, "target": target})
 
 

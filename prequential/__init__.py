@@ -12,6 +12,8 @@ from prequential.version import VERSION
 if TYPE_CHECKING:
     from prequential_corpora.bundled import sample_path
 
+    from prequential.comparison.compare import Comparison, compare
+    from prequential.comparison.documents import DocumentComparison
     from prequential.compression import CompressionResult, compress
     from prequential.decompression import DecompressionResult, decompress
     from prequential.errors import (
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from prequential.evaluation.draft import DraftFolder
     from prequential.evaluation.evaluation import Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger
-    from prequential.evaluation.runs import Run, read_run, read_runs
+    from prequential.evaluation.runs import Run, read_run, read_runs, runs_frame
+    from prequential.forecasting.request import Forecast, ForecastScore, forecast, read_forecast
     from prequential.heldout_loss.request import Heldout, heldout
     from prequential.learners.protocol import OnlineModel
     from prequential.matrix import Matrix, measure_matrix
@@ -54,15 +57,17 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
-    "CheckpointError", "CompressionResult", "Config", "ConfigError", "CorpusError", "CorruptArchiveError", "Curve",
-    "DecompressionResult", "DraftFolder", "Evaluation", "FaultError", "Finding", "GPTConfig", "Health", "Heldout",
-    "InexactMachineError", "InvalidDistributionError", "LawError", "Ledger", "Matrix", "MissingDependencyError",
-    "MixerConfig", "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "ReplicaConfig", "Run", "Runtime",
-    "ScheduleConfig", "UnsupportedVersionError", "compress", "decompress", "evaluate", "heldout", "import_log", "measure_matrix",
-    "memory_bytes", "monorepo", "preset", "progress", "read_run", "read_runs", "read_series", "sample_path", "sweep",
-    "sweep_plan",
+    "CheckpointError", "Comparison", "CompressionResult", "Config", "ConfigError", "CorpusError", "CorruptArchiveError",
+    "Curve", "DecompressionResult", "DocumentComparison", "DraftFolder", "Evaluation", "FaultError", "Finding", "Forecast",
+    "ForecastScore", "GPTConfig", "Health", "Heldout", "InexactMachineError", "InvalidDistributionError", "LawError",
+    "Ledger", "Matrix", "MissingDependencyError", "MixerConfig", "OnlineModel", "OutputError", "PrequentialError", "Progress",
+    "Recorder", "ReplicaConfig", "Run", "Runtime", "ScheduleConfig", "UnsupportedVersionError", "compare", "compress",
+    "decompress", "evaluate", "forecast", "heldout", "import_log", "measure_matrix", "memory_bytes", "monorepo", "preset",
+    "progress", "read_forecast", "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan",
 ]  # fmt: skip
 _MODULES = {
+    "prequential.comparison.compare": ("Comparison", "compare"),
+    "prequential.comparison.documents": ("DocumentComparison",),
     "prequential.compression": ("CompressionResult", "compress"),
     "prequential_corpora.bundled": ("sample_path",),
     "prequential.decompression": ("DecompressionResult", "decompress"),
@@ -70,7 +75,8 @@ _MODULES = {
     "prequential.evaluation.draft": ("DraftFolder",),
     "prequential.evaluation.evaluation": ("Evaluation", "evaluate"),
     "prequential.evaluation.ledger": ("Ledger",),
-    "prequential.evaluation.runs": ("Run", "read_run", "read_runs"),
+    "prequential.evaluation.runs": ("Run", "read_run", "read_runs", "runs_frame"),
+    "prequential.forecasting.request": ("Forecast", "ForecastScore", "forecast", "read_forecast"),
     "prequential.heldout_loss.request": ("Heldout", "heldout"),
     "prequential.monorepo_loss.request": ("monorepo",),
     "prequential.monorepo_loss.series": ("read_series",),

@@ -1,7 +1,7 @@
 """Arguments of the public functions, checked before any work. An argument of one name is of one kind in all of them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -31,6 +31,15 @@ def _is_bytes(value: Any) -> bool:
     return is_vector or isinstance(value, bytes | bytearray | memoryview)
 
 
+def _is_corpus(value: Any) -> bool:
+    is_list = isinstance(value, Sequence)
+    return _is_bytes(value) or _is_path(value) or (is_list and not isinstance(value, str)) or _is_opened(value)
+
+
+def _is_opened(value: Any) -> bool:  # a file, or a column of a data frame
+    return hasattr(value, "read") or hasattr(value, "to_list")
+
+
 def _is_runtime(value: Any) -> bool:
     from prequential.online.runtime import Runtime  # slow: a list of runs needs none
 
@@ -42,12 +51,15 @@ def _or_none(test: Test) -> Test:
 
 
 _BYTES = "bytes, a numpy array (n,) of uint8, a path"
+_CORPUS = f"{_BYTES} or the name of a corpus, a file open for bytes, a list of documents, or a column of a data frame"
 _FLAG = (lambda value: isinstance(value, bool | np.bool_), "True or False")
 _FUNCTION = (callable, "a function")
 _PATH = (_is_path, "a path")
 _LIMIT = (_or_none(is_count), "a number of bytes, or None for no limit")
 _KINDS: dict[str, tuple[Test, str]] = {
-    "source": (lambda value: _is_bytes(value) or _is_path(value), f"{_BYTES} or the name of a corpus"),
+    "source": (_is_corpus, _CORPUS),
+    "test": (_is_corpus, _CORPUS),
+    "train": (_or_none(_is_corpus), f"{_CORPUS}, or the folder of a run or a model"),
     "archive": (
         lambda value: _is_bytes(value) or _is_path(value) or hasattr(value, "read"),
         f"{_BYTES} or an open binary file",
@@ -57,8 +69,8 @@ _KINDS: dict[str, tuple[Test, str]] = {
         "a path or an open binary file, or None for bytes",
     ),
     "given": (
-        _or_none(lambda value: _is_bytes(value) or _is_path(value)),
-        f"{_BYTES}, the name of a corpus or the folder of a stored model",
+        _or_none(_is_corpus),
+        f"{_CORPUS}, or the folder of a stored model",
     ),
     "config": (_or_none(lambda value: isinstance(value, Config)), "a Config, such as prequential.preset(5)"),
     "runtime": (_or_none(_is_runtime), "a prequential.Runtime"),
@@ -69,6 +81,7 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "orders": (_or_none(is_count), "a number of orders, or None"),
     "folder": _PATH,
     "path": _PATH,
+    "runs": _PATH,
     "on_progress": _FUNCTION,
     "on_outcome": _FUNCTION,
     "on_step": _FUNCTION,
@@ -77,6 +90,8 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "resume": _FLAG,
     "verify": _FLAG,
     "whole": _FLAG,
+    "after_the_fact": _FLAG,
+    "trust_runs": _FLAG,
 }
 
 

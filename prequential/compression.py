@@ -20,7 +20,7 @@ from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, HashedSymbols, PathLike, mode_of, open_source
+from prequential.online.source import CorpusLike, HashedSymbols, PathLike, mode_of, open_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class CompressionResult:
 
 @overload
 def compress(
-    source: Data | PathLike,
+    source: CorpusLike,
     output: None = None,
     *,
     config: Config | None = None,
@@ -54,7 +54,7 @@ def compress(
 
 @overload
 def compress(
-    source: Data | PathLike,
+    source: CorpusLike,
     output: PathLike | BinaryIO,
     *,
     config: Config | None = None,
@@ -68,7 +68,7 @@ def compress(
 
 @engine_call()
 def compress(
-    source: Data | PathLike,
+    source: CorpusLike,
     output: PathLike | BinaryIO | None = None,
     *,
     config: Config | None = None,
@@ -80,7 +80,9 @@ def compress(
 ) -> bytes | CompressionResult:
     """The archive of `source` as bytes; with an `output`, the archive is written there and its cost returned.
 
-    source: bytes in memory, a path, or a corpus named as on the command line (`sample:NAME`, `-`, a folder, ...).
+    source: a str or a path, which names a corpus as on the command line (`sample:NAME`, `-`, a folder, ...); or the corpus itself:
+    bytes, an array (n,) of uint8, a file open for bytes, or documents, as a list or a column of a data frame. Each document is a
+    text or bytes, and an end of document follows it. A str is never the text itself: give text.encode().
     output: a path or an open binary file. A path appears when the archive is complete, with the mode and time of a source file.
     Until then the folder .OUTPUT.prequential holds a valid prefix (`partial`) and the state of the run (`run.checkpoint`).
     resume: continue from those two, if an interrupted run left them; the archive is the same, byte for byte.

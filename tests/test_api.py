@@ -14,6 +14,7 @@ from small import BOTH as SMALL
 import prequential
 from prequential import adapters
 from prequential.learners import protocol
+from prequential.report.figures import new_figure
 from prequential.sweeps.plans import Plan, Variant
 
 PROJECT = Path(__file__).parents[1]
@@ -111,18 +112,19 @@ def test_results_show_themselves(tmp_path):
 def test_pictures_of_results_show_their_figures(tmp_path):
     pytest.importorskip("matplotlib")
     summary = swept(tmp_path, TABLES, replace(TABLES, mixer=replace(TABLES.mixer, contexts=("1", "2", "3", "4"))))
-    (plot,) = prequential.plots.front(summary).axes
+    figure = new_figure(8.0, 5.0)
+    plot = prequential.plots.front(summary, ax=figure.subplots())
     drawn = sorted(line.get_ydata()[0] for line in plot.lines if line.get_marker() == "o")  # the front has no marker
     assert drawn == sorted(result.bits_per_byte for result in summary.results)
     assert plot.get_xlabel() == "operations per byte"
     assert sorted(summary.to_frame().bits_per_byte) == drawn
-    record = prequential.read_runs(tmp_path)[0].record
-    shares, rates = prequential.plots.costs(record["tables"]["byte_classes"]).axes
-    assert abs(sum(bar.get_width() for bar in shares.containers[0]) - 100) < 1e-9
-    rows = record["tables"]["byte_classes"]["rows"]
+    run = prequential.read_runs(tmp_path)[0]
+    rates = prequential.plots.costs(run, ax=new_figure(8.0, 5.0).subplots())
+    assert rates.get_yticklabels()[0].get_text().endswith(" % of the bits")
+    rows = run.record["tables"]["byte_classes"]["rows"]
     expected = [row["bits"]["model"] / row["n_bytes"] for row in rows if row["n_bytes"]]
     assert [bar.get_width() for bar in rates.containers[0]] == pytest.approx(expected)
-    text = prequential.plots.text(record["passages"])
+    text = prequential.plots.text(run)
     assert repr(text).startswith("The beginning: bytes 0-") and text._repr_html_().count(' bits">') == 600
 
 
@@ -142,6 +144,7 @@ def test_the_reference_lists_every_public_name_once() -> None:
     listed = [name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.MULTILINE)]
     own = {f"prequential.{name}" for name in prequential.__all__}
     others = {f"prequential.adapters.{name}" for name in adapters.__all__}
+    others |= {f"prequential.plots.{name}" for name in prequential.plots.__all__}
     classes = [kind for kind in vars(protocol).values() if getattr(kind, "__module__", "") == protocol.__name__]
     protocols = {f"{protocol.__name__}.{kind.__name__}" for kind in classes} - {f"{protocol.__name__}.OnlineModel"}
     assert sorted(listed) == sorted(own | others | protocols)

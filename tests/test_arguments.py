@@ -43,6 +43,8 @@ compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=F
 decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
 sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
 matrix = calling(prequential.measure_matrix, corpora=["a", "b"], models=[], config=SMALL, runtime=FUSED, on_step=work)
+compared = calling(prequential.compare, runs=["a", "b"])
+forecast = calling(prequential.forecast, runs="none", target_bytes=9, target_width=8)
 sweep_plan = calling(prequential.sweep_plan, base=BOTH)
 
 
@@ -72,13 +74,17 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((prequential.Runtime, name, "a") for name in ("audit_every", "max_memory_bytes")),
     (prequential.Runtime, "threads", 0), (prequential.Runtime, "device", []),
     *((prequential.Config, name, 5) for name in ("gpt", "mixer", "schedule", "replicas")),
+    *((compared, "runs", value) for value in (5, "ab", [5, 6])), (compared, "confidence", 2),
+    *((forecast, name, "a") for name in ("target_bytes", "target_seed", "after_the_fact", "trust_runs")),
+    (forecast, "runs", 5), (forecast, "target_bytes", 0), (forecast, "target_width", None),
+    (prequential.runs_frame, "runs", [5]),
     (prequential.DraftFolder, "path", 5),
     (prequential.memory_bytes, "config", 5),
     (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_threads", "a"),
     (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_learners", 0),
     (prequential.progress, "title", 5),
     *((lambda read=read, **wrong: read(**wrong), "path", 5)
-      for read in (prequential.read_run, prequential.read_runs, prequential.read_series)),
+      for read in (prequential.read_run, prequential.read_runs, prequential.read_series, prequential.read_forecast)),
     (lambda **wrong: prequential.read_runs("none", **wrong), "on_bad", 5),
 ]  # fmt: skip
 
@@ -93,9 +99,9 @@ def test_a_wrong_argument_is_named_before_any_work(call: Callable[..., object], 
 def test_every_public_function_is_among_those_whose_arguments_are_checked() -> None:
     functions = {name for name in prequential.__all__ if type(getattr(prequential, name)).__name__ == "function"}
     assert functions - {"sample_path"} == {
-        "compress", "decompress", "evaluate", "heldout", "import_log", "measure_matrix", "memory_bytes", "monorepo",
-        "preset", "progress", "read_run",
-        "read_runs", "read_series", "sweep", "sweep_plan",
+        "compare", "compress", "decompress", "evaluate", "forecast", "heldout", "import_log", "measure_matrix", "memory_bytes",
+        "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs", "read_series", "runs_frame", "sweep",
+        "sweep_plan",
     }  # fmt: skip
     assert BACKENDS == BACKEND_NAMES
 

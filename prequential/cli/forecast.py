@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.streams import progress_bar
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
-    from prequential.forecasting.forecast import Target
-    from prequential.sweeps.ladder import Ladder
 
 TARGET = {
     "--target-width N": "width of the GPT",
@@ -81,54 +79,31 @@ def run(args: argparse.Namespace) -> int:
         options.refuse(
             args, options.given_of(args, "corpus", "target_layers", "target_seed"), "training loops read no corpus"
         )
-    record = _forecast(args)
-    if args.json:
-        print(json.dumps({"forecast": record}, allow_nan=False))
-    return 0
+    from prequential.files import check_output
+    from prequential.forecasting.request import forecast
 
-
-def _forecast(args: argparse.Namespace) -> dict[str, Any]:
-    """Makes the forecast, writes it and prints it."""
-    from prequential.evaluation.runs import mode_of_all, read_run
-    from prequential.files import check_output, output_file
-    from prequential.forecasting.forecast import forecast, format_forecast, target_digest, target_runs
-    from prequential.forecasting.members import read_ladder
-    from prequential.online.source import mode_of
-
-    ladder, left_out = read_ladder(args.runs, trust_runs=args.trust_runs)
     check_output(args.output, overwrite=False)
-    target = _target(args, ladder)
-    if not args.after_the_fact and (runs := target_runs(args.runs, target, ladder)):
-        raise ConfigError(
-            f"the target has been run already: {str(runs[0].path)!r}; to forecast it nevertheless, give --after-the-fact, which "
-            "the file records"
-        )
-    proxies = [read_run(name) for name in args.proxy or ()]
-    digest = target_digest(args.corpus, ladder, target) if args.corpus else None
-    for proxy in proxies if digest else ():
-        if (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) != (target.n_bytes, digest):
-            raise CorpusError(
-                f"the proxy {str(proxy.path)!r} did not read the target's {target.n_bytes} bytes of {args.corpus!r}"
-            )
-    record = forecast(
-        ladder, target, proxies=proxies, target_blake2b=digest, after_the_fact=args.after_the_fact, left_out=left_out
+    names = (
+        "target_bytes",
+        "target_width",
+        "target_layers",
+        "target_parameters",
+        "target_seed",
+        "corpus",
+        "after_the_fact",
+        "trust_runs",
     )
-    mode = mode_of(args.corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *proxies])
-    with output_file(args.output, mode=mode) as sink:
-        sink.write(json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
-    if not (args.json or args.quiet):
-        print(format_forecast(record))
-    return record
-
-
-def _target(args: argparse.Namespace, ladder: Ladder) -> Target:
-    from prequential.forecasting.forecast import Target
-    from prequential.sweeps.ladder import Parameters, Size
-
-    if args.target_parameters:
-        return Target(size=Parameters(args.target_parameters), n_bytes=args.target_bytes)
-    n_layers = args.target_layers or getattr(ladder.sizes[-1], "n_layers", 1)
-    return Target(size=Size(args.target_width, n_layers), n_bytes=args.target_bytes, seed=args.target_seed)
+    found = forecast(
+        args.runs,
+        **{name: getattr(args, name) for name in names},
+        proxies=args.proxy or (),
+    )
+    found.save(args.output)
+    if args.json:
+        print(json.dumps({"forecast": found.record}, allow_nan=False))
+    elif not args.quiet:
+        print(found)
+    return 0
 
 
 # ---- the score
@@ -146,19 +121,18 @@ def _score(args: argparse.Namespace) -> int:
         "after_the_fact",
     )
     options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
-    from prequential.files import common_mode
-    from prequential.forecasting.sealed import append_score, find_target_run, format_score, read_forecast, score
+    from prequential.forecasting.request import read_forecast
+    from prequential.forecasting.sealed import append_score, find_target_run
 
     forecast = read_forecast(args.score)
-    mode = common_mode(args.score)
-    made = _make_run(args, forecast, mode) if args.corpus is not None else None
-    run = made or find_target_run(args.runs, forecast, trust_runs=args.trust_runs)
-    record = score(forecast, run)
-    path = append_score(args.runs, record, mode & run.mode)
+    made = _make_run(args, forecast.record, forecast.mode) if args.corpus is not None else None
+    run = made or find_target_run(args.runs, forecast.record, trust_runs=args.trust_runs)
+    found = forecast.score(run)
+    path = append_score(args.runs, found.record, forecast.mode & run.mode)
     if args.json:
-        print(json.dumps(record, allow_nan=False))
+        print(json.dumps(found.record, allow_nan=False))
     elif not args.quiet:
-        print(f"{format_score(record)}\nappended to {printable(str(path))}")
+        print(f"{found}\nappended to {printable(str(path))}")
     return 0
 
 

@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
     from prequential.matrix import format_matrix, matrix_record, measure_matrix
     from prequential.online.source import mode_of
-    from prequential.report.figures import new_figure, save_png
-    from prequential.report.plots import matrix
+    from prequential.report import plots
+    from prequential.report.figures import check_matplotlib, new_figure, save_png
 
     config, runtime = options.learner_config(args), options.runtime(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-        new_figure(1.0, 1.0)  # raises without matplotlib, before the work
+        check_matplotlib()  # before the work
 
     def say(text: str) -> None:
         if not args.quiet:
@@ -45,5 +45,10 @@ def run(args: argparse.Namespace) -> int:
     )
     print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
     if args.picture:
-        save_png(matrix(found), args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
+        size = 3.0 + 0.6 * len(found.givens)
+        figure = new_figure(2 * size, size)
+        left, right = figure.subplots(1, 2)
+        plots.matrix(found, "saved", ax=left)
+        plots.matrix(found, "distance", ax=right)
+        save_png(figure, args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
     return 0

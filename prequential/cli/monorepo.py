@@ -49,14 +49,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
-    from prequential.report.figures import new_figure
+    from prequential.report.figures import check_matplotlib
 
     _check_usage(args)
     if trains_nothing(args):
         return _score(args)
     if args.picture:
         check_output(args.picture, overwrite=args.force)
-        new_figure(1.0, 1.0)  # raises without matplotlib, before the work
+        check_matplotlib()  # before the work
     series = Path(args.series) if args.repository is None else _add_point(args)
     if args.picture:
         _draw(series, args.picture, overwrite=args.force)
@@ -103,6 +103,7 @@ def _add_point(args: argparse.Namespace) -> Path:
     from prequential.monorepo_loss.series import append_point, series_path, slim
 
     series = Path(args.series) if args.series else series_path(args.runs, args.repository)
+    args.series = str(series)
     if not (args.since or os.path.lexists(series)):
         args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
     request = _request(args)
@@ -110,12 +111,12 @@ def _add_point(args: argparse.Namespace) -> Path:
     found = measure_next(request, point, stage=partial(progress_bar, quiet=args.quiet), warn=warn)
     if not found.records:
         print("null" if args.json else found, flush=True)
-        return point.series
+        return series
     print(json.dumps(slim(found.record), allow_nan=False) if args.json else found, flush=True)
-    append_point(point.series, found.record, point.records, request.mode)  # it may fail: the point has been printed
+    append_point(series, found.record, point.records, request.mode)  # it may fail: the point has been printed
     if not args.json:
-        print(f"\npoint {len(point.records) + 1} of {printable(str(point.series))}", flush=True)
-    return point.series
+        print(f"\npoint {len(point.records) + 1} of {printable(str(series))}", flush=True)
+    return series
 
 
 def _request(args: argparse.Namespace) -> MonorepoRequest:
@@ -138,7 +139,6 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
         train_limit_bytes=args.train_limit,
         model=args.model,
         series=args.series,
-        runs=args.runs,
         runtime=options.runtime(args),
     )
 
@@ -146,6 +146,10 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
 def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
     from prequential.files import common_mode
     from prequential.monorepo_loss.series import points_so_far
-    from prequential.report import plots
+    from prequential.report import run_panels
+    from prequential.report.figures import figure, save_png
 
-    plots.save_png(plots.monorepo(points_so_far(series)), picture, overwrite=overwrite, mode=common_mode(series))
+    records = points_so_far(series)
+    panels, n_points = run_panels.monorepo(records), len(records)
+    heading = f"{records[-1]['test']['name']}: monorepo loss, {n_points} point{'s' * (n_points > 1)}"
+    save_png(figure(heading, list(panels.values())), picture, overwrite=overwrite, mode=common_mode(series))

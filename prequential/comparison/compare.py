@@ -4,20 +4,28 @@ Every difference is of ideal code lengths, B - A with A as the reference: below 
 seed each it is exact. Runs of one configuration that differ in the seed form a group; its curve is their mean.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from os import PathLike as AnyPath
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
+from prequential.comparison.differences import Comparison, Difference, RunGroup
+from prequential.comparison.documents import (
+    DocumentComparison,
+    DocumentLosses,
+    HasRecords,
+    compare_documents,
+    document_losses,
+    names_a_record,
+    read_document_losses,
+)
 from prequential.comparison.intervals import check_confidence, letters
 from prequential.comparison.prediction import Intervals, mean_variance, seeds_variance, text_cells
-from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import MODEL, Curve, crossing_byte, mean_curve
-from prequential.evaluation.runs import PathLike, Run, read_run
+from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import MODEL, crossing_byte, mean_curve
+from prequential.evaluation.runs import PathLike, Run, find_run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,
     OTHER_ORDER,
@@ -30,155 +38,87 @@ from prequential.evaluation.summary import (
 )
 from prequential.records.forms import IMPORTED, REPORTED
 
+if TYPE_CHECKING:
+    from prequential.evaluation.evaluation import Evaluation
+
 DATA_OF = {REPORTED: "rows of a training loop", IMPORTED: "declared data of a log"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunGroup:
-    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name.
-
-    archive_bits: lengths of the archives; code lengths unless all runs have archives (is_coded).
-    """
-
-    label: str
-    runs: tuple[str, ...]
-    seeds: tuple[int, ...]
-    config: Mapping[str, Any]
-    bits: tuple[float, ...]
-    archive_bits: tuple[int, ...]
-    curves: tuple[Curve, ...] = field(repr=False, compare=False)
-    learner: str = ""
-    is_coded: bool = True
-
-    @property
-    def name(self) -> str:
-        """The label with the learner, unless that is the label."""
-        return f"{self.label} ({self.learner})" if self.learner not in ("", self.label) else self.label
-
-    def to_dict(self) -> dict[str, Any]:
-        """All but the curves, as JSON values."""
-        lists = {name: list(getattr(self, name)) for name in ("runs", "seeds", "bits", "archive_bits")}
-        return {"label": self.label, "learner": self.learner, "config": dict(self.config), **lists}
-
-    @property
-    def mean_bits(self) -> float:
-        """Mean ideal code length of the runs, in bits."""
-        return math.fsum(self.bits) / len(self.bits)
-
-    @property
-    def mean_archive_bits(self) -> float:
-        """Mean length of the archives, in bits."""
-        return sum(self.archive_bits) / len(self.archive_bits)
+@overload
+def compare(
+    runs: "Sequence[Run | Evaluation]", *, groups: Sequence[str] | None = None, confidence: float = 0.95
+) -> Comparison: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A group compared with the reference. bits: other - reference over all bytes, exact if both groups have one run.
-
-    intervals: of confidence and of prediction; None with fewer than MIN_CELLS cells. crossing_byte: from there on the other is
-    below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at
-    every byte where a run ends a segment.
-    """
-
-    reference: RunGroup
-    other: RunGroup
-    bits: float
-    intervals: Intervals | None
-    crossing_byte: int | None
-    n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
-    running_bits: NDArray[np.float64] = field(repr=False, compare=False)
-
-    @property
-    def bits_per_byte(self) -> float:
-        """The difference per byte of the corpus."""
-        return self.bits / int(self.n_bytes[-1])
-
-    @property
-    def percent(self) -> float:
-        """The difference in percent of the reference's ideal code length; 0 if that is 0."""
-        return self.in_percent(self.bits)
-
-    def in_percent(self, bits: float) -> float:
-        """These bits in percent of the reference's ideal code length; 0 if that is 0."""
-        return 100 * bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
-
-    @property
-    def log2_e(self) -> float:
-        """log2 of an e-value against "the data follow the reference", if `other` was fixed before the data were seen.
-
-        If they followed it, its expectation would be at most 1 (Ville's inequality bounds it at any stopping time). Seeds of
-        `other` are mixed with equal weights; of those of the reference the best counts.
-        """
-        mixed = math.log2(len(self.other.bits)) - float(np.logaddexp2.reduce(-np.array(self.other.bits)))
-        return min(self.reference.bits) - mixed
-
-    @property
-    def archive_bits(self) -> float:
-        """The difference of the archives' lengths in bits, with headers and containers."""
-        return self.other.mean_archive_bits - self.reference.mean_archive_bits
-
-    def to_dict(self) -> dict[str, Any]:
-        """All but the arrays, as JSON values."""
-        return {
-            "reference": self.reference.label,
-            "other": self.other.label,
-            "bits": self.bits,
-            "bits_per_byte": self.bits_per_byte,
-            "percent": self.percent,
-            "archive_bits": self.archive_bits,
-            "log2_e_value": self.log2_e,
-            "intervals": None if self.intervals is None else asdict(self.intervals),
-            "crossing_byte": self.crossing_byte,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Groups of runs over one corpus. The first group is the reference of every difference.
-
-    proof, rows: of reported runs, what they are and what is known about their data; None: both were coded from equal bytes.
-    """
-
-    corpus: Mapping[str, Any]
-    groups: tuple[RunGroup, ...]
-    differences: tuple[Difference, ...]
-    proof: str | None = None
-    rows: str | None = None
-
-    @property
-    def n_runs(self) -> int:
-        """The number of runs in all groups."""
-        return sum(len(group.runs) for group in self.groups)
-
-    @property
-    def choice_bits(self) -> float:
-        """The bits that it costs to state which of these runs is the best."""
-        return math.log2(self.n_runs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All but the arrays, as JSON values."""
-        return {
-            "kind": "comparison",
-            "corpus": dict(self.corpus),
-            "groups": [group.to_dict() for group in self.groups],
-            "differences": [difference.to_dict() for difference in self.differences],
-            "n_runs": self.n_runs,
-            "choice_bits": self.choice_bits,
-            **({} if self.rows is None else {"proof": self.proof, "rows": self.rows}),
-        }
+@overload
+def compare(
+    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]",
+    *,
+    groups: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    folder: PathLike = "runs",
+) -> Comparison | DocumentComparison: ...
 
 
 def compare(
-    runs: Sequence[Run | PathLike], *, groups: Sequence[str] | None = None, confidence: float = 0.95
-) -> Comparison:
-    """Every group of `runs` compared with the group of the first run.
+    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]",
+    *,
+    groups: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    folder: PathLike = "runs",
+) -> Comparison | DocumentComparison:
+    """Each of the runs, or of the groups of runs, compared with the first one: the difference in bits, and its intervals.
 
-    runs: or their folders. groups: a label for each run, equal for runs of one group; by default that of `group_labels`. Equal
-    arguments give equal results. Exchanging two groups changes only the signs of the results, exactly.
-    Raises CorpusError for runs that are damaged or of different corpora, ConfigError if they form one group.
+    runs: two or more over the same bytes: of `read_runs`, results of `evaluate`, run folders, or beginnings of names of runs in
+    `folder`. Or results of `heldout` over the same documents, or their records as FILE.jsonl:NUMBER; these are compared document
+    by document. groups: a label for each run; runs with equal labels are averaged. By default, those are that differ only in the
+    seed. confidence: level of the intervals, above 0 and below 1.
+
+    Nothing is written. Exchanging two groups changes only the signs. Raises CorpusError for runs that are damaged or of different
+    data, ConfigError for fewer than two.
+
+    Examples:
+        >>> import prequential
+        >>> text, one, two = b"a text that repeats itself; " * 90, prequential.preset(1), prequential.preset(2)
+        >>> a, b = (prequential.evaluate(text, config=config, baselines=()) for config in (one, two))
+        >>> prequential.compare([a, b], groups=["-1", "-2"]).differences[0].bits == b.curve.bits[-1] - a.curve.bits[-1]
+        True
     """
+    if not isinstance(runs, Sequence) or isinstance(runs, str | bytes):
+        raise wrong_argument("runs", runs, "a list of two runs or more")
     check_confidence(confidence)
-    opened = [run if isinstance(run, Run) else read_run(run) for run in runs]
+    losses = [_document_losses(each, i) for i, each in enumerate(runs)]
+    if not any(losses):
+        return compare_runs([_opened(each, i, folder) for i, each in enumerate(runs)], groups, confidence)
+    if groups is not None:
+        raise ConfigError("records of documents have no groups: leave out groups=")
+    if not all(losses):
+        name = str(runs[losses.index([])])
+        raise CorpusError(f"{name!r} is no record of a held-out loss, as others are: compare one kind of results")
+    return compare_documents([loss for found in losses for loss in found], confidence)
+
+
+def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
+    """What a result of `heldout` found, or a record; nothing for a run."""
+    if isinstance(run, str | AnyPath):
+        return [read_document_losses(str(run))] if names_a_record(str(run)) else []
+    return [document_losses(record, f"result {i + 1}") for record in getattr(run, "records", ())]
+
+
+def _opened(run: Any, i: int, folder: PathLike) -> Run:
+    if isinstance(run, Run):
+        return run
+    if isinstance(run, str | AnyPath):
+        return read_run(find_run(str(run), folder))
+    from prequential.evaluation.evaluation import Evaluation, run_of  # imports torch
+
+    if not isinstance(run, Evaluation):
+        raise wrong_argument("runs", run, "runs of read_runs, results of evaluate or heldout, or names of run folders")
+    return run_of(run, f"result {i + 1}")
+
+
+def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, confidence: float = 0.95) -> Comparison:
+    """Every group compared with the group of the first run. Equal arguments give equal results. Raises as `compare`."""
     for run in opened:
         _check_comparable(opened[0], run)
     labels = group_labels(opened) if groups is None else list(groups)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prequential.comparison.clusters import (
     CONFIDENCE,
@@ -21,13 +21,26 @@ from prequential.comparison.clusters import (
 )
 from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.curves import import_pandas
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES, HeldoutRecord, MonorepoRecord
 from prequential.records.schema import check_record, parse_object, read_lines
 
+if TYPE_CHECKING:
+    import pandas
+
 KINDS: dict[str, type[HeldoutRecord]] = {"heldout": HeldoutRecord, "monorepo": MonorepoRecord}
 PLACE = re.compile(r"(.+\.jsonl)(?::([1-9][0-9]{0,8}))?")
+
+
+class HasRecords(Protocol):
+    """A result with held-out or monorepo records, such as `prequential.Heldout`."""
+
+    @property
+    def records(self) -> tuple[dict[str, Any], ...]:
+        """One for each model."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +83,30 @@ class LossDifference:
         return {**values, "n_documents": self.clusters.n_documents, "bits_per_byte": self.bits_per_byte}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class DocumentComparison:
-    """Records over the same documents; the first one is the reference. notes: why a loss is not compared."""
+    """Records over the same documents, called A, B ...; A is the reference. notes: why a loss is not compared.
+
+    str() is the report of the command.
+    """
 
     records: tuple[DocumentLosses, ...]
     differences: tuple[LossDifference, ...]
     notes: tuple[str, ...]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each loss of each record but A: its bits_per_byte above that of A, with the ends of the interval.
+
+        The ends are missing with too few clusters. Raises MissingDependencyError without pandas.
+        """
+        rows = [difference.to_dict() for difference in self.differences]
+        return import_pandas().DataFrame([row | (row.pop("interval") or {}) for row in rows])
+
+    def __str__(self) -> str:
+        return format_document_comparison(self)
+
+    def __repr__(self) -> str:
+        return f"<{'; '.join(_sentences(self))}>"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without the costs of single documents."""
@@ -229,10 +259,13 @@ def format_document_comparison(comparison: DocumentComparison) -> str:
             "interval: the expected difference over clusters of these sizes, if they are independent of each other; Student's t"
         )
     parts += map(printable, comparison.notes)
-    last = {
-        each.other: each for each in differences if each.loss != "untrained"
-    }  # dynamic, or frozen if nothing was learned
-    return "\n\n".join([*parts, *(sentence(each, "A", other) for other, each in last.items())])
+    return "\n\n".join([*parts, *_sentences(comparison)])
+
+
+def _sentences(comparison: DocumentComparison) -> list[str]:
+    """What to conclude about each record, by its dynamic loss, or by the frozen one if nothing was learned."""
+    last = {each.other: each for each in comparison.differences if each.loss != "untrained"}
+    return [sentence(each, "A", other) for other, each in last.items()]
 
 
 def _row(difference: LossDifference) -> list[str]:

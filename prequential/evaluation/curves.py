@@ -178,15 +178,21 @@ def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
     return pandas.concat(frames, ignore_index=True)
 
 
+def table_of(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The table of this name. Raises ConfigError if there is none."""
+    if name not in tables:
+        raise ConfigError(f"no table is called {name!r}: there are {', '.join(tables) or 'none'}")
+    found: Mapping[str, Any] = tables[name]
+    return found
+
+
 def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
     """One table: a row for each kind of byte, with its bytes, bits, shares in % (of the first part), and bits/byte by part.
 
     tables: of an Evaluation or a record. Raises ConfigError if there is no such table, MissingDependencyError without pandas.
     """
     pandas = import_pandas()
-    if name not in tables:
-        raise ConfigError(f"no table is called {name!r}: there are {', '.join(tables)}")
-    rows = [row for row in tables[name]["rows"] if row["n_bytes"]]
+    rows = [row for row in table_of(tables, name)["rows"] if row["n_bytes"]]
     first = next(iter(rows[0]["bits"]), "") if rows else ""
     n_bytes, bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][first] for row in rows)
     return pandas.DataFrame(

@@ -17,10 +17,20 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines, to_record
 from prequential.evaluation.breakdown import breakdown, passages
-from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
+from prequential.evaluation.curves import (
+    MIXER,
+    MODEL,
+    Curve,
+    Curves,
+    cost_frame,
+    crossing_byte,
+    curve_frame,
+    curve_table,
+)
 from prequential.evaluation.draft import Draft, DraftFolder, verified
 from prequential.evaluation.followed import follow_corpus
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
+from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
@@ -35,11 +45,11 @@ from prequential.model.presets import default_for, name_of
 from prequential.online.coding import OnProgress, config_of, ignore
 from prequential.online.first_run import run_once, small_config
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, PathLike, Source, mode_of, open_source
+from prequential.online.source import CorpusLike, Source, in_memory, mode_of, open_source
 from prequential.records.forms import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord
 from prequential.records.schema import environment, record_of
 from prequential.watch.health import Finding
-from prequential.watch.progress import SilentProgress
+from prequential.watch.progress import begin
 
 if TYPE_CHECKING:
     import pandas
@@ -123,7 +133,7 @@ class Evaluation:
 
 @process_kept()
 def evaluate(
-    source: Data | PathLike,
+    source: CorpusLike,
     *,
     config: Config | None = None,
     learner: OnlineModel | Subject | Callable[[], OnlineModel] | None = None,
@@ -154,7 +164,7 @@ def evaluate(
     """
     check_arguments(source=source, config=config, given=given, limit_bytes=limit_bytes, verify=verify)
     check_arguments(runtime=runtime, on_progress=on_progress)
-    baselines, runtime = checked_baselines(baselines), runtime or Runtime()
+    baselines, runtime, given = checked_baselines(baselines), runtime or Runtime(), in_memory(given)
     if draft is not None and not isinstance(draft, DraftFolder):
         raise wrong_argument("draft", draft, "a DraftFolder, or None")
     if draft is not None and not Path(draft.path).is_dir():
@@ -179,7 +189,7 @@ def evaluate(
                 len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(subject)
             )
             coded = _Coding(ledger, trace, ends, wall_s, peak_memory_bytes())
-        _begin(on_progress, "baselines")
+        begin(on_progress, "baselines")
         measured = measure_baselines(symbols, baselines, opened.documents, _text_of(subject.given))
         return replace(_evaluation(opened, header, subject, coded, measured), limit_bytes=limit_bytes)
 
@@ -209,15 +219,15 @@ def _coded(
     if subject.config:
         warm_up(runtime, subject.config)
     with nullcontext(folder.path) if folder else _temporary_draft() as name:
-        _begin(on_progress, "coding")
+        begin(on_progress, "coding")
         draft = Draft(Path(name), header, subject, resume=folder is not None and folder.resume)
         ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
         peak_bytes = peak_memory_bytes()
         if verify:
-            _begin(on_progress, "decoding")
+            begin(on_progress, "decoding")
         verify_wall_s = verified(symbols, draft.archive, subject.make(), on_progress) if verify else None
     if MIXER in draft.trace.parts and subject.config:
-        _begin(on_progress, "mixer alone")
+        begin(on_progress, "mixer alone")
         mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
         for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
             draft.trace.append(MIXER, bits)
@@ -254,11 +264,6 @@ def _evaluation(
 def _temporary_draft() -> "tempfile.TemporaryDirectory[str]":
     with writing(temporary_folder()):
         return tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
-
-
-def _begin(on_progress: OnProgress, phase: str) -> None:
-    if isinstance(on_progress, SilentProgress):
-        on_progress.phase(phase)
 
 
 def _text_of(given: Given | None) -> bytes:
@@ -301,6 +306,11 @@ def warm_up(runtime: Runtime, planned: Config) -> None:
 
 
 # ---- its record, as records/forms.py describes it
+
+
+def run_of(evaluation: Evaluation, name: str) -> Run:
+    """The evaluation as a run of this name that no folder holds."""
+    return Run(Path(name), evaluation_record(evaluation, Runtime()), curve_table(evaluation.curves))
 
 
 def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterable[Finding] = ()) -> dict[str, Any]:

@@ -22,17 +22,25 @@ from typing import TYPE_CHECKING, Any
 
 from prequential import files
 from prequential.arguments import check_arguments
-from prequential.errors import CheckpointError, CorpusError
+from prequential.errors import CheckpointError, CorpusError, wrong_argument
 from prequential.evaluation.curves import (
     MAX_CURVE_FILE_BYTES,
     MODEL,
     Curves,
     cost_frame,
     curve_frame,
+    import_pandas,
     parse_curves,
     write_curves,
 )
-from prequential.evaluation.summary import comparison_rows, is_reported, model_summary, sizes_html
+from prequential.evaluation.summary import (
+    comparison_rows,
+    is_reported,
+    learner_label,
+    model_summary,
+    seed_of,
+    sizes_html,
+)
 from prequential.files import PathLike
 from prequential.model.presets import name_of
 from prequential.printable import printable
@@ -54,6 +62,11 @@ ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 RECORD, CURVE = "record.jsonl", "curve.parquet"
 DRAFT = ".run-"
+FIGURES = (
+    "bits_per_byte", "code_bits", "code_bits_per_byte", "code_nats_per_byte", "archive_bits", "total_bits", "wall_s",
+    "bytes_per_s", "peak_memory_bytes", "verified", "coding",
+)  # fmt: skip
+OF_TRAINING = ("n_tokens", "bits_per_token", "nats_per_token")  # figures that only training runs have
 Hint = Callable[[Path], str]
 
 
@@ -219,6 +232,49 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
                 raise
             on_bad(error)
     return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
+
+
+def runs_frame(
+    runs: PathLike | Iterable[Run] = "runs", on_bad: Callable[[CorpusError], object] | None = None
+) -> "pandas.DataFrame":
+    """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/RECORDS.md).
+
+    runs: as of `read_runs`, or runs that are read. on_bad: as of `read_runs`. Columns: run, the path that `read_run` takes; time
+    (datetime64, UTC); corpus; n_bytes; learner; seed; bits_per_byte, of the complete archive; code_bits, code_bits_per_byte and
+    code_nats_per_byte, of the ideal code length, which is the cumulative loss; archive_bits and total_bits; wall_s; bytes_per_s;
+    peak_memory_bytes; verified; coding. NAME_bits_per_byte: of each baseline. Of training runs also n_tokens, bits_per_token and
+    nats_per_token. What a run does not have is missing (NaN). Raises CorpusError, and MissingDependencyError without pandas.
+
+    Examples:
+        >>> import prequential
+        >>> frame = prequential.runs_frame("benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
+        >>> len(frame), frame.n_bytes.unique().tolist(), round(frame.code_bits_per_byte.min(), 3)
+        (11, [150000], 2.572)
+    """
+    pandas = import_pandas()
+    found = read_runs(runs, on_bad) if isinstance(runs, str | os.PathLike) else list(runs)
+    frame = pandas.DataFrame(
+        list(map(_row, found)),
+        columns=None if found else ["run", "time", "corpus", "n_bytes", "learner", "seed", *FIGURES],
+    )
+    return frame.assign(time=pandas.to_datetime(frame["time"], utc=True))
+
+
+def _row(run: Run) -> dict[str, Any]:
+    if not isinstance(run, Run):
+        raise wrong_argument("runs", run, "a folder of runs, or runs of read_runs")
+    record, corpus = run.record, run.record["corpus"]
+    return {
+        "run": str(run.path),
+        "time": record.get("time"),
+        "corpus": corpus.get("name"),
+        "n_bytes": corpus["n_bytes"],
+        "learner": learner_label(record["config"]),
+        "seed": seed_of(record["config"]),
+        **{name: record.get(name) for name in FIGURES},
+        **{name: record[name] for name in OF_TRAINING if name in record},
+        **{f"{each['name']}_bits_per_byte": each["bits_per_byte"] for each in record.get("baselines", ())},
+    }
 
 
 def runs_so_far(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:

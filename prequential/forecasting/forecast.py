@@ -112,7 +112,7 @@ def target_digest(source: str, ladder: Ladder, target: Target) -> str:
 # ---- the forecast
 
 
-def forecast(
+def forecast_record(
     ladder: Ladder,
     target: Target,
     *,
@@ -240,6 +240,8 @@ def _proxy_curve(ladder: Ladder, proxy: Run, target: Target) -> Curve:
 
 def format_forecast(record: dict[str, Any]) -> str:
     """The target, the forecast by each assumption that counts, the naive forecasts, the backtest, and what follows."""
+    if record["schema"] == 1:
+        return conclusion(record)
     target, made, compute = record["target"], record["forecasts"]["total_bits"], record["compute"]
     gpt = target["config"].get("gpt")
     size = f"{gpt['width']}x{gpt['n_layers']}" if gpt else f"{target['n_weights']:,} parameters"
@@ -281,9 +283,11 @@ def _backtest(found: Mapping[str, Any]) -> str:
 
 def conclusion(record: Mapping[str, Any]) -> str:
     """One sentence to act on."""
-    made, compute, effect = record["forecasts"]["total_bits"], record["compute"], record["size_effect"]
-    n_bytes, reach = record["target"]["n_bytes"], made["deviations"]["reach"]
+    made, compute, n_bytes = record["forecasts"]["total_bits"], record["compute"], record["target"]["n_bytes"]
     between = f"{made['low']:,.0f} to {made['high']:,.0f} bits, 90 %"
+    if record["schema"] == 1:  # it knows no more
+        return f"Expect {made['point']:,.0f} bits ({between}), {made['point'] / n_bytes:.3f} bits/byte."
+    effect, reach = record["size_effect"], made["deviations"]["reach"]
     if reach > TOO_WIDE:
         return f"Decide nothing by this forecast ({between}): a ladder over more of the text, or another proxy, narrows it."
     rate = made["point"] / n_bytes

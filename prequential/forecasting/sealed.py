@@ -103,7 +103,7 @@ def sealed(record: dict[str, Any]) -> dict[str, Any]:
     return {**values, "blake2b": _digest(canonical(values))}
 
 
-def read_forecast(path: PathLike) -> dict[str, Any]:
+def read_sealed(path: PathLike) -> dict[str, Any]:
     """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
     record = read_object(path)
     if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") not in SCHEMAS:
@@ -137,7 +137,7 @@ def run_digests(run: Run) -> dict[str, Any]:
 
 
 def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """How far a forecast (`read_forecast`) is from the target's run, as JSON values.
+    """How far a forecast (`read_sealed`) is from the target's run, as JSON values.
 
     percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. skill: 1 - |error| / |error of
     the best naive forecast|, below 0 if that one was nearer. Raises CorpusError if the run is not the target's, or if it began
@@ -243,7 +243,12 @@ def format_score(record: Mapping[str, Any]) -> str:
     titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "skill")
     notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
     notes += [record["proof"]] if record["proof"] else []
+    return "\n".join([format_table(titles, [row]), *notes, score_sentence(record)])
+
+
+def score_sentence(record: Mapping[str, Any]) -> str:
+    """How far the forecast was off, for a reader who asks whether to trust the next one."""
     direction, place = "high" if record["percent"] > 0 else "low", "within" if record["hit"] else "outside"
     found = f"The forecast was {abs(record['percent']):.1f} % too {direction}, {place} its interval"
     others = "every naive forecast was farther off" if (record["skill"] or 0.0) > 0 else "a naive forecast was as near"
-    return "\n".join([format_table(titles, [row]), *notes, f"{found}; {others}."])
+    return f"{found}; {others}."

@@ -5,14 +5,13 @@ from urllib.parse import quote
 
 from prequential.comparison.clusters import Grouping, folders_of
 from prequential.errors import ConfigError
-from prequential.files import PathLike
-from prequential.online.source import Data, Source, open_source
+from prequential.online.source import CorpusLike, Source, open_source
 from prequential.printable import printable
 
 ALONE = "document"
 
 
-def grouping_of(source: Source, test: Data | PathLike, by: str | None) -> Grouping:
+def grouping_of(source: Source, test: CorpusLike, by: str | None) -> Grouping:
     """The clusters of a corpus. by: None: top folders; `2`: folders of two levels; `document`: each document is alone; otherwise
     a field of its rows.
 
@@ -23,11 +22,11 @@ def grouping_of(source: Source, test: Data | PathLike, by: str | None) -> Groupi
         return folders_of(names, int(by or 1))
     if by == ALONE:
         return Grouping(ALONE, [str(i) for i in range(len(names))])
-    if not str(test).startswith(("shards:", "hf:")):
+    if not (isinstance(test, str) and test.startswith(("shards:", "hf:"))):
         raise ConfigError(
             f"only rows (shards:FOLDER, hf:SOURCE) have fields such as {by!r}: leave out cluster=, and top folders count"
         )
-    return Grouping(printable(by), _column(str(test), by)[: len(names)])
+    return Grouping(printable(by), _column(test, by)[: len(names)])
 
 
 def _column(name: str, field: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import log
 from os import PathLike as AnyPath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from prequential_corpora.corpus import Document
 
@@ -15,6 +15,7 @@ from prequential.arguments import check_arguments
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import import_pandas
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, utf8_places
 from prequential.heldout_loss.grouping import grouping_of
@@ -35,15 +36,17 @@ from prequential.heldout_loss.scored_text import format_models
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.trained import TrainedOn, describe, kind_of, load_trained, train_on
 from prequential.learners.loading import HUB_PREFIX
-from prequential.learners.subject import Subject
+from prequential.learners.protocol import OnlineModel
+from prequential.learners.subject import Subject, other_subject
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, open_source
+from prequential.online.source import CorpusLike, open_source
 from prequential.records.forms import LOSSES
+from prequential.watch.progress import begin
 
 if TYPE_CHECKING:
     import pandas
@@ -60,9 +63,9 @@ class HeldoutRequest:
     cluster: `document`, or a field of the rows, whose equal values form a cluster; by default top folders do.
     """
 
-    test: Data | PathLike
+    test: CorpusLike
     models: Models = NO_MODELS
-    train: PathLike | None = None
+    train: CorpusLike | None = None
     config: Config | None = None
     learner: Subject | None = None
     policy: Policy | None = CARRIED
@@ -106,11 +109,9 @@ class Heldout:
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit and date.
 
-        Of a learner that was trained here, these are the 1,000 costliest documents.
+        Of a learner that was trained here, these are the 1,000 costliest documents. Raises MissingDependencyError without pandas.
         """
-        import pandas
-
-        return pandas.DataFrame(list(self.rows))
+        return import_pandas().DataFrame(list(self.rows))
 
     def __str__(self) -> str:
         return self.text
@@ -127,17 +128,22 @@ class Heldout:
         return f"<{self.record['kind']} loss on {name}, {test['n_bytes']:,} bytes: {', '.join(found)} bits/byte>"
 
 
-@contextmanager
-def silent(name: str) -> Iterator[OnProgress]:
-    """A stage whose progress nobody sees."""
-    yield ignore
+def stages(on_progress: OnProgress) -> Stage:
+    """Stages whose progress a function shows; it names them if it can."""
+
+    @contextmanager
+    def stage(name: str) -> Iterator[OnProgress]:
+        begin(on_progress, name)
+        yield on_progress
+
+    return stage
 
 
 def keep_nothing(record: dict[str, Any]) -> None:
     """Keeps no record."""
 
 
-def measure(request: HeldoutRequest, *, stage: Stage = silent, warn: Warn, keep: Keep = keep_nothing) -> Heldout:
+def measure(request: HeldoutRequest, *, stage: Stage, warn: Warn, keep: Keep = keep_nothing) -> Heldout:
     """Measures what is requested. keep: is given each record at once, so that a later failure loses none.
 
     Raises ConfigError, CorpusError, and what models and learners raise.
@@ -145,7 +151,7 @@ def measure(request: HeldoutRequest, *, stage: Stage = silent, warn: Warn, keep:
     runtime = request.runtime
     load = None if request.models or request.learner else _loader(request, stage)  # refuses what cannot succeed
     with open_source(request.test, request.limit_bytes) as source:
-        if not source.origin:  # bytes in memory are one document
+        if not source.documents:  # bytes in memory are one document
             source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
         grouping = grouping_of(source, request.test, request.cluster)
         if request.models:
@@ -247,7 +253,7 @@ def _loader(request: HeldoutRequest, stage: Stage) -> LoadLearner:
     """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
     assert request.train is not None
     train, runtime = request.train, request.runtime
-    kind = kind_of(str(train))
+    kind = kind_of(train)
     if kind != "corpus":
         if request.config or request.train_limit_bytes is not None:
             raise ConfigError(
@@ -282,12 +288,14 @@ def _check(request: HeldoutRequest, config: Config) -> None:
 
 @engine_call()
 def heldout(
-    test: Data | PathLike,
+    test: CorpusLike,
     *,
     static: str | Sequence[str] = (),
     scores: PathLike | Sequence[PathLike] = (),
-    train: PathLike | None = None,
+    train: CorpusLike | None = None,
     config: Config | None = None,
+    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None = None,
+    losses: Sequence[Literal["frozen", "dynamic"]] = ("frozen", "dynamic"),
     context: Context | None = None,
     stride: int | None = None,
     cluster: str | None = None,
@@ -295,13 +303,16 @@ def heldout(
     limit_bytes: int | None = None,
     train_limit_bytes: int | None = None,
     runtime: Runtime | None = None,
+    on_progress: OnProgress = ignore,
 ) -> Heldout:
     """The loss of static models, or of a learner that read `train` first, on the documents of the corpus `test`.
 
-    static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed for the
-    documents (docs/MEASURES.md). context, stride: what a frozen model sees before a byte (heldout_loss/heldout.py); of static
-    models it is by default the document alone. train, config: a corpus and the learner that reads it, or a trained learner.
-    cluster: as in HeldoutRequest. orders: of static models, how many drawn orders are scored, too (heldout_loss/order_test.py).
+    test, train: as `source` of `prequential.compress`; train may also be the folder of a run or of a stored model, which is a
+    trained learner. config, or learner as of `evaluate`: what reads `train` (default: preset 5). losses: frozen, which learns
+    nothing from the test corpus, or dynamic. static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores:
+    files of what a cluster computed. context, stride: what a frozen model sees before a byte. cluster: what depends on each
+    other: a field of the rows, "document" for nothing, or a number of levels of folders. orders: of static models, how many
+    drawn orders are scored, too. docs/MEASURES.md explains them.
 
     With two models or more, the result holds the paired difference of each with the first one, and its interval. Nothing is
     written. Raises ConfigError, CorpusError, MissingDependencyError, and what the learner raises.
@@ -316,21 +327,26 @@ def heldout(
         >>> found.record["dynamic"]["documents"]["n_bytes"], found.to_frame()["loss"].tolist()
         (45, ['frozen', 'dynamic', 'untrained'])
     """
-    check_arguments(
-        source=test, config=config, limit_bytes=limit_bytes, runtime=runtime, cluster=cluster, orders=orders
-    )
+    check_arguments(test=test, train=train, config=config, limit_bytes=limit_bytes, runtime=runtime)
+    check_arguments(cluster=cluster, orders=orders, on_progress=on_progress)
+    if not losses or not set(losses) <= {"frozen", "dynamic"}:
+        raise wrong_argument("losses", losses, '["frozen"], ["dynamic"], or both')
+    if config is not None and learner is not None:
+        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
     request = HeldoutRequest(
         test=test,
         models=models_of(static, scores, context, stride, orders),
         train=train,
         config=config,
-        policy=Policy(context or "carried", stride),
+        learner=learner if learner is None or isinstance(learner, Subject) else other_subject(learner),
+        policy=Policy(context or "carried", stride) if "frozen" in losses else None,
+        dynamic="dynamic" in losses,
         cluster=cluster,
         limit_bytes=limit_bytes,
         train_limit_bytes=train_limit_bytes,
         runtime=runtime or Runtime(),
     )
-    return measure(request, warn=logging.getLogger(__name__).warning)
+    return measure(request, stage=stages(on_progress), warn=logging.getLogger(__name__).warning)
 
 
 def models_of(

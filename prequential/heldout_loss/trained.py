@@ -1,6 +1,7 @@
 """Trained learners: of a corpus, a run of `evaluate` or a stored model. Their GPT has also learned from the last segment."""
 
 import io
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress, Progress, config_of, decompress
 from prequential.online.model_store import DESCRIPTION, TENSORS, load_model
 from prequential.online.runtime import Runtime
-from prequential.online.source import Source, digest_of
+from prequential.online.source import CorpusLike, Source, digest_of
 from prequential.online.training import finish, train
 
 Bytes = NDArray[np.uint8]
@@ -47,11 +48,11 @@ class TrainedOn:
         return {"source": self.kind, **self.about}
 
 
-def kind_of(spec: str) -> Kind:
-    """What `spec` names: the folder of a model or of a run. Anything else names a corpus."""
-    path = Path(spec)
-    if not is_path(spec):
+def kind_of(spec: CorpusLike) -> Kind:
+    """What `spec` names: the folder of a model or of a run. Anything else is a corpus."""
+    if not isinstance(spec, str | os.PathLike) or not is_path(os.fspath(spec)):
         return "corpus"
+    path = Path(spec)
     if (path / DESCRIPTION).is_file() and (path / TENSORS).is_file():
         return "model"
     if (path / RECORD).is_file() and (path / ARCHIVE).is_file():

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from prequential_codecs.archive_header import GIVEN, Header, name_of_given
 
@@ -18,10 +18,10 @@ from prequential.online.coding import config_of
 from prequential.online.loop import Learner
 from prequential.online.model_store import DESCRIPTION, load_model
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, open_source
+from prequential.online.source import CorpusLike, in_memory, open_source
 from prequential.online.training import train
 
-Given = Data | str | os.PathLike[str]
+Given: TypeAlias = CorpusLike  # or the folder of a stored model
 MAX_HISTORY_BITS, MAX_MATCH_BITS = 28, 25  # 256 MiB each
 
 
@@ -66,6 +66,7 @@ def informed_learner(
     config: None for a stored model, which has its own. needed: the entry `given` of an archive; another one is refused before it
     is read. Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
     """
+    given = in_memory(given)
     if is_model(given):
         assert isinstance(given, str | os.PathLike)
         model = load_model(given, runtime)

@@ -25,7 +25,7 @@ from prequential.heldout_loss.request import (
     models_of,
     names_of,
     rows_of,
-    silent,
+    stages,
 )
 from prequential.heldout_loss.run import LoadLearner, Stage, Warn, check_size
 from prequential.heldout_loss.scored import NO_MODELS, Models
@@ -50,8 +50,8 @@ from prequential.monorepo_loss.series import (
     load_series_model,
     next_window,
     points_so_far,
-    series_path,
 )
+from prequential.online.coding import OnProgress, ignore
 from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
 from prequential.version import VERSION
@@ -61,9 +61,9 @@ from prequential.version import VERSION
 class MonorepoRequest:
     """What to measure on the window (since, until] of a repository: `models`, which are frozen, and then nothing else counts.
 
-    Otherwise a learner that reads the tree before the window first. Its figures are the next point of a series: where nothing is
-    given (None), what the series has counts. since: the beginning of a new series. series: its file; by default in `runs`. model:
-    the folder of one learner for all points, which the first point trains.
+    Otherwise a learner that reads the tree before the window first. series: the file to which its figures are the next point:
+    where nothing is given (None), what the series has counts; since: the beginning of a new one. model: the folder of one
+    learner for all points, which the first point trains.
     """
 
     repository: str
@@ -77,7 +77,6 @@ class MonorepoRequest:
     train_limit_bytes: int | None = None
     model: str | None = None
     series: PathLike | None = None
-    runs: str = "runs"
     runtime: Runtime = field(default_factory=Runtime)
 
     @property
@@ -103,9 +102,7 @@ def window_documents(window: GitCorpus, mode: int) -> DocumentSet:
     return replace(found, mode=mode)
 
 
-def measure_window(
-    request: MonorepoRequest, *, stage: Stage = silent, warn: Warn, keep: Keep = keep_nothing
-) -> Heldout:
+def measure_window(request: MonorepoRequest, *, stage: Stage, warn: Warn, keep: Keep = keep_nothing) -> Heldout:
     """Scores the window under each model. keep: is given each record at once. Raises as `measure_models`."""
     with open_window(request) as window:
         if not window.documents:
@@ -123,17 +120,18 @@ def _nothing(window: GitCorpus) -> Heldout:
 
 def next_point(request: MonorepoRequest) -> NextPoint:
     """Reads the series and finds the window; nothing is computed or written yet. Raises ConfigError, CorpusError."""
-    series = Path(request.series) if request.series else series_path(request.runs, request.repository)
-    records = points_so_far(series)
+    series = Path(request.series) if request.series else None
+    records = points_so_far(series) if series else []
     if not (request.since or records):
-        raise ConfigError(f"{str(series)!r} has no points yet: give since=, the beginning of the series")
+        new = f"{str(series)!r} has no points yet: " if series else ""
+        raise ConfigError(f"{new}give since=, the beginning of the {'series' if series else 'window'}")
     since = request.since or records[-1]["test"]["until"]
     setting = _setting(request, records)
     window = next_window(request.repository, records, since, request.until, setting.rules)
     return NextPoint(repository=request.repository, series=series, records=records, setting=setting, window=window)
 
 
-def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage = silent, warn: Warn) -> Heldout:
+def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage, warn: Warn) -> Heldout:
     """Measures the point and writes nothing but the series' model. Without records if the window has nothing to score."""
     with open_documents(point.window) as window:
         if not window.documents:  # the next window begins where this one does
@@ -162,7 +160,8 @@ def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> Ser
 def _check_before(request: MonorepoRequest, point: NextPoint, warn: Warn) -> None:
     """Refuses what cannot succeed, and makes the folder of the series."""
     check_size(point.setting.config, request.runtime)
-    prepare_records(point.series, request.mode)
+    if point.series:
+        prepare_records(point.series, request.mode)
     if point.records:
         version = point.records[-1]["environment"]["versions"]["prequential"]
         if version != VERSION:
@@ -206,16 +205,19 @@ def monorepo(
     series: PathLike | None = None,
     config: Config | None = None,
     train_limit_bytes: int | None = None,
+    model: PathLike | None = None,
     runtime: Runtime | None = None,
+    on_progress: OnProgress = ignore,
 ) -> Heldout:
     """The loss of what the commits of a git repository after `since`, up to `until`, added: new files and lines.
 
-    static, scores, context, stride: models that are scored as in `prequential.heldout`; intervals are over commits.
-    Nothing is written.
+    static, scores, context, stride: models that are scored as in `prequential.heldout`; intervals are over commits. Without
+    models, a learner of this `config` (default: preset 5) reads the tree before the window first.
 
-    series: without models, the file to which the next point is appended: a learner of this `config` reads the tree before the
-    window first. An existing series gives since, config, languages, context and limit. A window in which nothing can be scored
-    gives a result without records. Raises ConfigError, CorpusError, OutputError, and what models and learners raise.
+    Only what is named here is written: series, the file to which the result is appended as the next point, without models; an
+    existing one gives since, config, languages, context and limit. model: the folder of one learner for all points of a series.
+    A window in which nothing can be scored gives a result without records. Raises ConfigError, CorpusError, OutputError, and what
+    models and learners raise.
 
     Examples:
         >>> import prequential
@@ -223,7 +225,7 @@ def monorepo(
         Traceback (most recent call last):
         prequential.errors.ConfigError: give since=, the beginning of the window
     """
-    check_arguments(path=repository, config=config, runtime=runtime)
+    check_arguments(path=repository, config=config, runtime=runtime, on_progress=on_progress)
     models = models_of(static, scores, context, stride)
     request = MonorepoRequest(
         repository=str(repository),
@@ -235,16 +237,17 @@ def monorepo(
         context=context,
         stride=stride,
         train_limit_bytes=train_limit_bytes,
+        model=None if model is None else str(model),
         series=series,
         runtime=runtime or Runtime(),
     )
-    warn = logging.getLogger(__name__).warning
-    if bool(models) == (series is not None):
-        raise ConfigError("name what is measured: models with static= or scores=, or a series=, and not both")
+    stage, warn = stages(on_progress), logging.getLogger(__name__).warning
+    if models and series is not None:
+        raise ConfigError("a series= is of one learner, not of models with static= or scores=: leave one out")
     if models:
-        return measure_window(request, warn=warn)
+        return measure_window(request, stage=stage, warn=warn)
     point = next_point(request)
-    found = measure_next(request, point, warn=warn)
-    if found.records:
+    found = measure_next(request, point, stage=stage, warn=warn)
+    if found.records and point.series:
         append_point(point.series, found.record, point.records, request.mode)
     return found

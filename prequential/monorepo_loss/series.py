@@ -129,10 +129,10 @@ def slim(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class NextPoint:
-    """What a point needs before it is computed. series: the file. records: its points so far."""
+    """What a point needs before it is computed. series: the file, if it belongs to one. records: its points so far."""
 
     repository: str
-    series: Path
+    series: Path | None
     records: Sequence[dict[str, Any]]
     setting: SeriesSetting
     window: GitDocuments

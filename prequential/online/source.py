@@ -1,6 +1,7 @@
 """What is coded: the bytes, their digest, and where they came from. Every command opens its corpus here."""
 
 import hashlib
+import io
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,23 +9,43 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
-from prequential_corpora.chunks import CHUNK_N_BYTES
+from prequential_corpora import is_path
+from prequential_corpora.chunks import CHUNK_N_BYTES, DOCUMENT_END
 from prequential_corpora.corpus import Corpus, Document, Symbols, beginning
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
 
-from prequential.errors import CorpusError
+from prequential.errors import ConfigError, CorpusError
 from prequential.files import PathLike
 from prequential.model.config import Config
 
-Data = bytes | bytearray | memoryview | NDArray[np.uint8]
+T = TypeVar("T")
+Data: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
+
+
+class Readable(Protocol):
+    """A file that is open for reading bytes."""
+
+    def read(self) -> bytes: ...
+
+
+class Column(Protocol):
+    """A column of a data frame, such as a Series of pandas, whose values are documents."""
+
+    def to_list(self) -> list[Any]: ...
+
+
+# What functions take as a corpus. A str is always the name of a corpus, as on the command line, and never a text; a list or a
+# column holds documents, each a text or bytes, and never names.
+CorpusLike: TypeAlias = Data | PathLike | Readable | Column | Sequence[str | bytes]
 
 MAX_NAMED = 10  # files in one message
+MAX_NAME, MAX_SHOWN = 255, 40  # letters of a file's name, and of a text in a message
 
 
 @dataclass(frozen=True)
@@ -85,7 +106,7 @@ class Source:
         return {**self.origin, "n_bytes": self.n_bytes, "blake2b": self.blake2b.hex()}
 
 
-def mode_of(*sources: Data | PathLike | None) -> int:
+def mode_of(*sources: CorpusLike | None) -> int:
     """The permissions that all of them have: corpora, stored models, runs. Raises CorpusError for a missing corpus."""
     mode = 0o777
     for source in sources:
@@ -136,15 +157,75 @@ def digest_of(symbols: Symbols) -> bytes:
     return digest.digest()
 
 
-@contextmanager
-def open_source(source: Data | PathLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
-    """The corpus that `source` names (prequential_corpora/sources.py), or bytes in memory; at most the first limit_bytes.
+def in_memory(source: T) -> T | Data | list[Any]:
+    """The contents of an open file, or the documents of a column, which can be read again; anything else as it is.
 
-    in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what `open_corpus` raises.
+    Raises ConfigError for a file of text, CorpusError for one that cannot be read.
     """
+    if hasattr(source, "to_list"):
+        return list(source.to_list())
+    if not hasattr(source, "read"):
+        return source
+    try:
+        data = None if isinstance(source, io.TextIOBase) else source.read()
+    except (OSError, ValueError) as error:  # closed, or not open for reading
+        raise CorpusError(f"the open file cannot be read: {error}") from error
+    if not isinstance(data, bytes):
+        raise ConfigError('the file is not open for bytes: open it with mode "rb", so that no byte is changed')
+    return data
+
+
+def _documents(values: Sequence[Any]) -> tuple[bytes, list[Document]]:
+    """The documents one after another, each followed by DOCUMENT_END as those of shards; they are named by their numbers."""
+    parts, documents, end = list[bytes](), list[Document](), 0
+    for i, value in enumerate(values):
+        if not isinstance(value, str | bytes | bytearray | memoryview):
+            is_missing = value is None or isinstance(value, float)
+            found = repr(value) if is_missing else f"of type {type(value).__name__}"
+            raise ConfigError(f"document {i} is {found}: a list or column of documents holds texts or bytes only")
+        try:
+            part = value.encode() if isinstance(value, str) else bytes(value)
+        except UnicodeEncodeError as error:
+            raise CorpusError(f"document {i} cannot be written as UTF-8: {error.reason}") from error
+        documents.append(Document(str(i), end, len(part)))
+        parts += [part, DOCUMENT_END]
+        end += len(part) + len(DOCUMENT_END)
+    return b"".join(parts), documents
+
+
+def _check_meaning(source: Any) -> None:
+    """Raises ConfigError for a text where a name is expected, and for names where texts are: both would be misread."""
+    if isinstance(source, str) and is_path(source) and not os.path.lexists(source):
+        if any(map(str.isspace, source)) or len(source) > MAX_NAME:
+            shown = source if len(source) <= MAX_SHOWN else f"{source[:MAX_SHOWN]}..."
+            raise CorpusError(
+                f"{shown!r} does not exist: a str names a corpus; if it is the text itself, give text.encode()"
+            )
+    elif isinstance(source, list | tuple) and source and all(map(_is_file_name, source)):
+        raise ConfigError(
+            f"a list holds documents, and {source[0]!r} is the name of a file: give the name alone, or what the files hold"
+        )
+
+
+def _is_file_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and os.path.lexists(value)
+
+
+@contextmanager
+def open_source(source: CorpusLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
+    """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a list or column of documents.
+
+    At most the first limit_bytes. in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what
+    `open_corpus` raises, and ConfigError for what is no corpus.
+    """
+    source = in_memory(source)
+    _check_meaning(source)
     if not isinstance(source, str | os.PathLike):
-        symbols = np.frombuffer(source, np.uint8)
-        yield Source(symbols[:limit_bytes], {}, (), len(symbols))
+        is_list = isinstance(source, Sequence) and not isinstance(source, bytes | bytearray | memoryview)
+        data, documents = _documents(source) if is_list else (source, [])
+        symbols = np.frombuffer(data, np.uint8)
+        n_bytes = len(symbols) if limit_bytes is None else min(limit_bytes, len(symbols))
+        yield Source(symbols[:n_bytes], {}, beginning(documents, n_bytes), len(symbols))
         return
     with open_corpus(source) as corpus:
         yield source_of(corpus, limit_bytes, in_order=in_order)

@@ -11,12 +11,13 @@ from contextlib import contextmanager, suppress
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from prequential.errors import MissingDependencyError
+from prequential.errors import MissingDependencyError, wrong_argument
 from prequential.files import output_file
 from prequential.printable import printable
 from prequential.report.panels import LIGHT, LINE_COLOURS, Panel, Role, Series, spread
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from prequential.files import PathLike
@@ -39,8 +40,8 @@ def figure(heading: str, panels: Sequence[Panel]) -> Figure:
     return found
 
 
-def draw(plot: Any, panel: Panel) -> None:
-    """Draws a panel in `plot`, the matplotlib Axes of a Figure, with the names of its lines at their ends."""
+def draw(plot: Axes, panel: Panel) -> None:
+    """Draws a panel, with the names of its lines at their ends."""
     for line in panel.full or panel.series:
         _draw_line(plot, line)
     for value in panel.references:
@@ -106,19 +107,38 @@ def save_png(found: Figure, path: PathLike, *, overwrite: bool = False, mode: in
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches."""
-    try:
-        _import_matplotlib()
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
+    """An empty figure of this size in inches, which no backend shows."""
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _import_matplotlib() -> None:
-    """Imports matplotlib. A variable MPLBACKEND that it does not know would end the import, and our pictures use no backend."""
-    if "matplotlib" in sys.modules:
+def new_axes(ax: Axes | None = None, width: float = 8.0, height: float = 5.0) -> Axes:
+    """`ax`, or the Axes of a new figure of pyplot, of this size in inches. Raises ConfigError for anything else."""
+    check_matplotlib()
+    from matplotlib.axes import Axes
+
+    if isinstance(ax, Axes):
+        return ax
+    if ax is not None:
+        raise wrong_argument("ax", ax, "the Axes of a matplotlib figure, or None for a new one")
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def check_matplotlib() -> None:
+    """Imports matplotlib. Raises MissingDependencyError. A variable MPLBACKEND that it does not know would end the import."""
+    if sys.modules.get("matplotlib"):
         return
+    try:
+        _import_matplotlib()
+    except ImportError as error:
+        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
+
+
+def _import_matplotlib() -> None:
     backend = os.environ.pop("MPLBACKEND", None)
     try:
         with _no_settings_of_this_folder():

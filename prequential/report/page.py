@@ -9,7 +9,7 @@ from typing import Any
 
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
-from prequential.comparison.compare import Comparison, compare
+from prequential.comparison.compare import Comparison, compare_runs
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import ARCHIVE, Run
@@ -131,7 +131,7 @@ def _compared(runs: Named, look: Look) -> Iterator[Html]:
         tables.append(element("p", text))
     else:
         try:
-            compared = compare([run for _, run in runs], groups=labels)
+            compared = compare_runs([run for _, run in runs], labels)
         except (ConfigError, CorpusError) as error:
             tables.append(element("p", f"No differences: {error}."))
         else:

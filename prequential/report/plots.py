@@ -1,138 +1,186 @@
-"""`prequential.plots`: results as matplotlib figures. Without the extra `plots`, functions raise MissingDependencyError."""
+"""`prequential.plots`: results in matplotlib Axes. Each function draws in `ax`, or in a new figure, and returns the Axes.
+
+A new figure is one of pyplot: a notebook shows it, and `plots.learning_curves(run).figure.savefig("curves.png")` saves it. Names
+of lines stand at their right, outside the Axes: make figures of several with `layout="constrained"`. Without matplotlib,
+functions raise MissingDependencyError.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from prequential.errors import wrong_argument
+from prequential.evaluation.breakdown import OCCURRENCES
+from prequential.evaluation.curves import MODEL, Curve, Curves, table_of
+from prequential.evaluation.evaluation import Evaluation
+from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import learner_label
 from prequential.files import writing
 from prequential.matrix import short_names
 from prequential.report import run_panels
-from prequential.report.figures import PLAIN, draw, figure, new_figure, png, save_png, short
+from prequential.report.figures import PLAIN, draw, figure, new_axes, save_png, short
 from prequential.report.panels import LINE_COLOURS, Axis, Panel, Series
 from prequential.report.sections import ColouredText, corpus_name
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+    from matplotlib.axes import Axes
 
-    from prequential.evaluation.runs import Run
     from prequential.files import PathLike
     from prequential.matrix import Matrix
     from prequential.sweeps.sweep import Summary
 
-__all__ = [
-    "costs", "draw", "figure", "front", "learning_curves", "long_tail", "matrix", "monorepo", "new_figure", "png", "regret",
-    "save_plots", "save_png", "text",
-]  # fmt: skip
+__all__ = ["costs", "front", "learning_curves", "long_tail", "matrix", "monorepo", "regret", "save_plots", "text"]
+
+Measured: TypeAlias = Run | Evaluation
+Runs: TypeAlias = Measured | Sequence[Measured] | Mapping[str, Measured | Curve]
 
 
-def learning_curves(curves: run_panels.Curves, title: str = "") -> Figure:
-    """Bits per byte up to each position. curves: of an Evaluation or a Run."""
-    return _titled(run_panels.learning(curves), title)
+def learning_curves(runs: Runs, *, ax: Axes | None = None) -> Axes:
+    """Bits per byte up to each position, in bytes of the original.
+
+    runs: one run, whose parts and baselines are drawn, too; or several, by their names in a mapping, each of which is one line.
+    Curves that differ by 1 % or less are one line.
+    """
+    return _drawn(ax, run_panels.learning(*_curves(runs)))
 
 
-def regret(curves: run_panels.Curves, title: str = "") -> Figure:
-    """The regret with its sign changed: cumulative bits that the model saves against each other curve."""
-    return _titled(run_panels.saved(curves), title)
+def regret(run: Measured | Mapping[str, Curve], *, ax: Axes | None = None) -> Axes:
+    """The bits that the model saves up to each position against each other curve of the run: the regret with its sign changed.
+
+    run: or curves by name, of which one is called "model".
+    """
+    curves, look = _curves(run)
+    if MODEL not in curves:
+        raise wrong_argument("run", run, 'a run, or curves by name, of which one is called "model"')
+    return _drawn(ax, run_panels.saved(curves, look))
 
 
-def long_tail(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bits per byte at the k-th occurrence. table: "trigram_occurrences" or "trigram_learning" of an Evaluation or a record."""
-    return _titled(run_panels.tail(table), title)
+def long_tail(run: Measured, table: str = OCCURRENCES, *, ax: Axes | None = None) -> Axes:
+    """Bits per byte at the k-th occurrence of a trigram, both axes logarithmic.
+
+    table: "trigram_occurrences" or "trigram_learning" of the run. Raises ConfigError if it has none.
+    """
+    return _drawn(ax, run_panels.tail(table_of(_tables(run), table)))
 
 
-def front(summary: Summary, title: str = "") -> Figure:
+def front(summary: Summary, *, ax: Axes | None = None) -> Axes:
     """The results of a sweep: bits per byte against operations per byte, or seconds. A line joins those on the front."""
     best = sorted((result.cost, result.bits_per_byte) for result in summary.results if result.on_front)
     x, y = np.array(best, np.float64).reshape(-1, 2).T
     known = all(result.flops_per_byte is not None for result in summary.results)
     cost = Axis("operations per byte" if known else "seconds per byte", log=True)
-    found = figure("", [Panel(title, [Series("front", x, y)], cost)])
-    plot = found.axes[0]
+    plot = _drawn(ax, Panel("", [Series("front", x, y)], cost))
     for result in summary.results:
         at = result.cost, result.bits_per_byte
         plot.plot(*at, "o", color=LINE_COLOURS[0])
         plot.annotate(short(result.name), at, (5, 5), textcoords="offset points", **PLAIN)
     plot.autoscale()
     plot.margins(x=0.25, y=0.12)
-    return found
+    return plot
 
 
-def costs(table: Mapping[str, Any], title: str = "") -> Figure:
-    """Bars for each row of a table of an Evaluation or a record: its share of the bytes and of the bits, its bits per byte."""
-    rows = [row for row in table["rows"] if row["n_bytes"]]
+def costs(run: Measured, table: str = "byte_classes", *, ax: Axes | None = None) -> Axes:
+    """Bits per byte of each kind of byte as bars, one for each part of the learner; a kind's name has its share of the bits.
+
+    table: a name in `run.tables`. Raises ConfigError if there is none.
+    """
+    rows = [row for row in table_of(_tables(run), table)["rows"] if row["n_bytes"]]
     parts = list(rows[0]["bits"])
-    n_bytes = np.array([row["n_bytes"] for row in rows], np.float64)
-    bits = {part: np.array([row["bits"][part] for row in rows]) for part in parts}
-    of_bits = 100 * bits[parts[0]] / (bits[parts[0]].sum() or 1.0)
-    made = new_figure(11.0, 1.4 + 0.34 * len(rows))
-    left, right = made.subplots(1, 2, sharey=True)
-    _bars(
-        left, {"of bytes": 100 * n_bytes / n_bytes.sum(), "of bits": of_bits}, "share, %", ("#b8bec6", LINE_COLOURS[0])
-    )
-    _bars(right, {part: bits[part] / n_bytes for part in parts}, "bits/byte", LINE_COLOURS)
-    left.set_yticks(range(len(rows)), [short(row["name"]) for row in rows], parse_math=False)
-    left.invert_yaxis()
-    if title:
-        made.suptitle(short(title), parse_math=False)
-    return made
-
-
-def _bars(plot: Any, values: Mapping[str, NDArray[np.float64]], name: str, colours: Sequence[str]) -> None:
-    height = 0.8 / len(values)
-    for k, (label, lengths) in enumerate(values.items()):
-        places = np.arange(len(lengths)) + (k - (len(values) - 1) / 2) * height
-        plot.barh(places, lengths, height, label=label, color=colours[k % len(colours)])
-    plot.set(xlabel=name)
+    total = sum(row["bits"][parts[0]] for row in rows) or 1.0
+    plot, height = new_axes(ax, 8.0, 1.4 + 0.34 * len(rows)), 0.8 / len(parts)
+    for k, part in enumerate(parts):
+        places = np.arange(len(rows)) + (k - (len(parts) - 1) / 2) * height
+        rates = [row["bits"][part] / row["n_bytes"] for row in rows]
+        plot.barh(places, rates, height, label=part, color=LINE_COLOURS[k % len(LINE_COLOURS)])
+    names = [f"{short(row['name'])}, {100 * row['bits'][parts[0]] / total:.1f} % of the bits" for row in rows]
+    plot.set_yticks(range(len(rows)), names, parse_math=False)
+    plot.invert_yaxis()
+    plot.set(xlabel="bits/byte")
     plot.grid(visible=True, axis="x", linewidth=0.4)
     plot.set_axisbelow(True)
     for label in plot.legend(fontsize="small").get_texts():
         label.set_parse_math(False)
+    return plot
 
 
-def text(passages: Sequence[Mapping[str, Any]]) -> ColouredText:
-    """Passages of the corpus, each character coloured by its bits, for a notebook. passages: of an Evaluation or a record."""
-    return ColouredText(passages)
+def text(run: Measured) -> ColouredText:
+    """Passages of the corpus, each character coloured by its bits, for a notebook. It needs no matplotlib."""
+    return ColouredText(run.passages if isinstance(run, Evaluation) else run.record["passages"])
 
 
-def matrix(found: Matrix) -> Figure:
-    """Two maps: the bits of a byte of each corpus that another one saves, and distances."""
-    size = 3.0 + 0.6 * len(found.givens)
-    made = new_figure(2 * size, size)
-    maps = (
-        ("bits of a byte of the row that the column saves", found.saved_per_byte, found.givens, "Blues"),
-        ("distance", found.distances, found.names, "Blues_r"),
-    )
-    for plot, (title, values, columns, colours) in zip(made.subplots(1, 2), maps, strict=True):
-        others = np.where(np.eye(*values.shape) == 1, np.nan, values)  # a corpus given itself has no colour
-        low, high = float(np.nanmin(others)), float(np.nanmax(others))
-        plot.imshow(others, cmap=colours, vmin=low, vmax=high)
-        plot.set_xticks(
-            range(len(columns)), map(short, short_names(columns)), rotation=40, ha="right", parse_math=False
-        )
-        plot.set_yticks(range(len(found.names)), map(short, short_names(found.names)), parse_math=False)
-        plot.set_title(title, fontsize="medium")
-        for i, j in np.argwhere(~np.isnan(others)):
-            share = (others[i, j] - low) / max(high - low, 1e-9)
-            is_dark = (share if colours == "Blues" else 1 - share) > 0.6
-            plot.text(j, i, f"{others[i, j]:.2f}", ha="center", va="center", color="white" if is_dark else "black")
-    return made
+def matrix(found: Matrix, values: Literal["saved", "distance"] = "saved", *, ax: Axes | None = None) -> Axes:
+    """A map of the corpora: the bits of a byte of the row's corpus that the column's one saves, or the distances."""
+    of = {
+        "saved": ("bits of a byte of the row that the column saves", found.saved_per_byte, found.givens, "Blues"),
+        "distance": ("distance", found.distances, found.names, "Blues_r"),
+    }
+    if values not in of:
+        raise wrong_argument("values", values, '"saved" or "distance"')
+    title, cells, columns, colours = of[values]
+    size = 3.0 + 0.6 * len(columns)
+    plot = new_axes(ax, size, size)
+    others = np.where(np.eye(*cells.shape) == 1, np.nan, cells)  # a corpus given itself has no colour
+    low, high = float(np.nanmin(others)), float(np.nanmax(others))
+    plot.imshow(others, cmap=colours, vmin=low, vmax=high)
+    names = [short(name) for name in short_names(columns)]
+    plot.set_xticks(range(len(columns)), names, rotation=40, ha="right", parse_math=False)
+    plot.set_yticks(range(len(found.names)), [short(name) for name in short_names(found.names)], parse_math=False)
+    plot.set_title(title, fontsize="medium")
+    for i, j in np.argwhere(~np.isnan(others)):
+        share = (others[i, j] - low) / max(high - low, 1e-9)
+        is_dark = (share if colours == "Blues" else 1 - share) > 0.6
+        plot.text(j, i, f"{others[i, j]:.2f}", ha="center", va="center", color="white" if is_dark else "black")
+    return plot
 
 
-def monorepo(records: Sequence[Mapping[str, Any]]) -> Figure:
-    """The monorepo losses of a series over time, all documents and by kind. records: of `read_series`, at least one."""
-    panels, n_points = run_panels.monorepo(records), len(records)
-    return figure(f"{records[-1]['test']['name']}: monorepo loss, {n_points} point{'s' * (n_points > 1)}", panels)
+def monorepo(
+    records: Sequence[Mapping[str, Any]],
+    of: Literal["documents", "kinds", "languages"] = "documents",
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """The monorepo losses of a series over time: of all documents, of new files and added lines, or by language.
+
+    records: of `read_series`. Raises CorpusError if there are none.
+    """
+    panels = run_panels.monorepo(records)
+    if of not in panels:
+        raise wrong_argument("of", of, " or ".join(map(repr, panels)))
+    return _drawn(ax, panels[of])
 
 
-def _titled(panel: Panel, title: str) -> Figure:
-    return figure("", [replace(panel, title=title or panel.title)])
+def _drawn(ax: Axes | None, panel: Panel) -> Axes:
+    plot = new_axes(ax)
+    draw(plot, panel)
+    return plot
+
+
+def _curves(runs: Runs) -> tuple[Curves, run_panels.Look]:
+    """The curves that a picture of these runs shows, and what they are called."""
+    if isinstance(runs, Run | Evaluation):
+        name = run_panels.full_name(_label(runs), {"config": _config(runs)})
+        return runs.curves, run_panels.Look({**run_panels.PARTS, MODEL: name})
+    named = runs if isinstance(runs, Mapping) else dict(zip(run_panels.distinct(map(_label, runs)), runs, strict=True))
+    found = {name: run if isinstance(run, Curve) else run.curves[MODEL] for name, run in named.items()}
+    return found, run_panels.PLAIN
+
+
+def _label(run: Measured) -> str:
+    if not isinstance(run, Run | Evaluation):
+        raise wrong_argument("runs", run, "runs of read_runs, or results of evaluate")
+    return learner_label(_config(run))
+
+
+def _config(run: Measured) -> dict[str, Any]:
+    return run.header.config if isinstance(run, Evaluation) else run.record["config"]
+
+
+def _tables(run: Measured) -> Mapping[str, Any]:
+    return run.tables if isinstance(run, Evaluation) else run.record.get("tables", {})
 
 
 def save_plots(runs: Sequence[Run], folder: PathLike, *, overwrite: bool = False) -> list[Path]:

@@ -207,8 +207,8 @@ def _thinned(curve: Curve) -> Curve:
 # ---- monorepo series
 
 
-def monorepo(records: Sequence[Record]) -> list[Panel]:
-    """The panels of a series (`read_series`): all documents, new files and added lines, languages; dynamic lines are dashed.
+def monorepo(records: Sequence[Record]) -> dict[str, Panel]:
+    """The panels of a series (`read_series`): documents (all), kinds (new files, added lines), languages; dynamic is dashed.
 
     A line omits the points at which it has no bytes. Raises CorpusError if the series is empty.
     """
@@ -219,16 +219,18 @@ def monorepo(records: Sequence[Record]) -> list[Panel]:
         "frozen, novel bytes": ("frozen", "novel"),
     }
     kinds = dict.fromkeys(group["name"] for record in records for group in record["frozen"]["kinds"])
-    series_of = {
-        "All documents of the windows": [
-            _over_time(name, style, records, [record[loss][group] for record in records])
-            for style, (name, (loss, group)) in enumerate(wholes.items())
-        ],
-        "New files, and lines added to existing files": _part_lines(records, "kinds", sorted(kinds, reverse=True)),
-        "Languages": _part_lines(records, "languages", _main_languages(records)),
+    whole = [
+        _over_time(name, style, records, [record[loss][group] for record in records])
+        for style, (name, (loss, group)) in enumerate(wholes.items())
+    ]
+    new_and_added = _part_lines(records, "kinds", sorted(kinds, reverse=True))
+    panels = {
+        "documents": ("All documents of the windows", whole),
+        "kinds": ("New files, and lines added to existing files", new_and_added),
+        "languages": ("Languages", _part_lines(records, "languages", _main_languages(records))),
     }
-    found = (Panel(title, [line for line in lines if len(line.x)], DATE) for title, lines in series_of.items())
-    return [panel for panel in found if panel.series]
+    found = {key: Panel(title, [line for line in lines if len(line.x)], DATE) for key, (title, lines) in panels.items()}
+    return {key: panel for key, panel in found.items() if panel.series}
 
 
 def _main_languages(records: Sequence[Record]) -> list[str]:

@@ -15,7 +15,7 @@ from prequential_codecs.archive import summarise
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.runs import ARCHIVE, CURVE, RECORD, PathLike, Run, runs_so_far
 from prequential.files import is_foreign, reading
-from prequential.online.source import open_source
+from prequential.online.source import CorpusLike, open_source
 from prequential.records.forms import WITHOUT_ARCHIVE
 from prequential.version import VERSION
 
@@ -29,9 +29,9 @@ class CorpusKey(NamedTuple):
     blake2b: str
 
 
-def corpus_key(source: str | PathLike, limit_bytes: int | None = None) -> CorpusKey:
+def corpus_key(source: CorpusLike, limit_bytes: int | None = None) -> CorpusKey:
     """The key of the corpus, or of its beginning. Raises CorpusError for an empty corpus, and for standard input."""
-    if source == "-":
+    if isinstance(source, str) and source == "-":
         raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
     with open_source(source, limit_bytes, in_order=True) as opened:
         if not opened.n_bytes:

@@ -12,6 +12,7 @@ from prequential.evaluation.evaluation import evaluate, evaluation_record
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
 from prequential.model.config import Config
 from prequential.online.runtime import Runtime
+from prequential.online.source import CorpusLike, in_memory
 from prequential.printable import printable
 from prequential.sweeps.finished import config_key, corpus_key, finished_runs, recorded_corpus
 from prequential.sweeps.plans import Candidate, Plan, Variant
@@ -85,7 +86,7 @@ def runs_by_variant(outcomes: Iterable[RunOutcome]) -> dict[Variant, list[Run]]:
 
 
 def run_plan(
-    source: str | PathLike,
+    source: CorpusLike,
     plan: Plan,
     folder: PathLike,
     *,
@@ -100,6 +101,7 @@ def run_plan(
     trust_runs: also use finished runs of other users, and those without their archives. The other arguments are those of
     `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
+    source = in_memory(source)
     corpus, used = corpus_key(source, limit_bytes), runtime or Runtime()
     finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
 

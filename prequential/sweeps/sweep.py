@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
@@ -13,6 +12,7 @@ from prequential.evaluation.curves import MODEL, import_pandas, mean_curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
+from prequential.online.source import CorpusLike
 from prequential.printable import format_table
 from prequential.sweeps.data_multiple import LEVEL, DataMultiple, data_multiple
 from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
@@ -159,7 +159,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
 
 @process_kept()
 def sweep(
-    source: str | Path,
+    source: CorpusLike,
     plan: Plan,
     folder: PathLike,
     *,

@@ -67,6 +67,12 @@ class SilentProgress:
         return f"{done.n_bytes / n_bytes if n_bytes else 1:.0%}, {self.health.status(n_bytes)}".rstrip(", ")
 
 
+def begin(on_progress: object, name: str) -> None:
+    """Begins a part of the work, if what shows the progress can name it."""
+    if isinstance(on_progress, SilentProgress):
+        on_progress.phase(name)
+
+
 class ProgressLines(SilentProgress):
     """One line a minute on stderr, the first after a minute."""
 

@@ -9,7 +9,7 @@ from prequential_corpora.bundled import sample_path
 from series import write_run
 
 from prequential.comparison.compare import compare
-from prequential.comparison.compare_text import sentence
+from prequential.comparison.differences import sentence
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
         (["--group", "a,b", one, one], 2, b"leave out --group"),
         (["--confidence", "1", "run", "run"], 2, b"outside (0, 1)"),
         ([one, f"{one}:3"], 1, b"there is no record 3"),
-        ([one, "train"], 1, b"names no record"),
+        ([one, "train"], 1, b"is no record of a held-out loss"),
     ):
         refused = run(tmp_path, "compare", *args)
         assert refused.returncode == code and part in refused.stderr

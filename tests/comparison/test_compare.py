@@ -11,7 +11,7 @@ from prequential_codecs.bit_coder import UNIT_BITS
 from series import SEGMENT, write_run
 
 from prequential.comparison.compare import Difference, RunGroup, compare
-from prequential.comparison.compare_text import sentence
+from prequential.comparison.differences import sentence
 from prequential.comparison.prediction import Intervals, mean_variance
 from prequential.errors import ConfigError, CorpusError
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from planted_ladder import TARGET, make_ladder
 
-from prequential.forecasting.forecast import forecast
+from prequential.forecasting.forecast import forecast_record
 from prequential.sweeps.ladder import Ladder
 
 
@@ -18,4 +18,4 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Ladder:
 @pytest.fixture(scope="session")
 def frozen(ladder: Ladder) -> dict[str, Any]:
     """The frozen forecast of TARGET by that ladder."""
-    return forecast(ladder, TARGET)
+    return forecast_record(ladder, TARGET)

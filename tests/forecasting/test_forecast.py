@@ -11,9 +11,9 @@ from planted_ladder import N_BYTES, TARGET, WIDE, make_ladder, make_run, planted
 from prequential import ConfigError, CorpusError, Curve
 from prequential.evaluation.runs import Run, pack_runs
 from prequential.forecasting.backtest import loss_bits_per_byte
-from prequential.forecasting.forecast import Target, conclusion, forecast, format_forecast, target_runs
+from prequential.forecasting.forecast import Target, conclusion, forecast_record, format_forecast, target_runs
 from prequential.forecasting.members import read_ladder
-from prequential.forecasting.sealed import canonical, read_forecast, run_digests, sealed
+from prequential.forecasting.sealed import canonical, read_sealed, run_digests, sealed
 from prequential.sweeps.ladder import Ladder, Rung, Size
 
 
@@ -56,7 +56,7 @@ def test_a_proxy_removes_the_difficulty_of_the_text_and_two_proxies_are_four_lin
     actual = float(loss_bits_per_byte(target.curves["model"], np.array([300_000]))[0]) * 300_000
     errors = []
     for n_proxies in (0, 1, 2):
-        made = forecast(ladder, TARGET, proxies=proxies[:n_proxies])["forecasts"]["total_bits"]
+        made = forecast_record(ladder, TARGET, proxies=proxies[:n_proxies])["forecasts"]["total_bits"]
         errors.append(abs(made["point"] / actual - 1))
         assert len(made["naive"]) == 2 + 2 * n_proxies and len(made["assumptions"]) == 3 + 6 * n_proxies
         assert made["low"] < actual < made["high"]
@@ -70,9 +70,9 @@ def test_a_proxy_that_ends_before_the_target_and_a_target_within_the_fitted_runs
     ladder: Ladder, tmp_path: Path
 ) -> None:
     with pytest.raises(CorpusError, match="before the target's 300000"):
-        forecast(ladder, TARGET, proxies=[make_run(tmp_path, Size(20, 1), 100_000)])
+        forecast_record(ladder, TARGET, proxies=[make_run(tmp_path, Size(20, 1), 100_000)])
     with pytest.raises(ConfigError, match="not be a forecast"):
-        forecast(ladder, Target(size=Size(16, 1), n_bytes=N_BYTES))
+        forecast_record(ladder, Target(size=Size(16, 1), n_bytes=N_BYTES))
 
 
 def test_diverged_runs_are_refused(ladder: Ladder) -> None:
@@ -82,7 +82,7 @@ def test_diverged_runs_are_refused(ladder: Ladder) -> None:
     run.__dict__["curves"] = {"model": Curve(n_bytes=ends, bits=np.cumsum(np.diff(ends, prepend=0)) * 9.0)}
     wild = Ladder((*ladder.rungs[:-1], Rung(run)), ladder.corpus)
     with pytest.raises(ConfigError, match="the run 64x1, seed 0 looks diverged"):
-        forecast(wild, TARGET)
+        forecast_record(wild, TARGET)
 
 
 def test_a_run_that_contains_the_target_is_found(ladder: Ladder, tmp_path: Path) -> None:
@@ -99,12 +99,12 @@ def test_a_run_that_contains_the_target_is_found(ladder: Ladder, tmp_path: Path)
 def test_a_frozen_forecast_is_read_back_and_any_change_is_refused(frozen: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "forecast.json"
     path.write_text(json.dumps(frozen, indent=1))
-    assert read_forecast(path) == frozen
+    assert read_sealed(path) == frozen
     changed = json.loads(canonical(frozen))
     changed["forecasts"]["total_bits"]["high"] *= 1.5
     path.write_text(json.dumps(changed))
     with pytest.raises(CorpusError, match="changed after it was frozen"):
-        read_forecast(path)
+        read_sealed(path)
     for text, message in (
         ("{", "is not JSON"),
         ("[]", "is not a"),
@@ -112,7 +112,7 @@ def test_a_frozen_forecast_is_read_back_and_any_change_is_refused(frozen: dict[s
     ):
         path.write_text(text)
         with pytest.raises(CorpusError, match=message):
-            read_forecast(path)
+            read_sealed(path)
 
 
 def test_a_forecast_names_its_runs_by_digests_which_are_those_of_the_packed_ladder(

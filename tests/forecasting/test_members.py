@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 import prequential
 from prequential import ConfigError, CorpusError
 from prequential.cli.main import build_parser
-from prequential.forecasting.forecast import Target, forecast, format_forecast
+from prequential.forecasting.forecast import Target, forecast_record, format_forecast
 from prequential.forecasting.members import read_ladder, what_is_known
 from prequential.sweeps.ladder import Parameters, Size
 
@@ -157,7 +157,7 @@ def test_a_forecast_says_that_the_order_differs_or_is_unknown(kind: str, tmp_pat
         else:
             train(tmp_path / "runs", width, rows.flip(0) if i == 1 else rows)
     ladder, _ = read_ladder(tmp_path / "runs")
-    record = forecast(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
+    record = forecast_record(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
     assert words[kind] in record["rows"] and record["proof"].endswith("; not proved")
     assert ("different orders" in format_forecast(record)) == (kind == "other order")
 
@@ -168,4 +168,4 @@ def test_a_proxy_that_is_not_of_the_same_loops_is_refused(folder: Path, tmp_path
     (tmp_path / "log.csv").write_text("seen,loss\n10000,4.0\n90000,3.0\n")
     proxy = prequential.import_log(tmp_path / "log.csv", tmp_path, tokens="seen", loss="loss", bytes_per_token=1.0)
     with pytest.raises(CorpusError, match="is not reported like the runs of the ladder"):
-        forecast(ladder, Target(size=Parameters(9000), n_bytes=50_000), proxies=[proxy])
+        forecast_record(ladder, Target(size=Parameters(9000), n_bytes=50_000), proxies=[proxy])

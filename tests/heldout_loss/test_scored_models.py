@@ -398,8 +398,13 @@ def test_wrong_arguments_of_the_functions_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError):
             prequential.heldout(b"text", **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="static= or scores=, or a series="):
-        prequential.monorepo(tmp_path, since="HEAD")
+    with pytest.raises(ConfigError, match="not of models with static= or scores="):
+        prequential.monorepo(tmp_path, since="HEAD", static="hf:a", series="s.jsonl")
+    with pytest.raises(ConfigError, match="give since=, the beginning of the window"):
+        prequential.monorepo(tmp_path)
+    for wrong in ({"losses": ["all"]}, {"train": "a", "config": prequential.preset(1), "learner": object()}):
+        with pytest.raises(ConfigError):
+            prequential.heldout(b"text", **wrong)  # type: ignore[arg-type]
     with pytest.raises(CorpusError, match="no document is UTF-8"):
         prequential.heldout(np.array([255], np.uint8), static="hf:a")
 

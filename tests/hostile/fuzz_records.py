@@ -273,7 +273,9 @@ def _load_matplotlib() -> None:
     """Draws a figure, so that the library makes its folders and its list of fonts."""
     from prequential.report import figures, plots
 
-    figures.png(plots.learning_curves({"model": Curve(n_bytes=np.array([1, 2]), bits=np.array([1.0, 2.0]))}))
+    figure = figures.new_figure(8.0, 5.0)
+    plots.learning_curves({"model": Curve(n_bytes=np.array([1, 2]), bits=np.array([1.0, 2.0]))}, ax=figure.subplots())
+    figures.png(figure)
 
 
 def files_in(box: Path) -> dict[str, bytes]:

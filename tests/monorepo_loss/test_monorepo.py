@@ -20,6 +20,7 @@ from prequential.model.config import Config, ScheduleConfig
 from prequential.monorepo_loss.monorepo import conditional_sizes
 from prequential.monorepo_loss.series import SeriesSetting, append_point, read_series
 from prequential.report import plots, run_panels
+from prequential.report.figures import new_figure
 
 SETTING = SeriesSetting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
 TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
@@ -150,7 +151,7 @@ def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str
 
 def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
     points = [record(1, 2.0), record(32, 3.0, ("Rust",)), record(60, 1.0, ("Python", "Rust"))]
-    everything, kinds, languages = run_panels.monorepo(points)
+    everything, kinds, languages = run_panels.monorepo(points).values()
     assert [line.name for line in everything.series] == [
         "frozen", "dynamic", "untrained", "frozen, clean documents", "frozen, novel bytes",
     ]  # fmt: skip
@@ -161,13 +162,14 @@ def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
     assert rust.y.tolist() == [3.0, 1.0]
 
 
-def test_a_figure_has_the_panels_and_dates_on_their_axes() -> None:
+def test_a_picture_has_dates_on_its_axis() -> None:
     pytest.importorskip("matplotlib")
     points = [record(1, 2.0), record(90, 3.0)]
-    figure = plots.monorepo(points)
-    assert [plot.get_title() for plot in figure.axes] == [panel.title for panel in run_panels.monorepo(points)]
-    figure.canvas.draw()
-    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
+    ax = new_figure(8.0, 5.0).subplots()
+    assert plots.monorepo(points, "languages", ax=ax).get_title() == "Languages"
+    ax = plots.monorepo(points, ax=new_figure(8.0, 5.0).subplots())
+    ax.figure.canvas.draw()
+    assert [text.get_text() for text in ax.get_xticklabels()] == [
         "Jan",
         "15",
         "Feb",

@@ -1,14 +1,16 @@
 """The bytes that are coded: opened once, described once, and refused if they change meanwhile."""
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import prequential
-from prequential.errors import CorpusError
+from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.model.config import Config, MixerConfig, ScheduleConfig
 from prequential.online.runtime import Runtime
 from prequential.online.source import HashedSymbols, digest_of, open_source
@@ -85,3 +87,82 @@ def changing(path: Path) -> Callable[[prequential.Progress, int], None]:
                 os.fsync(file.fileno())
 
     return change
+
+
+# ---- what functions take as a corpus
+
+
+class Column:
+    """As a Series of pandas."""
+
+    def __init__(self, *values: object) -> None:
+        self.values = values
+
+    def to_list(self) -> list[object]:
+        return list(self.values)
+
+
+def found(corpus: Any) -> tuple[bytes, list[tuple[str, int, int]]]:
+    with open_source(corpus) as source:
+        return source.symbols[:].tobytes(), [tuple(document) for document in source.documents]
+
+
+def test_a_name_a_path_bytes_an_array_and_an_open_file_are_the_same_corpus(tmp_path: Path) -> None:
+    path, data = tmp_path / "a", b"some text"
+    path.write_bytes(data)
+    corpora = [
+        path,
+        str(path),
+        data,
+        bytearray(data),
+        memoryview(data),
+        np.frombuffer(data, np.uint8),
+        io.BytesIO(data),
+    ]
+    with path.open("rb") as file:
+        assert {found(each)[0] for each in [*corpora, file]} == {data}
+
+
+def test_documents_in_a_list_or_a_column_are_texts_or_bytes_with_an_end_after_each() -> None:
+    expected = b"a\0" + "bé".encode() + b"\0", [("0", 0, 1), ("1", 2, 3)]
+    assert found(["a", "bé"]) == found((b"a", "bé".encode())) == found(Column("a", "bé")) == expected
+    with open_source(["abc", "d"], 2) as source:
+        assert source.documents == [("0", 0, 2)] and source.whole_bytes == 6
+
+
+def test_a_column_of_a_data_frame_is_a_corpus() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["one", "two", None]})
+    assert found(frame["text"].dropna())[0] == b"one\0two\0"
+    with pytest.raises(ConfigError, match="document 2 is (None|nan): a list or column"):
+        found(frame["text"])
+    with pytest.raises(ConfigError, match="source is an object of type DataFrame: give .* a column of a data frame"):
+        prequential.compress(frame)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "part"),
+    [
+        (
+            "It was the best of times",
+            "'It was the best of times' does not exist: a str names a corpus; if it is the text",
+        ),
+        ("a" * 300, r"aaa\.\.\.' does not exist: a str names a corpus"),
+        ([__file__], "a list holds documents, and '.*' is the name of a file"),
+        ([Path("a")], "document 0 is of type PosixPath"),
+        (["a", 5], "document 1 is of type int: a list or column of documents holds texts or bytes only"),
+        (["\ud800"], "document 0 cannot be written as UTF-8"),
+        (io.StringIO("text"), 'open it with mode "rb"'),
+    ],
+)
+def test_what_would_be_misread_is_refused_by_name(corpus: Any, part: str) -> None:
+    with pytest.raises(PrequentialError, match=part):
+        found(corpus)
+
+
+def test_a_closed_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    with (tmp_path / "a").open("rb") as file:
+        pass
+    with pytest.raises(CorpusError, match="the open file cannot be read"):
+        found(file)

@@ -3,28 +3,63 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from prequential.errors import ConfigError, MissingDependencyError
 from prequential.evaluation.curves import Curve
+from prequential.evaluation.runs import Run
 from prequential.report import figures, plots, run_panels
 from prequential.report.panels import Panel, Role, Series
 
 
-def test_figures_show_the_lines_with_their_names(curves: dict[str, Curve], table: dict[str, Any]) -> None:
-    pytest.importorskip("matplotlib")
-    axes = plots.learning_curves(curves, "a $title$").axes[0]
-    assert axes.get_title() == "a $title$"
-    assert [text.get_text() for text in axes.texts] == list(curves)  # at the ends of the lines
+@pytest.fixture
+def pyplot() -> Iterator[Any]:
+    """pyplot without a window; its figures are closed at the end."""
+    pytest.importorskip("matplotlib").use("agg")
+    from matplotlib import pyplot
+
+    yield pyplot
+    pyplot.close("all")
+
+
+def test_axes_show_the_lines_with_their_names(curves: dict[str, Curve], pyplot: Any) -> None:
+    axes = plots.learning_curves(curves | {"a $name$": curves["gzip"]})
+    assert [text.get_text() for text in axes.texts] == ["model", "gpt", "gzip and a $name$"]  # at the ends of the lines
     heights = sorted(text.get_position()[1] for text in axes.texts)
     assert min(np.diff(heights)) >= 0.05 - 1e-9
     assert axes.get_legend() is None
     assert axes.get_lines()[0].get_ydata().tolist() == run_panels.learning(curves).series[0].y.tolist()
     assert axes.get_xscale() == "log"
-    assert plots.regret(curves).axes[0].get_xlabel() == "bytes of the original"
-    assert plots.long_tail(table).axes[0].get_yscale() == "log"
+    assert plots.regret(curves).get_xlabel() == "bytes of the original"
+
+
+def test_a_picture_is_drawn_in_the_axes_that_are_given_or_in_a_new_figure_of_pyplot(
+    runs: list[Run], pyplot: Any
+) -> None:
+    ax = pyplot.figure(layout="constrained").subplots()
+    assert plots.learning_curves(runs[0], ax=ax) is ax and len(pyplot.get_fignums()) == 1
+    names = [text.get_text() for text in ax.texts]
+    assert "prequential 2 contexts" in names and any("ppmd" in name for name in names)
+    several = plots.learning_curves(runs)
+    assert several is not ax and len(pyplot.get_fignums()) == 2
+    assert [text.get_text() for text in several.texts] == ["2 contexts", "3 contexts, seed 7"]
+    assert plots.long_tail(runs[0]).get_yscale() == "log"
+    with pytest.raises(ConfigError, match="ax is an object of type Figure: give the Axes"):
+        plots.regret(runs[0], ax=ax.figure)
+    with pytest.raises(ConfigError, match="no table is called 'words2'"):
+        plots.costs(runs[0], "words2")
+
+
+def test_without_matplotlib_one_line_says_which_extra_to_install(
+    curves: dict[str, Curve], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError, match=r"plots need matplotlib: pip install 'prequential\[plots\]'"):
+        plots.learning_curves(curves)
 
 
 def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:

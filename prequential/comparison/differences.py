@@ -1,0 +1,270 @@
+"""Differences between groups of runs: what a comparison found, as values, as a table and as text.
+
+Every difference is of ideal code lengths, B - A with A as the reference: below 0 if B needs fewer bits.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prequential.comparison.prediction import MIN_CELLS, Intervals
+from prequential.evaluation.curves import Curve, import_pandas
+from prequential.evaluation.summary import what_is_measured
+from prequential.printable import format_table, printable
+
+if TYPE_CHECKING:
+    import pandas
+
+RUN_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
+DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
+MAX_SEEDS_LETTERS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunGroup:
+    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name.
+
+    archive_bits: lengths of the archives; code lengths unless all runs have archives (is_coded).
+    """
+
+    label: str
+    runs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    config: Mapping[str, Any]
+    bits: tuple[float, ...]
+    archive_bits: tuple[int, ...]
+    curves: tuple[Curve, ...] = field(repr=False, compare=False)
+    learner: str = ""
+    is_coded: bool = True
+
+    @property
+    def name(self) -> str:
+        """The label with the learner, unless that is the label."""
+        return f"{self.label} ({self.learner})" if self.learner not in ("", self.label) else self.label
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the curves, as JSON values."""
+        lists = {name: list(getattr(self, name)) for name in ("runs", "seeds", "bits", "archive_bits")}
+        return {"label": self.label, "learner": self.learner, "config": dict(self.config), **lists}
+
+    @property
+    def mean_bits(self) -> float:
+        """Mean ideal code length of the runs, in bits."""
+        return math.fsum(self.bits) / len(self.bits)
+
+    @property
+    def mean_archive_bits(self) -> float:
+        """Mean length of the archives, in bits."""
+        return sum(self.archive_bits) / len(self.archive_bits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A group compared with the reference. bits: other - reference over all bytes, exact if both groups have one run.
+
+    intervals: of confidence and of prediction; None with fewer than MIN_CELLS cells. crossing_byte: from there on the other is
+    below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at
+    every byte where a run ends a segment.
+    """
+
+    reference: RunGroup
+    other: RunGroup
+    bits: float
+    intervals: Intervals | None
+    crossing_byte: int | None
+    n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
+    running_bits: NDArray[np.float64] = field(repr=False, compare=False)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """The difference per byte of the corpus."""
+        return self.bits / int(self.n_bytes[-1])
+
+    @property
+    def percent(self) -> float:
+        """The difference in percent of the reference's ideal code length; 0 if that is 0."""
+        return self.in_percent(self.bits)
+
+    def in_percent(self, bits: float) -> float:
+        """These bits in percent of the reference's ideal code length; 0 if that is 0."""
+        return 100 * bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
+
+    @property
+    def log2_e(self) -> float:
+        """log2 of an e-value against "the data follow the reference", if `other` was fixed before the data were seen.
+
+        If they followed it, its expectation would be at most 1 (Ville's inequality bounds it at any stopping time). Seeds of
+        `other` are mixed with equal weights; of those of the reference the best counts.
+        """
+        mixed = math.log2(len(self.other.bits)) - float(np.logaddexp2.reduce(-np.array(self.other.bits)))
+        return min(self.reference.bits) - mixed
+
+    @property
+    def archive_bits(self) -> float:
+        """The difference of the archives' lengths in bits, with headers and containers."""
+        return self.other.mean_archive_bits - self.reference.mean_archive_bits
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, as JSON values."""
+        return {
+            "reference": self.reference.label,
+            "other": self.other.label,
+            "bits": self.bits,
+            "bits_per_byte": self.bits_per_byte,
+            "percent": self.percent,
+            "archive_bits": self.archive_bits,
+            "log2_e_value": self.log2_e,
+            "intervals": None if self.intervals is None else asdict(self.intervals),
+            "crossing_byte": self.crossing_byte,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Comparison:
+    """Groups of runs over one corpus. The first group is the reference of every difference. str() is the report of the command.
+
+    proof, rows: of reported runs, what they are and what is known about their data; None: both were coded from equal bytes.
+
+    Examples:
+        >>> import prequential
+        >>> runs = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
+        >>> found = prequential.compare(runs[:2], groups=["small", "large"])
+        >>> found.to_frame()[["reference", "other", "n_cells"]].values.tolist()
+        [['small', 'large', 12]]
+    """
+
+    corpus: Mapping[str, Any]
+    groups: tuple[RunGroup, ...]
+    differences: tuple[Difference, ...]
+    proof: str | None = None
+    rows: str | None = None
+
+    @property
+    def n_runs(self) -> int:
+        """The number of runs in all groups."""
+        return sum(len(group.runs) for group in self.groups)
+
+    @property
+    def choice_bits(self) -> float:
+        """The bits that it costs to state which of these runs is the best."""
+        return math.log2(self.n_runs)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each group but the first: bits, bits_per_byte, percent and archive_bits above it, and the intervals.
+
+        mean_low_bits to mean_high_bits: of the expected difference on such text; text_low_bits to text_high_bits: of the
+        difference on another such text; missing for short texts. Raises MissingDependencyError without pandas.
+        """
+        rows = [difference.to_dict() for difference in self.differences]
+        return import_pandas().DataFrame([row | (row.pop("intervals") or {}) for row in rows])
+
+    def __str__(self) -> str:
+        return format_comparison(self)
+
+    def __repr__(self) -> str:
+        return f"<{' '.join(map(sentence, self.differences))}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the arrays, as JSON values."""
+        return {
+            "kind": "comparison",
+            "corpus": dict(self.corpus),
+            "groups": [group.to_dict() for group in self.groups],
+            "differences": [difference.to_dict() for difference in self.differences],
+            "n_runs": self.n_runs,
+            "choice_bits": self.choice_bits,
+            **({} if self.rows is None else {"proof": self.proof, "rows": self.rows}),
+        }
+
+
+# ---- text
+
+
+def format_comparison(comparison: Comparison) -> str:
+    """The complete report, without a final newline."""
+    corpus, groups = comparison.corpus, comparison.groups
+    name = corpus.get("name") or "bytes"
+    last = [what_is_measured([group.is_coded for group in groups], "bits")] if comparison.rows is None else []
+    parts = [
+        printable(f"corpus {name}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
+        *([] if comparison.rows is None else [f"proof {comparison.proof}\nrows  {comparison.rows}"]),
+        _table((*RUN_TITLES, *last), [_group_row(group, corpus["n_bytes"]) for group in groups]),
+        "\n".join(printable(f"{group.name} on {name}: {', '.join(group.runs)}") for group in groups),
+        _table((*DIFFERENCE_TITLES, *last), [_difference_row(difference) for difference in comparison.differences]),
+        *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
+        f"If this comparison is used to choose the best of these {comparison.n_runs} runs, the choice costs log2 "
+        f"{comparison.n_runs} = {comparison.choice_bits:.2f} bits more.",
+        "\n".join(printable(sentence(difference)) for difference in comparison.differences),
+    ]
+    return "\n\n".join(parts)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Without the last column of each row if it has no title: reported runs have one code length."""
+    return format_table(titles, [row[: len(titles)] for row in rows])
+
+
+def _group_row(group: RunGroup, n_bytes: int) -> list[str]:
+    seeds = ",".join(map(str, group.seeds))
+    return [
+        group.label,
+        group.learner,
+        str(len(group.runs)),
+        seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},...",
+        f"{group.mean_bits:,.1f}",
+        f"{group.mean_bits / n_bytes:.4f}",
+        f"{group.mean_archive_bits:,.0f}",
+    ]
+
+
+def _difference_row(difference: Difference) -> list[str]:
+    return [
+        f"{difference.other.label} - {difference.reference.label}",
+        f"{difference.bits:+,.1f}",
+        f"{difference.bits_per_byte:+.5f}",
+        f"{difference.percent:+.3f}",
+        f"{difference.archive_bits:+,.0f}",
+    ]
+
+
+def _details(difference: Difference) -> Iterator[tuple[str, str]]:
+    """(name, text) of each line about one difference."""
+    a, b, byte = difference.reference, difference.other, difference.crossing_byte
+    place = f"not below {a.name} at the end" if byte is None else f"below {a.name} from byte {byte:,} to the end"
+    yield f"{b.label} against {a.label}", f"{b.name} is {f'below {a.name} everywhere' if byte == 0 else place}"
+    found = difference.intervals
+    if found is not None:
+        level = f"{100 * found.confidence:g} %"
+        yield f"{level} confidence", f"{_bounds(found.mean_low_bits, found.mean_high_bits)}: {found.mean_of}"
+        yield f"{level} prediction", f"{_bounds(found.text_low_bits, found.text_high_bits)}: {found.text_of}"
+
+
+def _bounds(low_bits: float, high_bits: float) -> str:
+    return f"[{low_bits:+,.1f}, {high_bits:+,.1f}] bits"
+
+
+def sentence(difference: Difference) -> str:
+    """What the difference is and what to expect on another text, for a reader who decides by it."""
+    a, b, found = difference.reference.label, difference.other.label, difference.intervals
+    saved = -difference.percent
+    if found is None:
+        few = f"with fewer than {MIN_CELLS} segments it is too short to say more"
+        return f"{b} needs {_fewer(saved, 1)} bits than {a} on this text; {few}."
+    half, text = (
+        difference.in_percent(high - difference.bits) for high in (found.mean_high_bits, found.text_high_bits)
+    )
+    digits = min(4, max(1, -math.floor(math.log10(half)))) if half else 1
+    claim = f"{b} needs {abs(saved):.{digits}f} ± {half:.{digits}f} % {'fewer' if saved >= 0 else 'more'} bits than {a}"
+    doubt = ", so either may be the better" if abs(saved) <= half else ""
+    low, high = sorted((saved - text, saved + text), key=abs)
+    both = f"{_fewer(low, digits)} to {_fewer(high, digits)}"
+    same = f"{abs(low):.{digits}f} to {abs(high):.{digits}f} %"
+    return f"{claim}{doubt}; expect {same if low * high > 0 else both} on another such text."
+
+
+def _fewer(saved: float, digits: int) -> str:
+    return f"{abs(saved):.{digits}f} % {'fewer' if saved >= 0 else 'more'}"
