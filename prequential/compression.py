@@ -80,7 +80,7 @@ def compress(
 ) -> bytes | CompressionResult:
     """The archive of `source` as bytes; with an `output`, the archive is written there and its cost returned.
 
-    source: a str or a path, which names a corpus as on the command line (`sample:NAME`, `-`, a folder, ...); or the corpus itself:
+    source: a str or a path, which names a corpus as on the command line (`sample:NAME`, a folder, ...); or the corpus itself:
     bytes, an array (n,) of uint8, a file open for bytes, or documents, as a list or a column of a data frame. Each document is a
     text or bytes, and an end of document follows it. A str is never the text itself: give text.encode().
     output: a path or an open binary file. A path appears when the archive is complete, with the mode and time of a source file.

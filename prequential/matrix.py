@@ -7,10 +7,10 @@ the better direction, min(L(X|Y) / L(X), L(Y|X) / L(Y)): a part is near its whol
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +18,30 @@ from prequential_codecs.archive_header import GIVEN
 
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
+from prequential.evaluation.curves import import_pandas
 from prequential.learners.given import Given, informed_learner, remembering
 from prequential.learners.subject import follow
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
+from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.source import digest_of, open_source
+from prequential.online.source import CorpusLike, digest_of, open_source
 from prequential.printable import format_table
 from prequential.records.schema import environment
+
+if TYPE_CHECKING:
+    import pandas
 
 SCHEMA = 2  # 1: distances of Li et al., texts of unequal lengths
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Matrix:
     """Code lengths of n corpora in bits, alone (n,) and after each of n corpora and m stored models (n, n + m), float64.
 
-    names, n_bytes, blake2b: (n,), of the corpora. givens (n + m,): names of what was given. after[i, i] is L(X|X).
+    names, n_bytes, blake2b: (n,), of the corpora. givens (n + m,): names of what was given. after[i, i] is L(X|X). str() is the
+    report of the command.
 
     Examples:
         >>> import numpy, prequential
@@ -54,6 +60,32 @@ class Matrix:
     config: Config
     alone: NDArray[np.float64]
     after: NDArray[np.float64]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each corpus and each other thing that it was given: bits alone, bits after it, and what it saves a byte.
+
+        distance: of two corpora; missing for stored models. Raises MissingDependencyError without pandas.
+        """
+        pairs = [(i, j) for i in range(len(self.names)) for j in range(len(self.givens)) if i != j]
+        rows = [
+            {
+                "corpus": self.names[i],
+                "given": self.givens[j],
+                "n_bytes": self.n_bytes[i],
+                "bits": self.alone[i],
+                "bits_given": self.after[i, j],
+                "saved_bits_per_byte": self.saved_per_byte[i, j],
+                "distance": self.distances[i, j] if j < len(self.names) else np.nan,
+            }
+            for i, j in pairs
+        ]
+        return import_pandas().DataFrame(rows)
+
+    def __str__(self) -> str:
+        return format_matrix(self)
+
+    def __repr__(self) -> str:
+        return f"<{_advice(self, short_names(self.names), short_names(self.givens))}>"
 
     @property
     def saved(self) -> NDArray[np.float64]:
@@ -74,10 +106,10 @@ class Matrix:
 
 @engine_call()
 def measure_matrix(
-    corpora: Sequence[str],
-    models: Sequence[str],
-    config: Config,
-    runtime: Runtime,
+    corpora: Sequence[str] | Mapping[str, CorpusLike],
+    models: Sequence[str] = (),
+    config: Config | None = None,
+    runtime: Runtime | None = None,
     *,
     limit_bytes: int | None = None,
     whole: bool = False,
@@ -85,53 +117,51 @@ def measure_matrix(
 ) -> Matrix:
     """Reads n (n + m) + 2 n corpora: each alone, and each after each corpus, which is read once for it, and after each model.
 
-    models: folders of stored models, which keep their own configuration. limit_bytes: of each corpus. whole: do not cut all to
+    corpora: names of corpora, or corpora by their names. models: folders of stored models, which keep their own configuration.
+    config: by default preset 5. limit_bytes: of each corpus. whole: do not cut all to
     the length of the shortest. on_step: called with what comes next. Raises CorpusError for fewer than two different corpora or
     an empty one, and what reading raises.
 
     Examples:
-        >>> import tempfile, prequential
-        >>> from pathlib import Path
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     names = [str(Path(folder) / name) for name in ("a", "b")]
-        ...     for name, text in zip(names, (b"one two " * 20, b"one two three " * 20)):
-        ...         _ = Path(name).write_bytes(text)
-        ...     found = prequential.measure_matrix(names, [], prequential.preset(1), prequential.Runtime())
+        >>> import prequential
+        >>> texts = {"a": b"one two " * 20, "b": b"one two three " * 20}
+        >>> found = prequential.measure_matrix(texts, config=prequential.preset(1))
         >>> found.saved.shape, bool(found.after[0, 1] < found.alone[0])
         ((2, 2), True)
     """
-    corpora, models = _names("corpora", corpora), _names("models", models)
-    for name, value, kind in (("config", config, Config), ("runtime", runtime, Runtime)):
-        if not isinstance(value, kind):
-            raise wrong_argument(name, value, f"a {kind.__name__}")
-    check_arguments(limit_bytes=limit_bytes, whole=whole, on_step=on_step)
-    if len(set(corpora)) < 2 or len(set(corpora)) != len(corpora):
+    names = list(corpora) if isinstance(corpora, Mapping) else _names("corpora", corpora)
+    models = _names("models", models)
+    check_arguments(config=config, runtime=runtime, limit_bytes=limit_bytes, whole=whole, on_step=on_step)
+    if len(set(names)) < 2 or len(set(names)) != len(names):
         raise CorpusError("a matrix needs two corpora or more, each named once")
-    texts = _texts(corpora, limit_bytes, whole=whole)
-    alone = np.zeros(len(corpora))
+    config, runtime = config or preset(DEFAULT_PRESET), runtime or Runtime()
+    texts = _texts(names, corpora if isinstance(corpora, Mapping) else {}, limit_bytes, whole=whole)
+    alone = np.zeros(len(names))
     for i, text in enumerate(texts):
-        on_step(corpora[i])
+        on_step(names[i])
         alone[i] = _bits(runtime.learner(config), text)
     columns = []
     givens: list[tuple[Given, Config | None]] = [(text.tobytes(), config) for text in texts]
-    for name, (given, own) in zip((*corpora, *models), [*givens, *((name, None) for name in models)], strict=True):
+    for name, (given, own) in zip((*names, *models), [*givens, *((name, None) for name in models)], strict=True):
         on_step(f"given {name}")
         columns.append(_after(texts, given, own, runtime))
     return Matrix(
-        names=tuple(corpora),
+        names=tuple(names),
         n_bytes=tuple(len(text) for text in texts),
         blake2b=tuple(digest_of(text).hex() for text in texts),
-        givens=(*corpora, *models),
+        givens=(*names, *models),
         config=config,
         alone=alone,
         after=np.stack(columns, axis=1),
     )
 
 
-def _texts(corpora: Sequence[str], limit_bytes: int | None, *, whole: bool) -> list[NDArray[np.uint8]]:
+def _texts(
+    corpora: Sequence[str], given: Mapping[str, CorpusLike], limit_bytes: int | None, *, whole: bool
+) -> list[NDArray[np.uint8]]:
     """The bytes of each corpus, of equal lengths unless `whole`. Raises CorpusError for an empty one."""
     with ExitStack() as stack:
-        sources = [stack.enter_context(open_source(name, limit_bytes)) for name in corpora]
+        sources = [stack.enter_context(open_source(given.get(name, name), limit_bytes)) for name in corpora]
         lengths = [source.n_bytes for source in sources]
         if not all(lengths):
             empty = corpora[lengths.index(0)]

@@ -65,7 +65,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
     (sweep, "limit_bytes", "1K"),
     *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "whole", "on_step")),
-    (matrix, "corpora", "ab"), (matrix, "config", None), (matrix, "limit_bytes", 1.5),
+    (matrix, "corpora", "ab"), (matrix, "limit_bytes", 1.5),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
     *((prequential.preset, "level", value) for value in ("5", 10, 5.5, True, None, [1])),

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     if args.picture and not args.picture.endswith(".png"):
         args.parser.error(f"--picture {args.picture}: the name must end in .png")
     from prequential.files import check_output
-    from prequential.matrix import format_matrix, matrix_record, measure_matrix
+    from prequential.matrix import matrix_record, measure_matrix
     from prequential.online.source import mode_of
     from prequential.report import plots
     from prequential.report.figures import check_matplotlib, new_figure, save_png
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     found = measure_matrix(
         args.names, args.model, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say
     )
-    print(json.dumps(matrix_record(found, runtime)) if args.json else format_matrix(found))
+    print(json.dumps(matrix_record(found, runtime)) if args.json else found)
     if args.picture:
         size = 3.0 + 0.6 * len(found.givens)
         figure = new_figure(2 * size, size)

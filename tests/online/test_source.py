@@ -134,9 +134,9 @@ def test_a_column_of_a_data_frame_is_a_corpus() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["one", "two", None]})
     assert found(frame["text"].dropna())[0] == b"one\0two\0"
-    with pytest.raises(ConfigError, match="document 2 is (None|nan): a list or column"):
+    with pytest.raises(ConfigError, match=r"document 2 is (None|nan): a list or column"):
         found(frame["text"])
-    with pytest.raises(ConfigError, match="source is an object of type DataFrame: give .* a column of a data frame"):
+    with pytest.raises(ConfigError, match=r"source is an object of type DataFrame: give .* a column of a data frame"):
         prequential.compress(frame)
 
 
