@@ -106,6 +106,8 @@ def read_head(source: ByteSource, kind: BlockKind) -> BlockHead:
 class Index:
     """The lengths of all blocks, about six bytes for each."""
 
+    n_blocks: int
+
     def __init__(self) -> None:
         self.n_blocks = 0
         self._entries = bytearray()
@@ -173,16 +175,19 @@ class ArchiveReader:
     Raises UnsupportedVersionError, CorruptArchiveError.
     """
 
+    n_bytes_covered: int
+    payload_bytes: int
+
     def __init__(self, source: BinaryIO) -> None:
         self._source = ByteSource(source)
-        self.index = Index()
+        self.index: Index = Index()
         self.n_bytes_covered = 0
         self.payload_bytes = 0
         try:
-            self.header = read_header(self._source)
+            self.header: Header = read_header(self._source)
         except CorruptArchiveError as error:
             raise CorruptArchiveError(f"header: {error}") from error
-        self.header_bytes = self._source.n_bytes_taken
+        self.header_bytes: int = self._source.n_bytes_taken
 
     @property
     def n_bytes_read(self) -> int:

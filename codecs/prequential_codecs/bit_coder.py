@@ -110,9 +110,9 @@ class BitCoder:
     """
 
     def __init__(self, mode: int, payload: bytes = b"") -> None:
-        self.state = np.zeros(STATE_SIZE, np.uint64)
+        self.state: Array = np.zeros(STATE_SIZE, np.uint64)
         self.state[MODE], self.state[WIDTH] = mode, WINDOW_MAX
-        self.words = np.zeros(1 << 12, np.uint32)
+        self.words: Array = np.zeros(1 << 12, np.uint32)
         if mode == DECODE:
             if len(payload) % 4:
                 raise CorruptArchiveError(

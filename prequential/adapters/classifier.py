@@ -17,6 +17,10 @@ class ClassifierLearner:
     a dict {"1": last byte, ...}. Before the object has learned anything, all bytes are equally likely.
     """
 
+    model: Any
+    order: int
+    run_symbols: int
+
     n_symbols = N_SYMBOLS
     deterministic = True
 

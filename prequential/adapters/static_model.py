@@ -23,6 +23,7 @@ from prequential_corpora.corpus import Document
 from torch.nn.functional import log_softmax
 
 from prequential.adapters.hub import check_memory, load_model, quiet
+from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError
 from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
@@ -44,6 +45,9 @@ class StaticModel:
     memory_bytes: what weights and logits take.
     """
 
+    tokenizer: TextTokenizer
+    weights_bytes: int
+
     def __init__(
         self,
         name: str,
@@ -64,23 +68,23 @@ class StaticModel:
         path, _, revision = (source, "", "") if Path(source).exists() else source.partition("@")
         loaded = load_model(path, revision or None, max_memory_bytes)
         self._model, self.tokenizer = loaded.model, loaded.tokenizer
-        self.n_symbols = int(self._model.get_input_embeddings().num_embeddings)
+        self.n_symbols: int = int(self._model.get_input_embeddings().num_embeddings)
         stated = _stated_window(self._model)
         self._longest = max_length or stated or DEFAULT_WINDOW
         most = min(self._longest, MAX_RUN_SYMBOLS)
-        self.run_symbols = stride or max(1, min(most, MAX_LOGITS // self.n_symbols))
+        self.run_symbols: int = stride or max(1, min(most, MAX_LOGITS // self.n_symbols))
         if not 1 <= self.run_symbols <= most:
             raise ConfigError(f"stride {stride} lies outside [1, {most}], the model's window")
         if loaded.first_id is None:
             raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
         self._first, self._begins_windows = loaded.first_id, loaded.begins_windows
-        self.name = printable(HUB_PREFIX + (Path(path).name if Path(path).exists() else source))
+        self.name: str = printable(HUB_PREFIX + (Path(path).name if Path(path).exists() else source))
         self._check_memory(loaded.memory_bytes, max_memory_bytes)
         self._model = self._model.to(device)
         self._model.config.use_cache = False  # keys and values of a window are not used again
         self._last_only = "logits_to_keep" in inspect.signature(self._model.forward).parameters
         self._isolates = context == "document"
-        self.policy = self._described(is_default=not (max_length or stated))
+        self.policy: str = self._described(is_default=not (max_length or stated))
         self.weights_bytes, self._weights = loaded.n_bytes, loaded.weights
 
     def weights_digest(self) -> str:
@@ -103,7 +107,7 @@ class StaticModel:
 
     def _check_memory(self, weights_bytes: int, max_memory_bytes: int | None) -> None:
         logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float64.itemsize
-        self.memory_bytes = weights_bytes + logits_bytes
+        self.memory_bytes: int = weights_bytes + logits_bytes
         try:
             check_memory(self.memory_bytes, max_memory_bytes)
         except ConfigError as error:

@@ -34,7 +34,7 @@ class TextTokenizer:
         described, _ = _ask(source, None)
         self.ids: dict[str, int] = described["tokens"]
         self.prefix = b" " if described["prefix"] else b""
-        self.encodes_pieces = not self.prefix  # which would stand before each piece
+        self.encodes_pieces: bool = not self.prefix  # which would stand before each piece
         self.begins_with: int | None = described["begins_with"]
         special, added = set(described["special"]), set(described["added"])
         self._bytes = {

@@ -37,6 +37,13 @@ class TorchLearner:
     results, so archives of bytes can be decoded; decoding takes as many calls of the module as there are bytes.
     """
 
+    module: torch.nn.Module
+    optimiser: torch.optim.Optimizer
+    window: int
+    rows: int
+    steps: int
+    replay: Literal["uniform", "streams"]
+
     def __init__(
         self,
         module: torch.nn.Module,
@@ -66,12 +73,12 @@ class TorchLearner:
             raise ConfigError(f"replay = {replay!r}; choose uniform or streams")
         self.module, self.optimiser = module, optimiser
         self.window, self.rows, self.steps, self.replay = window, rows, steps, replay
-        self.run_symbols = min(window // 2, MAX_RUN_SYMBOLS) if run_symbols is None else run_symbols
-        self.tokenizer = None if tokenizer is None else tokenizer_of(tokenizer)
+        self.run_symbols: int = min(window // 2, MAX_RUN_SYMBOLS) if run_symbols is None else run_symbols
+        self.tokenizer: Any = None if tokenizer is None else tokenizer_of(tokenizer)
         self._forward, self._step = forward or _logits_of, step
-        self.device = next((p.device for p in module.parameters()), torch.device("cpu"))
-        self.deterministic = self.device.type == "cpu" if deterministic is None else deterministic
-        self.n_symbols = self._checked_width()
+        self.device: torch.device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        self.deterministic: bool = self.device.type == "cpu" if deterministic is None else deterministic
+        self.n_symbols: int = self._checked_width()
         self._random = np.random.default_rng(seed)
         self._streams = np.zeros(rows - 1, np.int64)  # where the last window of each stream ends
         self._context = np.zeros(0, np.int64)  # all symbols before the run

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
-VERDICTS = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
+VERDICTS: dict[bool | None, str] = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
 OF_BOTH = {"law", "json", "quiet", "verbose"}  # the other options are of the check of the law
 
 

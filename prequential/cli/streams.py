@@ -62,6 +62,8 @@ class PrintableStream:
     is_output: standard output, whose failures raise StandardOutputError. Otherwise text that cannot be written is lost.
     """
 
+    terminal: Any
+
     def __init__(self, terminal: Any, *, is_output: bool) -> None:
         self.terminal, self._is_output = terminal, is_output
 

@@ -134,7 +134,7 @@ class Comparison:
         >>> runs = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
         >>> found = prequential.compare(runs[:2], groups=["small", "large"])
         >>> found.to_frame()[["reference", "other", "n_cells"]].values.tolist()
-        [['small', 'large', 12]]
+        [['small', 'large', 78]]
     """
 
     corpus: Mapping[str, Any]

@@ -88,6 +88,11 @@ class DocumentComparison:
     """Records over the same documents, called A, B ...; A is the reference. notes: why a loss is not compared.
 
     str() is the report of the command.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.DocumentComparison(records=(), differences=(), notes=()).to_frame().empty
+        True
     """
 
     records: tuple[DocumentLosses, ...]

@@ -30,7 +30,7 @@ COHORT = 256  # the table of learning follows trigrams with at least so many occ
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
-BYTE_CLASSES = {
+BYTE_CLASSES: dict[str, Sequence[int]] = {
     "lower-case letters": range(0x61, 0x7B),
     "upper-case letters": range(0x41, 0x5B),
     "digits": range(0x30, 0x3A),

@@ -82,6 +82,9 @@ class Draft:
     not fill in the mixer's.
     """
 
+    archive: Path
+    ends: NDArray[np.int64]
+
     def __init__(self, folder: Path, header: Header, subject: Subject, *, resume: bool) -> None:
         """resume: continue from the files of an earlier evaluation. Raises CheckpointError if they do not fit the header."""
         config, schedule = subject.config, subject.schedule
@@ -93,7 +96,7 @@ class Draft:
             raise ConfigError(NOT_RESUMED)
         if resume:
             self._check_run()
-        self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
+        self.trace: Trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, folder / COSTS)
 
     def _check_run(self) -> None:
         """Raises CheckpointError if the folder is of another run, as far as its descriptions show."""

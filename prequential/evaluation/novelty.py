@@ -117,12 +117,15 @@ class Words:
     n_untracked: occurrences of words that are not in the table, to save memory; they count as words that occur once.
     """
 
+    times: NDArray[np.int64]
+    n_distinct: NDArray[np.int64]
+
     def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_WORD_SLOTS) -> None:
         self._source = read_only(source)
         n_slots = _n_slots(len(source), max_slots)
         table, counts = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.uint32)
         self._lookup = LETTERS, hash_point(self._source), table, np.uint64(len(source).bit_length())
-        self.n_untracked = int(_count_words(self._source, *self._lookup, counts))
+        self.n_untracked: int = int(_count_words(self._source, *self._lookup, counts))
         times, n_distinct = np.unique(counts[counts > 0].astype(np.int64), return_counts=True)
         if self.n_untracked and not (len(times) and times[0] == 1):
             times, n_distinct = np.insert(times, 0, 1), np.insert(n_distinct, 0, 0)
@@ -131,7 +134,7 @@ class Words:
         rarer = np.cumsum(times * n_distinct)
         n_words = int(rarer[-1]) if len(rarer) else 0
         n_more_common = n_words - rarer  # occurrences of words in more common classes
-        self.deciles = N_DECILES * (2 * n_more_common + times * n_distinct) // max(2 * n_words, 1)
+        self.deciles: NDArray[np.int64] = N_DECILES * (2 * n_more_common + times * n_distinct) // max(2 * n_words, 1)
         used, self._decile_of = np.flatnonzero(counts), np.zeros(n_slots, np.uint8)  # of each slot
         self._decile_of[used] = self.deciles[np.searchsorted(times, counts[used])]
         self._rarest = int(self.deciles[0]) if len(self.deciles) else N_DECILES - 1

@@ -59,10 +59,10 @@ class Layer(nn.Module):
     def __init__(self, width: int, n_heads: int, mlp_factor: int) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-        self.up = nn.Linear(width, mlp_factor * width, bias=False)
-        self.down = nn.Linear(mlp_factor * width, width, bias=False)
+        self.qkv: nn.Linear = nn.Linear(width, 3 * width, bias=False)
+        self.out: nn.Linear = nn.Linear(width, width, bias=False)
+        self.up: nn.Linear = nn.Linear(width, mlp_factor * width, bias=False)
+        self.down: nn.Linear = nn.Linear(mlp_factor * width, width, bias=False)
 
     def forward(self, h: Tensor, angles: Tensor, visible: Tensor) -> Tensor:
         """(B, T, D) to (B, T, D). visible (T, T): entry (t, s) says whether position t attends to position s."""
@@ -151,22 +151,25 @@ class Shape:
 class GPT(nn.Module):
     """The docstring of this file describes the model."""
 
+    contexts: nn.Parameter | None
+    layers: nn.ModuleList
+
     recall: Tensor  # if a kind of context needs it
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width = shape.width
-        self.window = shape.window
+        self.window: int = shape.window
         # (E, V, D), the newest symbol's first
-        self.embedding = nn.Parameter(torch.zeros(shape.n_embeddings, N_SYMBOLS, width))
-        self.kinds = list(shape.contexts)
+        self.embedding: nn.Parameter = nn.Parameter(torch.zeros(shape.n_embeddings, N_SYMBOLS, width))
+        self.kinds: list[str] = list(shape.contexts)
         self.contexts = nn.Parameter(torch.zeros(1 << shape.context_bits, width)) if shape.contexts else None
-        self.recalls = any(kind not in HASHED for kind in self.kinds)
+        self.recalls: bool = any(kind not in HASHED for kind in self.kinds)
         if self.recalls:
             self.register_buffer("recall", torch.zeros(len(RECALLED), 2 << shape.context_bits, dtype=torch.int32))
         self.layers = nn.ModuleList(Layer(width, shape.n_heads, shape.mlp_factor) for _ in range(shape.n_layers))
-        self.head = nn.Linear(width, N_SYMBOLS, bias=False)
-        self.n_pairs = width // shape.n_heads // 2
+        self.head: nn.Linear = nn.Linear(width, N_SYMBOLS, bias=False)
+        self.n_pairs: int = width // shape.n_heads // 2
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> "GPT":

@@ -26,6 +26,9 @@ class Sink:
     A failure raises OutputError with the file's name. BrokenPipeError passes through: in a pipeline it is not an error.
     """
 
+    n_bytes: int
+    n_synced: int
+
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
         self.n_bytes = self.n_synced = 0
         self._file, self._name = file, os.fspath(name)

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ForecastScore:
-    """How far a forecast was from the run that it forecast. str() is the report of the command. record: docs/STUDIES.md."""
+    """How far a forecast was from the run that it forecast. str() is the report of the command. record: docs/STUDIES.md.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.ForecastScore(record={"percent": 1.0, "hit": True, "skill": 0.5})
+        <The forecast was 1.0 % too high, within its interval; every naive forecast was farther off.>
+    """
 
     record: dict[str, Any]
 
@@ -118,7 +124,7 @@ def read_forecast(path: PathLike) -> Forecast:
     Examples:
         >>> import prequential
         >>> prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json").record["target"]["n_bytes"]
-        1000000
+        460000
     """
     check_arguments(path=path)
     return Forecast(record=read_sealed(path), mode=common_mode(path))

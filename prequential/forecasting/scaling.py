@@ -127,6 +127,9 @@ class Projection:
     The losses are in bits per byte, of the text or corrected by a proxy. Raises ConfigError for too few sizes or prefixes.
     """
 
+    n_unit: float
+    d_unit: float
+
     def __init__(self, form: Form, n_weights: Floats, n_bytes: Floats, losses: Floats) -> None:
         n_sizes, n_prefixes = len(np.unique(n_weights)), len(np.unique(n_bytes))
         if n_sizes < MIN_SIZES or n_prefixes < MIN_PREFIXES:

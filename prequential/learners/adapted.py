@@ -53,6 +53,7 @@ class AdaptedLearner:
 
     gpt_bits = None
     update_size = None
+    n_symbols: int
 
     def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0, n_known: int = 0) -> None:
         """n_symbols: V of the symbols that will come. secret: seeds the draw of checks. n_known: runs before it.
@@ -64,7 +65,7 @@ class AdaptedLearner:
         self._deterministic = bool(getattr(model, "deterministic", False))
         self._gives_nll = callable(getattr(model, "nll", None)) and not is_coded(model)
         self._draws, self._learns = np.random.default_rng(secret), True
-        self.schedule = schedule_of(model)
+        self.schedule: ScheduleConfig = schedule_of(model)
         self._seen, self._read = np.zeros(FIRST_CAPACITY, np.int64), hashlib.blake2b(digest_size=16)
         self.n_symbols, self._n_runs = 0, n_known
 

@@ -43,8 +43,7 @@ if "numba" not in sys.modules:
     _import_numba()
 
 import numba
-from numba.core import cgutils, event, types
-from numba.core.registry import cpu_target
+from numba.core import cgutils, event, registry, types
 from numba.extending import intrinsic, overload, register_jitable
 
 __all__ = [
@@ -53,6 +52,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray
+cpu_target: Any = registry.cpu_target
 
 # Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
 # becomes part of it before types are inferred, so it is compiled once; but inferring types takes more than in proportion to the

@@ -65,7 +65,9 @@ def _float32() -> Iterator[None]:
             torch.set_default_dtype(dtype)
 
 
-process_kept = _Overlapping(_process_kept)  # warning filters, torch's threads and its precision of products
+process_kept: _Overlapping = _Overlapping(
+    _process_kept
+)  # warning filters, torch's threads and its precision of products
 _float32_kept = _Overlapping(_float32)
 
 

@@ -10,9 +10,12 @@ import numpy as np
 from prequential_codecs.bit_coder import BitCoder, ideal_bits
 
 from prequential.errors import ConfigError
+from prequential.model.config import Config
+from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.history import History
 from prequential.model.learner import OnlineLearner, code_symbols, segment_inputs
+from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.past import MAX_VERIFIED
 
 
@@ -23,17 +26,20 @@ class FrozenLearner(OnlineLearner):
     which must not learn while this object is in use.
     """
 
+    config: Config
+
     def __init__(self, learner: OnlineLearner) -> None:
         self._learner, self.config = learner, learner.config
         recall = learner.history.recall
-        self.history = History(learner.config.schedule.history_bits, recall.frozen() if recall else None)
+        self.history: History = History(learner.config.schedule.history_bits, recall.frozen() if recall else None)
         self.history.ring[:] = learner.history.ring
         self.history.n_symbols = learner.history.n_symbols
-        self.mixer = learner.mixer.frozen(self.history.ring) if learner.mixer else None
-        self.gpt = copy(learner.gpt)
+        self.mixer: Mixer | None = learner.mixer.frozen(self.history.ring) if learner.mixer else None
+        self.gpt: GPT | None = copy(learner.gpt)
         if self.gpt:
             self.gpt._reader = self.gpt._reader.fork()
-        self.gpt_bits, self._step, self._last_segment_size = None, None, 0
+        self.gpt_bits: np.ndarray | None = None
+        self._step, self._last_segment_size = None, 0
 
     def begin(self, n_symbols: int) -> None:
         """Opens a segment of n_symbols symbols."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prequential.model.config import Config
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 class History:
     """The last 2**bits symbols (uint8), the number of symbols in the stream so far, and what the GPT recalls there, if any."""
 
+    n_symbols: int
+
     def __init__(self, bits: int, recall: "Recall | None" = None) -> None:
-        self.ring = np.zeros(1 << bits, np.uint8)
+        self.ring: NDArray[np.uint8] = np.zeros(1 << bits, np.uint8)
         self.n_symbols = 0
         self.recall = recall
         self._ahead = np.zeros(0, np.uint8)  # symbols that `look_ahead` has read and `append` has not

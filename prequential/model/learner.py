@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 class OnlineLearner:
     """GPT and mixer, or one of them. For each segment of n symbols: `begin(n)`, `code(symbols, coder)` and `end(n)`."""
 
+    config: Config
+    gpt: "GPT | None"
+    mixer: Mixer | None
+
     def __init__(
         self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False, mixer_threads: int = 1
     ) -> None:
@@ -38,7 +42,7 @@ class OnlineLearner:
         mixer_threads: at most so many threads mix.
         """
         self.config, self.gpt = config, gpt
-        self.history = History.of(config)
+        self.history: History = History.of(config)
         self.mixer = Mixer(config.mixer, self.history.ring, most_threads=mixer_threads) if config.mixer else None
         self._last_segment_size = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = None

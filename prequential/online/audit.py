@@ -163,8 +163,8 @@ class Shadow:
     """A second mixer and history, with arrays of their own."""
 
     def __init__(self, config: Config) -> None:
-        self.history = History.of(config)
-        self.mixer = Mixer(config.mixer, self.history.ring) if config.mixer else None
+        self.history: History = History.of(config)
+        self.mixer: Mixer | None = Mixer(config.mixer, self.history.ring) if config.mixer else None
         self._coder: BitCoder | None = None  # the coder that `second_coder` repeats
 
     def second_coder(self, coder: BitCoder, n_symbols: int) -> BitCoder:

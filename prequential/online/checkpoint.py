@@ -39,7 +39,7 @@ LEARNER = "learner."
 FOLLOW = "follow"  # the direction of a run that writes no archive; its symbols may be ids, not bytes
 METADATA = "prequential"
 CODER_ARRAYS = {name: np.dtype(kind) for name, kind in {"coder": "i8", "words": "i4", "symbols": "u1"}.items()}
-TOTALS = {
+TOTALS: dict[str, type[int] | type[float]] = {
     "n_bytes": int, "code_bits": float, "archive_bytes": int, "header_bytes": int, "payload_bytes": int, "n_blocks": int,
     "n_raw_blocks": int,
 }  # fmt: skip
@@ -64,6 +64,11 @@ class Saved:
 
 class Checkpoints:
     """When and where a run is saved, and from what it resumes. Saving takes at most the share COST of the time."""
+
+    path: Path
+    partial: Path | None
+    resume: bool
+    spent_s: float
 
     def __init__(
         self,

@@ -218,16 +218,16 @@ def open_source(source: CorpusLike, limit_bytes: int | None = None, *, in_order:
     At most the first limit_bytes. in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what
     `open_corpus` raises, and ConfigError for what is no corpus.
     """
-    source = in_memory(source)
-    _check_meaning(source)
-    if not isinstance(source, str | os.PathLike):
-        is_list = isinstance(source, Sequence) and not isinstance(source, bytes | bytearray | memoryview)
-        data, documents = _documents(source) if is_list else (source, [])
+    held: Any = in_memory(source)
+    _check_meaning(held)
+    if not isinstance(held, str | os.PathLike):
+        is_list = isinstance(held, Sequence) and not isinstance(held, bytes | bytearray | memoryview)
+        data, documents = _documents(held) if is_list else (held, [])
         symbols = np.frombuffer(data, np.uint8)
         n_bytes = len(symbols) if limit_bytes is None else min(limit_bytes, len(symbols))
         yield Source(symbols[:n_bytes], {}, beginning(documents, n_bytes), len(symbols))
         return
-    with open_corpus(source) as corpus:
+    with open_corpus(held) as corpus:
         yield source_of(corpus, limit_bytes, in_order=in_order)
 
 

@@ -103,6 +103,9 @@ def _size(value: Any) -> int:
 class TensorFile:
     """An open safetensors file. metadata: strings by name. types: dtype and shape of each tensor by name."""
 
+    metadata: dict[str, Any]
+    types: dict[str, tuple[Any, tuple[int, ...]]]
+
     def __init__(self, file: BufferedReader) -> None:
         """Reads the header. Raises ValueError if it is not that of a safetensors file of these dtypes."""
         self._file = file

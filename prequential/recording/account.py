@@ -54,6 +54,9 @@ class Ranks:
 class Account:
     """Totals of the complete steps. n_checked_steps: those whose calls of the model were compared with their scores."""
 
+    totals: Totals
+    n_checked_steps: int
+
     def __init__(self, ranks: Ranks, units: Units, *, counts_repeats: bool) -> None:
         self.totals, self.n_checked_steps = Totals(counts_repeats=counts_repeats), 0
         self._ranks, self._units, self._seen = ranks, units, SeenRows()

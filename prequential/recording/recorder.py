@@ -77,6 +77,17 @@ class Recorder:
         (39, 3, 'reported by a training loop')
     """
 
+    folder: PathLike
+    name: str
+    data: str | None
+    arguments: dict[str, Any]
+    strict: bool
+    n_audits: int
+    n_steps: int
+    not_audited: str
+    wall_s: float
+    numbered: bool
+
     def __init__(
         self,
         folder: PathLike = "runs",
@@ -107,7 +118,7 @@ class Recorder:
         self.faults: list[str] = []
         self.n_audits, self.n_steps = 0, 0
         self.not_audited = ""  # why the last check for a look ahead could not be made
-        self.scored = Scored()
+        self.scored: Scored = Scored()
         self.wall_s = 0.0
         self.numbered = False  # whether rows were told apart by their numbers in the data
         self._ranks, self._audit_every = Ranks(process_group), audit_every

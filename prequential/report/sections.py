@@ -255,7 +255,7 @@ class ColouredText:
     """Passages for a notebook: HTML with the colours in it, or as text a line for each passage."""
 
     def __init__(self, passages: Sequence[Record]) -> None:
-        self.passages = list(passages)
+        self.passages: list[Record] = list(passages)
 
     def _repr_html_(self) -> str:
         rules = [f".pq .h{i} {{background: {LIGHT[f'h{i}']}; color: #16181d}}" for i in range(len(LEVELS) + 1)]

@@ -113,6 +113,9 @@ class _Mark(NamedTuple):
 class Windows:
     """The windows of one run, from its first report on. gzip deflates one stream, at level 6: within 1 % of gzip -9 on text."""
 
+    recent: Recent
+    done: Progress
+
     def __init__(self, first: Progress, clock: Callable[[], float]) -> None:
         self._clock, self.recent = clock, Recent(maxlen=N_RECENT)
         self._has_beginning = first.n_bytes == len(first.segment)

@@ -20,11 +20,12 @@ MAX_TITLE = 24
 class SilentProgress:
     """An `on_progress` that keeps a run's findings in `.health.findings` and shows nothing. Its subclasses show them."""
 
-    period_s = delay_s = float("inf")  # between two updates, and before the first
+    period_s: float = float("inf")  # between two updates
+    delay_s: float = float("inf")  # before the first
     shows_end = False
 
     def __init__(self, title: str) -> None:
-        self.health = Health()
+        self.health: Health = Health()
         self._title, self._phase = printable(title), ""
         self._due_s = time.monotonic() + self.delay_s
         self._has_failed = False
@@ -76,7 +77,8 @@ def begin(on_progress: object, name: str) -> None:
 class ProgressLines(SilentProgress):
     """One line a minute on stderr, the first after a minute."""
 
-    period_s = delay_s = 60.0
+    period_s: float = 60.0
+    delay_s: float = 60.0
 
     def update(self, done: Progress, n_bytes: int) -> None:
         self.write(self._line(self._phase, self._status(done, n_bytes)))
@@ -87,6 +89,9 @@ class ProgressLines(SilentProgress):
 
 class ProgressBar(SilentProgress):
     """A tqdm bar, by default on stderr. stays: it remains after each run, and the next run has a new one."""
+
+    period_s: float
+    delay_s: float
 
     period_s, delay_s = 0.2, 0.0
     shows_end = True

@@ -49,11 +49,11 @@ class GitDocuments:
         self._repository, self._base, self._steps, self._end = repository, base, steps, steps[-1] if steps else base
         self._is_tree = is_tree
         self.rules = rules
-        self.repository = repository.name
-        self.since = base.id if base and not is_tree else None
-        self.until = self._end.id if self._end else None
-        self.until_date = self._end.date if self._end else None
-        self.n_commits = 0 if is_tree else len(steps)
+        self.repository: str = repository.name
+        self.since: str | None = base.id if base and not is_tree else None
+        self.until: str | None = self._end.id if self._end else None
+        self.until_date: str | None = self._end.date if self._end else None
+        self.n_commits: int = 0 if is_tree else len(steps)
         self.excluded: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[GitDocument]:

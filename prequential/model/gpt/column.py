@@ -72,7 +72,7 @@ class ColumnDecoder:
         arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in cache.items()}
         arrays |= {name: stack_matrices([layer[name] for layer in weights.layers]) for name in weights.layers[0]}
         keys = [interleaved_rows(k) for k in cache["k"]]
-        self.arrays = ColumnArrays(
+        self.arrays: ColumnArrays = ColumnArrays(
             embedding=weights.embedding.numpy(),
             context_kinds=weights.contexts.kinds,
             contexts=weights.contexts.rows.numpy(),

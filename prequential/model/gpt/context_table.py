@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from prequential.exact.backend import Primitives
 from prequential.exact.plain import TINY, peak_of
@@ -48,13 +49,16 @@ class ContextTable:
     `stage_update` computes a step and `commit` writes it, after the segment has ended and nothing reads the rows.
     """
 
+    n_rows: int
+    n_places: int
+
     def __init__(self, config: GPTConfig, ops: Primitives) -> None:
-        self.kinds = np.array([GPT_CONTEXTS.index(name) for name in config.contexts], np.int64)
+        self.kinds: NDArray[np.int64] = np.array([GPT_CONTEXTS.index(name) for name in config.contexts], np.int64)
         self.n_rows, self.n_places = 1 << config.context_bits if config.contexts else 0, config.n_places
-        self.rows = torch.zeros(self.n_rows, config.width, dtype=torch.int16)
-        self.squares = torch.zeros(self.n_rows)  # for each row, the sum of the mean squares of its gradients
-        self.levels = torch.zeros(self.n_places, config.width, dtype=torch.int8)
-        self.shifts = torch.zeros(self.n_places, dtype=torch.int8)
+        self.rows: Tensor = torch.zeros(self.n_rows, config.width, dtype=torch.int16)
+        self.squares: Tensor = torch.zeros(self.n_rows)  # for each row, the sum of the mean squares of its gradients
+        self.levels: Tensor = torch.zeros(self.n_places, config.width, dtype=torch.int8)
+        self.shifts: Tensor = torch.zeros(self.n_places, dtype=torch.int8)
         self._step_size, self._ops = config.context_step, ops
         self.pending: list[StagedStep] = []
 
@@ -181,7 +185,7 @@ class DeviceContextTable(ContextTable):
         """table: on the host, without staged updates. ops: the primitives of the device."""
         self.__dict__.update(table.__dict__)
         self._ops = ops
-        self._empty, self.pending = copy(table), []
+        self._empty, self.pending = copy(table), list[StagedStep]()
         for name in TENSORS:
             tensor: Tensor = getattr(table, name)
             setattr(self._empty, name, tensor[:0].clone())

@@ -44,6 +44,9 @@ class Accelerator:
 class DeviceGPT(GPT):
     """A GPT with its weights on a device. Arguments and results are on the host. The bits are those of a GPT on the host."""
 
+    accelerator: Accelerator
+    capture_streams: list[torch.cuda.Stream]
+
     moves_contexts = True  # whether the context table may lie on the device
 
     def __init__(self, accelerator: Accelerator, config: GPTConfig, seed: int, host: Backend) -> None:
@@ -54,7 +57,7 @@ class DeviceGPT(GPT):
         self._weights = replace(self._weights, contexts=ContextTable(config, host.primitives))
         # The open segment, until the first request decides where it is read.
         self._pending_segment: tuple[Weights, int] | None = None
-        self.captures = accelerator.captures  # becomes False if a capture fails
+        self.captures: bool = accelerator.captures  # becomes False if a capture fails
         self._captured_step: CapturedStep | None = None
         self._captured_reading: CapturedReading | None = None
         # The shapes of the last two steps and the sizes of the last two segments that were not captured.
@@ -234,7 +237,7 @@ class CapturedStep:
         """shape: of `table_rows`, (R, T, E + K + 1). Raises RuntimeError if a step cannot be captured."""
         device = gpt.accelerator.device
         buffer = partial(torch.zeros, device=device)
-        self.shape = tuple(shape)
+        self.shape: tuple[int, ...] = tuple(shape)
         self._phases = phases_of_rows(gpt.config, shape[1], device)  # kept, because the graph reads them
         self._inputs, self._targets = buffer(self.shape, dtype=torch.int64), buffer(self.shape[:2], dtype=torch.int64)
         self._factor = buffer((), dtype=torch.float64)
@@ -270,7 +273,7 @@ class CapturedReading:
         """Raises RuntimeError if reading cannot be captured."""
         config, device = gpt.config, gpt.accelerator.device
         self.n_columns = n_columns
-        self.weights = _fixed(gpt._weights)
+        self.weights: Weights = _fixed(gpt._weights)
         self._reader = Reader(config)
         self._reader.resume(config.window)
         self._reader.begin(self.weights, n_columns)

@@ -43,6 +43,9 @@ class GPT:
     For each segment one thread calls `begin`, then `forward` or `frequencies`. Another may run `update`. `end` follows both.
     """
 
+    config: GPTConfig
+    backend: Backend
+
     def __init__(self, config: GPTConfig, seed: int, backend: Backend, device: torch.device = HOST) -> None:
         self.config, self.backend = config, backend
         self._weights = Weights.initial(config, seed, backend, device)

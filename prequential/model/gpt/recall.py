@@ -51,7 +51,7 @@ class Recall:
 
     def __init__(self, table_bits: int) -> None:
         """table_bits: GPTConfig.recall_bits."""
-        self.arrays = RecallArrays(
+        self.arrays: RecallArrays = RecallArrays(
             np.zeros((N_RECALL_TABLES, 1 << table_bits), np.uint32),
             np.zeros((1 << RECALL_KEPT_BITS, N_VALUES), np.int16),
             np.zeros(CONTEXT_REACH, np.int64),

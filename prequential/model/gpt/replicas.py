@@ -22,8 +22,8 @@ class Replicas(GPT):
 
     def __init__(self, replicas: ReplicaConfig, config: GPTConfig, seed: int, backend: Backend) -> None:
         super().__init__(config, seed, backend)
-        self.sync_every = replicas.sync_every
-        self.others = [GPT(config, seed, backend) for _ in range(replicas.n_replicas - 1)]
+        self.sync_every: int = replicas.sync_every
+        self.others: list[GPT] = [GPT(config, seed, backend) for _ in range(replicas.n_replicas - 1)]
 
     def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         """One step of each GPT on its share of the rows; then, after every `sync_every` steps, the mean."""

@@ -39,6 +39,11 @@ class Linear:
     An update writes the master copy in place. `quantise` then replaces the levels and scales, so a snapshot keeps the old ones.
     """
 
+    weight: Tensor
+    backend: Backend
+    levels: torch.Tensor
+    scale: torch.Tensor
+
     def __init__(self, weight: Tensor, backend: Backend) -> None:
         self.weight, self.backend = weight, backend
         self.quantise()

@@ -30,6 +30,9 @@ LEARNED = (
 class Mixer:
     """The arrays of the mixer, and coding with them."""
 
+    config: MixerConfig
+    threads: Threads
+
     def __init__(self, config: MixerConfig, ring: np.ndarray, *, most_threads: int = 1) -> None:
         """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py).
 
@@ -43,7 +46,7 @@ class Mixer:
         names, set_sizes = blocks.in_order(config.contexts), np.array(sets.SET_SIZES)[set_kinds]
         n_contexts, n_sets, places = len(names), len(set_sizes), {name: i for i, name in enumerate(names)}
         columns, n_columns = blocks.columns_of(config)
-        self.arrays = MixerArrays(
+        self.arrays: MixerArrays = MixerArrays(
             kinds=kinds_by_input(names),
             groups=sets.groups_of_contexts(names),
             columns=columns,

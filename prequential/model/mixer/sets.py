@@ -59,7 +59,7 @@ assert len(WEIGHT_SETS) == N_SETS
 LAST_SETS = np.array(
     [WEIGHT_SETS.index(name) for name in ("bits", "1", "match,known", "classes3", "history2,length", "states")]
 )
-LAST_SIZES = tuple(SET_SIZES[i] for i in LAST_SETS)
+LAST_SIZES: tuple[int, ...] = tuple(SET_SIZES[i] for i in LAST_SETS)
 N_LAST = len(LAST_SIZES)
 LAST_STARTS = np.cumsum((0, *LAST_SIZES))[:-1].astype(np.int64)
 # The scratch values that are constant for a byte: see `describe_byte` and `describe_gpt`. GPT_BYTE changes with each bit.

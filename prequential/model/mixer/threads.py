@@ -32,13 +32,15 @@ CLEARLY = 0.97  # a trial is adopted if it took at most this part of the time
 class Threads:
     """The threads of a mixer of this configuration, at most `most`."""
 
+    n: int
+
     def __init__(self, config: MixerConfig, most: int) -> None:
         self._config = config
-        self.most = min(most, len(blocks.first_contexts(config)) - 1)
+        self.most: int = min(most, len(blocks.first_contexts(config)) - 1)
         self.n = 1  # those that were last found to be fastest
         self.fixed: int | None = None  # for tests and measurements: this many, always
         self._group_starts = blocks.group_starts(config, self.most)
-        self.column_bounds = np.minimum(self._group_starts * blocks.BLOCK_INPUTS, blocks.columns_of(config)[1])
+        self.column_bounds: Array = np.minimum(self._group_starts * blocks.BLOCK_INPUTS, blocks.columns_of(config)[1])
         self._executor: ThreadPoolExecutor | None = None
         self._compiled: Future[None] | None = None
         self._memory: dict[int, _Memory] = {}

@@ -44,7 +44,7 @@ class TeamGPT(GPT):
     """A GPT that every worker holds. All workers repeat every operation of the first one, except reading."""
 
     _team: Team
-    first_share = float(FULL_SHARE)  # the first worker's share of a step's rows; sent with each step
+    first_share: float = float(FULL_SHARE)  # the first worker's share of a step's rows; sent with each step
 
     def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         share = round(self.first_share)
@@ -161,7 +161,7 @@ class SharedGPT(TeamGPT):
         if self._device != HOST:  # processor time does not measure devices
             return
         share = self.first_share - (own_s - others_s) / (own_s + others_s) * FULL_SHARE / 2
-        self.first_share = min(max(share, 0.0), float(FULL_SHARE))
+        self.first_share: float = min(max(share, 0.0), float(FULL_SHARE))
 
     def _learn_shared(self, name: str, factor: float, is_owner: bool) -> None:
         """A step of the named parameter; only of its momentum if another worker orthogonalises the matrix."""
@@ -193,7 +193,7 @@ class SharedDeviceGPT(SharedGPT, DeviceGPT):
 
     def __init__(self, team: Team, *arguments: Any) -> None:
         super().__init__(team, *arguments)
-        self.captures = self.captures and not self.config.contexts  # a graph cannot hold what the host adds
+        self.captures: bool = self.captures and not self.config.contexts  # a graph cannot hold what the host adds
 
 
 class SharedReplicas(TeamGPT, Replicas):

@@ -51,10 +51,13 @@ class Team:
     Methods raise WorkerLostError when another worker has ended, or has not answered for STEP_TIMEOUT.
     """
 
+    rank: int
+    size: int
+
     def __init__(self, *, with_devices: bool = False) -> None:
         """with_devices: also exchange tensors on CUDA devices, by NCCL; each worker has its own device."""
         backend = WITH_DEVICES if with_devices else BACKEND
-        self.n_local = local_workers()  # workers on this machine
+        self.n_local: int = local_workers()  # workers on this machine
         choose_interfaces()
         store, rank, size = meet()
         with _reaching():
