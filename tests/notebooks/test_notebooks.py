@@ -15,22 +15,18 @@ nbclient = pytest.importorskip("nbclient")
 
 PROJECT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
-# More than 10 s each even so:
-LONG = set(
-    ["learning_curves", "what_the_bits_buy", "monorepo_loss", "static_against_online", "which_corpus_teaches_which"]
-)
+LONG = {"scaling_and_forecast", "static_against_online", "two_checkpoints"}  # more than 10 s each even so
 SMALL = {
     "LIMIT_BYTES": "6000",
     "THREADS": "1",
-    "REPLAY": "(1, 2)",
-    "WIDTHS": "(64,)",
     "FOLDER": "'runs'",
     "REPO": "'project'",
     "SINCE": "'2026-01-02'",
-    "UNTIL": "('2026-01-03', '2026-01-04')",
     "FORECASTS": repr(str(PROJECT / "benchmarks" / "forecasts")),
-    "CORPORA": "('gogol',)",
-    "TRAIN_BYTES": "20000",
+    "TRAIN": "('json',)",
+    "TEST": "('html', 'tomllib')",
+    "TARGET_BYTES": "12_000",
+    "TRAIN_BYTES": "20_000",
     "N_STEPS": "5",
 }
 
@@ -56,14 +52,8 @@ def read(path):
     return nbformat.read(path, as_version=4)
 
 
-def test_there_are_notebooks():
-    assert {path.stem for path in NOTEBOOKS} >= LONG | {
-        "quick_start",
-        "data_efficiency",
-        "forecast_and_score",
-        "your_model",
-        "your_training_run",
-    }
+def test_there_are_six_notebooks():
+    assert {path.stem for path in NOTEBOOKS} == LONG | {"quick_start", "your_model", "your_training_run"}
 
 
 @pytest.mark.thorough
@@ -138,7 +128,8 @@ def test_the_code_lengths_that_notebooks_show_are_those_of_today():
 def test_the_figures_of_the_default_that_readme_and_notebooks_show_are_those_of_today():
     found = prequential.evaluate("sample:christmas_carol", config=prequential.preset(5), baselines=())
     line = r"<Evaluation of christmas_carol, 158,515 bytes: -5, [\d.]+ bits/byte, archive ([\d,]+) bytes"
-    for name in ("quick_start", "learning_curves", "what_the_bits_buy"):
-        assert number(line, shown(name)) == found.ledger.archive_bytes
-    readme = (PROJECT / "README.md").read_text("utf-8")
-    assert number(r"ideal code length +([\d,]+) bits", readme) == round(found.ledger.code_bits)
+    assert number(line, shown("quick_start")) == found.ledger.archive_bytes
+    for page in ("README.md", "docs/index.md"):
+        text = (PROJECT / page).read_text("utf-8")
+        assert number(r"ideal code length +([\d,]+) bits", text) == round(found.ledger.code_bits)
+        assert number(r"description length +([\d,]+) bits", text) == found.ledger.archive_bits
