@@ -1,6 +1,7 @@
 """Text for a terminal: it cannot control the terminal, and fits 80 columns."""
 
 import re
+import sys
 from collections.abc import Sequence
 from textwrap import fill
 
@@ -22,19 +23,18 @@ def _escape(match: re.Match[str]) -> str:
     return ascii(letter)[1:-1] if letter < "\x7f" else f"\\u{ord(letter):04x}"
 
 
-def format_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, cut: int | None = None) -> str:
+def format_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, cut: int = 0) -> str:
     """Columns under their titles, two spaces apart: the first aligned left, the others right; printable, no final newline.
 
-    cut: the number of the column that is cut where the table would have more than WIDTH columns of letters; None: the widest.
+    cut: the number of the column of names, which a terminal shows cut if the table would have more than WIDTH columns of letters.
     """
     lines = [[printable(cell) for cell in cells] for cells in (titles, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if cut is None:
-        cut = max(range(len(widths)), key=widths.__getitem__)
-    room = max(LEAST_ROOM, WIDTH - sum(widths) - 2 * (len(widths) - 1) + widths[cut])
-    for cells in lines:
-        cells[cut] = _cut(cells[cut], room)
-    widths[cut] = min(widths[cut], room)
+    if sys.stdout.isatty():
+        room = max(LEAST_ROOM, WIDTH - sum(widths) - 2 * (len(widths) - 1) + widths[cut])
+        for cells in lines:
+            cells[cut] = _cut(cells[cut], room)
+        widths[cut] = min(widths[cut], room)
     first, *others = widths
     return "\n".join("  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]).rstrip() for row in lines)
 

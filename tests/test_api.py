@@ -125,7 +125,7 @@ def test_pictures_of_results_show_their_figures(tmp_path):
     expected = [row["bits"]["model"] / row["n_bytes"] for row in rows if row["n_bytes"]]
     assert [bar.get_width() for bar in rates.containers[0]] == pytest.approx(expected)
     text = prequential.plots.text(run)
-    assert repr(text).startswith("The beginning: bytes 0-") and text._repr_html_().count(' bits">') == 600
+    assert repr(text).startswith("The beginning: bytes 0-") and text._repr_html_().count('<span class="h') > 100
 
 
 @pytest.mark.parametrize("name", prequential.__all__)

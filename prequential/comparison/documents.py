@@ -257,7 +257,7 @@ def format_document_comparison(comparison: DocumentComparison) -> str:
     differences = comparison.differences
     intervals = [difference.interval for difference in differences if difference.interval]
     level = f"{100 * intervals[0].confidence:g} % confidence" if intervals else "interval"
-    titles = ("loss, bits/byte", "", "A", "other", "difference", level, "over")
+    titles = ("loss, bits/byte", "A", "other", "difference", level, "over")
     parts = ["\n".join(map(printable, head)), format_table(titles, [_row(difference) for difference in differences])]
     if intervals:
         parts.append(
@@ -276,8 +276,7 @@ def _sentences(comparison: DocumentComparison) -> list[str]:
 def _row(difference: LossDifference) -> list[str]:
     found = difference.interval
     return [
-        difference.loss,
-        f"{difference.other} - A",
+        f"{difference.loss}, {difference.other} - A",
         f"{difference.reference_bits_per_byte:.4f}",
         f"{difference.other_bits_per_byte:.4f}",
         f"{difference.bits_per_byte:+.4f}",

@@ -35,7 +35,7 @@ KERNEL_SOURCES = (
     "prequential/machine/kernel_cache.py",
     "prequential/exact/*.py",
     "prequential/model/gpt/*.py",
-    "prequential/model/mixer/*.py",
+    "prequential/model/mixer/**/*.py",
     "prequential/model/config.py",
     "prequential/model/hashing.py",
     "prequential/evaluation/novelty.py",

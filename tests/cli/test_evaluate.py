@@ -40,7 +40,7 @@ def test_a_report_fits_a_terminal_and_ends_with_the_ranking_and_the_main_figure(
     assert len(first) + len(["the command", "its level", "the next prompt"]) <= 24
     assert max(map(len, first)) <= 80
     assert first[-1].startswith("description length  ")
-    assert sum(line.startswith(("prequential  ", "gzip", "order 3")) for line in first[-11:-1]) == 3
+    assert sum(line.startswith(("prequential  ", "gzip", "order 0")) for line in first[-11:-1]) == 3
 
 
 def test_after_a_missing_corpus_the_next_one_is_recorded(evaluated):

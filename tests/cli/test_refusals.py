@@ -67,7 +67,7 @@ REFUSALS = [
     ("evaluate --resume x a b", 2, "exactly one corpus"),
     ("evaluate --resume x --no-run a", 2, "--no-run"),
     ("estimate --probe 0 a", 2, "not a number of bytes"),
-    ("decompose -1 a", 2, "no GPT"),
+    ("decompose -1 a", 2, "used alone"),
     ("decompose --config small.json a", 2, "GPT alone"),
     ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),
     ("labels --config small.json --label y a", 1, "not JSON"),

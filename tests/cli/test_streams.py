@@ -282,6 +282,9 @@ def test_prose_is_broken_at_80_columns_below_its_beginning_and_rows_of_tables_ar
     assert max(len(line) for line in (*lines[:3], *lines[5:])) <= 80 and " ".join(lines).count("word") == 60
 
 
-def test_the_widest_column_of_a_table_is_cut_at_80_columns():
-    table = format_table(("", "bytes"), [("a/" * 60 + "end", "1"), ("b", "2")]).split("\n")
+def test_a_terminal_shows_the_names_of_a_wide_table_cut_and_all_figures(monkeypatch):
+    rows = [("a/" * 60 + "end", "1"), ("b", "2")]
+    assert "a/" * 60 in format_table(("", "bytes"), rows)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    table = format_table(("", "bytes"), rows).split("\n")
     assert max(map(len, table)) <= 80 and table[1].startswith("…") and table[1].endswith("a/end      1")
