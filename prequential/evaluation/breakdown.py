@@ -61,7 +61,7 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
 
 
 def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
-    """The beginning, the middle, the end and the dearest other stretch of the corpus, with the bits of each byte.
+    """The beginning, the middle, the end and the costliest other stretch of the corpus, with the bits of each byte.
 
     Of stretches of PASSAGE_BYTES from the beginning on. A passage has its name, position, text in base64, and the bits (n,) of
     the first part, rounded to 0.01. All take less than 30 kB as JSON.
@@ -75,7 +75,7 @@ def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
         places.setdefault(place, name)
     if n_stretches > len(places):
         bits[list(places)] = -1
-        places[int(bits.argmax())] = "the dearest other passage"
+        places[int(bits.argmax())] = "the costliest other passage"
     return [
         {
             "name": places[i],

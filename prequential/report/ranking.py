@@ -50,7 +50,8 @@ def compared(groups: Groups) -> Comparison | str:
 def conclusion(groups: Groups, found: Comparison | str) -> str:
     """Which learner needs the least, and by how much."""
     best, group = next(iter(groups.items()))
-    rate = f"{best} needs {_mean('bits_per_byte', group):.2f} bits/byte on {corpus_name(group[0][1])}"
+    name, run = run_panels.full_name(best, group[0][1].record), group[0][1]
+    rate = f"{name} needs {_mean('bits_per_byte', group):.2f} bits/byte on {corpus_name(run)}"
     rate += f", the least of {len(groups)} learners" if len(groups) > 1 else f" in {len(group)} runs"
     if isinstance(found, str):
         return rate
@@ -102,7 +103,6 @@ def _about(found: Comparison) -> str:
                 for each in intervals
             }
         ),
-        f"To name the best of {found.n_runs} runs costs {found.choice_bits:.2f} more bits.",
     ]
     return " ".join([*texts, *([f"Their figures are {found.proof}; {found.rows}."] if found.rows else [])])
 

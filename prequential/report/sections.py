@@ -55,11 +55,11 @@ def corpus_name(run: Run) -> str:
 
 
 def conclusion(run: Run, name: str) -> str:
-    """What the run of the learner `name` shows, in one sentence: its rate, the best other compressor, and what the GPT saves."""
+    """What the run of the learner `name` shows, in one sentence: its rate, the best other compressor, and what the GPT is for."""
     record = run.record
-    rate = f"{name} needs {record['bits_per_byte']:.2f} bits/byte on {corpus_name(run)}"
+    rate = f"{run_panels.full_name(name, record)} needs {record['bits_per_byte']:.2f} bits/byte on {corpus_name(run)}"
     note = "" if is_coded(record) else f" ({proof(record)})"
-    return f"{rate}{_against_the_best(record)}{_saved_by_the_gpt(record)}{note}"
+    return f"{rate}{_against_the_best(record)}{_without_the_gpt(record)}{note}"
 
 
 def _against_the_best(record: Record) -> str:
@@ -71,12 +71,12 @@ def _against_the_best(record: Record) -> str:
     return f", {percent(abs(less))} {'less' if less >= 0 else 'more'} than {best['name']}{note}"
 
 
-def _saved_by_the_gpt(record: Record) -> str:
+def _without_the_gpt(record: Record) -> str:
     parts = record.get("parts", {})
     if not {GPT, MIXER} <= set(parts):
         return ""
-    saved = 1 - parts[MODEL] / parts[MIXER]
-    return f"; the GPT saves {percent(saved) if saved > 0 else 'nothing'}"
+    more = parts[MIXER] / parts[MODEL] - 1
+    return f"; without its GPT {percent(more)} more" if more > 0 else "; its GPT saves nothing"
 
 
 def _is_static(baseline: Record) -> bool:
@@ -128,8 +128,11 @@ def _kind(record: Record) -> str:
 
 def reported(record: Record) -> Html:
     """What a training loop, or its log, said."""
-    titles, values = zip(*reported_figures(record), strict=True)
-    return html_table(Table("Reported", {"figure": titles, "value": values}, f"{proof(record)}.".capitalize()))
+    above = ("data", "model", "proof")  # on the page, these stand above the table
+    titles, values = zip(
+        *((title, value) for title, value in reported_figures(record) if title not in above), strict=True
+    )
+    return html_table(Table("Reported", {"figure": titles, "value": values}))
 
 
 def sizes(record: Record, name: str) -> list[Html]:
@@ -142,7 +145,7 @@ def sizes(record: Record, name: str) -> list[Html]:
         "compressor": [f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"] for row in rows],
         "bits/byte": [bits_per_byte(row["compressed_bytes"], n_bytes) for row in rows],
         "bytes": [row["compressed_bytes"] for row in rows],
-        f"against {name}": [None if row is own else f"{row['compressed_bytes'] / size - 1:+.1%}" for row in rows],
+        f"{name} saves": [None if row is own else percent(1 - size / row["compressed_bytes"]) for row in rows],
         f"{name} ahead from byte": [
             None if row is own else first_byte(record["crossings"].get(row["name"])) for row in rows
         ],

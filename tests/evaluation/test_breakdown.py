@@ -203,7 +203,7 @@ def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotte
 # ---- passages
 
 
-def test_passages_are_the_beginning_the_middle_the_end_and_the_dearest_other_one():
+def test_passages_are_the_beginning_the_middle_the_end_and_the_costliest_other_one():
     data, costs = np.arange(6100, dtype=np.uint32).astype(np.uint8), np.ones(6100)
     costs[4200:4800] = 2
     costs[5400:6000] = 9  # the end is dearer, but it is shown already
@@ -213,7 +213,7 @@ def test_passages_are_the_beginning_the_middle_the_end_and_the_dearest_other_one
     assert {each["name"]: each["position"] for each in found} == {
         "the beginning": 0,
         "the middle": 3000,
-        "the dearest other passage": 4200,
+        "the costliest other passage": 4200,
         "the end": 5400,
     }
 

@@ -155,15 +155,15 @@ def test_the_first_line_is_the_conclusion_with_the_figures_of_the_record(
     record = runs[0].record
     best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
     more = record["archive_bytes"] / best["compressed_bytes"] - 1
-    rate = f"2 contexts needs {record['bits_per_byte']:.2f} bits/byte on christmas_carol"
+    rate = f"prequential 2 contexts needs {record['bits_per_byte']:.2f} bits/byte on christmas_carol"
     assert first_line(page) == f"{rate}, {percent(abs(more))} {'more' if more > 0 else 'less'} than {best['name']}"
     assert "<title>christmas_carol: " in page
     parts = {"model": 900.0, "gpt": 1500.0, "mixer": 1000.0}
     assert first_line(html_report([changed(runs[0], tmp_path, parts=parts, baselines=[])])) == (
-        f"{rate}; the GPT saves 10 %"
+        f"{rate}; without its GPT 11 % more"
     )
     parts |= {"mixer": 899.0}
-    assert first_line(html_report([changed(runs[0], tmp_path, parts=parts)])).endswith("; the GPT saves nothing")
+    assert first_line(html_report([changed(runs[0], tmp_path, parts=parts)])).endswith("; its GPT saves nothing")
 
 
 def test_shares_have_two_digits_or_all_before_the_point() -> None:
@@ -335,7 +335,7 @@ def test_several_runs_begin_with_the_best_one_and_a_ranking(runs: list[Run]) -> 
     more = 100 * (other.record["code_bits"] / best.record["code_bits"] - 1)
     rate = f"needs {best.record['bits_per_byte']:.2f} bits/byte on christmas_carol, the least of 2 learners"
     found = re.fullmatch(
-        rf"3 contexts {rate}; 2 contexts needs ([0-9.]+)( ± [0-9.]+)? % more(, so .*)?", first_line(text)
+        rf"prequential 3 contexts {rate}; 2 contexts needs ([0-9.]+)( ± [0-9.]+)? % more(, so .*)?", first_line(text)
     )
     assert found and float(found[1]) == pytest.approx(more, abs=0.06)
     rows = Page(text).cells[:3]
