@@ -242,7 +242,7 @@ def ran(command: Command, box: Path) -> Done:
         real_report(name, error, verbose=verbose)
 
     real_report = streams.report_failure
-    is_plot = "--plots" in command.args
+    is_plot = bool({"--plots", "--picture"} & set(command.args))
     if is_plot:
         _load_matplotlib()
     args = [str(seeds() / "repository") if arg == "REPOSITORY" else arg for arg in command.args]
