@@ -29,7 +29,7 @@ def test_checkpoints_of_impossible_values_make_no_kernel_leave_its_arrays(tmp_pa
     assert unclean(found) == {}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_random_states_lead_no_kernel_of_two_threads_that_mix_out_of_its_arrays(tmp_path: Path) -> None:
     options = ("--count=60", "--mixing=2", "--configs", "mixer", "large mixer", "both")
     found = script("bounds.py", *options, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
