@@ -81,6 +81,7 @@ def _rank(rank: int, folder: str, fault_at: int | None, n_first: int | None) -> 
         (Path(folder) / f"kept-{rank}").write_text(str(kept[-1]))
     except LawError as error:
         (Path(folder) / f"error-{rank}").write_text(str(error))
+        dist.barrier()  # a rank that is gone would abort the other one's thread of communication
     finally:
         dist.destroy_process_group()
 
