@@ -49,7 +49,7 @@ def _cut(cell: str, room: int) -> str:
 def wrapped(text: str) -> str:
     """The text, its lines broken at spaces after at most WIDTH columns. Rows of tables stay: they hold gaps of two spaces.
 
-    A line that begins with a name and one gap goes on below what follows the gap.
+    Of a line with a name, a gap and a text, the text is broken, and its lines stand below each other.
     """
     return "\n".join(map(_wrapped, text.split("\n")))
 

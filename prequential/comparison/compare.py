@@ -95,7 +95,7 @@ def compare(
         raise ConfigError("records of documents have no groups: leave out groups=")
     if not all(losses):
         name = str(runs[losses.index([])])
-        raise CorpusError(f"{name!r} is no record of a held-out loss, as others are: compare one kind of results")
+        raise CorpusError(f"{name!r} is not a record of a held-out loss, but others are: compare results of one kind")
     return compare_documents([loss for found in losses for loss in found], confidence)
 
 

@@ -65,7 +65,7 @@ class Evaluation:
     decoding; None: not decoded. peak_memory_bytes: up to the end of coding. notes: baselines that were skipped, and why. trace:
     the cost of each byte. mode: the permissions that all files of the corpus and of the given text have; the archive and the
     record get no others. is_coded: whether an archive was written; if not, its size is the ideal code length in whole bytes.
-    mixing: how many threads mixed, as in the record; None: unknown, or there is no mixer.
+    mixing: how many threads mixed, as in the record. It is None without a mixer, or if it is unknown.
 
     Examples:
         >>> import prequential

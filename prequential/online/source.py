@@ -216,7 +216,7 @@ def open_source(source: CorpusLike, limit_bytes: int | None = None, *, in_order:
     """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a list or column of documents.
 
     At most the first limit_bytes. in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what
-    `open_corpus` raises, and ConfigError for what is no corpus.
+    `open_corpus` raises, and ConfigError if `source` cannot be a corpus.
     """
     held: Any = in_memory(source)
     _check_meaning(held)

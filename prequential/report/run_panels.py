@@ -58,7 +58,7 @@ class Look(NamedTuple):
 
 
 def free_style(place: int) -> int:
-    """The style number `place` of those that COLOURS leaves."""
+    """A colour that no name of COLOURS has, by its place among these."""
     return len(COLOURS) + place % (N_COLOURS - len(COLOURS))
 
 

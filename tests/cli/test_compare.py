@@ -78,7 +78,7 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
         (["--group", "a,b", one, one], 2, b"leave out --group"),
         (["--confidence", "1", "run", "run"], 2, b"outside (0, 1)"),
         ([one, f"{one}:3"], 1, b"there is no record 3"),
-        ([one, "train"], 1, b"is no record of a held-out loss"),
+        ([one, "train"], 1, b"is not a record of a held-out loss"),
     ):
         refused = run(tmp_path, "compare", *args)
         assert refused.returncode == code and part in refused.stderr
