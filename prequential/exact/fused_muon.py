@@ -32,6 +32,8 @@ from prequential.exact.fused_loops import (
 from prequential.exact.plain import INT8_LIMIT
 from prequential.machine.compiled import Array, inlined, kernel
 
+NOTHING = np.float32(0.0)
+
 Tensor = torch.Tensor
 
 
@@ -50,7 +52,7 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     q, s = np.empty(x.shape, np.uint8), np.empty(n_rows, np.float32)
     p, t = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
     w, u = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
-    gram, ones = np.empty((n_rows, n_rows), np.float32), np.ones(n_columns, np.float32)
+    gram, ones = np.zeros((n_rows, n_rows), np.float32), np.ones(max(n_rows, n_columns), np.float32)
     by_row, by_gram = _new_levels(n_columns, n_rows), _new_levels(n_rows, n_rows)
     by_column = _new_levels(n_rows, n_columns)
     square_sums, sums = np.empty((TILE, n_rows), np.int32), np.empty((TILE, n_columns), np.int32)
@@ -58,11 +60,11 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     for _ in range(n_steps):
         # X X^T is symmetric, so the scales of its rows are also those of its columns.
         interleave_rows(q.view(np.uint32), SIGNS, by_row)
-        _fill_gram(q, s, by_row, square_sums, ones, gram, p, t)
+        _requantise(square_sums, q, s, by_row, s, NOTHING, gram, ONE, ones, p, t)
         interleave_rows(p.view(np.uint32), SIGNS, by_gram)
-        _fill_factor(p, t, by_gram, square_sums, gram, b, c, s, w, u)
+        _requantise(square_sums, p, t, by_gram, t, b, gram, c, s, w, u)
         interleave(q, SIGNS, by_column)
-        _advance(w, u, by_column, sums, ones, a, x, q, s)
+        _requantise(sums, w, u, by_column, ones, a, x, ONE, ones, q, s)
 
 
 @kernel
@@ -124,46 +126,21 @@ def _multiply(x: Array, levels: Array, offset: Array, tile: Array, sums: Array) 
 
 
 @kernel
-def _fill_gram(q: Array, s: Array, levels: Array, sums: Array, ones: Array, gram: Array, p: Array, t: Array) -> None:
+def _requantise(
+    sums: Array, q: Array, s: Array, levels: Array, t: Array, alpha: np.float32, y: Array, beta: np.float32, column_factor: Array,
+    rounded: Array, scale: Array,
+) -> None:  # fmt: skip
+    """y = y * alpha + (q levels) * s * t * beta, and y * column_factor rounded: `requantise` of a product, TILE rows at a time.
+
+    q (R, K) and `rounded` are uint8, shifted. s belongs to rows of q, t to columns of the product, `scale` to rows of `rounded`.
+    """
     offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
     fill_offsets(levels, offset)
     for start in range(0, len(q), TILE):
         _multiply(q[start : start + TILE], levels, offset, tile, sums)
         for r in range(TILE):
             i, own = start + r, sums[r]
-            row, factor = gram[i], s[i]
+            row, factor = y[i], s[i]
             for j in range(row.size):
-                row[j] = (np.float32(own[j]) * factor) * s[j]
-            t[i] = _round_shifted(row, ones, p[i])
-
-
-@kernel
-def _fill_factor(
-    p: Array, t: Array, levels: Array, sums: Array, gram: Array, b: np.float32, c: np.float32, s: Array, w: Array, u: Array
-) -> None:  # fmt: skip
-    offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
-    fill_offsets(levels, offset)
-    for start in range(0, len(p), TILE):
-        _multiply(p[start : start + TILE], levels, offset, tile, sums)
-        for r in range(TILE):
-            i, own = start + r, sums[r]
-            row, factor = gram[i], t[i]
-            for j in range(row.size):
-                row[j] = row[j] * b + ((np.float32(own[j]) * factor) * t[j]) * c
-            u[i] = _round_shifted(row, s, w[i])
-
-
-@kernel
-def _advance(
-    w: Array, u: Array, levels: Array, sums: Array, ones: Array, a: np.float32, x: Array, q: Array, s: Array
-) -> None:  # fmt: skip
-    offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
-    fill_offsets(levels, offset)
-    for start in range(0, len(w), TILE):
-        _multiply(w[start : start + TILE], levels, offset, tile, sums)
-        for r in range(TILE):
-            i, own = start + r, sums[r]
-            row, factor = x[i], u[i]
-            for j in range(row.size):
-                row[j] = row[j] * a + np.float32(own[j]) * factor
-            s[i] = _round_shifted(row, ones, q[i])
+                row[j] = row[j] * alpha + ((np.float32(own[j]) * factor) * t[j]) * beta
+            scale[i] = _round_shifted(row, column_factor, rounded[i])
