@@ -6,11 +6,10 @@
 
 Runs follow each other, each in its own process, so that speed and peak memory are those of one run. At the end the script
 appends their records, with the options of the run, to benchmarks/results.jsonl. Files are identified by the digest of their
-bytes. The table has the newest record of each preset, and two of the other programs; --every-row shows all of them: the
-newest of each baseline, and from benchmarks/peers.jsonl the programs that are not among the baselines. If other programs ran
-beside a run (SLOWED), its speed is that of the record before. Records of a preset that has changed since, and those of a tree
-with changes, are left out. A record without options belongs to the preset that now has its configuration; otherwise it is named
-by the shape of its model.
+bytes. The table has a line for each file, with the newest record of each level and two of the other programs; --every-row shows
+all of them: the newest of each baseline, and from benchmarks/peers.jsonl the programs that are not among the baselines. Records
+of a preset that has changed since, and those of a tree with changes, are left out. A record without options belongs to the preset
+that now has its configuration; otherwise it is named by the shape of its model.
 """
 
 import argparse
@@ -39,17 +38,19 @@ FORMER = Path(__file__).with_name("former_presets.json")
 PEERS = PROJECT / "benchmarks" / "peers.jsonl"
 RESULTS = PROJECT / "docs" / "RESULTS.md"
 BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/results.py -->"
-SUMMARY_TITLES = ("file", "preset or program", "bits/byte", "kB/s", "machine", "commit or version")
+SUMMARY_TITLES = ("file", "bytes", *(f"-{level}" for level in PRESETS), "xz -9e", "best other program")
+SPEED_TITLES = ("level", "kB/s", "back, kB/s", "peak MiB", "machine", "commit")
 TITLES = (
     "file", "file bytes", "compressor", "commit or version", "date", "bytes", "bits/byte", "with decoder", "decoded",
     "compress s", "decompress s", "kB/s", "peak MiB", "machine",
 )  # fmt: skip
 # a convention: how many configurations were tried for the presets was not counted; dev/LOG.md lists hundreds
 N_TRIED = 1024
-NOT_DECODED = " †"
+NOT_DECODED = "†"
+FORMER_MIXER = "°"
+MIXER_SINCE = "2026-11-27T21:30"  # UTC: since then, the mixer of all levels makes the same bits
 COMMON = "xz"  # the program of the summary that most readers have; the other one is the best on the file
-# Commits at whose runs other programs ran, on another machine: their records give sizes, and no times.
-SLOWED = {"7f99ac0", "4056d96", "729a46a", "ceac7f9"}
+TIMED_FILE = "enwik6"  # whose runs give the speeds
 LIBRARIES = {
     "zstd": "zstandard",
     "brotli": "brotli",
@@ -64,8 +65,8 @@ Record = dict[str, Any]
 class Row:
     """One compressor on one file. None: not measured. name: of a baseline or peer, or the label of a preset.
 
-    machine, date: of the run whose times are shown. total_bytes: of archive, zipped decoder and choice of the configuration; None
-    if they are not known. is_decoded: whether the archive was decoded and every byte compared.
+    level: of a preset. is_former: made by a mixer before today's. total_bytes: of archive, zipped decoder and choice of the
+    configuration; None if they are not known. is_decoded: whether the archive was decoded and every byte compared.
     """
 
     name: str
@@ -77,6 +78,8 @@ class Row:
     wall_s: float
     is_decoded: bool
     is_ours: bool = False
+    level: int | None = None
+    is_former: bool = False
     total_bytes: int | None = None
     decompress_wall_s: float | None = None
     peak_memory_bytes: int | None = None
@@ -111,9 +114,9 @@ def main() -> int:
     finally:  # not before, so that every run is of a tree without changes
         for record in done:
             append_record(RECORDS, record)
-    table = summary(read(RECORDS), read(PEERS))
-    write_between(RESULTS, BEGIN, table, END)
-    print(table)
+    tables = summary(read(RECORDS), read(PEERS))
+    write_between(RESULTS, BEGIN, tables, END)
+    print(tables)
     for run in failed:
         print(f"failed: {run}", file=sys.stderr)
     return 1 if failed else 0
@@ -180,17 +183,19 @@ def write_between(path: Path, begin: str, table: str, end: str) -> None:
 
 
 def summary(records: list[Record], peers: list[Record]) -> str:
-    """Markdown table: of each file the presets, the program COMMON and the best other program, smallest first.
-
-    Left out are files that no preset of today has read.
-    """
-    lines = []
-    for corpus, rows in rows_by_file(records, peers):
-        others = [row for row in rows if not row.is_ours]
-        shown = {row.name for row in rows if row.is_ours} | {row.name for row in others[:1]} | {COMMON}
-        if any(row.is_ours for row in rows):
-            lines += [summary_cells(row, corpus) for row in rows if row.name in shown]
-    return format_markdown(SUMMARY_TITLES, lines)
+    """Two Markdown tables: bits/byte of each file that a level has read, and the speed of each level on TIMED_FILE."""
+    files = [
+        (corpus, levels, [row for row in rows if not row.is_ours])
+        for corpus, rows in rows_by_file(records, peers)
+        if (levels := {row.level: row for row in reversed(rows) if row.level})
+    ]
+    sizes = [summary_cells(corpus, levels, others) for corpus, levels, others in files]
+    timed = [levels[level] for corpus, levels, _ in files if corpus["name"] == TIMED_FILE for level in sorted(levels)]
+    tables = [format_markdown(SUMMARY_TITLES, sizes)]
+    if timed:
+        n_bytes = next(corpus["n_bytes"] for corpus, *_ in files if corpus["name"] == TIMED_FILE)
+        tables.append(format_markdown(SPEED_TITLES, [speed_cells(row, n_bytes) for row in timed]))
+    return "\n\n".join(tables)
 
 
 def every_row(records: list[Record], peers: list[Record]) -> str:
@@ -232,23 +237,8 @@ def peers_of(peers: list[Record], corpus: Record) -> list[Record]:
 
 
 def newest(records: Iterable[Record]) -> list[Record]:
-    """The last record of each name, with its times or older ones. Left out are records that `is_current` refuses.
-
-    records: of one file.
-    """
-    found: dict[str, Record] = {}
-    for record in records:
-        if is_current(record):
-            name = record.get("name") or learner(record)
-            found[name] = timed_before(record, found.get(name))
-    return list(found.values())
-
-
-def timed_before(record: Record, before: Record | None) -> Record:
-    """The record; with the one whose times count, the record `before` it, if its own say nothing (SLOWED)."""
-    if before is None or "config" not in record or commit(record) not in SLOWED:
-        return record
-    return {**record, "timed": before.get("timed", before)}
+    """The last record of each name. Left out are records that `is_current` refuses. records: of one file."""
+    return list({record.get("name") or learner(record): record for record in records if is_current(record)}.values())
 
 
 def is_current(record: Record) -> bool:
@@ -281,6 +271,16 @@ def learner(record: Record) -> str:
     return named[0] if named else f"prequential, {model_summary(record['config'])}"
 
 
+def level_of(record: Record) -> int | None:
+    """The level of a record by its configuration or, of a former one, by its name; None for other learners."""
+    configs = presets()
+    names = [f"prequential -{level}" for level in PRESETS]
+    config = completed(record["config"])
+    same = [name for name in names if configs[name][0] == config]
+    name = same[0] if same else learner(record).replace("-9", f"-{max(PRESETS)}")  # as the last level was called
+    return int(name.rpartition("-")[2]) if name in names else None
+
+
 @functools.cache
 def presets() -> dict[str, list[Any]]:
     """The configurations of every preset, as in a record, by the name that `learner` gives it: today's first."""
@@ -296,21 +296,21 @@ def presets() -> dict[str, list[Any]]:
 
 def learner_row(record: Record) -> Row:
     """The row of the learner of an evaluation."""
-    timed = record.get("timed", record)
-    environment = timed["environment"]
-    speed_of = "" if commit(timed) == commit(record) else f" (speed: {commit(timed)})"
+    environment = record["environment"]
     return Row(
         name=learner(record),
         label=learner(record),
-        version=commit(record) + speed_of,
+        version=commit(record),
         machine=f"{cpu(environment['machine'])}, {environment['threads']} threads",
         date=record["time"][:10],
         compressed_bytes=record["archive_bytes"],
-        wall_s=timed["wall_s"],
+        wall_s=record["wall_s"],
         is_decoded=record["verified"],
         is_ours=True,
+        level=level_of(record),
+        is_former=record["time"] < MIXER_SINCE,
         total_bytes=total_bytes(record),
-        decompress_wall_s=timed["verify_wall_s"],
+        decompress_wall_s=record["verify_wall_s"],
         peak_memory_bytes=record["peak_memory_bytes"],
     )
 
@@ -358,11 +358,26 @@ def cpu(machine: Record) -> str:
     return str(machine["cpu"]).replace("(R)", "").removesuffix(" Processor")
 
 
-def summary_cells(row: Row, corpus: Record) -> list[str]:
-    """The cells of a row, in the order of SUMMARY_TITLES."""
+def summary_cells(corpus: Record, levels: dict[int, Row], others: list[Row]) -> list[str]:
+    """The cells of a file, in the order of SUMMARY_TITLES. others: rows of other programs, smallest first."""
     n_bytes = corpus["n_bytes"]
-    bits = bits_per_byte(row.compressed_bytes, n_bytes) + ("" if row.is_decoded else NOT_DECODED)
-    return [corpus["name"], row.label, bits, speed(n_bytes, row.wall_s), row.machine, row.version]
+    ours = [marked(levels[level], n_bytes) if level in levels else "" for level in PRESETS]
+    common = next((bits_per_byte(row.compressed_bytes, n_bytes) for row in others if row.name == COMMON), "")
+    best = f"{bits_per_byte(others[0].compressed_bytes, n_bytes)} {others[0].label}" if others else ""
+    return [corpus["name"], f"{n_bytes:,}", *ours, common, best]
+
+
+def marked(row: Row, n_bytes: int) -> str:
+    """Bits per byte, with the marks that the text explains."""
+    marks = (FORMER_MIXER if row.is_former else "") + ("" if row.is_decoded else NOT_DECODED)
+    return bits_per_byte(row.compressed_bytes, n_bytes) + marks
+
+
+def speed_cells(row: Row, n_bytes: int) -> list[str]:
+    """The cells of a level, in the order of SPEED_TITLES."""
+    back = "" if row.decompress_wall_s is None else speed(n_bytes, row.decompress_wall_s)
+    memory = "" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 2**20:,.0f}"
+    return [f"-{row.level}", speed(n_bytes, row.wall_s), back, memory, row.machine, row.version]
 
 
 def cells(row: Row, corpus: Record) -> list[str]:

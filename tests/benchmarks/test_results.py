@@ -15,7 +15,7 @@ def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40
     config = json.loads(json.dumps(preset(level).to_dict()))
     return {
         "kind": "evaluation",
-        "time": "2026-01-02T03:04:05+00:00",
+        "time": "2028-01-02T03:04:05+00:00",
         "corpus": {"kind": "file", "name": name, "n_bytes": 1000, "blake2b": digest},
         "config": config,
         "archive_bytes": archive_bytes,
@@ -31,8 +31,7 @@ def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40
             "versions": {"prequential": "0.1.0", "python": "3.11.7"},
             "git_commit": commit,
         },
-        **extra,
-    }
+    } | extra
 
 
 def peer(name, compressed_bytes, *, digest="aa", restored=True):
@@ -56,11 +55,6 @@ def lines_of(text, column, content):
     return [line for line in text.splitlines() if line.startswith("|") and line.split("|")[column].strip() == content]
 
 
-def ours(table):
-    """The lines of the summary that are of prequential."""
-    return [line for line in table.splitlines() if "| prequential" in line]
-
-
 def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records():
     committed = results.RESULTS.read_text("utf-8").partition(results.BEGIN)[2].partition(results.END)[0]
     assert committed.strip() == results.summary(results.read(results.RECORDS), results.read(results.PEERS))
@@ -76,30 +70,49 @@ def test_no_other_program_of_the_records_makes_a_smaller_archive_than_prequentia
         assert level_2 < min(row.compressed_bytes for row in rows if not row.is_ours)
 
 
-def test_a_file_has_its_presets_xz_and_the_best_other_program_smallest_first():
+def cells_of(records, peers=(), title=None):
+    """The cells of the line of file `a`; of a column, if a title is given."""
+    line = results.summary(records, list(peers)).splitlines()[2]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    return cells if title is None else cells[results.SUMMARY_TITLES.index(title)]
+
+
+def test_a_file_has_a_line_with_its_levels_xz_and_the_best_other_program():
     records = [evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)]
-    assert results.summary(records, [peer("zpaq", 350), peer("7z", 360)]).splitlines()[2:] == [
-        "| a | prequential -5 | 2.4000 | 0.50 | Intel Chip, 2 threads | 1111111 |",
-        "| a | zpaq program | 2.8000 | 2.00 | another chip | 9.9 |",
-        "| a | prequential -1 | 3.2000 | 0.50 | Intel Chip, 2 threads | 1111111 |",
-        "| a | xz -9e | 4.0000 | 10.00 | Intel Chip | python 3.11.7 |",
+    peers = [peer("zpaq", 350), peer("7z", 360)]
+    assert cells_of(records, peers) == [
+        "a",
+        "1,000",
+        "3.2000",
+        "",
+        "",
+        "",
+        "2.4000",
+        "",
+        "4.0000",
+        "2.8000 zpaq program",
     ]
 
 
-def test_the_newest_record_of_a_preset_counts_and_none_of_a_preset_that_has_changed():
+def test_the_newest_record_of_a_level_counts_and_none_of_a_preset_that_has_changed():
     changed = evaluation(archive_bytes=200, level=1, options=["-5"])
-    table = results.summary([evaluation(archive_bytes=300), evaluation(archive_bytes=250), changed], [])
-    assert [line.split("|")[3].strip() for line in ours(table)] == ["2.0000"]
+    assert cells_of([evaluation(archive_bytes=300), evaluation(archive_bytes=250), changed], title="-5") == "2.0000"
 
 
-def test_the_speed_of_a_run_beside_other_programs_is_that_of_the_record_before_with_its_machine(monkeypatch):
-    monkeypatch.setattr(results, "SLOWED", {"2222222"})
-    slowed = evaluation(archive_bytes=200, commit="2" * 40, wall_s=50.0)
-    slowed["environment"] = {**slowed["environment"], "machine": {"cpu": "a slow chip"}}
-    assert ours(results.summary([evaluation(archive_bytes=300), slowed, slowed], [])) == [
-        "| a | prequential -5 | 1.6000 | 0.50 | Intel Chip, 2 threads | 2222222 (speed: 1111111) |"
-    ]
-    assert "| 0.02 | a slow chip, 2 threads | 2222222 |" in results.summary([slowed], [])
+def test_an_archive_of_a_former_mixer_and_one_that_was_not_decoded_have_marks():
+    former = evaluation(archive_bytes=300, time="2026-11-27T20:00:00+00:00")
+    assert cells_of([former], title="-5") == "2.4000°"
+    assert cells_of([evaluation(archive_bytes=300, verified=False)], title="-5") == "2.4000†"
+
+
+def test_the_last_level_has_the_records_of_its_former_name():
+    assert cells_of([evaluation(archive_bytes=300, level=6, options=["-9"])], title="-6") == "2.4000"
+
+
+def test_speeds_are_of_one_file(monkeypatch):
+    monkeypatch.setattr(results, "TIMED_FILE", "a")
+    tables = results.summary([evaluation(archive_bytes=300), evaluation(archive_bytes=9, name="b", digest="bb")], [])
+    assert tables.splitlines()[-1] == "| -5 | 0.50 | 0.33 | 1 | Intel Chip, 2 threads | 1111111 |"
 
 
 def test_a_peer_is_shown_for_the_same_bytes_if_it_is_no_baseline_and_without_a_size_if_it_lost_bytes():
