@@ -39,7 +39,7 @@ class OnlineLearner:
     ) -> None:
         """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread.
 
-        mixer_threads: at most so many threads mix.
+        mixer_threads: at most so many threads mix, and read for the GPT before that.
         """
         self.config, self.gpt = config, gpt
         self.history: History = History.of(config)
@@ -48,6 +48,10 @@ class OnlineLearner:
         self.gpt_bits: np.ndarray | None = None
         self._step_thread = _one_thread() if gpt and step_thread else None
         self._step: Future[None] | None = None
+        if gpt and mixer_threads > 1:
+            from prequential.exact.pool import Pool
+
+            gpt.read_with(Pool(mixer_threads))
 
     @property
     def schedule(self) -> ScheduleConfig:

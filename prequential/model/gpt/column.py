@@ -26,6 +26,7 @@ from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
+from prequential.exact.pool import Pool
 from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
@@ -104,11 +105,26 @@ class ColumnDecoder:
             **arrays,
         )
 
-    def logits(self, recent: Tensor, first: int) -> Tensor:
-        """Logits (t, V) float32 of the symbols after the columns from `first` on. recent: the inputs there, (t, C) int64."""
-        y = torch.empty(len(recent), self.arrays.embedding.shape[1])
-        fill_logits(array(recent), first, self.arrays, y.numpy())
-        return y
+    def logits(self, recent: Tensor, first: int, pool: Pool | None = None) -> Tensor:
+        """Logits (t, V) float32 of the symbols after the columns from `first` on. recent: the inputs there, (t, C) int64.
+
+        pool: reads with all its threads. A stage of each column needs what the stage before has kept of all columns.
+        """
+        inputs, a = array(recent), self.arrays
+        h, qkv, y = new_columns(len(inputs), a)
+        n_stages, n_tiles = a.qkv.levels.shape[0] + 1, -(-len(inputs) // TILE)
+        pieces = pool.pieces(n_tiles) if pool else []
+        if pool and len(pieces) > 1:
+            for stage in range(n_stages):
+
+                def read(tiles: slice, stage: int = stage) -> None:
+                    rows = slice(tiles.start * TILE, tiles.stop * TILE)
+                    fill_logits(inputs[rows], first + rows.start, a, stage, stage + 1, h[rows], qkv[rows], y[rows])
+
+                pool.map(read, pieces)
+        else:
+            fill_logits(inputs, first, a, 0, n_stages, h, qkv, y)
+        return torch.from_numpy(y)
 
 
 def interleaved_stack(levels: Tensor) -> tuple[Array, Array]:
@@ -129,48 +145,67 @@ def stack_matrices(matrices: Sequence[Linear]) -> MatrixArrays:
 
 
 @kernel
-def fill_logits(recent: Array, first: int, a: ColumnArrays, logits: Array) -> None:
-    """logits (t, V) float32 = those of the symbols after t columns from `first` on. recent (t, C) int64: the inputs there.
+def new_columns(n: int, a: ColumnArrays) -> tuple[Array, Array, Array]:
+    """Arrays of n columns for `fill_logits`: h (n, D), qkv (n, 3D) and logits (n, V), all float32."""
+    return (
+        np.empty((n, a.embedding.shape[2]), np.float32),
+        np.empty((n, a.qkv.scale.shape[1]), np.float32),
+        np.empty((n, a.head.scale.shape[1]), np.float32),
+    )
 
-    TILE columns at a time share what is read of the matrices.
+
+@kernel
+def fill_logits(
+    recent: Array, first: int, a: ColumnArrays, begin: int, end: int, h: Array, qkv: Array, logits: Array
+) -> None:  # fmt: skip
+    """The stages begin .. end - 1 of the L + 1 stages of columns from `first` on. The last one fills logits (t, V) float32.
+
+    recent (t, C) int64: the inputs. h, qkv: of `new_columns`; they carry what a stage leaves to the next. TILE columns at a time
+    share what is read of the matrices.
     """
     n_symbols, n_done = len(recent), 0
     while n_done < n_symbols:
         n = TILE if n_symbols - n_done >= TILE else 1
-        _fill_tile(recent[n_done : n_done + n], first + n_done, a, logits[n_done : n_done + n])
+        rows = slice(n_done, n_done + n)
+        for stage in range(begin, end):
+            _fill_tile(recent[rows], first + n_done, a, stage, h[rows], qkv[rows], logits[rows])
         n_done += n
 
 
 @kernel
-def _fill_tile(recent: Array, first: int, a: ColumnArrays, logits: Array) -> None:
-    """`fill_logits` for one column or TILE columns."""
-    n, width = len(recent), a.embedding.shape[2]
-    h, y = np.empty((n, width), np.float32), np.empty((n, width), np.float32)
-    _embed(recent, a, h)
+def _fill_tile(recent: Array, first: int, a: ColumnArrays, stage: int, h: Array, qkv: Array, logits: Array) -> None:
+    """A stage for one column or TILE columns: the layer before, from its attention on; then what the next attention reads."""
+    n, width = h.shape
+    y, factors, totals = np.empty((n, width), np.float32), np.empty(n, np.float32), np.empty((n, ROWS), np.int32)
     x = np.zeros((n, a.qkv.levels.shape[2] * PART), np.uint8)
-    u = np.zeros((n, a.down.levels.shape[2] * PART), np.uint8)
-    qkv, wide = np.empty((n, a.qkv.scale.shape[1]), np.float32), np.empty((n, a.up.scale.shape[1]), np.float32)
-    factors, totals = np.empty(n, np.float32), np.empty((n, ROWS), np.int32)
-    for i in range(a.qkv.levels.shape[0]):
-        _normalise(h, x, factors)
-        multiply(x, factors, a.qkv, i, totals, qkv)
+    if stage == 0:
+        _embed(recent, a, h)
+    else:
+        i = stage - 1
         for t in range(n):
             _attend(qkv[t], first + t, a, i, totals[0], y[t])
         _quantise(y, x, factors)
         multiply(x, factors, a.out, i, totals, y)
         _add(h, y)
         _normalise(h, x, factors)
+        wide = np.empty((n, a.up.scale.shape[1]), np.float32)
         multiply(x, factors, a.up, i, totals, wide)
         for t in range(n):
             row = wide[t]
             for j in range(row.size):
                 r = max(row[j], np.float32(0.0))
                 row[j] = r * r
+        u = np.zeros((n, a.down.levels.shape[2] * PART), np.uint8)
         _quantise(wide, u, factors)
         multiply(u, factors, a.down, i, totals, y)
         _add(h, y)
     _normalise(h, x, factors)
-    multiply(x, factors, a.head, 0, totals, logits)
+    if stage < a.qkv.levels.shape[0]:
+        multiply(x, factors, a.qkv, stage, totals, qkv)
+        for t in range(n):
+            _keep(qkv[t, width:], first + t, a, stage)
+    else:
+        multiply(x, factors, a.head, 0, totals, logits)
 
 
 @kernel
@@ -240,7 +275,10 @@ def _add(h: Array, y: Array) -> None:
 
 @kernel
 def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array, y: Array) -> None:
-    """y = the output (D,) of attention in this layer, with the bits of plain.py, from qkv (3D,). totals: space for ROWS int32."""
+    """y = the output (D,) of attention in this layer, with the bits of plain.py, from qkv (3D,). totals: space for ROWS int32.
+
+    The keys and values up to this column must have been kept.
+    """
     _, n_heads, _, width = a.k.shape
     own = a.window - 1 + column  # the slot of this column's key
     first = max(a.first_valid, column)  # and of the first visible one
@@ -253,7 +291,6 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
         q_r, _ = normalised_levels(qkv[h * width : (h + 1) * width], a.cos[column], a.sin[column], levels)
         for i in range(width):
             query[i] = np.int32(levels[i]) + OFFSET
-        _keep(qkv[y.size :], own, column, a, layer, h, levels)
         for low in range(first // ROWS * ROWS, own + 1, ROWS):
             multiply_row(totals, query, a.keys[layer, h, low // ROWS])
             begin, end = max(first, low), min(low + ROWS, own + 1)
@@ -280,22 +317,27 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
                 output[i] = np.float32(totals[i]) * factor
 
 
-@inlined
-def _keep(kv: Array, own: int, column: int, a: ColumnArrays, layer: int, h: int, levels: Array) -> None:
-    """Adds the key and value of this column and head to the cache, as slot `own`. kv: keys of all heads, then values."""
-    width, depth = levels.size, levels.size * a.k.shape[1]
-    k, v = a.k[layer, h, own], a.v[layer, h, own]
-    a.k_r[layer, h, own], _ = normalised_levels(kv[h * width : (h + 1) * width], a.cos[column], a.sin[column], levels)
-    block, total = a.keys[layer, h, own // ROWS], np.int32(0)
-    for i in range(width):
-        level = np.int32(levels[i])
-        k[i] = block[i // PART, own % ROWS, i % PART] = level
-        total += level
-    a.key_offset[layer, h, own] = total * OFFSET
-    value = kv[depth + h * width : depth + (h + 1) * width]
-    a.v_scale[layer, h, own] = round_row(value, INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
-    for i in range(width):
-        v[i] = a.values[layer, h, i // ROWS, own // PART, i % ROWS, own % PART] = np.int8(levels[i])
+@kernel
+def _keep(kv: Array, column: int, a: ColumnArrays, layer: int) -> None:
+    """Adds the keys and values of a column to the cache. kv (2D,): keys of all heads, then values."""
+    _, n_heads, _, width = a.k.shape
+    own, depth = a.window - 1 + column, n_heads * width
+    levels = np.empty(width, np.float32)
+    for h in range(n_heads):
+        k, v = a.k[layer, h, own], a.v[layer, h, own]
+        a.k_r[layer, h, own], _ = normalised_levels(
+            kv[h * width : (h + 1) * width], a.cos[column], a.sin[column], levels
+        )
+        block, total = a.keys[layer, h, own // ROWS], np.int32(0)
+        for i in range(width):
+            level = np.int32(levels[i])
+            k[i] = block[i // PART, own % ROWS, i % PART] = level
+            total += level
+        a.key_offset[layer, h, own] = total * OFFSET
+        value = kv[depth + h * width : depth + (h + 1) * width]
+        a.v_scale[layer, h, own] = round_row(value, INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
+        for i in range(width):
+            v[i] = a.values[layer, h, i // ROWS, own // PART, i % ROWS, own % PART] = np.int8(levels[i])
 
 
 # ---- decoding a segment
@@ -329,11 +371,12 @@ def _decode(
     team: tuple[MixerArrays, Team] | None, state: Array, words: Array,
 ) -> None:  # fmt: skip
     """team: what `code_mixed` needs of the mixer and its threads; None to decode without a mixer."""
-    logits, frequencies = np.empty((1, 256), np.float32), np.empty((1, 256), np.int32)
+    h, qkv, logits = new_columns(1, column)
+    frequencies, n_stages = np.empty((1, 256), np.int32), column.qkv.levels.shape[0] + 1
     inputs = recent.reshape(1, -1)
     for t in range(symbols.size):
         symbol = symbols[t : t + 1]
-        fill_logits(inputs, t, column, logits)
+        fill_logits(inputs, t, column, 0, n_stages, h, qkv, logits)
         fill_frequencies(logits, table, frequencies)
         if team is None:
             code_plain(symbol, frequencies, coded[t : t + 1], state, words)

@@ -13,6 +13,7 @@ import torch
 
 from prequential.errors import ConfigError
 from prequential.exact.backend import Backend, Primitives, orthogonalise
+from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
@@ -66,6 +67,10 @@ class GPT:
         return self.backend.primitives
 
     # ---- reading
+
+    def read_with(self, pool: Pool) -> None:
+        """Reads columns that are known together with all threads of a pool, which no step may use."""
+        self._reader.pool = pool
 
     def begin(self, n_columns: int) -> None:
         """Opens a segment of n_columns columns, to be read with the current weights. Do not call it during an `update`."""

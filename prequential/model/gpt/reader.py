@@ -11,6 +11,7 @@ from functools import partial
 
 import torch
 
+from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import COLUMNS_AT_ONCE, GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
@@ -23,7 +24,9 @@ DEVICE_COLUMNS = 1024
 
 
 class Reader:
-    """Reads one stream in the thread of the caller. It computes on the device and with the backend of the segment's weights."""
+    """Reads one stream. It computes on the device and with the backend of the segment's weights."""
+
+    pool: Pool | None = None  # whose threads read columns that are known together; None: the caller alone
 
     def __init__(self, config: GPTConfig) -> None:
         self.config = config
@@ -107,7 +110,7 @@ class Reader:
     def forward(self, recent: Tensor, first: int) -> Tensor:
         """Logits (t, V) float32 of the symbols after the columns first .. first + t - 1: see `GPT.forward`."""
         if self.compiled:
-            return self.column_decoder().logits(recent, first)
+            return self.column_decoder().logits(recent, first, self.pool)
         return self.read(self._weights.rows_of_tables(recent).to(self.device), first)
 
     def read(self, rows: Tensor, first: int) -> Tensor:
