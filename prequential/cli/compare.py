@@ -12,8 +12,9 @@ from prequential.cli.streams import fitted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    names = "run folder, or FILE.jsonl:NUMBER of a record (without a number: the last); two or more"
+    names = f"{options.RUN}; or FILE.jsonl:NUMBER of a record (without a number: the last); two or more"
     parser.add_argument("runs", nargs="+", metavar="RUN", help=names)
+    parser.set_defaults(runs_of=("runs",))
     group = (
         "labels, one for each run; runs with the same label are averaged (default: those that differ only in the seed)"
     )

@@ -146,6 +146,7 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         args = _parsed(argv, n_workers)
         if rank == 0:  # the other workers have nothing to clean up
             _unwind_on_signals()
+        _find_runs(args)
         if _are_refused(args):
             return EXIT_FAILURE
         if "max_memory" in args:  # a command with a learner
@@ -173,6 +174,25 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
             return 130
         report_failure(None, error, verbose=getattr(args, "verbose", False))
         return EXIT_FAILURE
+
+
+def _find_runs(args: argparse.Namespace) -> None:
+    """Makes paths of the names of runs, which the arguments `runs_of` of a command may hold, for all commands in one way."""
+    for name in getattr(args, "runs_of", ()):
+        value = getattr(args, name)
+        if isinstance(value, list):
+            setattr(args, name, [_run_path(each) for each in value])
+        elif value is not None:
+            setattr(args, name, _run_path(value))
+
+
+def _run_path(name: str) -> str:
+    """The path of the run that is called so; a name of something else stays."""
+    if os.path.lexists(name):
+        return name
+    from prequential.evaluation.runs import find_run
+
+    return find_run(name)
 
 
 def _are_refused(args: argparse.Namespace) -> bool:

@@ -13,8 +13,8 @@ DEFAULT_OUTPUT = "report.html"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    names = "run folder of `evaluate`, or a folder of them: all its runs"
-    parser.add_argument("names", nargs="+", metavar="RUN", help=names)
+    parser.add_argument("names", nargs="+", metavar="RUN", help=f"{options.RUN}; or a folder of runs: all of them")
+    parser.set_defaults(runs_of=("names",))
     output = f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)"
     target = {"-o, --output FILE.html": output, "-c, --stdout": "write the page to standard output"}
     options.add(parser.add_mutually_exclusive_group(), target)
@@ -23,14 +23,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.cli.runs import DEFAULT_FOLDER
     from prequential.evaluation.runs import find_runs, mode_of_all
     from prequential.files import check_output, output_file, stream_output
 
     output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
     if output not in (None, "-"):
         check_output(output, overwrite=args.force)
-    runs = [run for name in args.names for run in find_runs(name, DEFAULT_FOLDER)]
+    runs = [run for name in args.names for run in find_runs(name)]
     from prequential.report.page import html_report
     from prequential.report.plots import save_plots
 

@@ -25,7 +25,7 @@ from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.forecasting.sealed import read_sealed
-from prequential.labels import read_rows as read_labels
+from prequential.label_cost import read_rows as read_labels
 from prequential.monorepo_loss.series import read_series
 from prequential.records import schema
 from prequential.records.schema import Absent, Count, Fields, Number, check_record, read_lines
