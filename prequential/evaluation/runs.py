@@ -430,8 +430,8 @@ def _can_be_resumed(draft: Path) -> bool:
 
 
 def run_name(record: dict[str, Any]) -> str:
-    """Corpus, time (UTC) and first digits of the corpus's digest. Two runs have the same name only by chance."""
-    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:40]
+    """Corpus, time (UTC) and first digits of the corpus's digest: 41 letters, so that a list of runs has 80 columns."""
+    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:16]
     time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")
     return f"{corpus or 'corpus'}-{time}-{record['corpus']['blake2b'][:8]}"
 

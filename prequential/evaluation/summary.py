@@ -1,5 +1,7 @@
 """An evaluation as text, from its record: a recorded run prints the same as a new one. The list of runs."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from html import escape
@@ -18,7 +20,8 @@ from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
-LIST_TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
+LIST_TITLES = ("run", "bytes", "model", "bits/byte", "verified")
+DIGEST = re.compile("-[0-9a-f]{8}(-[0-9]+)?$")  # at the end of the name of a run
 SAME_ORDER = "the same rows, in the same order"
 OTHER_ORDER = "the same rows, in another order or in other steps"
 DECLARED = "declared equal, not checked"
@@ -293,15 +296,25 @@ def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
     return {"run": str(path), **of_corpus, "model": model, **own}
 
 
-def format_runs(records: list[dict[str, Any]]) -> str:
-    """A table with one row for each of these `run_figures`."""
-    rows = []
-    for record in records:
-        is_timed = record.get("coding") != IMPORTED
-        name, speed = Path(record["run"]).name, f"{record['bytes_per_s'] / 1e3:,.2f}" if is_timed else ""
-        size, rate = f"{record['n_bytes']:,}", f"{record['bits_per_byte']:.4f}"
-        rows.append([name, size, record["model"], rate, speed, verified_word(record)])
-    return format_table(LIST_TITLES, rows, cut=LIST_TITLES.index("model"))
+def format_runs(records: Sequence[Mapping[str, Any]]) -> str:
+    """A table of at most WIDTH columns with one row for each of these `run_figures`.
+
+    A run is called by the beginning of its name, without the digest, unless another one begins so.
+    """
+    names = [Path(record["run"]).name for record in records]
+    begins = [DIGEST.sub("", name) for name in names]
+    n_so = Counter(begins)
+    rows = [
+        [
+            begin if n_so[begin] == 1 else name,
+            f"{record['n_bytes']:,}",
+            record["model"],
+            f"{record['bits_per_byte']:.4f}",
+            verified_word(record),
+        ]
+        for name, begin, record in zip(names, begins, records, strict=True)
+    ]
+    return format_table(LIST_TITLES, rows, cut=LIST_TITLES.index("model"), on_pipes=True)
 
 
 def format_run(record: dict[str, Any], folder: PathLike) -> str:
