@@ -102,12 +102,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal lengths under their titles. The first one names the rows. strong: places of the rows in bold type."""
+    """Columns of equal lengths under their titles. The first one names the rows. strong: places of the rows in bold type.
+
+    n_narrow: how many columns a narrow page shows; None: all.
+    """
 
     title: str
     columns: Mapping[str, Sequence[object]]
     caption: str = ""
     strong: Collection[int] = ()
+    n_narrow: int | None = None
 
 
 def spread(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:

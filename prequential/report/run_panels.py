@@ -81,7 +81,14 @@ def distinct(names: Iterable[str], places: Iterable[object] | None = None) -> li
 
 def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:
     """The label of each run's learner, with a number if it is repeated on the same bytes."""
-    return distinct(labels, [run.record["corpus"]["blake2b"] for run in runs])
+    return distinct(told_apart(labels), [run.record["corpus"]["blake2b"] for run in runs])
+
+
+def told_apart(labels: Iterable[str]) -> list[str]:
+    """The labels without the arguments that all of them have."""
+    parts = [label.split(", ") for label in labels]
+    common = set.intersection(*map(set, parts)) if len({*map(tuple, parts)}) > 1 else set()
+    return [", ".join([name, *(each for each in arguments if each not in common)]) for name, *arguments in parts]
 
 
 def full_name(name: str, record: Record) -> str:
@@ -93,7 +100,7 @@ def group_names(runs: Sequence[Run]) -> list[str]:
     """A name for each run, equal for runs of one configuration with different seeds."""
     labels = group_labels(runs)
     learners = {label: group_learner(run) for label, run in zip(labels, runs, strict=True)}
-    names = dict(zip(learners, distinct(learners.values()), strict=True))
+    names = dict(zip(learners, distinct(told_apart(learners.values())), strict=True))
     return [names[label] for label in labels]
 
 
