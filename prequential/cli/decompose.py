@@ -23,13 +23,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.decomposition.decompose import decompose
     from prequential.evaluation.runs import is_run
 
     are_runs = [is_run(name) for name in args.names]
     if any(are_runs):
         given = [*options.given_learner_options(args), *options.given_of(args, "limit", "orders")]
         options.refuse(args, given, "a run has its learner and its bytes")
+    from prequential.decomposition.decompose import decompose
+
     args.pure = args.config is None  # a preset is taken without its mixer; a file must have none
     config, runtime = (None, None) if all(are_runs) else (options.learner_config(args), options.runtime(args))
 
