@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.errors import MissingDependencyError, wrong_argument
 from prequential.files import output_file
 from prequential.printable import printable
-from prequential.report.panels import LIGHT, LINE_COLOURS, Panel, Role, Series, spread
+from prequential.report.panels import LINE_COLOURS, Panel, Series, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from prequential.files import PathLike
 
 DASHES = ("solid", "dashed", "dotted")
-WIDTHS = {Role.OWN: 2.4, Role.NAMED: 1.4, Role.GREY: 0.9}
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
 LEADER = {"linewidth": 0.7, "alpha": 0.6}
@@ -42,15 +41,12 @@ def figure(heading: str, panels: Sequence[Panel]) -> Figure:
 
 def draw(plot: Axes, panel: Panel) -> None:
     """Draws a panel, with the names of its lines at their ends."""
-    for line in panel.full or panel.series:
+    for line in panel.series:
         _draw_line(plot, line)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)
     plot.set(xscale="log" if panel.x.log else "linear", yscale="log" if panel.y.log else "linear")
     plot.set(xlabel=panel.x.title, ylabel=panel.y.title, ylim=plot.get_ylim())
-    for line in panel.series if panel.full else ():
-        if line.role == Role.GREY:
-            _draw_line(plot, line)
     if panel.x.dates:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -59,16 +55,15 @@ def draw(plot: Axes, panel: Panel) -> None:
         plot.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     plot.set_title(short(panel.title), fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
-    _draw_names(plot, panel.full)
+    _draw_names(plot, panel.series)
     if panel.note:
         plot.text(0.0, -0.2, short(panel.note), transform=plot.transAxes, va="top", **PLAIN)
 
 
 def _draw_line(plot: Any, line: Series) -> None:
-    colour = LIGHT["rest"] if line.role == Role.GREY else LINE_COLOURS[line.colour]
-    order = {Role.GREY: 1.0, Role.NAMED: 2.0, Role.OWN: 2.1}[line.role]  # what the picture is about is on top
-    marker, dashes = "o" if len(line.x) == 1 else None, DASHES[line.dashes]
-    plot.plot(line.x, line.y, color=colour, linestyle=dashes, marker=marker, linewidth=WIDTHS[line.role], zorder=order)
+    width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
+    looks = {"color": LINE_COLOURS[line.colour], "linestyle": DASHES[line.dashes], "linewidth": width, "zorder": order}
+    plot.plot(line.x, line.y, marker="o" if len(line.x) == 1 else None, **looks)
 
 
 def _draw_names(plot: Any, series: Sequence[Series]) -> None:

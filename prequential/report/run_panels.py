@@ -16,7 +16,7 @@ from prequential.errors import CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
 from prequential.evaluation.summary import learner_label
 from prequential.records.forms import LOSSES
-from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Role, Series
+from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Series
 
 if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
@@ -181,8 +181,8 @@ def _drawn(
     lines = []
     for group in groups[:most]:
         style, *also = (look.style(name, places[name]) for name in group)
-        role = Role.OWN if group[0] == own else Role.NAMED
-        lines.append(Series(" and ".join(map(look.label, group)), *points[group[0]], style, role, tuple(also)))
+        name = " and ".join(map(look.label, group))
+        lines.append(Series(name, *points[group[0]], style, group[0] == own, tuple(also)))
     return lines, [look.label(name) for group in groups[most:] for name in group]
 
 
@@ -249,14 +249,15 @@ def _main_languages(records: Sequence[Record]) -> list[str]:
 
 
 def _part_lines(records: Sequence[Record], part: str, names: Sequence[str]) -> list[Series]:
-    """Two lines for each name: frozen, and dynamic with dashes. Of many names the dynamic lines are grey."""
-    lines, is_few = [], 2 * len(names) <= MAX_FULL
-    for style, name in enumerate(names):
-        for dashes, loss in enumerate(("frozen", "dynamic")):
-            groups = [named(record[loss][part], name) for record in records]
-            role = Role.NAMED if is_few or loss == "frozen" else Role.GREY
-            lines.append(_over_time(f"{name}, {loss}", style + dashes * N_COLOURS, records, groups, role))
-    return lines
+    """Two lines for each name: frozen, and dynamic with dashes. Of many names only the frozen ones."""
+    losses = ("frozen", "dynamic") if 2 * len(names) <= MAX_FULL else ("frozen",)
+    return [
+        _over_time(
+            f"{name}, {loss}", style + dashes * N_COLOURS, records, [named(r[loss][part], name) for r in records]
+        )
+        for style, name in enumerate(names)
+        for dashes, loss in enumerate(losses)
+    ]
 
 
 def named(groups: Iterable[Record], name: str) -> Record | None:
@@ -264,9 +265,7 @@ def named(groups: Iterable[Record], name: str) -> Record | None:
     return next((group for group in groups if group["name"] == name), None)
 
 
-def _over_time(
-    name: str, style: int, records: Sequence[Record], groups: Sequence[Record | None], role: Role = Role.NAMED
-) -> Series:
+def _over_time(name: str, style: int, records: Sequence[Record], groups: Sequence[Record | None]) -> Series:
     """Bits per byte of one group in each record, at the dates where the group has bytes."""
     found = [
         (datetime.fromisoformat(record["test"]["until_date"]).timestamp() / DAY_S, group["bits"] / group["n_bytes"])
@@ -274,4 +273,4 @@ def _over_time(
         if group and group["n_bytes"]
     ]
     x, y = np.array(found, np.float64).reshape(-1, 2).T
-    return Series(name, x, y, style, role)
+    return Series(name, x, y, style)

@@ -13,7 +13,7 @@ from prequential.errors import ConfigError, MissingDependencyError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import Run
 from prequential.report import figures, plots, run_panels
-from prequential.report.panels import Panel, Role, Series
+from prequential.report.panels import Panel, Series
 
 
 @pytest.fixture
@@ -61,16 +61,14 @@ def test_without_matplotlib_one_line_says_which_extra_to_install(
         plots.learning_curves(curves)
 
 
-def test_grey_lines_do_not_widen_the_range_and_points_have_markers() -> None:
+def test_points_have_markers_and_what_is_not_drawn_is_named() -> None:
     pytest.importorskip("matplotlib")
     x = np.array([1.0, 10.0])
-    far = Series("far", x, np.array([2.0, 900.0]), role=Role.GREY)
-    lines = [Series("a", x, np.array([2.0, 3.0])), far, Series("dot", x[:1], x[:1] + 1.5, 1)]
-    axes = figures.figure("", [Panel("t", lines)]).axes[0]
-    assert axes.get_ylim()[1] < 4
-    assert [text.get_text() for text in axes.texts] == ["a", "dot", "Grey: far."]
+    lines = [Series("a", x, np.array([2.0, 3.0])), Series("dot", x[:1], x[:1] + 1.5, 1)]
+    axes = figures.figure("", [Panel("t", lines, omitted=["far"])]).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["a", "dot", "Not drawn: far."]
     lines = [line for line in axes.get_lines() if line.get_clip_on()]  # the others join names to lines
-    assert [line.get_marker() for line in lines] == ["None", "o", "None"]
+    assert [line.get_marker() for line in lines] == ["None", "o"]
 
 
 def test_equal_figures_give_equal_png_files(curves: dict[str, Curve]) -> None:
