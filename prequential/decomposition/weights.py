@@ -26,7 +26,7 @@ def fresh_learner(config: Config, runtime: Runtime) -> OnlineLearner:
     """A learner before its first byte. Raises ConfigError unless it is a GPT without mixer and contexts."""
     if config.gpt is None or config.gpt.contexts or config.mixer is not None:
         raise ConfigError(
-            "hindsight sends the weights of a GPT: give a config of one without mixer and without contexts"
+            "hindsight sends the weights of a GPT alone: give a config without mixer and without contexts"
         )
     return replace(runtime, audit_every=0).learner(config)
 

@@ -1,42 +1,26 @@
-"""Panels as matplotlib figures: the back end of plots.py. It needs matplotlib, imported without settings of this folder."""
+"""Panels in matplotlib Axes: the back end of plots.py. It needs matplotlib, imported without settings of this folder."""
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import MissingDependencyError, wrong_argument
-from prequential.files import output_file
 from prequential.printable import printable
 from prequential.report.panels import LINE_COLOURS, Panel, Series, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from prequential.files import PathLike
 
 DASHES = ("solid", "dashed", "dotted")
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
 LEADER = {"linewidth": 0.7, "alpha": 0.6}
 PLAIN: dict[str, Any] = {"fontsize": "small", "parse_math": False}  # a name may look like a formula
-
-
-def figure(heading: str, panels: Sequence[Panel]) -> Figure:
-    """The heading and the panels, from top to bottom."""
-    found = new_figure(8.0, 0.8 + 4.2 * len(panels))
-    if heading:
-        found.suptitle(short(heading), parse_math=False)
-    for plot, panel in zip(found.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
-        draw(plot, panel)
-    return found
 
 
 def draw(plot: Axes, panel: Panel) -> None:
@@ -85,30 +69,6 @@ def short(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
 
 
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG file. Equal figures give equal bytes."""
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name with letters that no font has, or without room
-        figure.savefig(file, format="png", dpi=150)
-    return file.getvalue()
-
-
-def save_png(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
-    """Writes a figure as a PNG file. mode: permissions that it has at most. Raises OutputError."""
-    content = png(found)
-    with output_file(path, overwrite=overwrite, mode=mode) as sink:
-        sink.write(content)
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches, which no backend shows."""
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def new_axes(ax: Axes | None = None, width: float = 8.0, height: float = 5.0) -> Axes:
     """`ax`, or the Axes of a new figure of pyplot, of this size in inches. Raises ConfigError for anything else."""
     check_matplotlib()
@@ -138,7 +98,7 @@ def _import_matplotlib() -> None:
     try:
         with _no_settings_of_this_folder():
             import matplotlib
-            import matplotlib.figure
+            import matplotlib.axes
     finally:
         if backend is not None:
             os.environ["MPLBACKEND"] = backend

@@ -14,7 +14,6 @@ from prequential_codecs.archive_header import OTHER
 from prequential.comparison.compare import group_labels, group_learner
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
-from prequential.evaluation.summary import learner_label
 from prequential.records.forms import LOSSES
 from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Series
 
@@ -137,14 +136,6 @@ def saved(curves: Curves, look: Look = PLAIN) -> Panel:
     lines, omitted = _lines(curves, points, look, MAX_FULL - 1)  # the others of `learning`
     title = f"Bits that {look.label(own)} saves against others"
     return Panel(title, lines, y=SAVED, references=(0.0,), omitted=omitted)
-
-
-def panels_for_files(run: Run) -> dict[str, Panel]:
-    """The panels that `report --plots` writes, by file name. Raises CorpusError if the curves cannot be read."""
-    name = learner_label(run.record["config"])
-    look = run_look(page_look([], [run]), name)
-    found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
-    return {name: panel for name, panel in found.items() if panel.series}
 
 
 def _lines(
