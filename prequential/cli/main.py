@@ -177,22 +177,18 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
 
 
 def _find_runs(args: argparse.Namespace) -> None:
-    """Makes paths of the names of runs, which the arguments `runs_of` of a command may hold, for all commands in one way."""
+    """Makes paths of the names of runs, which the arguments `runs_of` of a command may hold: here, for all commands."""
+
+    def path_of(name: str) -> str:
+        if os.path.lexists(name):
+            return name
+        from prequential.evaluation.runs import find_run
+
+        return find_run(name)
+
     for name in getattr(args, "runs_of", ()):
-        value = getattr(args, name)
-        if isinstance(value, list):
-            setattr(args, name, [_run_path(each) for each in value])
-        elif value is not None:
-            setattr(args, name, _run_path(value))
-
-
-def _run_path(name: str) -> str:
-    """The path of the run that is called so; a name of something else stays."""
-    if os.path.lexists(name):
-        return name
-    from prequential.evaluation.runs import find_run
-
-    return find_run(name)
+        if value := getattr(args, name):
+            setattr(args, name, list(map(path_of, value)) if isinstance(value, list) else path_of(value))
 
 
 def _are_refused(args: argparse.Namespace) -> bool:

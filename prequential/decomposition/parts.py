@@ -60,51 +60,46 @@ class Decomposition:
 
         Raises MissingDependencyError without pandas.
         """
-        rows = [
-            {
-                "part": name,
-                "bits": point,
-                "low_bits": low,
-                "high_bits": high,
-                "bits_per_byte": point / self.expected.n_bytes,
-            }
-            for name, (point, low, high) in _parts(self.to_dict())
-        ]
-        return import_pandas().DataFrame(rows)
+        frame = import_pandas().DataFrame(
+            _rows(self.to_dict()), columns=["part", "", ">", "bits", "low_bits", "high_bits"]
+        )
+        return frame.drop(columns=["", ">"]).assign(bits_per_byte=frame["bits"] / self.expected.n_bytes)
 
     def __str__(self) -> str:
-        record, columns = self.to_dict(), ("part", "bits", "bits/byte", f"{LEVEL:.0%} from", "to")
-        titles = [ROWS[name] for name in ROWS if name in record]
-        titles += [f"surplus over {epsilon:g} bits/byte" for epsilon in self.epsilons]
-        never = len(titles) - len(self.epsilons)
+        record, n_bytes = self.to_dict(), self.expected.n_bytes
         rows = [
-            _row(title, self.expected.n_bytes, part) for title, (_, part) in zip(titles, _parts(record), strict=True)
+            [
+                title,
+                f"{sign}{bits:,.0f}",
+                f"{sign}{bits / n_bytes:.4f}",
+                *("" if end is None else f"{end:,.0f}" for end in ends),
+            ]
+            for _, title, sign, bits, *ends in _rows(record)
         ]
-        for i, threshold in enumerate(record["thresholds"], never):
-            if not threshold["is_reached"]:  # only what this text shows of the surplus is known
-                rows[i] = [rows[i][0], f"> {rows[i][1]}", f"> {rows[i][2]}", "", ""]
-        notes = [self.note] * bool(self.note)
-        return "\n\n".join([printable(self.title), format_table(columns, rows), *notes, _conclusion(record)])
+        table = format_table(("part", "bits", "bits/byte", f"{LEVEL:.0%} from", "to"), rows)
+        return "\n\n".join(filter(None, [printable(self.title), table, self.note, _conclusion(record)]))
 
     def __repr__(self) -> str:
         return f"<{_conclusion(self.to_dict())}>"
 
 
-Part = tuple[float, float | None, float | None]
-
-
-def _parts(record: dict[str, Any]) -> Iterator[tuple[str, Part]]:
-    """Name, and point, low and high in bits, of each part and each surplus."""
-    found = {name.removesuffix("_bits"): record[name] for name in ROWS if name in record}
-    found |= {f"surplus over {each['epsilon']:g}": each["surplus_bits"] for each in record["thresholds"]}
-    for name, bits in found.items():
-        yield name, (bits["point"], bits["low"], bits["high"]) if isinstance(bits, dict) else (bits, None, None)
-
-
-def _row(title: str, n_bytes: int, part: Part) -> list[str]:
-    """An end that is not known is empty."""
-    point, *ends = ("" if bits is None else f"{bits:,.0f}" for bits in part)
-    return [title, point, f"{part[0] / n_bytes:.4f}", *ends]
+def _rows(record: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Name, title and sign of each part and each surplus; its point, and the ends of its interval or None, in bits."""
+    for name, title in ROWS.items():
+        if name in record:
+            bits = record[name]
+            yield (
+                name.removesuffix("_bits"),
+                title,
+                "",
+                *(bits.values() if isinstance(bits, dict) else (bits, None, None)),
+            )
+    for each in record["thresholds"]:
+        name, (bits, *ends) = f"surplus over {each['epsilon']:g}", each["surplus_bits"].values()
+        known = (
+            ("", bits, *ends) if each["is_reached"] else ("> ", bits, None, None)
+        )  # a part of it lies beyond this text
+        yield name, f"{name} bits/byte", *known
 
 
 def _conclusion(record: dict[str, Any]) -> str:

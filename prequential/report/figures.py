@@ -1,11 +1,8 @@
-"""Panels in matplotlib Axes: the back end of plots.py. It needs matplotlib, imported without settings of this folder."""
+"""Panels in matplotlib Axes: the back end of plots.py."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -70,49 +67,18 @@ def short(name: str) -> str:
 
 
 def new_axes(ax: Axes | None = None, width: float = 8.0, height: float = 5.0) -> Axes:
-    """`ax`, or the Axes of a new figure of pyplot, of this size in inches. Raises ConfigError for anything else."""
-    check_matplotlib()
-    from matplotlib.axes import Axes
+    """`ax`, or the Axes of a new figure of pyplot, of this size in inches.
 
-    if isinstance(ax, Axes):
+    Raises ConfigError for anything else, and MissingDependencyError without matplotlib.
+    """
+    try:
+        from matplotlib import axes
+    except ImportError as error:
+        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
+    if isinstance(ax, axes.Axes):
         return ax
     if ax is not None:
         raise wrong_argument("ax", ax, "the Axes of a matplotlib figure, or None for a new one")
     from matplotlib import pyplot
 
     return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
-
-
-def check_matplotlib() -> None:
-    """Imports matplotlib. Raises MissingDependencyError. A variable MPLBACKEND that it does not know would end the import."""
-    if sys.modules.get("matplotlib"):
-        return
-    try:
-        _import_matplotlib()
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
-
-
-def _import_matplotlib() -> None:
-    backend = os.environ.pop("MPLBACKEND", None)
-    try:
-        with _no_settings_of_this_folder():
-            import matplotlib
-            import matplotlib.axes
-    finally:
-        if backend is not None:
-            os.environ["MPLBACKEND"] = backend
-    if backend:
-        with suppress(ValueError):
-            matplotlib.rcParams["backend"] = backend  # for the other pictures of a notebook
-
-
-@contextmanager
-def _no_settings_of_this_folder() -> Iterator[None]:
-    """While the body imports matplotlib, a file matplotlibrc in the current folder is not found. It may be a stranger's."""
-    found = os.path.exists
-    os.path.exists = lambda path: path != "matplotlibrc" and found(path)
-    try:
-        yield
-    finally:
-        os.path.exists = found

@@ -1,7 +1,5 @@
 """Pictures of matplotlib: they show the series of the panels."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -69,19 +67,3 @@ def test_points_have_markers_and_what_is_not_drawn_is_named(pyplot: Any) -> None
     assert [text.get_text() for text in axes.texts] == ["a", "dot", "Not drawn: far."]
     lines = [line for line in axes.get_lines() if line.get_clip_on()]  # the others join names to lines
     assert [line.get_marker() for line in lines] == ["None", "o"]
-
-
-@pytest.mark.parametrize(("backend", "kept"), [("garbage", False), ("svg", True)])
-@pytest.mark.first_quick
-def test_figures_do_not_depend_on_the_backend_that_the_environment_names(backend: str, kept: bool) -> None:
-    pytest.importorskip("matplotlib")
-    program = """
-import os
-from prequential.report.figures import new_axes
-assert new_axes().figure
-import matplotlib
-print(os.environ["MPLBACKEND"], matplotlib.rcParams["backend"] == os.environ["MPLBACKEND"])
-"""
-    env = {**os.environ, "MPLBACKEND": backend}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{backend} {kept}\n"
