@@ -248,8 +248,10 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=_unwritable)
 
 
-def _unwritable(value: LongInteger) -> NoReturn:
-    raise ValueError(f"an integer has more than {MAX_ROW_DIGITS} digits; write it as a text")
+def _unwritable(value: Any) -> NoReturn:
+    is_long = isinstance(value, LongInteger)
+    what = f"an integer has more than {MAX_ROW_DIGITS} digits" if is_long else f"JSON has no {type(value).__name__}"
+    raise ValueError(f"{what}; write it as a text")
 
 
 def label_cost(

@@ -224,6 +224,8 @@ def test_rows_of_every_kind_are_the_same_rows(tmp_path):
     expected = read_rows(path, "y")
     for same in (str(path), path.read_bytes(), io.BytesIO(path.read_bytes()), rows, pandas.DataFrame(rows)):
         assert read_rows(same, "y") == expected
+    with pytest.raises(CorpusError, match="line 1: JSON has no Timestamp; write it as a text"):
+        read_rows(pandas.DataFrame({"t": [pandas.Timestamp(0)], "y": [1]}), "y")
     for wrong in (5, None, ["a"], pandas.Series([1, 2])):
         with pytest.raises(ConfigError, match=r"rows is .*: give a file of JSON lines"):
             read_rows(wrong, "y")
