@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from pathlib import Path
@@ -141,6 +141,13 @@ def learner_label(config: Mapping[str, Any]) -> str:
         return ", ".join([str(other["name"]), *_argument_texts(other.get("arguments") or {})])
     own = {name: value for name, value in config.items() if name != GIVEN}
     return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def told_apart(labels: Iterable[str]) -> list[str]:
+    """The labels without the arguments that all of them have."""
+    parts = [label.split(", ") for label in labels]
+    common = set.intersection(*map(set, parts)) if len({*map(tuple, parts)}) > 1 else set()
+    return [", ".join([name, *(each for each in arguments if each not in common)]) for name, *arguments in parts]
 
 
 def _argument_texts(arguments: Mapping[str, Any]) -> list[str]:

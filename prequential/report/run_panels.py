@@ -14,6 +14,7 @@ from prequential_codecs.archive_header import OTHER
 from prequential.comparison.compare import group_labels, group_learner
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
+from prequential.evaluation.summary import told_apart
 from prequential.records.forms import LOSSES
 from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Series
 
@@ -81,13 +82,6 @@ def distinct(names: Iterable[str], places: Iterable[object] | None = None) -> li
 def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:
     """The label of each run's learner, with a number if it is repeated on the same bytes."""
     return distinct(told_apart(labels), [run.record["corpus"]["blake2b"] for run in runs])
-
-
-def told_apart(labels: Iterable[str]) -> list[str]:
-    """The labels without the arguments that all of them have."""
-    parts = [label.split(", ") for label in labels]
-    common = set.intersection(*map(set, parts)) if len({*map(tuple, parts)}) > 1 else set()
-    return [", ".join([name, *(each for each in arguments if each not in common)]) for name, *arguments in parts]
 
 
 def full_name(name: str, record: Record) -> str:
