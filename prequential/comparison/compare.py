@@ -84,7 +84,7 @@ def compare(
         >>> found == float(b.curve.bits[-1] - a.curve.bits[-1])
         True
     """
-    if not isinstance(runs, Sequence) or isinstance(runs, str | bytes):
+    if not isinstance(runs, Sequence) or isinstance(runs, str | bytes) or len(runs) < 2:
         raise wrong_argument("runs", runs, "a list of two runs or more")
     check_confidence(confidence)
     losses = [_document_losses(each, i) for i, each in enumerate(runs)]

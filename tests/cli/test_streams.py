@@ -293,39 +293,33 @@ def test_a_terminal_shows_the_names_of_a_wide_table_cut_and_all_figures(monkeypa
     assert max(map(len, table)) <= 80 and table[1].startswith("…") and table[1].endswith("a/end      1")
 
 
-@pytest.fixture(scope="module")
-def measured(run, tmp_path_factory):
-    """A folder with two runs over the same beginning of the sample, an archive and rows."""
-    folder = tmp_path_factory.mktemp("wide")
-    for level in ((), ("-1",)):
-        assert run(folder, "evaluate", *level, "--limit", "20K", SAMPLE).returncode == 0
-    rows = ({"text": f"row {i}", "parity": ("even", "odd")[i % 2]} for i in range(100))
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run(folder, "compress", "rows.jsonl", "-o", "a.pq").returncode == 0
-    (folder / "ladder.jsonl").symlink_to(PROJECT / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
-    return folder
+WALK = f"""evaluate --limit 20K {SAMPLE}
+evaluate -1 --limit 20K {SAMPLE}
+runs list
+runs list ladder.jsonl
+runs show latest
+compare ONE latest
+decompose latest
+compress rows.jsonl -f -o a.pq
+list a.pq
+labels -1 rows.jsonl --label parity
+matrix -1 --limit 2K {SAMPLE} rows.jsonl
+heldout -1 --train rows.jsonl --test {SAMPLE} --limit 9K --no-run
+forecast ladder.jsonl --target-width 512 --target-bytes 900K -o OUT
+sweep --pure --limit 1K --width 16,32 {SAMPLE}
+estimate -1 --limit 20K {SAMPLE}"""
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "line",
-    [
-        "runs list", "runs show latest", "runs list ladder.jsonl", "list a.pq", "decompose latest", "compare ONE latest",
-        f"estimate -1 --limit 20K {SAMPLE}", "labels -1 rows.jsonl --label parity", f"matrix -1 --limit 2K {SAMPLE} rows.jsonl",
-        f"heldout -1 --train rows.jsonl --test {SAMPLE} --limit 9K --no-run", f"evaluate -1 --limit 9K {SAMPLE}",
-        "forecast ladder.jsonl --target-width 512 --target-bytes 900K -o OUT", f"sweep --pure --limit 1K --width 16,32 {SAMPLE}",
-    ],
-)  # fmt: skip
-def test_a_terminal_of_80_columns_shows_no_longer_line_and_a_pipe_no_longer_row(
-    run, on_terminal, measured, tmp_path, line
-):
-    first = min(path.name for path in (measured / "runs").glob("christmas*"))
-    piped, shown = (
-        line.replace("ONE", first).replace("OUT", f"{tmp_path}/{name}").split() for name in ("pipe", "terminal")
-    )
-    done = run(measured, *piped)
-    assert done.returncode == 0, done.stderr
-    rows = [each for each in done.stdout.decode().splitlines() if len(re.findall(r"\S {2,}\S", each)) > 1]
-    assert [row for row in rows if len(row) > 80] == []
-    code, _, text = on_terminal(measured, *shown, columns=80, streams=("stdout",))
-    assert code == 0 and [each for each in text.splitlines() if len(each) > 80] == []
+def test_a_terminal_of_80_columns_shows_no_longer_line_and_a_pipe_no_longer_row(run, on_terminal, tmp_path):
+    rows = ({"text": f"row {i}", "parity": ("even", "odd")[i % 2]} for i in range(100))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "ladder.jsonl").symlink_to(PROJECT / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
+    for line in WALK.splitlines():
+        first = min((path.name for path in tmp_path.glob("runs/*")), default="")
+        piped, shown = (line.replace("ONE", first).replace("OUT", name).split() for name in ("pipe", "terminal"))
+        done = run(tmp_path, *piped)
+        table = [each for each in done.stdout.decode().splitlines() if len(re.findall(r"\S {2,}\S", each)) > 1]
+        assert done.returncode == 0 and [row for row in table if len(row) > 80] == [], line
+        code, _, text = on_terminal(tmp_path, *shown, columns=80, streams=("stdout",))
+        assert code == 0 and [each for each in text.splitlines() if len(each) > 80] == [], line

@@ -79,31 +79,13 @@ def test_hindsight_is_cheaper_than_learning_only_while_its_weights_are_not_count
     assert found.online.n_bytes.tolist() == found.hindsight.n_bytes.tolist()
 
 
-def test_data_and_learning_add_up_to_the_code_length(found: Decomposition) -> None:
-    record = found.to_dict()
-    assert record["data_bits"]["point"] + record["learning_bits"]["point"] == pytest.approx(record["code_bits"])
-    assert [t["epsilon"] for t in record["thresholds"]] == [8.0, 0.5]
+def test_the_frame_and_the_record_have_the_parts_in_bits_which_add_up(found: Decomposition) -> None:
+    frame, record = found.to_frame().set_index("part"), found.to_dict()
+    parts = ["code", "data", "learning", "hindsight", "regret", "weights", "surplus over 8", "surplus over 0.5"]
+    assert list(frame.index) == parts and frame.bits["code"] == record["code_bits"]
+    assert frame.bits["data"] + frame.bits["learning"] == pytest.approx(frame.bits["code"])
+    assert frame.bits["hindsight"] + frame.bits["regret"] == pytest.approx(frame.bits_per_byte["code"] * N)
     assert [t["is_reached"] for t in record["thresholds"]] == [True, False]
-
-
-def test_the_frame_has_a_row_for_each_part_in_bits(found: Decomposition) -> None:
-    frame = found.to_frame().set_index("part")
-    assert list(frame.index) == [
-        "code",
-        "data",
-        "learning",
-        "hindsight",
-        "regret",
-        "weights",
-        "surplus over 8",
-        "surplus over 0.5",
-    ]
-    assert (
-        frame.bits["data"] + frame.bits["learning"]
-        == pytest.approx(frame.bits["code"])
-        == frame.bits_per_byte["code"] * N
-    )
-    assert frame.bits["hindsight"] + frame.bits["regret"] == pytest.approx(frame.bits["code"])
     assert repr(found) == f"<{str(found).splitlines()[-1]}>"
 
 

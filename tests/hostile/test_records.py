@@ -18,7 +18,7 @@ from limits import bounded
 from msgspec import UNSET, Struct
 from prequential_corpora.shard_files import read_rows
 
-from prequential import labels
+from prequential import label_cost
 from prequential.cli.main import main
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import parse_curves
@@ -238,7 +238,7 @@ def test_a_line_of_a_shard_or_of_labels_with_too_many_values_or_bytes_is_refused
         assert "row 0" in refused(lambda: list(read_rows(path, "x", "lines", "text")))
     with bounded(5.0, 128 * MIB):
         assert "line 1: not JSON: it has more than" in refused(lambda: read_labels(path, "y", "x"))
-    monkeypatch.setattr(labels, "MAX_ROW_BYTES", 1 << 20)
+    monkeypatch.setattr(label_cost, "MAX_ROW_BYTES", 1 << 20)
     path.write_bytes(b'{"x": "a", "y": 1}\n')
     with path.open("ab") as file:
         file.truncate(600 * MIB)
