@@ -188,7 +188,8 @@ def find_run(name: str, folder: PathLike = "runs") -> str:
         return name
     if name == "latest" and (runs := runs_so_far(folder, on_bad=lambda error: None)):
         return str(runs[-1].path)
-    found = [child for child in Path(folder).iterdir() if child.name.startswith(name)] if Path(folder).is_dir() else []
+    children = Path(folder).iterdir() if Path(folder).is_dir() else ()
+    found = [child for child in children if child.name.startswith(name) and (child / RECORD).exists()]
     if len(found) > 1:
         many = f"{len(found)} runs in {os.fspath(folder)!r} begin so"
         raise CorpusError(f"{name!r}: {many}; `prequential runs list` lists them")

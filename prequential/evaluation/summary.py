@@ -309,18 +309,10 @@ def format_runs(records: Sequence[Mapping[str, Any]]) -> str:
     A run is called by the beginning of its name, without the digest, unless another one begins so.
     """
     names = [Path(record["run"]).name for record in records]
-    begins = [DIGEST.sub("", name) for name in names]
-    n_so = Counter(begins)
-    rows = [
-        [
-            begin if n_so[begin] == 1 else name,
-            f"{record['n_bytes']:,}",
-            record["model"],
-            f"{record['bits_per_byte']:.4f}",
-            verified_word(record),
-        ]
-        for name, begin, record in zip(names, begins, records, strict=True)
-    ]
+    n_begin, rows = Counter(DIGEST.sub("", name) for name in names), []
+    for name, record in zip(names, records, strict=True):
+        begin, size, rate = DIGEST.sub("", name), f"{record['n_bytes']:,}", f"{record['bits_per_byte']:.4f}"
+        rows.append([begin if n_begin[begin] == 1 else name, size, record["model"], rate, verified_word(record)])
     return format_table(LIST_TITLES, rows, cut=LIST_TITLES.index("model"), on_pipes=True)
 
 

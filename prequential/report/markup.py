@@ -94,13 +94,13 @@ def _page_style() -> str:
 
 def html_table(table: Table) -> Html:
     """The table as a <figure> with its caption below. One that is too wide scrolls. Columns of numbers are aligned right."""
-    kinds = []  # n: aligned right; wide: not on narrow pages
-    for i, column in enumerate(table.columns.values()):
-        is_wide = table.n_narrow is not None and i >= table.n_narrow
-        kinds.append(" ".join(["n"] * (i > 0 and all(map(_is_number, column))) + ["wide"] * is_wide) or None)
-    head = element(
-        "tr", *(element("th", name, scope="col", class_=kind) for name, kind in zip(table.columns, kinds, strict=True))
-    )
+    n_narrow = table.n_narrow or len(table.columns)
+    kinds = [  # n: aligned right; wide: not on narrow pages
+        " ".join(["n"] * (i > 0 and all(map(_is_number, column))) + ["wide"] * (i >= n_narrow)) or None
+        for i, column in enumerate(table.columns.values())
+    ]
+    names = zip(table.columns, kinds, strict=True)
+    head = element("tr", *(element("th", name, scope="col", class_=kind) for name, kind in names))
     rows = list(zip(*map(_column, table.columns.values()), strict=True))
     body = (_table_row(texts, kinds, "own" if i in table.strong else None) for i, texts in enumerate(rows))
     cells = element("table", element("thead", head), element("tbody", *body), aria_label=table.title)
