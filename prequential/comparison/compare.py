@@ -84,8 +84,10 @@ def compare(
         >>> found == float(b.curve.bits[-1] - a.curve.bits[-1])
         True
     """
-    if not isinstance(runs, Sequence) or isinstance(runs, str | bytes) or len(runs) < 2:
+    if not isinstance(runs, Sequence) or isinstance(runs, str | bytes):
         raise wrong_argument("runs", runs, "a list of two runs or more")
+    if len(runs) < 2:
+        raise ConfigError("a comparison needs two runs or more")
     check_confidence(confidence)
     losses = [_document_losses(each, i) for i, each in enumerate(runs)]
     if not any(losses):
