@@ -49,8 +49,8 @@ types: .venv/.installed  ## static types
 picture: .venv/.installed  ## the learning curve in README, from a new run
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
 	$(BIN)/prequential evaluate -5 --baselines gzip,xz,ppmd --runs "$$folder/runs" sample:christmas_carol && \
-	$(BIN)/prequential report --plots "$$folder/plots" "$$folder"/runs/* && \
-	mkdir -p docs/pictures && cp "$$folder"/plots/*-learning.png docs/pictures/learning.png
+	$(BIN)/python -c "import prequential, sys; run, = prequential.read_runs(sys.argv[1]); \
+	  prequential.plots.learning_curves(run).figure.savefig('docs/pictures/learning.png', dpi=150)" "$$folder/runs"
 
 docs: .venv/.installed  ## docs/ and the docstrings as a site in site/; a warning fails
 	$(BIN)/mkdocs build --strict

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from prequential.comparison.compare import Comparison, compare
     from prequential.comparison.documents import DocumentComparison
     from prequential.compression import CompressionResult, compress
+    from prequential.decomposition.decompose import decompose
+    from prequential.decomposition.parts import Decomposition
     from prequential.decompression import DecompressionResult, decompress
     from prequential.errors import (
         CheckpointError,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from prequential.evaluation.runs import Run, read_run, read_runs, runs_frame
     from prequential.forecasting.request import Forecast, ForecastScore, forecast, read_forecast
     from prequential.heldout_loss.request import Heldout, heldout
+    from prequential.label_cost import LabelCost, labels
     from prequential.learners.protocol import OnlineModel
     from prequential.matrix import Matrix, measure_matrix
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
@@ -58,17 +61,20 @@ __version__ = VERSION
 
 __all__ = [
     "CheckpointError", "Comparison", "CompressionResult", "Config", "ConfigError", "CorpusError", "CorruptArchiveError",
-    "Curve", "DecompressionResult", "DocumentComparison", "DraftFolder", "Evaluation", "FaultError", "Finding", "Forecast",
-    "ForecastScore", "GPTConfig", "Health", "Heldout", "InexactMachineError", "InvalidDistributionError", "LawError",
-    "Ledger", "Matrix", "MissingDependencyError", "MixerConfig", "OnlineModel", "OutputError", "PrequentialError", "Progress",
-    "Recorder", "ReplicaConfig", "Run", "Runtime", "ScheduleConfig", "UnsupportedVersionError", "compare", "compress",
-    "decompress", "evaluate", "forecast", "heldout", "import_log", "measure_matrix", "memory_bytes", "monorepo", "preset",
-    "progress", "read_forecast", "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan",
+    "Curve", "Decomposition", "DecompressionResult", "DocumentComparison", "DraftFolder", "Evaluation", "FaultError",
+    "Finding", "Forecast", "ForecastScore", "GPTConfig", "Health", "Heldout", "InexactMachineError",
+    "InvalidDistributionError", "LabelCost", "LawError", "Ledger", "Matrix", "MissingDependencyError", "MixerConfig",
+    "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "ReplicaConfig", "Run", "Runtime",
+    "ScheduleConfig", "UnsupportedVersionError", "compare", "compress", "decompose", "decompress", "evaluate", "forecast",
+    "heldout", "import_log", "labels", "measure_matrix", "memory_bytes", "monorepo", "preset", "progress", "read_forecast",
+    "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan",
 ]  # fmt: skip
 _MODULES = {
     "prequential.comparison.compare": ("Comparison", "compare"),
     "prequential.comparison.documents": ("DocumentComparison",),
     "prequential.compression": ("CompressionResult", "compress"),
+    "prequential.decomposition.decompose": ("decompose",),
+    "prequential.decomposition.parts": ("Decomposition",),
     "prequential_corpora.bundled": ("sample_path",),
     "prequential.decompression": ("DecompressionResult", "decompress"),
     "prequential.evaluation.curves": ("Curve",),
@@ -80,6 +86,7 @@ _MODULES = {
     "prequential.heldout_loss.request": ("Heldout", "heldout"),
     "prequential.monorepo_loss.request": ("monorepo",),
     "prequential.monorepo_loss.series": ("read_series",),
+    "prequential.label_cost": ("LabelCost", "labels"),
     "prequential.matrix": ("Matrix", "measure_matrix"),
     "prequential.sweeps.plans": ("sweep_plan",),
     "prequential.sweeps.sweep": ("sweep",),

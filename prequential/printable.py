@@ -23,14 +23,15 @@ def _escape(match: re.Match[str]) -> str:
     return ascii(letter)[1:-1] if letter < "\x7f" else f"\\u{ord(letter):04x}"
 
 
-def format_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, cut: int = 0) -> str:
+def format_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, cut: int = 0, on_pipes: bool = False) -> str:
     """Columns under their titles, two spaces apart: the first aligned left, the others right; printable, no final newline.
 
     cut: the number of the column of names, which a terminal shows cut if the table would have more than WIDTH columns of letters.
+    on_pipes: so does any output.
     """
     lines = [[printable(cell) for cell in cells] for cells in (titles, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if sys.stdout.isatty():
+    if on_pipes or sys.stdout.isatty():
         room = max(LEAST_ROOM, WIDTH - sum(widths) - 2 * (len(widths) - 1) + widths[cut])
         for cells in lines:
             cells[cut] = _cut(cells[cut], room)

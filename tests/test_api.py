@@ -14,7 +14,6 @@ from small import BOTH as SMALL
 import prequential
 from prequential import adapters
 from prequential.learners import protocol
-from prequential.report.figures import new_figure
 from prequential.sweeps.plans import Plan, Variant
 
 PROJECT = Path(__file__).parents[1]
@@ -110,16 +109,15 @@ def test_results_show_themselves(tmp_path):
 
 
 def test_pictures_of_results_show_their_figures(tmp_path):
-    pytest.importorskip("matplotlib")
+    new_figure = pytest.importorskip("matplotlib.figure").Figure
     summary = swept(tmp_path, TABLES, replace(TABLES, mixer=replace(TABLES.mixer, contexts=("1", "2", "3", "4"))))
-    figure = new_figure(8.0, 5.0)
-    plot = prequential.plots.front(summary, ax=figure.subplots())
+    plot = prequential.plots.front(summary, ax=new_figure().subplots())
     drawn = sorted(line.get_ydata()[0] for line in plot.lines if line.get_marker() == "o")  # the front has no marker
     assert drawn == sorted(result.bits_per_byte for result in summary.results)
     assert plot.get_xlabel() == "operations per byte"
     assert sorted(summary.to_frame().bits_per_byte) == drawn
     run = prequential.read_runs(tmp_path)[0]
-    rates = prequential.plots.costs(run, ax=new_figure(8.0, 5.0).subplots())
+    rates = prequential.plots.costs(run, ax=new_figure().subplots())
     assert rates.get_yticklabels()[0].get_text().endswith(" % of the bits")
     rows = run.record["tables"]["byte_classes"]["rows"]
     expected = [row["bits"]["model"] / row["n_bytes"] for row in rows if row["n_bytes"]]

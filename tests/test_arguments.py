@@ -43,6 +43,8 @@ compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=F
 decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
 sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
 matrix = calling(prequential.measure_matrix, corpora=["a", "b"], models=[], config=SMALL, runtime=FUSED, on_step=work)
+labels = calling(prequential.labels, rows=b"", label="a", config=SMALL, runtime=FUSED, on_progress=work)
+decompose = calling(prequential.decompose, source=b"text", runtime=FUSED, on_step=work)
 compared = calling(prequential.compare, runs=["a", "b"])
 forecast = calling(prequential.forecast, runs="none", target_bytes=9, target_width=8)
 sweep_plan = calling(prequential.sweep_plan, base=BOTH)
@@ -66,6 +68,9 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (sweep, "limit_bytes", "1K"),
     *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "whole", "on_step")),
     (matrix, "corpora", "ab"), (matrix, "limit_bytes", 1.5),
+    *((labels, name, 5) for name in ("rows", "label", "given_field", "config", "runtime", "on_progress")),
+    *((decompose, name, 5) for name in ("source", "config", "runtime", "epsilons", "on_step")),
+    (decompose, "orders", -1), (decompose, "limit_bytes", 1.5), (decompose, "config", SMALL),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
     *((prequential.preset, "level", value) for value in ("5", 10, 5.5, True, None, [1])),
@@ -99,9 +104,9 @@ def test_a_wrong_argument_is_named_before_any_work(call: Callable[..., object], 
 def test_every_public_function_is_among_those_whose_arguments_are_checked() -> None:
     functions = {name for name in prequential.__all__ if type(getattr(prequential, name)).__name__ == "function"}
     assert functions - {"sample_path"} == {
-        "compare", "compress", "decompress", "evaluate", "forecast", "heldout", "import_log", "measure_matrix", "memory_bytes",
-        "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs", "read_series", "runs_frame", "sweep",
-        "sweep_plan",
+        "compare", "compress", "decompose", "decompress", "evaluate", "forecast", "heldout", "import_log", "labels",
+        "measure_matrix", "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
+        "read_series", "runs_frame", "sweep", "sweep_plan",
     }  # fmt: skip
     assert BACKENDS == BACKEND_NAMES
 

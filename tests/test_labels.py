@@ -1,5 +1,6 @@
 """The code length of labels: what an independent sum says, random labels cost their entropy, bad rows are refused."""
 
+import io
 import json
 import math
 import random
@@ -11,16 +12,7 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
 import prequential
 from prequential.errors import ConfigError, CorpusError
-from prequential.labels import (
-    entropy_bits,
-    format_label_cost,
-    label_cost,
-    label_record,
-    marginal_bits,
-    read_rows,
-    spelled,
-    value_of,
-)
+from prequential.label_cost import entropy_bits, label_cost, label_record, marginal_bits, read_rows, spelled, value_of
 from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
@@ -66,8 +58,8 @@ def test_inputs_tell_about_labels_and_random_labels_cost_at_least_their_entropy(
     labels = [label for _, label in ROWS]
     random.Random(1).shuffle(labels)
     drawn = label_cost([(name, label) for (name, _), label in zip(ROWS, labels, strict=True)], CONFIG, RUNTIME)
-    assert "inputs tell the labels: " in format_label_cost(cost)
-    assert "Nothing shows" in format_label_cost(drawn)
+    assert "inputs tell the labels: " in str(cost)
+    assert "Nothing shows" in str(drawn)
     assert cost.online_bits < 0.9 * drawn.online_bits
     for found in (drawn.online_bits, sum(drawn.block_bits)):
         assert found >= 0.99 * drawn.entropy_bits
@@ -181,7 +173,7 @@ def test_codes_without_inputs():
 def test_one_label_costs_nothing_to_choose():
     cost = label_cost([(b"x", b"a")] * 20, CONFIG, RUNTIME)
     assert (cost.uniform_bits, cost.block_bits[0]) == (0.0, 0.0)
-    assert "-" in format_label_cost(cost) and "Nothing shows" in format_label_cost(cost)
+    assert "-" in str(cost) and "Nothing shows" in str(cost)
 
 
 def test_rows_are_fields_of_json_lines(tmp_path):
@@ -209,8 +201,9 @@ def test_rows_are_fields_of_json_lines(tmp_path):
 def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(text)
-    with pytest.raises(CorpusError, match=part):
-        read_rows(path, "y", "t")
+    for source in (path, text.encode()):
+        with pytest.raises(CorpusError, match=part):
+            read_rows(source, "y", "t")
     with pytest.raises(CorpusError, match="cannot be read"):
         read_rows(tmp_path / "none", "y", "t")
     with pytest.raises(ConfigError, match="cannot be both"):
@@ -218,7 +211,21 @@ def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_pa
 
 
 def test_the_record_is_json(cost):
-    record = json.loads(json.dumps(label_record(cost, CONFIG, RUNTIME)))
+    record = json.loads(json.dumps(label_record(cost, RUNTIME)))
     assert record["block_code_bits"] == sum(block["bits"] for block in record["blocks"])
     assert record["blocks"][-1]["end"] == record["n_rows"] == 800
-    assert "learner, online, given inputs" in format_label_cost(cost)
+    assert "learner, online, given inputs" in str(cost)
+
+
+def test_rows_of_every_kind_are_the_same_rows(tmp_path):
+    pandas, rows = pytest.importorskip("pandas"), [{"t": f"é{i}", "y": i % 2} for i in range(9)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    expected = read_rows(path, "y")
+    for same in (str(path), path.read_bytes(), io.BytesIO(path.read_bytes()), rows, pandas.DataFrame(rows)):
+        assert read_rows(same, "y") == expected
+    with pytest.raises(CorpusError, match="line 1: JSON has no Timestamp; write it as a text"):
+        read_rows(pandas.DataFrame({"t": [pandas.Timestamp(0)], "y": [1]}), "y")
+    for wrong in (5, None, ["a"], pandas.Series([1, 2])):
+        with pytest.raises(ConfigError, match=r"rows is .*: give a file of JSON lines"):
+            read_rows(wrong, "y")

@@ -17,8 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import prequential
 from prequential.adapters import TransformersLearner
-from prequential.decomposition.expected import expected_curve
-from prequential.labels import read_rows
+from prequential.label_cost import read_rows
 
 WARM = ["red", "pink", "amber", "gold", "ruby", "rust", "coral", "peach"]
 COLD = ["blue", "teal", "navy", "grey", "mint", "aqua", "jade", "cyan"]
@@ -128,7 +127,7 @@ def table(found: dict[str, prequential.Run]) -> str:
     """The code length of the labels, and the part of it that is learning."""
     lines = [f"{'':30}{'bits':>8}{'bits/label':>12}{'learning':>10}{'at the end':>12}"]
     for name, run in found.items():
-        law = expected_curve(run.curves["model"])
+        law = prequential.decompose(run).expected
         bits, n = run.record["code_bits"], run.record["n_tokens"]
         lines.append(
             f"{name:30}{bits:8,.0f}{bits / n:12.3f}{law.learning_bits.point:10,.0f}{law.final_rate.point:12.3f}"

@@ -12,8 +12,9 @@ from prequential.cli.streams import fitted
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    names = "run folder, or FILE.jsonl:NUMBER of a record (without a number: the last); two or more"
+    names = f"{options.RUN}; or FILE.jsonl:NUMBER of a record (without a number: the last); two or more"
     parser.add_argument("runs", nargs="+", metavar="RUN", help=names)
+    parser.set_defaults(runs_of=("runs",))
     group = (
         "labels, one for each run; runs with the same label are averaged (default: those that differ only in the seed)"
     )
@@ -23,17 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from prequential.comparison.compare import compare
-    from prequential.comparison.documents import names_a_record
-    from prequential.comparison.intervals import check_confidence
 
-    if any(map(names_a_record, args.runs)):
-        options.refuse(args, options.given_of(args, "group"), "records of documents have no groups")
-    if len(args.runs) < 2:
-        args.parser.error("a comparison needs two runs or more")
-    if args.group is not None and (len(args.group) != len(args.runs) or not all(args.group)):
-        args.parser.error(f"--group needs {len(args.runs)} labels, one for each run")
     with options.usage_errors(args):
-        check_confidence(args.confidence)
-    found = compare(args.runs, groups=args.group, confidence=args.confidence)
+        found = compare(args.runs, groups=args.group, confidence=args.confidence)
     print(json.dumps(found.to_dict(), allow_nan=False) if args.json else fitted(str(found)))
     return 0

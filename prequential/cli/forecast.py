@@ -56,11 +56,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--proxy",
         metavar="RUN",
         action="append",
-        help="cheap run over the bytes of the target, which shows how hard they are; may be given several times (needs --corpus, "
-        "but not for training loops)",
+        help="cheap run over the bytes of the target, which shows how hard they are: a folder, latest, or the beginning of a "
+        "name in runs/; repeatable (needs --corpus, but not for training loops)",
     )
     options.add_runtime(parser)
-    parser.set_defaults(inputs=_inputs)
+    parser.set_defaults(inputs=_inputs, runs_of=("proxy",))
 
 
 def _inputs(args: argparse.Namespace) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ ONLY_TRAINED = ("train_limit", "frozen_only", "dynamic_only", "no_overlap", "lea
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    train = "a corpus, a run folder of `evaluate`, or the folder of a stored model"
+    train = "a corpus, a run of `evaluate` (its folder, latest ...), or the folder of a stored model"
     parser.add_argument("--train", metavar="X", help=train)
     parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
     options.add(
@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_models(parser)
     options.add_learner(parser)
     options.add_other_learner(parser)
-    parser.set_defaults(inputs=("train", "test"))
+    parser.set_defaults(inputs=("train", "test"), runs_of=("train",))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,11 +22,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.labels import format_label_cost, label_cost, label_record, read_rows
+    from prequential.label_cost import label_record, labels
 
     config, runtime = options.learner_config(args), options.runtime(args)
-    rows = read_rows(args.name, args.label, args.given_field)
     with progress_bar(args.name, quiet=args.quiet) as show:
-        cost = label_cost(rows, config, runtime, on_progress=show)
-    print(json.dumps(label_record(cost, config, runtime)) if args.json else fitted(format_label_cost(cost)))
+        found = labels(args.name, args.label, args.given_field, config, runtime, on_progress=show)
+    print(json.dumps(label_record(found, runtime)) if args.json else fitted(str(found)))
     return 0

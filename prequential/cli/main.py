@@ -146,6 +146,7 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
         args = _parsed(argv, n_workers)
         if rank == 0:  # the other workers have nothing to clean up
             _unwind_on_signals()
+        _find_runs(args)
         if _are_refused(args):
             return EXIT_FAILURE
         if "max_memory" in args:  # a command with a learner
@@ -173,6 +174,21 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
             return 130
         report_failure(None, error, verbose=getattr(args, "verbose", False))
         return EXIT_FAILURE
+
+
+def _find_runs(args: argparse.Namespace) -> None:
+    """Makes paths of the names of runs, which the arguments `runs_of` of a command may hold: here, for all commands."""
+
+    def path_of(name: str) -> str:
+        if os.path.lexists(name):
+            return name
+        from prequential.evaluation.runs import find_run
+
+        return find_run(name)
+
+    for name in getattr(args, "runs_of", ()):
+        if value := getattr(args, name):
+            setattr(args, name, list(map(path_of, value)) if isinstance(value, list) else path_of(value))
 
 
 def _are_refused(args: argparse.Namespace) -> bool:

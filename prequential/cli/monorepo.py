@@ -1,8 +1,8 @@
 """Measure the loss of the text that new commits add to a git repository.
 
 The learner is trained on the tree of the repository at --since. Its loss is measured on the text that later commits added. Each
-measurement is a point of a series; the next point begins where the last point ended (docs/MEASURES.md). Without REPO, the series
-of --series is drawn. With --static, trained models are scored on the added text, and nothing is trained.
+measurement is a point of a series; the next point begins where the last point ended (docs/MEASURES.md). With --static, trained
+models are scored on the added text, and nothing is trained.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from prequential.printable import printable
 if TYPE_CHECKING:
     from prequential.monorepo_loss.request import MonorepoRequest
 
-ONLY_TRAINED = ("train_limit", "model", "series", "picture")
+ONLY_TRAINED = ("train_limit", "model", "series")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("repository", nargs="?", metavar="REPO", help="root of a git repository")
+    parser.add_argument("repository", metavar="REPO", help="root of a git repository")
     window = {
         "--since DATE|COMMIT": "beginning of a new series; an existing series continues from its end",
         "--until DATE|COMMIT": "end of the window (default: HEAD)",
@@ -38,7 +38,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output = {
         "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
         "--runs FOLDER [runs]": f"folder of the series, or of {RECORDS} with the records of --static",
-        "--picture FILE": "draw the series as a PNG file (needs matplotlib)",
     }
     options.add(parser.add_argument_group("window"), window)
     options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
@@ -48,34 +47,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.files import check_output
-    from prequential.report.figures import check_matplotlib
-
-    _check_usage(args)
-    if trains_nothing(args):
-        return _score(args)
-    if args.picture:
-        check_output(args.picture, overwrite=args.force)
-        check_matplotlib()  # before the work
-    series = Path(args.series) if args.repository is None else _add_point(args)
-    if args.picture:
-        _draw(series, args.picture, overwrite=args.force)
-    return 0
-
-
-def _check_usage(args: argparse.Namespace) -> None:
-    error = args.parser.error
     check_models(args, *ONLY_TRAINED)
-    is_scored = trains_nothing(args)
-    if args.repository is None and (args.since or args.until or args.model or is_scored):
-        error("--since, --until, --model, --static, --scores and --documents need REPO")
-    if args.repository is None and not (args.series and args.picture):
-        error("give REPO to measure a point, or --series FILE and --picture FILE to draw a series")
-    if is_scored and not args.since:
-        error("give --since, the beginning of the window")
-    if args.picture and Path(args.picture).suffix != ".png":
-        error(f"--picture {args.picture}: the name must end in .png")
     options.refuse(args, options.given_of(args, "audit_every"), "monorepo has no audit")
+    if not trains_nothing(args):
+        return _add_point(args)
+    if not args.since:
+        args.parser.error("give --since, the beginning of the window")
+    return _score(args)
 
 
 def _score(args: argparse.Namespace) -> int:
@@ -97,8 +75,8 @@ def _score(args: argparse.Namespace) -> int:
     return 0
 
 
-def _add_point(args: argparse.Namespace) -> Path:
-    """Measures the next point and appends it, if there is anything to measure; returns the series."""
+def _add_point(args: argparse.Namespace) -> int:
+    """Measures the next point and appends it, if there is anything to measure."""
     from prequential.monorepo_loss.request import measure_next, next_point
     from prequential.monorepo_loss.series import append_point, series_path, slim
 
@@ -111,12 +89,12 @@ def _add_point(args: argparse.Namespace) -> Path:
     found = measure_next(request, point, stage=partial(progress_bar, quiet=args.quiet), warn=warn)
     if not found.records:
         print("null" if args.json else fitted(str(found)), flush=True)
-        return series
+        return 0
     print(json.dumps(slim(found.record), allow_nan=False) if args.json else fitted(str(found)), flush=True)
     append_point(series, found.record, point.records, request.mode)  # it may fail: the point has been printed
     if not args.json:
         print(f"\npoint {len(point.records) + 1} of {printable(str(series))}", flush=True)
-    return series
+    return 0
 
 
 def _request(args: argparse.Namespace) -> MonorepoRequest:
@@ -141,15 +119,3 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
         series=args.series,
         runtime=options.runtime(args),
     )
-
-
-def _draw(series: Path, picture: str, *, overwrite: bool) -> None:
-    from prequential.files import common_mode
-    from prequential.monorepo_loss.series import points_so_far
-    from prequential.report import run_panels
-    from prequential.report.figures import figure, save_png
-
-    records = points_so_far(series)
-    panels, n_points = run_panels.monorepo(records), len(records)
-    heading = f"{records[-1]['test']['name']}: monorepo loss, {n_points} point{'s' * (n_points > 1)}"
-    save_png(figure(heading, list(panels.values())), picture, overwrite=overwrite, mode=common_mode(series))

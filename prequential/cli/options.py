@@ -35,6 +35,7 @@ MAX_CONFIG_BYTES = 1 << 20
 LEVELS = range(1, 7)  # those of model/presets.py
 ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
 CORPUS = "file, folder, sample:NAME, hf:NAME, shards:FOLDER or -"
+RUN = "run folder; latest, or the beginning of a name, in runs/; or FILE/NAME of a packed run"
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -1,7 +1,4 @@
-"""Show runs as an HTML page or as plots.
-
-The page loads nothing from elsewhere; the plots are PNG files (docs/MEASURES.md).
-"""
+"""Show runs as an HTML page, which loads nothing from elsewhere (docs/MEASURES.md)."""
 
 import argparse
 import sys
@@ -13,39 +10,32 @@ DEFAULT_OUTPUT = "report.html"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    names = "run folder of `evaluate`, or a folder of them: all its runs"
-    parser.add_argument("names", nargs="+", metavar="RUN", help=names)
-    output = f"name of the page; - is standard output (default: {DEFAULT_OUTPUT}, or no page with --plots)"
+    parser.add_argument("names", nargs="+", metavar="RUN", help=f"{options.RUN}; or a folder of runs: all of them")
+    parser.set_defaults(runs_of=("names",))
+    output = f"name of the page; - is standard output (default: {DEFAULT_OUTPUT})"
     target = {"-o, --output FILE.html": output, "-c, --stdout": "write the page to standard output"}
     options.add(parser.add_mutually_exclusive_group(), target)
-    plots = {"--plots FOLDER": "write plots to this folder, as PNG files (needs matplotlib)"}
-    options.add(parser, plots | options.FORCE)
+    options.add(parser, options.FORCE)
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.cli.runs import DEFAULT_FOLDER
     from prequential.evaluation.runs import find_runs, mode_of_all
     from prequential.files import check_output, output_file, stream_output
 
-    output = "-" if args.stdout else args.output or (None if args.plots else DEFAULT_OUTPUT)
-    if output not in (None, "-"):
+    output = "-" if args.stdout else args.output or DEFAULT_OUTPUT
+    if output != "-":
         check_output(output, overwrite=args.force)
-    runs = [run for name in args.names for run in find_runs(name, DEFAULT_FOLDER)]
+    runs = [run for name in args.names for run in find_runs(name)]
     from prequential.report.page import html_report
-    from prequential.report.plots import save_plots
 
-    written = [str(path) for path in save_plots(runs, args.plots, overwrite=args.force)] if args.plots else []
-    if output is not None:
-        page = html_report(runs).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
-        if output == "-":
-            sink = stream_output(sys.stdout.buffer, overwrite=args.force)
-            sink.write(page)
-            sink.flush()
-        else:
-            with output_file(output, overwrite=args.force, mode=mode_of_all(runs)) as file:
-                file.write(page)
-            written.append(output)
+    page = html_report(runs).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
+    if output == "-":
+        sink = stream_output(sys.stdout.buffer, overwrite=args.force)
+        sink.write(page)
+        sink.flush()
+        return 0
+    with output_file(output, overwrite=args.force, mode=mode_of_all(runs)) as file:
+        file.write(page)
     if not args.quiet:
-        for path in written:
-            print(printable(path), file=sys.stderr)
+        print(printable(output), file=sys.stderr)
     return 0

@@ -20,8 +20,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     folder = f"folder of runs, or file of packed runs (default: {DEFAULT_FOLDER})"
     listing.add_argument("folder", nargs="?", metavar="FOLDER", help=folder)
     showing = actions.add_parser("show", help="one run", description="Show one run as `evaluate` printed it.")
-    name = "run folder; the beginning of its name in runs/; latest; or FILE/NAME for a packed run"
-    showing.add_argument("name", metavar="RUN", help=name)
+    showing.add_argument("name", metavar="RUN", help=options.RUN)
+    showing.set_defaults(runs_of=("name",))
     what = "Write the records and curves of all runs in a folder into one text file, which is read like that folder."
     packing = actions.add_parser("pack", help="all runs of a folder in one file", description=what)
     packing.add_argument("folder", metavar="FOLDER", help="folder of runs")
@@ -61,10 +61,10 @@ def list_runs(args: argparse.Namespace) -> int:
 
 def show_run(args: argparse.Namespace) -> int:
     """Prints the report of a run, and from which byte the model is below each baseline."""
-    from prequential.evaluation.runs import find_run, read_run
+    from prequential.evaluation.runs import read_run
     from prequential.evaluation.summary import format_run
 
-    run = read_run(find_run(args.name, DEFAULT_FOLDER))
+    run = read_run(args.name)
     print(json.dumps(run.record) if args.json else fitted(format_run(run.record, run.path)))
     return 0
 

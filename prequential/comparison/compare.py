@@ -25,7 +25,8 @@ from prequential.comparison.intervals import check_confidence, letters
 from prequential.comparison.prediction import Intervals, mean_variance, seeds_variance, text_cells
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, crossing_byte, mean_curve
-from prequential.evaluation.runs import PathLike, Run, find_run, read_run
+from prequential.evaluation.opened import opened_run
+from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,
     OTHER_ORDER,
@@ -56,7 +57,6 @@ def compare(
     *,
     groups: Sequence[str] | None = None,
     confidence: float = 0.95,
-    folder: PathLike = "runs",
 ) -> Comparison | DocumentComparison: ...
 
 
@@ -65,14 +65,13 @@ def compare(
     *,
     groups: Sequence[str] | None = None,
     confidence: float = 0.95,
-    folder: PathLike = "runs",
 ) -> Comparison | DocumentComparison:
     """Each of the runs, or of the groups of runs, compared with the first one: the difference in bits, and its intervals.
 
-    runs: two or more over the same bytes: of `read_runs`, results of `evaluate`, run folders, or beginnings of names of runs in
-    `folder`. Or results of `heldout` over the same documents, or their records as FILE.jsonl:NUMBER; these are compared document
-    by document. groups: a label for each run; runs with equal labels are averaged. By default, those are that differ only in the
-    seed. confidence: level of the intervals, above 0 and below 1.
+    runs: two or more over the same bytes: of `read_runs`, results of `evaluate`, or run folders. Or results of `heldout` over the
+    same documents, or their records as FILE.jsonl:NUMBER; these are compared document by document. groups: a label for each run;
+    runs with equal labels are averaged. By default, those are that differ only in the seed. confidence: level of the intervals,
+    above 0 and below 1.
 
     Nothing is written. Exchanging two groups changes only the signs. Raises CorpusError for runs that are damaged or of different
     data, ConfigError for fewer than two.
@@ -87,10 +86,12 @@ def compare(
     """
     if not isinstance(runs, Sequence) or isinstance(runs, str | bytes):
         raise wrong_argument("runs", runs, "a list of two runs or more")
+    if len(runs) < 2:
+        raise ConfigError("a comparison needs two runs or more")
     check_confidence(confidence)
     losses = [_document_losses(each, i) for i, each in enumerate(runs)]
     if not any(losses):
-        return compare_runs([_opened(each, i, folder) for i, each in enumerate(runs)], groups, confidence)
+        return compare_runs([_opened(each, i) for i, each in enumerate(runs)], groups, confidence)
     if groups is not None:
         raise ConfigError("records of documents have no groups: leave out groups=")
     if not all(losses):
@@ -106,16 +107,12 @@ def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
     return [document_losses(record, f"result {i + 1}") for record in getattr(run, "records", ())]
 
 
-def _opened(run: Any, i: int, folder: PathLike) -> Run:
-    if isinstance(run, Run):
-        return run
+def _opened(run: Any, i: int) -> Run:
+    if found := opened_run(run, f"result {i + 1}"):
+        return found
     if isinstance(run, str | AnyPath):
-        return read_run(find_run(str(run), folder))
-    from prequential.evaluation.evaluation import Evaluation, run_of  # imports torch
-
-    if not isinstance(run, Evaluation):
-        raise wrong_argument("runs", run, "runs of read_runs, results of evaluate or heldout, or names of run folders")
-    return run_of(run, f"result {i + 1}")
+        return read_run(run)  # says what is wrong with it
+    raise wrong_argument("runs", run, "runs of read_runs, results of evaluate or heldout, or names of run folders")
 
 
 def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, confidence: float = 0.95) -> Comparison:

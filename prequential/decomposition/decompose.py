@@ -1,80 +1,137 @@
 """The parts of a code length: the cost of the data for a learner that knows such data, and the cost of learning.
 
-docs/MEASURES.md defines the parts; METHOD.md gives the field's words. The learner is a GPT without context mixer and without a
-table of contexts. Its weights can be sent to a receiver; hundreds of megabytes of counts and rows cannot. The weights are sent as
-the GPT uses them: int8 levels and float32 scales; for the embedding, the levels of its change since initialisation.
-Hindsight is a code only together with these weights. A frozen learner reads the corpus as one stream: its window continues from
-segment to segment.
+docs/MEASURES.md defines the parts; METHOD.md gives the field's words. Of a finished run, the curve is split. A corpus is read by
+a GPT without context mixer and table of contexts, and again under its last weights, as one stream: the window of a frozen learner
+continues from segment to segment.
 """
 
-import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from prequential_codecs.baselines import order0
-from prequential_codecs.byte_source import ByteSource, varint
 
-from prequential.decomposition.expected import N_CELLS, ExpectedCurve, curve_record, expected_curve
-from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import Curve
-from prequential.exact import plain
-from prequential.exact.arrays import to_array, to_tensor
-from prequential.learners.subject import follow
+from prequential.arguments import check_arguments
+from prequential.decomposition.expected import N_CELLS, expected_curve
+from prequential.decomposition.parts import Decomposition
+from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.opened import opened_run
+from prequential.evaluation.runs import Run
+from prequential.evaluation.summary import is_reported, model_summary, proof
+from prequential.machine.process import engine_call
 from prequential.model.config import Config
-from prequential.model.frozen import FrozenLearner
-from prequential.model.learner import OnlineLearner
-from prequential.online.runtime import Runtime
-from prequential.online.training import finish
+from prequential.model.presets import DEFAULT_PRESET, preset
+from prequential.online.source import CorpusLike, Source, open_source
+from prequential.records.schema import environment
 
-EMBEDDING = "gpt.embedding"
+if TYPE_CHECKING:
+    from prequential.evaluation.evaluation import Evaluation
+    from prequential.online.runtime import Runtime
 
-
-@dataclass(frozen=True, kw_only=True)
-class Decomposition:
-    """Ideal code lengths of a corpus, online and in hindsight, and the expected curve. weights_bytes: of `pack_weights`."""
-
-    online: Curve
-    hindsight: Curve
-    weights_bytes: int
-    expected: ExpectedCurve
+REPEATS = "This run also counts repeated rows, so it reads some data more than once."
 
 
+@engine_call()
 def decompose(
-    source: NDArray[np.uint8],
-    config: Config,
-    runtime: Runtime,
+    source: "CorpusLike | Run | Evaluation",
+    config: Config | None = None,
+    runtime: "Runtime | None" = None,
     *,
-    n_orders: int = 0,
-    on_stage: Callable[[str], object] = lambda stage: None,
+    orders: int | None = None,
+    epsilons: Sequence[float] = (),
+    limit_bytes: int | None = None,
+    on_step: Callable[[str], object] = lambda text: None,
 ) -> Decomposition:
-    """The parts of the code length of source (n,). on_stage: called with the name of each stage when it begins.
+    """The parts of the code length of a finished run, or of a corpus under a GPT that reads it now.
 
-    n_orders: fit the expected curve to the mean over so many shuffled orders of the text, in which no kind of text comes late.
-    Raises ConfigError for a learner that is not a GPT alone, CorpusError for an empty corpus.
+    source: a run, its folder, or a result of `evaluate`; or a corpus, as `source` of `prequential.compress`. config: a GPT
+    without mixer, whose contexts are left out (default: that of preset 5). orders: fit the law to the mean curve of so many
+    shuffled orders of the text, in which no kind of text comes late. epsilons: rates in bits per byte, of which the surplus is
+    reported. on_step: called with the name of each step. Takes as long as two runs, and one more for each order.
+
+    Raises ConfigError for a learner that is not a GPT alone, and for a learner with a run; CorpusError for an empty corpus, and
+    what reading raises.
+
+    Examples:
+        >>> import prequential
+        >>> ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl"
+        >>> found = prequential.decompose(prequential.read_runs(ladder)[0], epsilons=[2.0])
+        >>> found.to_frame()["part"].tolist()
+        ['code', 'data', 'learning', 'surplus over 2']
+        >>> found.expected.learning_bits.low < found.expected.learning_bits.point
+        True
     """
-    if not len(source):
+    check_arguments(config=config, runtime=runtime, orders=orders, limit_bytes=limit_bytes, on_step=on_step)
+    if not isinstance(epsilons, list | tuple) or not all(isinstance(each, int | float) for each in epsilons):
+        raise wrong_argument("epsilons", epsilons, "a list of numbers, in bits per byte")
+    if run := opened_run(source, "the evaluation"):
+        if config is not None or orders is not None or limit_bytes is not None:
+            raise ConfigError("a run has its learner and its bytes: leave out config=, orders= and limit_bytes=")
+        return _of_run(run, epsilons)
+    check_arguments(source=source)
+    with open_source(cast("CorpusLike", source), limit_bytes) as opened:
+        return _measured(opened, config, runtime, orders or 0, epsilons, on_step)
+
+
+def _of_run(run: Run, epsilons: Sequence[float]) -> Decomposition:
+    """The split curve of a run. Nothing is learned, so there is no hindsight."""
+    record, curve = run.record, run.curves[MODEL]
+    what = proof(record) if is_reported(record) else "ideal code length"
+    about: dict[str, Any] = {name: record[name] for name in ("corpus", "config", "coding") if name in record}
+    return Decomposition(
+        title=f"{run.path}, {curve.bits[-1]:,.0f} bits ({what}) by {model_summary(record['config'])}, as it learned",
+        about={"run": str(run.path), **about},
+        online=curve,
+        expected=expected_curve(curve),
+        epsilons=tuple(epsilons),
+        note=REPEATS if record.get("reported", {}).get("counts_repeats") else "",
+    )
+
+
+def _measured(
+    source: Source,
+    config: Config | None,
+    runtime: "Runtime | None",
+    n_orders: int,
+    epsilons: Sequence[float],
+    on_step: Callable[[str], object],
+) -> Decomposition:
+    """The parts of a corpus that is read now: online, in shuffled orders, and in hindsight."""
+    from prequential.decomposition.weights import fresh_learner, pack_weights, unpack_weights
+    from prequential.learners.subject import follow
+    from prequential.model.frozen import FrozenLearner
+    from prequential.online.runtime import Runtime
+    from prequential.online.training import finish
+
+    config, runtime = config or preset(DEFAULT_PRESET, pure=True), runtime or Runtime()
+    config = replace(config, gpt=config.gpt and replace(config.gpt, contexts=()))
+    runtime.check(config)
+    if not source.n_bytes:
         raise CorpusError("the corpus is empty: there is nothing to code")
-    on_stage("online")
+    symbols = source.symbols[:]
     learner = fresh_learner(config, runtime)
-    online = _curve(follow(learner, source))
+    on_step("online")
+    online = _curve(follow(learner, symbols))
     finish(learner)
     expected = expected_curve(online)
     if n_orders:
-        on_stage("shuffled orders")
-        orders = [_curve(follow(fresh_learner(config, runtime), shuffled(source, seed))) for seed in range(n_orders)]
+        on_step("shuffled orders")
+        orders = [_curve(follow(fresh_learner(config, runtime), shuffled(symbols, seed))) for seed in range(n_orders)]
         mean = Curve(n_bytes=online.n_bytes, bits=np.mean([each.bits for each in orders], axis=0))
         expected = replace(expected_curve(mean, is_shuffled=True), code_bits=float(online.bits[-1]))
-    on_stage("hindsight")
+    on_step("hindsight")
     weights = pack_weights(learner, fresh_learner(config, runtime))
+    by = f"{model_summary(config.to_dict())}, without contexts"
     return Decomposition(
+        title=f"{source.name or 'bytes'}, {online.bits[-1]:,.0f} bits (ideal code length) by the {by}, as it learns",
+        about={"corpus": source.record(), "config": config.to_dict(), "environment": environment(runtime, config)},
         online=online,
-        hindsight=_curve(follow(FrozenLearner(unpack_weights(weights, config, runtime)), source)),
-        weights_bytes=len(weights),
         expected=expected,
+        epsilons=tuple(epsilons),
+        hindsight=_curve(follow(FrozenLearner(unpack_weights(weights, config, runtime)), symbols)),
+        weights_bytes=len(weights),
     )
 
 
@@ -89,67 +146,3 @@ def _curve(costs: Iterable[NDArray[np.float64]]) -> Curve:
     sums = [(len(bits), float(bits.sum())) for bits in costs]
     n_bytes, bits = np.cumsum(sums, axis=0).T
     return Curve(n_bytes=n_bytes.astype(np.int64), bits=bits)
-
-
-# ---- weights that a receiver gets
-
-
-def fresh_learner(config: Config, runtime: Runtime) -> OnlineLearner:
-    """A learner before its first byte. Raises ConfigError unless it is a GPT without mixer and contexts."""
-    if config.gpt is None or config.gpt.contexts or config.mixer is not None:
-        raise ConfigError("hindsight sends the weights of a GPT: choose one without mixer and without contexts")
-    return replace(runtime, audit_every=0).learner(config)
-
-
-def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
-    """The learner's weights as bytes. start: a fresh learner of the same configuration, which the receiver has too.
-
-    For each matrix: the length of an order-0 two-part code, the int8 levels in this code, and the float32 scales: one scale for
-    each column; for the change of the embedding, one for each row.
-    """
-    packed = b""
-    for name, weight in _weights(learner).items():
-        if name == EMBEDDING:
-            change = weight - _weights(start)[EMBEDDING]
-            levels, scale = plain.quantise_rows(change.reshape(-1, change.shape[-1]))
-        else:
-            levels, scale = plain.quantise_columns(weight)
-        coded = order0.compress(levels.contiguous().numpy().tobytes())
-        packed += varint(len(coded)) + coded + scale.numpy().astype("<f4").tobytes()
-    return packed
-
-
-def unpack_weights(packed: bytes, config: Config, runtime: Runtime) -> OnlineLearner:
-    """A learner with these weights, before its first byte. Raises CorruptArchiveError if the bytes cannot be weights."""
-    learner, source = fresh_learner(config, runtime), ByteSource(io.BytesIO(packed))
-    loaded = {}
-    for name, weight in _weights(learner).items():
-        n_columns, per_row = weight.shape[-1], name == EMBEDDING
-        levels = np.frombuffer(order0.decompress(source.take(source.take_varint())), np.int8).astype(np.float32)
-        scales = np.frombuffer(source.take(4 * (weight.numel() // n_columns if per_row else n_columns)), "<f4")
-        matrix = levels.reshape(-1, n_columns) * (scales[:, None] if per_row else scales)
-        tensor = torch.from_numpy(matrix).reshape(weight.shape)
-        loaded[name] = to_array(tensor + weight if per_row else tensor)
-    source.check_end()
-    learner.load_state({**learner.state(), **loaded})
-    return learner
-
-
-def _weights(learner: OnlineLearner) -> dict[str, torch.Tensor]:
-    """The float32 weights that determine the predictions, by their names in the state; the embedding is the last."""
-    assert learner.config.gpt
-    hidden = [f"gpt.{i}.{name}" for i in range(learner.config.gpt.n_layers) for name in ("qkv", "out", "up", "down")]
-    state = learner.state()
-    return {name: to_tensor(state[name]) for name in (*hidden, "gpt.head", EMBEDDING)}
-
-
-# ---- as a record
-
-
-def decomposition_record(found: Decomposition, epsilons: Sequence[float] = ()) -> dict[str, Any]:
-    """The figures as JSON values, as of `curve_record`."""
-    return curve_record(found.expected, epsilons) | {
-        "hindsight_bits": float(found.hindsight.bits[-1]),
-        "regret_bits": float(found.online.bits[-1] - found.hindsight.bits[-1]),
-        "weights_bits": 8 * found.weights_bytes,
-    }

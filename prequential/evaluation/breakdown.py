@@ -27,6 +27,7 @@ CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
+MAX_CUT, SPACES = 40, tuple(b"\t\n\r ")
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
 BYTE_CLASSES: dict[str, Sequence[int]] = {
@@ -63,8 +64,8 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
 def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
     """The beginning, the middle, the end and the costliest other stretch of the corpus, with the bits of each byte.
 
-    Of stretches of PASSAGE_BYTES from the beginning on. A passage has its name, position, text in base64, and the bits (n,) of
-    the first part, rounded to 0.01. All take less than 30 kB as JSON.
+    Of stretches of PASSAGE_BYTES from the beginning on, without the words that they cut. A passage has its name, position, text
+    in base64, and the bits (n,) of the first part, rounded to 0.01. All take less than 30 kB as JSON.
     """
     length = min(PASSAGE_BYTES, trace.n_bytes)
     n_stretches = trace.n_bytes // length
@@ -76,15 +77,25 @@ def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
     if n_stretches > len(places):
         bits[list(places)] = -1
         places[int(bits.argmax())] = "the costliest other passage"
+    parts = {i: _whole_words(source, i * length, (i + 1) * length) for i in sorted(places)}
     return [
         {
             "name": places[i],
-            "position": i * length,
-            "text": base64.b64encode(source[i * length : (i + 1) * length].tobytes()).decode(),
-            "bits": trace.bits(trace.parts[0], slice(i * length, (i + 1) * length)).round(2).tolist(),
+            "position": part.start,
+            "text": base64.b64encode(source[part].tobytes()).decode(),
+            "bits": trace.bits(trace.parts[0], part).round(2).tolist(),
         }
-        for i in sorted(places)
+        for i, part in parts.items()
     ]
+
+
+def _whole_words(source: NDArray[np.uint8], start: int, stop: int) -> slice:
+    """The stretch without a word of up to MAX_CUT bytes that begins before it, or ends after it."""
+    if start:
+        start += int(np.isin(source[start - 1 : start + MAX_CUT], SPACES).argmax())  # 0 without a space
+    if stop < len(source):
+        stop -= int(np.isin(source[stop - MAX_CUT : stop + 1][::-1], SPACES).argmax())
+    return slice(start, stop)
 
 
 class _Sums(NamedTuple):

@@ -62,6 +62,7 @@ ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 RECORD, CURVE = "record.jsonl", "curve.parquet"
 DRAFT = ".run-"
+RUN_NAME = re.compile(r"(?!-)[\w.-]+", re.ASCII)  # of a folder: - is standard input
 FIGURES = (
     "bits_per_byte", "code_bits", "code_bits_per_byte", "code_nats_per_byte", "archive_bits", "total_bits", "wall_s",
     "bytes_per_s", "peak_memory_bytes", "verified", "coding",
@@ -146,7 +147,7 @@ class Run:
 
 
 def read_run(path: PathLike) -> Run:
-    """The run in the folder `path`, or the packed run FILE/NAME. Raises CorpusError for none, and for another schema.
+    """The run in the folder `path`, or the packed run FILE/NAME, or FILE/ with the beginning of its name. Raises CorpusError.
 
     Examples:
         >>> import prequential
@@ -157,17 +158,20 @@ def read_run(path: PathLike) -> Run:
     check_arguments(path=path)
     folder = Path(path)
     if folder.parent.is_file():
-        if found := [run for run in read_runs(folder.parent) if run.name == folder.name]:
+        found = [run for run in read_runs(folder.parent) if run.name.startswith(folder.name)]
+        if found := [run for run in found if run.name == folder.name or len(found) == 1]:
             return found[0]
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
+    if not os.path.lexists(path):
+        raise CorpusError(f"the run {os.fspath(path)!r} does not exist: `prequential runs list` lists those in runs/")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
     return Run(folder, _checked(read_object(record), repr(record)))
 
 
-def is_run(name: str) -> bool:
-    """Whether `name` is a run folder, or FILE/NAME of a packed run, rather than a corpus."""
-    path = Path(name)
-    return ((path / RECORD).is_file() and (path / CURVE).is_file()) or path.parent.is_file()
+def is_run(path: PathLike) -> bool:
+    """Whether it is a run folder, or FILE/NAME of a packed run, rather than a corpus."""
+    folder = Path(path)
+    return ((folder / RECORD).is_file() and (folder / CURVE).is_file()) or folder.parent.is_file()
 
 
 def _checked(value: Any, where: str) -> dict[str, Any]:
@@ -175,33 +179,30 @@ def _checked(value: Any, where: str) -> dict[str, Any]:
     return check_record(value, TrainingRecord if is_training else EvaluationRecord, where)
 
 
-def find_run(name: str, folder: PathLike) -> str:
-    """The path of a run: `name` itself, `latest` of the folder, or the only run there whose name begins so. Else CorpusError."""
-    path, place = Path(name), repr(os.fspath(folder))
-    if (path / RECORD).exists() or path.parent.is_file():
+def find_run(name: str, folder: PathLike = "runs") -> str:
+    """The path of the run in `folder` that `latest`, or the beginning of its name, means. Any other name stays as it is.
+
+    Raises CorpusError if several runs begin so.
+    """
+    if not RUN_NAME.fullmatch(name):
         return name
-    if name == "latest":
-        if runs := runs_so_far(folder, on_bad=lambda error: None):
-            return str(runs[-1].path)
-        raise CorpusError(f"{place} has no run")
-    with files.reading(folder):
-        children = list(Path(folder).iterdir()) if path.name == name and Path(folder).is_dir() else []
-    found = [child for child in children if child.name.startswith(name)]
-    if len(found) == 1:
-        return str(found[0])
-    missing = f"this run does not exist, neither here nor in {place}"
-    reason = f"{len(found)} runs in {place} begin so" if found else missing
-    raise CorpusError(f"{name!r}: {reason}; `prequential runs list` lists them")
+    if name == "latest" and (runs := runs_so_far(folder, on_bad=lambda error: None)):
+        return str(runs[-1].path)
+    children = Path(folder).iterdir() if Path(folder).is_dir() else ()
+    found = [child for child in children if child.name.startswith(name) and (child / RECORD).exists()]
+    if len(found) > 1:
+        many = f"{len(found)} runs in {os.fspath(folder)!r} begin so"
+        raise CorpusError(f"{name!r}: {many}; `prequential runs list` lists them")
+    return str(found[0]) if found else name
 
 
-def find_runs(name: str, folder: PathLike) -> list[Run]:
-    """The run that `find_run` finds; or all runs of a folder of run folders, or of a file of packed runs. Raises CorpusError."""
-    path = Path(name)
-    if path.is_file() or (path.is_dir() and not (path / RECORD).exists()):
-        if runs := read_runs(name):
+def find_runs(path: PathLike) -> list[Run]:
+    """The run at `path`, or all runs of a folder or of a file of packed runs. Raises CorpusError."""
+    if Path(path).is_file() or (Path(path).is_dir() and not (Path(path) / RECORD).exists()):
+        if runs := read_runs(path):
             return runs
-        raise CorpusError(f"{name!r} is not a run, and holds none")
-    return [read_run(find_run(name, folder))]
+        raise CorpusError(f"{os.fspath(path)!r} is not a run, and holds none")
+    return [read_run(path)]
 
 
 def record_line(record: dict[str, Any]) -> str:
@@ -430,8 +431,8 @@ def _can_be_resumed(draft: Path) -> bool:
 
 
 def run_name(record: dict[str, Any]) -> str:
-    """Corpus, time (UTC) and first digits of the corpus's digest. Two runs have the same name only by chance."""
-    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:40]
+    """Corpus, time (UTC) and first digits of the corpus's digest: 41 letters, so that a list of runs has 80 columns."""
+    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:16]
     time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")
     return f"{corpus or 'corpus'}-{time}-{record['corpus']['blake2b'][:8]}"
 

@@ -1,6 +1,8 @@
 """An evaluation as text, from its record: a recorded run prints the same as a new one. The list of runs."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from pathlib import Path
@@ -18,7 +20,8 @@ from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
-LIST_TITLES = ("run", "bytes", "model", "bits/byte", "kB/s", "verified")
+LIST_TITLES = ("run", "bytes", "model", "bits/byte", "verified")
+DIGEST = re.compile("-[0-9a-f]{8}(-[0-9]+)?$")  # at the end of the name of a run
 SAME_ORDER = "the same rows, in the same order"
 OTHER_ORDER = "the same rows, in another order or in other steps"
 DECLARED = "declared equal, not checked"
@@ -138,6 +141,13 @@ def learner_label(config: Mapping[str, Any]) -> str:
         return ", ".join([str(other["name"]), *_argument_texts(other.get("arguments") or {})])
     own = {name: value for name, value in config.items() if name != GIVEN}
     return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def told_apart(labels: Iterable[str]) -> list[str]:
+    """The labels without the arguments that all of them have."""
+    parts = [label.split(", ") for label in labels]
+    common = set.intersection(*map(set, parts)) if len({*map(tuple, parts)}) > 1 else set()
+    return [", ".join([name, *(each for each in arguments if each not in common)]) for name, *arguments in parts]
 
 
 def _argument_texts(arguments: Mapping[str, Any]) -> list[str]:
@@ -293,15 +303,17 @@ def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
     return {"run": str(path), **of_corpus, "model": model, **own}
 
 
-def format_runs(records: list[dict[str, Any]]) -> str:
-    """A table with one row for each of these `run_figures`."""
-    rows = []
-    for record in records:
-        is_timed = record.get("coding") != IMPORTED
-        name, speed = Path(record["run"]).name, f"{record['bytes_per_s'] / 1e3:,.2f}" if is_timed else ""
-        size, rate = f"{record['n_bytes']:,}", f"{record['bits_per_byte']:.4f}"
-        rows.append([name, size, record["model"], rate, speed, verified_word(record)])
-    return format_table(LIST_TITLES, rows, cut=LIST_TITLES.index("model"))
+def format_runs(records: Sequence[Mapping[str, Any]]) -> str:
+    """A table of at most WIDTH columns with one row for each of these `run_figures`.
+
+    A run is called by the beginning of its name, without the digest, unless another one begins so.
+    """
+    names = [Path(record["run"]).name for record in records]
+    n_begin, rows = Counter(DIGEST.sub("", name) for name in names), []
+    for name, record in zip(names, records, strict=True):
+        begin, size, rate = DIGEST.sub("", name), f"{record['n_bytes']:,}", f"{record['bits_per_byte']:.4f}"
+        rows.append([begin if n_begin[begin] == 1 else name, size, record["model"], rate, verified_word(record)])
+    return format_table(LIST_TITLES, rows, cut=LIST_TITLES.index("model"), on_pipes=True)
 
 
 def format_run(record: dict[str, Any], folder: PathLike) -> str:

@@ -12,7 +12,7 @@ MAX_ROWS = 10
 NAMES = {
     "frozen": "frozen",
     "dynamic": "dynamic, learning continues",
-    "untrained": "untrained, learning from the first byte",
+    "untrained": "untrained, from the first byte",
 }
 
 Record = dict[str, Any]

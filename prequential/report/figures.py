@@ -1,56 +1,33 @@
-"""Panels as matplotlib figures: the back end of plots.py. It needs matplotlib, imported without settings of this folder."""
+"""Panels in matplotlib Axes: the back end of plots.py."""
 
 from __future__ import annotations
 
-import io
-import os
-import sys
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import MissingDependencyError, wrong_argument
-from prequential.files import output_file
 from prequential.printable import printable
-from prequential.report.panels import LIGHT, LINE_COLOURS, Panel, Role, Series, spread
+from prequential.report.panels import LINE_COLOURS, Panel, Series, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from prequential.files import PathLike
 
 DASHES = ("solid", "dashed", "dotted")
-WIDTHS = {Role.OWN: 2.4, Role.NAMED: 1.4, Role.GREY: 0.9}
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
 LEADER = {"linewidth": 0.7, "alpha": 0.6}
 PLAIN: dict[str, Any] = {"fontsize": "small", "parse_math": False}  # a name may look like a formula
 
 
-def figure(heading: str, panels: Sequence[Panel]) -> Figure:
-    """The heading and the panels, from top to bottom."""
-    found = new_figure(8.0, 0.8 + 4.2 * len(panels))
-    if heading:
-        found.suptitle(short(heading), parse_math=False)
-    for plot, panel in zip(found.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
-        draw(plot, panel)
-    return found
-
-
 def draw(plot: Axes, panel: Panel) -> None:
     """Draws a panel, with the names of its lines at their ends."""
-    for line in panel.full or panel.series:
+    for line in panel.series:
         _draw_line(plot, line)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)
     plot.set(xscale="log" if panel.x.log else "linear", yscale="log" if panel.y.log else "linear")
     plot.set(xlabel=panel.x.title, ylabel=panel.y.title, ylim=plot.get_ylim())
-    for line in panel.series if panel.full else ():
-        if line.role == Role.GREY:
-            _draw_line(plot, line)
     if panel.x.dates:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -59,16 +36,15 @@ def draw(plot: Axes, panel: Panel) -> None:
         plot.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     plot.set_title(short(panel.title), fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
-    _draw_names(plot, panel.full)
+    _draw_names(plot, panel.series)
     if panel.note:
         plot.text(0.0, -0.2, short(panel.note), transform=plot.transAxes, va="top", **PLAIN)
 
 
 def _draw_line(plot: Any, line: Series) -> None:
-    colour = LIGHT["rest"] if line.role == Role.GREY else LINE_COLOURS[line.colour]
-    order = {Role.GREY: 1.0, Role.NAMED: 2.0, Role.OWN: 2.1}[line.role]  # what the picture is about is on top
-    marker, dashes = "o" if len(line.x) == 1 else None, DASHES[line.dashes]
-    plot.plot(line.x, line.y, color=colour, linestyle=dashes, marker=marker, linewidth=WIDTHS[line.role], zorder=order)
+    width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
+    looks = {"color": LINE_COLOURS[line.colour], "linestyle": DASHES[line.dashes], "linewidth": width, "zorder": order}
+    plot.plot(line.x, line.y, marker="o" if len(line.x) == 1 else None, **looks)
 
 
 def _draw_names(plot: Any, series: Sequence[Series]) -> None:
@@ -90,74 +66,19 @@ def short(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 3]}..."
 
 
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG file. Equal figures give equal bytes."""
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name with letters that no font has, or without room
-        figure.savefig(file, format="png", dpi=150)
-    return file.getvalue()
-
-
-def save_png(found: Figure, path: PathLike, *, overwrite: bool = False, mode: int = 0o777) -> None:
-    """Writes a figure as a PNG file. mode: permissions that it has at most. Raises OutputError."""
-    content = png(found)
-    with output_file(path, overwrite=overwrite, mode=mode) as sink:
-        sink.write(content)
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches, which no backend shows."""
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def new_axes(ax: Axes | None = None, width: float = 8.0, height: float = 5.0) -> Axes:
-    """`ax`, or the Axes of a new figure of pyplot, of this size in inches. Raises ConfigError for anything else."""
-    check_matplotlib()
-    from matplotlib.axes import Axes
+    """`ax`, or the Axes of a new figure of pyplot, of this size in inches.
 
-    if isinstance(ax, Axes):
+    Raises ConfigError for anything else, and MissingDependencyError without matplotlib.
+    """
+    try:
+        from matplotlib import axes
+    except ImportError as error:
+        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
+    if isinstance(ax, axes.Axes):
         return ax
     if ax is not None:
         raise wrong_argument("ax", ax, "the Axes of a matplotlib figure, or None for a new one")
     from matplotlib import pyplot
 
     return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
-
-
-def check_matplotlib() -> None:
-    """Imports matplotlib. Raises MissingDependencyError. A variable MPLBACKEND that it does not know would end the import."""
-    if sys.modules.get("matplotlib"):
-        return
-    try:
-        _import_matplotlib()
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
-
-
-def _import_matplotlib() -> None:
-    backend = os.environ.pop("MPLBACKEND", None)
-    try:
-        with _no_settings_of_this_folder():
-            import matplotlib
-            import matplotlib.figure
-    finally:
-        if backend is not None:
-            os.environ["MPLBACKEND"] = backend
-    if backend:
-        with suppress(ValueError):
-            matplotlib.rcParams["backend"] = backend  # for the other pictures of a notebook
-
-
-@contextmanager
-def _no_settings_of_this_folder() -> Iterator[None]:
-    """While the body imports matplotlib, a file matplotlibrc in the current folder is not found. It may be a stranger's."""
-    found = os.path.exists
-    os.path.exists = lambda path: path != "matplotlibrc" and found(path)
-    try:
-        yield
-    finally:
-        os.path.exists = found

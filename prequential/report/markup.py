@@ -45,6 +45,11 @@ def _escaped(text: str) -> str:
     return html.escape(printable(text, multiline=True))
 
 
+def heading(level: str, sentence: str) -> Html:
+    """A heading in which no line ends between a figure and its unit."""
+    return element(level, re.sub("(?<=[0-9]) (?=[%b±])|(?<=±) ", "\u00a0", sentence))
+
+
 def folded(title: str, *content: Html) -> Html:
     """The content below a title that shows it when the reader opens it."""
     return element("details", element("summary", title), *content)
@@ -89,22 +94,24 @@ def _page_style() -> str:
 
 def html_table(table: Table) -> Html:
     """The table as a <figure> with its caption below. One that is too wide scrolls. Columns of numbers are aligned right."""
-    alignments = [
-        "n" if i and all(map(_is_number, column)) else None for i, column in enumerate(table.columns.values())
+    n_narrow = table.n_narrow or len(table.columns)
+    kinds = [  # n: aligned right; wide: not on narrow pages
+        " ".join(["n"] * (i > 0 and all(map(_is_number, column))) + ["wide"] * (i >= n_narrow)) or None
+        for i, column in enumerate(table.columns.values())
     ]
-    names = zip(table.columns, alignments, strict=True)
-    head = element("tr", *(element("th", name, scope="col", class_=right) for name, right in names))
+    names = zip(table.columns, kinds, strict=True)
+    head = element("tr", *(element("th", name, scope="col", class_=kind) for name, kind in names))
     rows = list(zip(*map(_column, table.columns.values()), strict=True))
-    body = (_table_row(texts, alignments, "own" if i in table.strong else None) for i, texts in enumerate(rows))
+    body = (_table_row(texts, kinds, "own" if i in table.strong else None) for i, texts in enumerate(rows))
     cells = element("table", element("thead", head), element("tbody", *body), aria_label=table.title)
     scroll = element("div", cells, class_="scroll", tabindex=0, role="region", aria_label=table.title)
     caption = [element("figcaption", table.caption)] if table.caption else []
     return element("figure", scroll, *caption, class_="table")
 
 
-def _table_row(texts: Sequence[str], alignments: Sequence[str | None], kind: str | None) -> Html:
-    cells = (element("td", value, class_=right) for value, right in zip(texts[1:], alignments[1:], strict=True))
-    return element("tr", element("th", texts[0], scope="row"), *cells, class_=kind)
+def _table_row(texts: Sequence[str], kinds: Sequence[str | None], of_row: str | None) -> Html:
+    cells = (element("td", value, class_=kind) for value, kind in zip(texts[1:], kinds[1:], strict=True))
+    return element("tr", element("th", texts[0], scope="row"), *cells, class_=of_row)
 
 
 def _column(values: Sequence[object]) -> list[str]:

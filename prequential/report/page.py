@@ -14,7 +14,7 @@ from prequential.evaluation.runs import ARCHIVE, Run
 from prequential.evaluation.summary import is_reported, learner_label
 from prequential.model.presets import name_of
 from prequential.report import ranking, run_panels, sections
-from prequential.report.markup import Html, element, folded, html_document, join
+from prequential.report.markup import Html, element, folded, heading, html_document, join
 from prequential.report.ranking import Groups
 from prequential.report.run_panels import Look
 from prequential.report.sections import corpus_name
@@ -40,9 +40,10 @@ def html_report(runs: Sequence[Run]) -> str:
     corpora = " and ".join(dict.fromkeys(map(corpus_name, runs)))
     if len(runs) == 1:
         ((sentence, article),) = found
-        return html_document(f"{corpora}: prequential report", join(element("h1", sentence), article))
+        return html_document(f"{corpora}: prequential report", join(heading("h1", sentence), article))
     parts = [*_comparison(rankings, look), element("h2", "Each run")]
-    for number, (sentence, article) in enumerate(found, 1):
+    for number in (number for groups in rankings for group in groups.values() for number, _ in group):
+        sentence, article = found[number - 1]
         parts.append(element("details", element("summary", sentence), article, id=f"run-{number}"))
     return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
 
@@ -58,7 +59,7 @@ def _comparison(rankings: Sequence[Groups], look: Look) -> Iterator[Html]:
             alone.append(f"{name} on {corpus_name(run)}")
             continue
         found = ranking.compared(groups)
-        yield element("h1" if len(rankings) == 1 else "h2", ranking.conclusion(groups, found))
+        yield heading("h1" if len(rankings) == 1 else "h2", ranking.conclusion(groups, found))
         yield ranking.ranking_table(groups, found)
         yield from ranking.pictures(groups, look)
     if alone:
@@ -82,13 +83,13 @@ def _article(run: Run, name: str, look: Look, prefix: str, level: str) -> Html:
     shown, links = [], []
     for title, (kind, content) in _content(run, look).items():
         if content:
-            heading = f"{prefix}-{kind}"
-            links.append(element("a", title, href=f"#{heading}"))
-            shown.append(element("section", element(level, title, id=heading), *content, aria_labelledby=heading))
+            place = f"{prefix}-{kind}"
+            links.append(element("a", title, href=f"#{place}"))
+            shown.append(element("section", element(level, title, id=place), *content, aria_labelledby=place))
     return element(
         "article",
         element("p", sections.origin(run), class_="origin"),
-        element("nav", *links, aria_label=f"Sections of {name}"),
+        *([element("nav", *links, aria_label=f"Sections of {name}")] if len(links) > 1 else []),
         *sections.findings(record),
         element("div", sections.cards(record), element("div", *beside), class_="lead"),
         *shown,

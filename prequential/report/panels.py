@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ LIGHT = {
     "s0": "#111", "s1": "#0070c0", "s2": "#c84c00", "s3": "#00803c", "s4": "#b0259a", "s5": "#6b52d6", "s6": "#d01c4a",
     "s7": "#7d7000", "s8": "#875238", "s9": "#00808a", "s10": "#7a0f52", "s11": "#5f6f80", "s12": "#1b2f8a", "s13": "#3c5a00",
     "s14": "#8e1a10", "s15": "#9a35e0", "s16": "#4a3a2a",
-    "rest": "#8c8c8c",  # of figures.py
     "h0": "#fff", "h1": "#fdf0df", "h2": "#fbdcb4", "h3": "#f8bf83", "h4": "#f39c5b", "h5": "#e8743b",
 }  # fmt: skip
 LINE_COLOURS = tuple(LIGHT[f"s{i}"] for i in range(17))
@@ -25,26 +23,18 @@ MAX_FULL = 5  # lines that a reader can tell apart
 N_COLOURS, N_DASHES = len(LINE_COLOURS), 3
 
 
-class Role(Enum):
-    """What a line is in its picture."""
-
-    OWN = "the line that the picture is about: thick"
-    NAMED = "in a colour, and with its name at its end"
-    GREY = "without a colour; its name stands below the picture, and it may leave the vertical range"
-
-
 @dataclass(frozen=True)
 class Series:
     """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. style: N_COLOURS + i is colour i, other dashes.
 
-    also: styles of other lines that lie on this one. They have no line of their own.
+    is_own: the picture is about this line, which is thick. also: styles of other lines that lie on this one, without a line.
     """
 
     name: str
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     style: int = 0
-    role: Role = Role.NAMED
+    is_own: bool = False
     also: tuple[int, ...] = ()
 
     @property
@@ -79,16 +69,9 @@ class Panel:
     omitted: Sequence[str] = ()
 
     @property
-    def full(self) -> list[Series]:
-        """The lines that have a colour."""
-        return [line for line in self.series if line.role != Role.GREY]
-
-    @property
     def note(self) -> str:
-        """The names of the lines that are grey or not drawn; empty if there are none."""
-        grey = [line.name for line in self.series if line.role == Role.GREY]
-        names = {"Grey": grey, "Not drawn": self.omitted}
-        return " ".join(f"{kind}: {', '.join(each)}." for kind, each in names.items() if each)
+        """The names of the lines that are not drawn; empty if there are none."""
+        return f"Not drawn: {', '.join(self.omitted)}." if self.omitted else ""
 
     def x_values(self) -> NDArray[np.float64]:
         """All values that the horizontal axis encloses, (n,)."""
@@ -96,18 +79,21 @@ class Panel:
 
     def y_values(self) -> NDArray[np.float64]:
         """All values that the vertical axis encloses, (n,)."""
-        lines = [line.y for line in self.full or self.series]
-        return np.concatenate([*lines, self.references])
+        return np.concatenate([*(line.y for line in self.series), self.references])
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal lengths under their titles. The first one names the rows. strong: places of the rows in bold type."""
+    """Columns of equal lengths under their titles. The first one names the rows. strong: places of the rows in bold type.
+
+    n_narrow: how many columns a narrow page shows; None: all.
+    """
 
     title: str
     columns: Mapping[str, Sequence[object]]
     caption: str = ""
     strong: Collection[int] = ()
+    n_narrow: int | None = None
 
 
 def spread(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:

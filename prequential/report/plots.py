@@ -8,7 +8,6 @@ functions raise MissingDependencyError.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,21 +17,19 @@ from prequential.evaluation.curves import MODEL, Curve, Curves, table_of
 from prequential.evaluation.evaluation import Evaluation
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import learner_label
-from prequential.files import writing
 from prequential.matrix import short_names
 from prequential.report import run_panels
-from prequential.report.figures import PLAIN, draw, figure, new_axes, save_png, short
+from prequential.report.figures import PLAIN, draw, new_axes, short
 from prequential.report.panels import LINE_COLOURS, Axis, Panel, Series
-from prequential.report.sections import ColouredText, corpus_name
+from prequential.report.sections import ColouredText
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from prequential.files import PathLike
     from prequential.matrix import Matrix
     from prequential.sweeps.sweep import Summary
 
-__all__ = ["costs", "front", "learning_curves", "matrix", "monorepo", "regret", "save_plots", "text"]
+__all__ = ["costs", "front", "learning_curves", "matrix", "monorepo", "regret", "text"]
 
 Measured: TypeAlias = Run | Evaluation
 Runs: TypeAlias = Measured | Sequence[Measured] | Mapping[str, Measured | Curve]
@@ -172,24 +169,3 @@ def _config(run: Measured) -> dict[str, Any]:
 
 def _tables(run: Measured) -> Mapping[str, Any]:
     return run.tables if isinstance(run, Evaluation) else run.record.get("tables", {})
-
-
-def save_plots(runs: Sequence[Run], folder: PathLike, *, overwrite: bool = False) -> list[Path]:
-    """Writes FOLDER/RUN-PANEL.png for every panel of every run; returns the paths. Equal runs give equal files.
-
-    A file has at most the permissions of its run. Raises CorpusError if the curves of a run cannot be read, and OutputError if a
-    file exists, unless `overwrite`.
-    """
-    panels = [run_panels.panels_for_files(run) for run in runs]  # before anything is written
-    with writing(folder):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    paths = []
-    names = run_panels.distinct(run.path.resolve().name for run in runs)
-    for run, name, found in zip(runs, names, panels, strict=True):
-        record = run.record
-        learner = run_panels.full_name(learner_label(record["config"]), record)
-        heading = f"{learner} learns {corpus_name(run)}, {record['corpus']['n_bytes']:,} bytes"
-        for panel_name, panel in found.items():
-            paths.append(Path(folder) / f"{name}-{panel_name}.png")
-            save_png(figure(heading, [panel]), paths[-1], overwrite=overwrite, mode=run.mode)
-    return paths

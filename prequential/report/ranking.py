@@ -15,6 +15,7 @@ from prequential.report.run_panels import Look
 from prequential.report.sections import corpus_name
 from prequential.report.svg import html_figure
 
+TOO_SHORT = "The text is too short for intervals."
 Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
 
 
@@ -52,7 +53,9 @@ def conclusion(groups: Groups, found: Comparison | str) -> str:
     best, group = next(iter(groups.items()))
     name, run = run_panels.full_name(best, group[0][1].record), group[0][1]
     rate = f"{name} needs {_mean('bits_per_byte', group):.2f} bits/byte on {corpus_name(run)}"
-    rate += f", the least of {len(groups)} learners" if len(groups) > 1 else f" in {len(group)} runs"
+    rate += (
+        f", the least of {len(groups)} learners" * (len(groups) > 2) if len(groups) > 1 else f" in {len(group)} runs"
+    )
     if isinstance(found, str):
         return rate
     second, half = found.differences[0], _half(found.differences[0])
@@ -81,7 +84,7 @@ def ranking_table(groups: Groups, found: Comparison | str) -> Html:
     }
     if max(map(len, records)) > 1:
         columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
-    return html_table(Table("Ranking", columns, found if isinstance(found, str) else _about(found), [0]))
+    return html_table(Table("Ranking", columns, found if isinstance(found, str) else _about(found), [0], n_narrow=3))
 
 
 def _differences(found: Sequence[Difference]) -> dict[str, list[str | None]]:
@@ -93,18 +96,10 @@ def _differences(found: Sequence[Difference]) -> dict[str, list[str | None]]:
 
 
 def _about(found: Comparison) -> str:
-    """What the differences are, and what their intervals are for."""
-    intervals = [each.intervals for each in found.differences if each.intervals]
-    texts = [
-        "Differences are of ideal code lengths; with one seed each, exact for this text.",
-        *sorted(
-            {
-                f"At {each.confidence:.0%}, ± holds {each.mean_of}; the next column, {each.text_of}."
-                for each in intervals
-            }
-        ),
-    ]
-    return " ".join([*texts, *([f"Their figures are {found.proof}; {found.rows}."] if found.rows else [])])
+    """What the intervals are for."""
+    levels = [each.intervals.confidence for each in found.differences if each.intervals]
+    about = f"Intervals of {levels[0]:.0%}: ± is for the mean over such texts." if levels else TOO_SHORT
+    return f"{about} Data: {found.rows}." if found.rows else about
 
 
 def _half(difference: Difference) -> float | None:
@@ -114,9 +109,10 @@ def _half(difference: Difference) -> float | None:
 
 
 def _digits(differences: Sequence[Difference]) -> int:
-    """Decimals that show two digits of the smallest interval, from one to four."""
+    """Decimals that show two digits of the smallest interval: one or two, of differences below 1 % up to four."""
     least = min(filter(None, map(_half, differences)), default=0.1)
-    return min(4, max(1, 1 - math.floor(math.log10(least))))
+    most = 2 if min(abs(each.percent) for each in differences) >= 1 else 4
+    return min(most, max(1, 1 - math.floor(math.log10(least))))
 
 
 def _more(difference: Difference, digits: int) -> str:

@@ -14,9 +14,9 @@ from prequential_codecs.archive_header import OTHER
 from prequential.comparison.compare import group_labels, group_learner
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
-from prequential.evaluation.summary import learner_label
+from prequential.evaluation.summary import told_apart
 from prequential.records.forms import LOSSES
-from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Role, Series
+from prequential.report.panels import MAX_FULL, N_COLOURS, Axis, Panel, Series
 
 if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
@@ -81,7 +81,7 @@ def distinct(names: Iterable[str], places: Iterable[object] | None = None) -> li
 
 def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:
     """The label of each run's learner, with a number if it is repeated on the same bytes."""
-    return distinct(labels, [run.record["corpus"]["blake2b"] for run in runs])
+    return distinct(told_apart(labels), [run.record["corpus"]["blake2b"] for run in runs])
 
 
 def full_name(name: str, record: Record) -> str:
@@ -93,7 +93,7 @@ def group_names(runs: Sequence[Run]) -> list[str]:
     """A name for each run, equal for runs of one configuration with different seeds."""
     labels = group_labels(runs)
     learners = {label: group_learner(run) for label, run in zip(labels, runs, strict=True)}
-    names = dict(zip(learners, distinct(learners.values()), strict=True))
+    names = dict(zip(learners, distinct(told_apart(learners.values())), strict=True))
     return [names[label] for label in labels]
 
 
@@ -132,14 +132,6 @@ def saved(curves: Curves, look: Look = PLAIN) -> Panel:
     return Panel(title, lines, y=SAVED, references=(0.0,), omitted=omitted)
 
 
-def panels_for_files(run: Run) -> dict[str, Panel]:
-    """The panels that `report --plots` writes, by file name. Raises CorpusError if the curves cannot be read."""
-    name = learner_label(run.record["config"])
-    look = run_look(page_look([], [run]), name)
-    found = {"learning": learning(run.curves, look), "regret": saved(run.curves, look)}
-    return {name: panel for name, panel in found.items() if panel.series}
-
-
 def _lines(
     curves: Curves, points: Mapping[str, Points], look: Look, most: int = MAX_FULL
 ) -> tuple[list[Series], list[str]]:
@@ -174,8 +166,8 @@ def _drawn(
     lines = []
     for group in groups[:most]:
         style, *also = (look.style(name, places[name]) for name in group)
-        role = Role.OWN if group[0] == own else Role.NAMED
-        lines.append(Series(" and ".join(map(look.label, group)), *points[group[0]], style, role, tuple(also)))
+        name = " and ".join(map(look.label, group))
+        lines.append(Series(name, *points[group[0]], style, group[0] == own, tuple(also)))
     return lines, [look.label(name) for group in groups[most:] for name in group]
 
 
@@ -242,14 +234,15 @@ def _main_languages(records: Sequence[Record]) -> list[str]:
 
 
 def _part_lines(records: Sequence[Record], part: str, names: Sequence[str]) -> list[Series]:
-    """Two lines for each name: frozen, and dynamic with dashes. Of many names the dynamic lines are grey."""
-    lines, is_few = [], 2 * len(names) <= MAX_FULL
-    for style, name in enumerate(names):
-        for dashes, loss in enumerate(("frozen", "dynamic")):
-            groups = [named(record[loss][part], name) for record in records]
-            role = Role.NAMED if is_few or loss == "frozen" else Role.GREY
-            lines.append(_over_time(f"{name}, {loss}", style + dashes * N_COLOURS, records, groups, role))
-    return lines
+    """Two lines for each name: frozen, and dynamic with dashes. Of many names only the frozen ones."""
+    losses = ("frozen", "dynamic") if 2 * len(names) <= MAX_FULL else ("frozen",)
+    return [
+        _over_time(
+            f"{name}, {loss}", style + dashes * N_COLOURS, records, [named(r[loss][part], name) for r in records]
+        )
+        for style, name in enumerate(names)
+        for dashes, loss in enumerate(losses)
+    ]
 
 
 def named(groups: Iterable[Record], name: str) -> Record | None:
@@ -257,9 +250,7 @@ def named(groups: Iterable[Record], name: str) -> Record | None:
     return next((group for group in groups if group["name"] == name), None)
 
 
-def _over_time(
-    name: str, style: int, records: Sequence[Record], groups: Sequence[Record | None], role: Role = Role.NAMED
-) -> Series:
+def _over_time(name: str, style: int, records: Sequence[Record], groups: Sequence[Record | None]) -> Series:
     """Bits per byte of one group in each record, at the dates where the group has bytes."""
     found = [
         (datetime.fromisoformat(record["test"]["until_date"]).timestamp() / DAY_S, group["bits"] / group["n_bytes"])
@@ -267,4 +258,4 @@ def _over_time(
         if group and group["n_bytes"]
     ]
     x, y = np.array(found, np.float64).reshape(-1, 2).T
-    return Series(name, x, y, style, role)
+    return Series(name, x, y, style)

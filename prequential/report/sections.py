@@ -155,7 +155,10 @@ def sizes(record: Record, name: str) -> list[Html]:
     if statics:
         caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
     places = [place for place, row in enumerate(rows) if row is own]
-    return [html_table(Table("Sizes", columns, caption, places)), *(element("p", note) for note in record["notes"])]
+    return [
+        html_table(Table("Sizes", columns, caption, places, n_narrow=4)),
+        *(element("p", note) for note in record["notes"]),
+    ]
 
 
 def findings(record: Record) -> list[Html]:

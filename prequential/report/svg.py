@@ -15,7 +15,6 @@ from prequential.report.panels import (
     N_COLOURS,
     Axis,
     Panel,
-    Role,
     Series,
     linear_ticks,
     log_ticks,
@@ -107,7 +106,7 @@ def _ticks_apart(x: _Scale) -> set[float]:
 def _line(line: Series, x: _Scale, y: _Scale) -> Iterator[Html]:
     """The line, in the colours of all lines that it stands for by turns."""
     points = [f"{UNITS * x(a):.1f} {y(b):.1f}" for a, b in zip(line.x.tolist(), line.y.tolist(), strict=True)]
-    kind = "line own" if line.role == Role.OWN else "line"
+    kind = "line own" if line.is_own else "line"
     if len(points) == 1:
         points.append("h0.1")  # with round line ends: a dot
         kind = "line dot"

@@ -10,6 +10,7 @@ from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, import_pandas, mean_curve
 from prequential.evaluation.runs import PathLike, Run
+from prequential.evaluation.summary import told_apart
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike
@@ -101,17 +102,20 @@ class Summary:
     def to_text(self) -> str:
         """The table of configurations, and the cost of a choice among them."""
         best, cheapest = self.best, min(self.results, key=lambda result: result.cost)
-        titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data multiple", "front")
+        titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front")
+        names = told_apart(result.name for result in self.results)
         cheap = "little time" if best.flops_per_byte is None else "few operations"
         return "\n".join(
             [
-                format_table(titles, [result.cells for result in self.results]),
+                format_table(
+                    titles, [[name, *result.cells[1:]] for name, result in zip(names, self.results, strict=True)]
+                ),
                 "",
                 f"best: {best.name}, {best.bits_per_byte:.4f} bits/byte",
                 f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
                 f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
-                f"data multiple: the data that {cheapest.name} needs, divided by the data needed here to learn as much "
+                f"data: those that {cheapest.name} needs, as a multiple of those needed here to learn as much "
                 f"({LEVEL:.0%} interval over texts); -: not known",
             ]
         )

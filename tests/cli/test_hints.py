@@ -121,12 +121,3 @@ def test_a_learner_of_ids_has_a_code_length_and_no_archive_in_every_text(run, tm
     assert f"\nA (-1) on a: {own}\nB (noisy.py:Ids) on a: {other}\n" in compared
     assert "archive or code length, bits" in compared and "archive bits" not in compared
     assert "B (noisy.py:Ids) is not below A (-1) at the end" in compared
-
-
-def test_a_name_that_looks_like_a_formula_is_drawn_as_it_is(run, small_config, tmp_path):
-    pytest.importorskip("matplotlib")
-    names = [r"$\frac{$.txt", "b$_{$.txt"]
-    for name in names:
-        (tmp_path / name).write_bytes(name.encode() * 20)
-    assert run(tmp_path, "matrix", "--config", str(small_config), "--picture", "p.png", *names).returncode == 0
-    assert (tmp_path / "p.png").stat().st_size > 1000

@@ -54,10 +54,9 @@ def test_one_text_given_another(run, folder, text):
 
 
 @pytest.mark.thorough
-def test_the_matrix_and_its_picture(run, folder):
-    done = run(folder, "matrix", "-1", "-q", "text", "before", "--picture", "m.png")
-    assert done.returncode == 0, done.stderr
-    assert b"| before" in done.stdout and (folder / "m.png").read_bytes().startswith(b"\x89PNG")
+def test_the_matrix_names_what_each_corpus_was_given(run, folder):
+    done = run(folder, "matrix", "-1", "-q", "text", "before")
+    assert done.returncode == 0 and b"| before" in done.stdout
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""monorepo: windows that meet, one setting for a series, its pictures; and repositories that do not exist or hold nothing."""
+"""monorepo: windows that meet, one setting for a series; and repositories that do not exist or hold nothing."""
 
 import json
 import shutil
@@ -207,30 +207,14 @@ def test_a_model_of_the_future_or_of_another_series_is_refused(call: Call, proje
     refused(call, "is not the model of the series", str(project), "--model", "late")
 
 
-# Pictures
-
-
-def test_a_series_is_drawn_as_png_and_a_picture_is_overwritten_only_with_force(call: Call, project: Path) -> None:
-    pytest.importorskip("matplotlib")
-    series_of(call, project)
-    draw = ("--series", "runs/project.series.jsonl", "--picture", "series.png")
-    assert call(*draw) == (0, "", "")
-    assert Path("series.png").read_bytes().startswith(b"\x89PNG")
-    refused(call, "series.png", *draw)
-    assert call(str(project), "--picture", "series.png", "--force")[::2] == (0, "")
-
-
 # Refusals
 
 
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        ([], "give REPO"),
+        ([], "REPO"),
         (["project"], "--since"),
-        (["--series", "s.jsonl"], "--picture"),
-        (["--series", "s.jsonl", "--picture", "a.gif"], "must end in .png"),
-        (["--series", "s.jsonl", "--picture", "a.png", "--since", "HEAD"], "need REPO"),
         (["project", "--since", "HEAD", "--train", "x"], "--train x"),
         (["project", "--since", "HEAD", "--languages", "Klingon"], "unknown languages ['Klingon']"),
         (["project", "--since", "HEAD", "--audit-every", "2"], "leave out --audit-every"),

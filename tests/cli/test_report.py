@@ -1,4 +1,4 @@
-"""report: a page or plots of run folders, complete or absent; existing files are not overwritten."""
+"""report: a page of run folders, complete or absent; existing files are not overwritten."""
 
 import re
 from pathlib import Path
@@ -47,19 +47,6 @@ def test_standard_output_takes_the_page_and_nothing_else(run, folder, names, opt
     done = run(folder, "report", names[0], *option)
     assert (done.returncode, done.stderr) == (0, b"")
     assert re.fullmatch(rb"<!doctype html>.*</html>\n", done.stdout, re.DOTALL)
-
-
-def test_plots_are_png_files_and_no_page(run, folder, names, tmp_path):
-    pytest.importorskip("matplotlib")
-    command = ("report", names[0], "--plots", str(tmp_path / "plots"))
-    done = run(folder, *command)
-    assert done.returncode == 0
-    found = {path.name: path.read_bytes() for path in (tmp_path / "plots").iterdir()}
-    kinds = {re.sub(r".*-", "", name) for name in found}
-    assert {"learning.png", "regret.png"} <= kinds
-    assert all(data.startswith(b"\x89PNG") for data in found.values())
-    assert sorted(done.stderr.decode().split()) == sorted(str(tmp_path / "plots" / name) for name in found)
-    assert run(folder, *command).returncode == 1
 
 
 def test_what_is_no_run_is_named_in_one_line_and_o_and_c_together_are_a_usage_error(run, folder, names):

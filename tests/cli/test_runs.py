@@ -29,9 +29,12 @@ def test_the_list_has_a_row_for_each_run_oldest_first(run, made):
     folder, printed = made
     lines = run(folder, "runs", "list").stdout.decode().splitlines()
     assert len(lines) == 3
-    assert lines[0].split() == ["run", "bytes", "model", "bits/byte", "kB/s", "verified"]
+    assert lines[0].split() == ["run", "bytes", "model", "bits/byte", "verified"]
     assert [re.search(r"(2,048|3,072).* (yes|no)$", line)[2] for line in lines[1:]] == ["no", "yes"]
-    assert lines[2].startswith(Path(last_run(printed)).name)
+    begins = [line.split()[0] for line in lines[1:]]
+    assert all(len(line) <= 80 for line in lines) and begins[0] != begins[1]
+    assert Path(last_run(printed)).name.startswith(begins[1])
+    assert run(folder, "runs", "show", begins[1]).stdout.decode().endswith(printed.splitlines()[-1] + "\n")
     entries = [json.loads(line) for line in run(folder, "runs", "list", "--json", "runs").stdout.splitlines()]
     record = json.loads((folder / last_run(printed) / "record.jsonl").read_text())
     assert [entry["n_bytes"] for entry in entries] == [2048, 3072]
@@ -50,12 +53,29 @@ def test_a_run_is_named_by_the_beginning_of_its_name_or_as_the_latest(run, made)
     assert whole == run(folder, "runs", "show", name[: n_same + 1]).stdout
     for args, part in (
         (("show", name[:n_same]), "2 runs in 'runs' begin so"),
-        (("show", "nothing"), "this run does not exist"),
-        (("show", "runs/nothing"), "this run does not exist"),
+        (("show", "nothing"), "the run 'nothing' does not exist"),
+        (("show", "runs/nothing"), "the run 'runs/nothing' does not exist"),
     ):
         done = run(folder, "runs", *args)
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and part in done.stderr.decode()
-    assert run(folder, "report", "latest", "-o", "latest.html").returncode == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report", "-c"),
+        ("decompose",),
+        ("compare", "latest"),
+        ("heldout", "--test", "a", "--frozen-only", "--no-run", "--train"),
+        ("forecast", "runs", "--target-parameters", "9", "--target-bytes", "9K", "-o", "f", "--proxy"),
+    ],
+)
+def test_every_command_that_takes_a_run_takes_the_latest(run, made, command):
+    folder, printed = made
+    found, same = (run(folder, *command, name) for name in ("latest", last_run(printed)))
+    assert (found.stdout, found.stderr, found.returncode) == (same.stdout, same.stderr, same.returncode)
+    assert (found.stdout or found.stderr) and b"latest" not in found.stderr
 
 
 def test_a_run_is_shown_as_it_was_printed_and_with_its_crossings(run, made):

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from prequential.errors import CorpusError, OutputError
 from prequential.files import check_output, output_file
 from prequential.printable import format_table, printable, wrapped
 
+PROJECT = Path(__file__).parents[2]
+SAMPLE = "sample:christmas_carol"
 LEGITIMATE = ["имя", "文字　名", "اسم", "e\u0301", "👩\u200d💻", "a b-c_d", "ZWNJ\u200cx"]
 CONTROLS = [
     "\x00", "\x07", "\x1b[2J", "\r", "\x7f", "\x9b31m", "\u202e", "\u2066", "\u2028", "\udcff", "\ud800", "\u200f",
@@ -288,3 +291,35 @@ def test_a_terminal_shows_the_names_of_a_wide_table_cut_and_all_figures(monkeypa
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     table = format_table(("", "bytes"), rows).split("\n")
     assert max(map(len, table)) <= 80 and table[1].startswith("…") and table[1].endswith("a/end      1")
+
+
+WALK = f"""evaluate --limit 20K {SAMPLE}
+evaluate -1 --limit 20K {SAMPLE}
+runs list
+runs list ladder.jsonl
+runs show latest
+compare ONE latest
+decompose latest
+compress rows.jsonl -f -o a.pq
+list a.pq
+labels -1 rows.jsonl --label parity
+matrix -1 --limit 2K {SAMPLE} rows.jsonl
+heldout -1 --train rows.jsonl --test {SAMPLE} --limit 9K --no-run
+forecast ladder.jsonl --target-width 512 --target-bytes 900K -o OUT
+sweep --pure --limit 1K --width 16,32 {SAMPLE}
+estimate -1 --limit 20K {SAMPLE}"""
+
+
+@pytest.mark.thorough
+def test_a_terminal_of_80_columns_shows_no_longer_line_and_a_pipe_no_longer_row(run, on_terminal, tmp_path):
+    rows = ({"text": f"row {i}", "parity": ("even", "odd")[i % 2]} for i in range(100))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "ladder.jsonl").symlink_to(PROJECT / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
+    for line in WALK.splitlines():
+        first = min((path.name for path in tmp_path.glob("runs/*")), default="")
+        piped, shown = (line.replace("ONE", first).replace("OUT", name).split() for name in ("pipe", "terminal"))
+        done = run(tmp_path, *piped)
+        table = [each for each in done.stdout.decode().splitlines() if len(re.findall(r"\S {2,}\S", each)) > 1]
+        assert done.returncode == 0 and [row for row in table if len(row) > 80] == [], line
+        code, _, text = on_terminal(tmp_path, *shown, columns=80, streams=("stdout",))
+        assert code == 0 and [each for each in text.splitlines() if len(each) > 80] == [], line

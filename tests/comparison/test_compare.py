@@ -182,7 +182,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
 def test_a_confidence_out_of_range_is_refused() -> None:
     for confidence in (0.0, 1.0):
         with pytest.raises(ConfigError, match="outside"):
-            compare([], confidence=confidence)
+            compare(["a", "b"], confidence=confidence)
 
 
 def planted(bits: float, half: float, text: float, reference_bits: float = 10_000.0) -> Difference:

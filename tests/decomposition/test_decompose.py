@@ -6,16 +6,11 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, BitCoder
 from prequential_corpora.bundled import sample_path
 from scripts import load
 
-from prequential.decomposition.decompose import (
-    Decomposition,
-    _weights,
-    decompose,
-    decomposition_record,
-    fresh_learner,
-    pack_weights,
-    unpack_weights,
-)
+import prequential
+from prequential.decomposition.decompose import decompose
 from prequential.decomposition.expected import MIN_CELLS, SEGMENTS_PER_CELL, expected_curve
+from prequential.decomposition.parts import Decomposition
+from prequential.decomposition.weights import _weights, fresh_learner, pack_weights, unpack_weights
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.evaluation.curves import Curve
 from prequential.exact.arrays import to_array
@@ -44,7 +39,7 @@ simulation = load("learning_cost")
 
 @pytest.fixture(scope="module")
 def found() -> Decomposition:
-    return decompose(TEXT, CONFIG, RUNTIME)
+    return decompose(TEXT, CONFIG, RUNTIME, epsilons=[8.0, 0.5])
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +79,22 @@ def test_hindsight_is_cheaper_than_learning_only_while_its_weights_are_not_count
     assert found.online.n_bytes.tolist() == found.hindsight.n_bytes.tolist()
 
 
-def test_data_and_learning_add_up_to_the_code_length(found: Decomposition) -> None:
-    record = decomposition_record(found, [8.0, 0.5])
-    assert record["data_bits"]["point"] + record["learning_bits"]["point"] == pytest.approx(record["code_bits"])
-    assert [t["epsilon"] for t in record["thresholds"]] == [8.0, 0.5]
+def test_the_frame_and_the_record_have_the_parts_in_bits_which_add_up(found: Decomposition) -> None:
+    frame, record = found.to_frame().set_index("part"), found.to_dict()
+    parts = ["code", "data", "learning", "hindsight", "regret", "weights", "surplus over 8", "surplus over 0.5"]
+    assert list(frame.index) == parts and frame.bits["code"] == record["code_bits"]
+    assert frame.bits["data"] + frame.bits["learning"] == pytest.approx(frame.bits["code"])
+    assert frame.bits["hindsight"] + frame.bits["regret"] == pytest.approx(frame.bits_per_byte["code"] * N)
     assert [t["is_reached"] for t in record["thresholds"]] == [True, False]
+    assert repr(found) == f"<{str(found).splitlines()[-1]}>"
+
+
+def test_an_evaluation_and_its_run_are_split_alike_and_take_no_learner() -> None:
+    result = prequential.evaluate(TEXT, config=CONFIG, runtime=RUNTIME, baselines=())
+    split = decompose(result)
+    assert (split.online.bits.tolist(), split.hindsight) == (result.curve.bits.tolist(), None)
+    with pytest.raises(ConfigError, match="a run has its learner and its bytes"):
+        decompose(result, CONFIG)
 
 
 # ---- frozen weights
@@ -203,7 +209,7 @@ def test_shuffled_orders_tell_the_learning_cost_of_a_text_of_two_sources(first):
     """Their entropies are 2 and 6 bits a byte, so learning takes 24 or 15 kbit. Of one order, 2 and 111 kbit were found."""
     random, n = np.random.default_rng(0), 20_000
     text = np.concatenate([random.integers(32, 32 + k, n).astype(np.uint8) for k in (first, 256 // first)])
-    one, shuffled = (decompose(text, CONFIG, RUNTIME, n_orders=n_orders).expected for n_orders in (0, 2))
+    one, shuffled = (decompose(text, CONFIG, RUNTIME, orders=orders).expected for orders in (0, 2))
     truth = one.code_bits - 2 * n * 4.0
     assert abs(one.changes[0][0] / n - 1) < 0.1 and not shuffled.changes
     assert shuffled.final_rate.point == pytest.approx(4.0, abs=0.1)

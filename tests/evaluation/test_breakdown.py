@@ -204,7 +204,7 @@ def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotte
 
 
 def test_passages_are_the_beginning_the_middle_the_end_and_the_costliest_other_one():
-    data, costs = np.arange(6100, dtype=np.uint32).astype(np.uint8), np.ones(6100)
+    data, costs = np.full(6100, 65, np.uint8), np.ones(6100)
     costs[4200:4800] = 2
     costs[5400:6000] = 9  # the end is dearer, but it is shown already
     trace = Trace(("model", "gpt"), len(data))
@@ -225,11 +225,25 @@ def test_passages_do_not_overlap_and_have_a_cost_for_each_byte(n_bytes):
     found = tables_of.passages(data, trace)
     places = [each["position"] for each in found]
     assert len(found) == min(max(n_bytes // 600, 1), tables_of.MAX_PASSAGES)
-    assert min(np.diff(places), default=600) >= 600
+    ends = [place + len(each["bits"]) for place, each in zip(places, found, strict=True)]
+    assert all(end <= place for end, place in zip(ends[:-1], places[1:], strict=True))
     for each in found:
         part = slice(each["position"], each["position"] + len(each["bits"]))
         assert base64.b64decode(each["text"]) == data[part].tobytes()
         assert np.abs(np.array(each["bits"]) - trace.bits("model", part)).max() <= 0.005 + 1e-9
+
+
+def test_passages_begin_and_end_with_whole_words_and_of_text_without_spaces_where_they_would():
+    words = tables_of.passages(CAROL[:20_000], traced(CAROL[:20_000]))
+    for each in words:
+        first, text = each["position"], base64.b64decode(each["text"])
+        end = first + len(text)
+        assert first == 0 or chr(CAROL[first - 1]).isspace()
+        assert chr(CAROL[end]).isspace() and 600 - 2 * 40 < len(text) <= 600
+    line = np.full(3000, 65, np.uint8)
+    assert all(
+        (each["position"] % 600, len(each["bits"])) == (0, 600) for each in tables_of.passages(line, traced(line))
+    )
 
 
 def test_passages_take_less_than_30_kb_even_if_every_byte_is_dear():

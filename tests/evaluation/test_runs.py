@@ -141,7 +141,7 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
         (tmp_path / "record.jsonl").write_text(text)
         with pytest.raises(CorpusError, match=message):
             read_run(tmp_path)
-    with pytest.raises(CorpusError, match="cannot read"):
+    with pytest.raises(CorpusError, match="missing' does not exist"):
         read_run(tmp_path / "missing")
 
 

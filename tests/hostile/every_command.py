@@ -32,7 +32,7 @@ CASES = {
     "evaluate public --given a --runs given --output given.jsonl --baselines none MIXER": "given/public-* given.jsonl",
     "runs pack runs -o packed.jsonl": "packed.jsonl",
     "import log.csv --tokens seen --loss loss --bytes-per-token 4 --runs imported": "imported/log-*",
-    f"report {RUN} -o page.html --plots plots": "page.html plots/*.png",
+    f"report {RUN} -o page.html": "page.html",
     f"report packed.jsonl/{RUN} -o packed.html": "packed.html",
     "train a -o model GPT": "model",
     "heldout --train a --test public --runs held MIXER": "held/heldout.jsonl",
@@ -40,14 +40,12 @@ CASES = {
     f"heldout --train {RUN} --test public --runs held3 FUSED": "held3/heldout.jsonl",
     "heldout --test a --documents documents.jsonl": "documents.jsonl",
     "monorepo repo --since HEAD~1 --documents commits.jsonl": "commits.jsonl",
-    "monorepo repo --since HEAD~1 --runs mono --picture m.png --model m MIXER": "mono/repo.series.jsonl m.png m",
-    "monorepo --series mono/repo.series.jsonl --picture s.png": "s.png",
+    "monorepo repo --since HEAD~1 --runs mono --model m MIXER": "mono/repo.series.jsonl m",
     "sweep a --runs swept --limit 600 GPT": "swept/a-*",
     "sweep --ladder a --runs ladder --limit 600 --sizes 16x1 --seeds 0 GPT": "ladder/a-*",
     "ablate a --runs ablated --limit 600 --sizes 16x1,32x1 --features mlp GPT": "ablated/a-*",
     "forecast ladder.jsonl --target-width 512 --target-bytes 200M -o forecast.json": "forecast.json",
     "forecast ladder.jsonl --score frozen.json": "scores.jsonl",
-    "matrix a public --picture matrix.png MIXER": "matrix.png",
 }
 
 

@@ -20,7 +20,6 @@ import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from functools import cache
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +28,6 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import fuzzing
-import numpy as np
 from damage import damaged_bytes, damaged_json, damaged_lines, damaged_table, damaged_value
 from fuzzing import BrokenRuleError, Report, emptied, sandbox
 from limits import bounded
@@ -39,7 +37,6 @@ from watch import confined
 from prequential.cli import streams
 from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
-from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import read_run
 from prequential.files.strict_json import parse_json
 from prequential.forecasting.sealed import sealed
@@ -49,7 +46,6 @@ FIGURES = (
 )  # fmt: skip
 Damage = Callable[[bytes, Random], bytes]
 SECONDS, EXTRA_BYTES = 5.0, 256 << 20
-PLOTS_S = 20.0  # matplotlib draws a dozen files
 MAX_LINE = 2000  # characters on stderr
 UNSAFE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 UNEXPECTED = re.compile(r"unexpected \w+(Error|Exception)")
@@ -72,12 +68,12 @@ class Case(NamedTuple):
 
 
 def _commands(text: str, *makes: str) -> tuple[Command, ...]:
-    """The command of each line. They make what follows -o, --plots, --picture and --output, and `makes`."""
+    """The command of each line. They make what follows -o and --output, and `makes`."""
     return tuple(_command(line.split(), makes) for line in text.strip().splitlines())
 
 
 def _command(args: list[str], makes: tuple[str, ...]) -> Command:
-    named = tuple(word for option, word in pairwise(args) if option in ("-o", "--plots", "--picture", "--output"))
+    named = tuple(word for option, word in pairwise(args) if option in ("-o", "--output"))
     computes = args[0] in ("evaluate", "sweep", "heldout", "monorepo", "compress") or "--score" in args
     return Command((*args, *(OPTIONS if computes else ())), named + makes)
 
@@ -129,14 +125,10 @@ def _resumes(draft: str, config: str) -> tuple[Command, ...]:
 
 
 RECORD, CURVE, HELDOUT, SCORES = "record.jsonl", "curve.parquet", "measured/heldout.jsonl", "target/scores.jsonl"
-PLOTS = _commands("report runs/a runs/c -q --plots plots")
 SCORE = _commands("forecast target --score forecast.json\nforecast target --score forecast.json --json", SCORES)
 SCORE_NEW = _commands("forecast target --score forecast.json --corpus long.txt", SCORES, "target/")
 BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --json"
 PROXY = _commands(f"forecast ladder {BEYOND} --proxy target/run")
-PICTURES = _commands("""
-    monorepo --series series.jsonl --picture out.png
-""")
 NEXT_POINT = _commands("monorepo REPOSITORY --series series.jsonl", "series.jsonl")
 APPENDS = _commands(f"""
     heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured
@@ -188,14 +180,12 @@ KINDS: dict[str, tuple[Case, ...]] = {
     "record": (
         Case((f"runs/a/{RECORD}",), damaged_json, _reads_runs("runs", "a", "c") * 2),
         Case((f"runs/c/{RECORD}",), damaged_json, _reads_runs("runs", "c", "b") * 2),
-        Case((f"runs/a/{RECORD}", f"runs/c/{RECORD}"), damaged_json, PLOTS),
         Case((f"ladder/0/{RECORD}", f"ladder/3/{RECORD}"), damaged_json, _reads_ladder("ladder")),
         Case((f"target/run/{RECORD}",), damaged_json, (*SCORE, *PROXY)),
     ),
     "curve": (
         Case((f"runs/a/{CURVE}",), damaged_table, _reads_runs("runs", "a", "c")[5:11]),
         Case((f"runs/c/{CURVE}",), damaged_table, _reads_runs("runs", "c", "b")[5:11]),
-        Case((f"runs/a/{CURVE}", f"runs/c/{CURVE}"), damaged_table, PLOTS),
         Case((f"ladder/0/{CURVE}", f"ladder/3/{CURVE}"), damaged_table, _reads_ladder("ladder")[:3]),
         Case((f"target/run/{CURVE}",), damaged_table, (*SCORE, *PROXY)),
     ),
@@ -205,7 +195,7 @@ KINDS: dict[str, tuple[Case, ...]] = {
     ),
     "forecast": (Case(("forecast.json",), _damaged_forecast, SCORE + SCORE_NEW),),
     "appended": (Case((SCORES,), damaged_lines, SCORE), Case((HELDOUT,), damaged_lines, APPENDS)),
-    "series": (Case(("series.jsonl",), damaged_lines, PICTURES * 6 + NEXT_POINT),),
+    "series": (Case(("series.jsonl",), damaged_lines, NEXT_POINT),),
     "config": tuple(
         Case((path,), damaged_json, _uses_config(path)) for path in ("mixer.json", "both.json", "pure.json")
     ),
@@ -242,12 +232,9 @@ def ran(command: Command, box: Path) -> Done:
         real_report(name, error, verbose=verbose)
 
     real_report = streams.report_failure
-    is_plot = bool({"--plots", "--picture"} & set(command.args))
-    if is_plot:
-        _load_matplotlib()
     args = [str(seeds() / "repository") if arg == "REPOSITORY" else arg for arg in command.args]
     with (
-        bounded(PLOTS_S if is_plot else SECONDS, EXTRA_BYTES),
+        bounded(SECONDS, EXTRA_BYTES),
         nullcontext() if "REPOSITORY" in command.args else confined(box),  # git is started for it
         warnings.catch_warnings(record=True) as caught,
         mock.patch.object(streams, "report_failure", report),
@@ -266,16 +253,6 @@ def ran(command: Command, box: Path) -> Done:
     return Done(
         code, *texts, errors[-1] if errors else None, tuple(f"{w.filename}:{w.lineno} {w.message}" for w in caught)
     )
-
-
-@cache
-def _load_matplotlib() -> None:
-    """Draws a figure, so that the library makes its folders and its list of fonts."""
-    from prequential.report import figures, plots
-
-    figure = figures.new_figure(8.0, 5.0)
-    plots.learning_curves({"model": Curve(n_bytes=np.array([1, 2]), bits=np.array([1.0, 2.0]))}, ax=figure.subplots())
-    figures.png(figure)
 
 
 def files_in(box: Path) -> dict[str, bytes]:

@@ -156,25 +156,3 @@ def test_a_sealed_forecast_with_another_naive_value_is_refused(place: Place) -> 
     box, before = damaged(place, "forecast.json", change)
     command = Command(("forecast", "target", "--score", "forecast.json"), ("target/scores.jsonl",))
     assert judged(command, box, before) == "exit 1, CorpusError"
-
-
-@pytest.mark.thorough
-def test_plots_are_written_only_if_all_runs_can_be_drawn(place: Place) -> None:
-    pytest.importorskip("matplotlib")
-    box, before = damaged(place, "runs/c/curve.parquet", lambda _: b"damaged")
-    command = Command(("report", "runs/a", "runs/c", "--plots", "plots"), ("plots",))
-    assert judged(command, box, before) == "exit 1, CorpusError"
-    assert not (box / "plots").exists()
-
-
-@pytest.mark.thorough
-def test_names_that_no_font_has_warn_of_nothing(place: Place) -> None:
-    pytest.importorskip("matplotlib")
-
-    def change(data: bytes) -> bytes:
-        record = json.loads(data)
-        record["corpus"]["name"] = "\u8bed" * 300
-        return json.dumps(record).encode()
-
-    box, before = damaged(place, "runs/a/record.jsonl", change)
-    assert judged(Command(("report", "runs/a", "-q", "--plots", "plots"), ("plots",)), box, before) == "exit 0"

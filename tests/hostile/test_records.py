@@ -18,18 +18,17 @@ from limits import bounded
 from msgspec import UNSET, Struct
 from prequential_corpora.shard_files import read_rows
 
-from prequential import labels
+from prequential import label_cost
 from prequential.cli.main import main
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.forecasting.sealed import read_sealed
-from prequential.labels import read_rows as read_labels
+from prequential.label_cost import read_rows as read_labels
 from prequential.monorepo_loss.series import read_series
 from prequential.records import schema
 from prequential.records.schema import Absent, Count, Fields, Number, check_record, read_lines
-from prequential.report import run_panels
 from prequential.report.page import html_report
 from prequential.report.panels import Panel, Series
 from prequential.report.svg import html_figure
@@ -69,7 +68,7 @@ def refused(work: Callable[[], object]) -> str:
 
 PIPED = (
     "compress --config pipe a", "list pipe", "forecast runs --score pipe", "compress shards:pipe.parquet -o x", "runs list pipe",
-    "compress shards:pipe.jsonl?column=t -o x", "report pipe", "monorepo --series pipe --picture x.png", "runs show runs/a",
+    "compress shards:pipe.jsonl?column=t -o x", "report pipe", "runs show runs/a",
     "report runs/b", "labels pipe --label y", "heldout --train pipe --test a",
 )  # fmt: skip
 
@@ -239,7 +238,7 @@ def test_a_line_of_a_shard_or_of_labels_with_too_many_values_or_bytes_is_refused
         assert "row 0" in refused(lambda: list(read_rows(path, "x", "lines", "text")))
     with bounded(5.0, 128 * MIB):
         assert "line 1: not JSON: it has more than" in refused(lambda: read_labels(path, "y", "x"))
-    monkeypatch.setattr(labels, "MAX_ROW_BYTES", 1 << 20)
+    monkeypatch.setattr(label_cost, "MAX_ROW_BYTES", 1 << 20)
     path.write_bytes(b'{"x": "a", "y": 1}\n')
     with path.open("ab") as file:
         file.truncate(600 * MIB)
@@ -350,7 +349,7 @@ def test_names_with_controls_give_well_formed_pictures() -> None:
     assert "\\x1b" in shown
 
 
-def test_pages_have_no_controls_and_a_table_cannot_name_a_picture(runs_folder: Path) -> None:
+def test_pages_have_no_controls(runs_folder: Path) -> None:
     record = json.loads((runs_folder / "a" / RECORD).read_bytes())
     record["corpus"]["name"] = "x\x1b[2J\x07\x9b\u202e"
     record["notes"] = [record["corpus"]["name"]]
@@ -358,4 +357,3 @@ def test_pages_have_no_controls_and_a_table_cannot_name_a_picture(runs_folder: P
     (runs_folder / "a" / RECORD).write_text(json.dumps(record))
     page = html_report([read_run(runs_folder / "a")])
     assert not set("\x1b\x07\x9b\u202e") & set(page)
-    assert set(run_panels.panels_for_files(read_run(runs_folder / "a"))) == {"learning"}

@@ -20,7 +20,6 @@ from prequential.model.config import Config, ScheduleConfig
 from prequential.monorepo_loss.monorepo import conditional_sizes
 from prequential.monorepo_loss.series import SeriesSetting, append_point, read_series
 from prequential.report import plots, run_panels
-from prequential.report.figures import new_figure
 
 SETTING = SeriesSetting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())
 TEXT = b"".join(b"a line of code that is number %d\n" % i for i in range(99))
@@ -163,11 +162,11 @@ def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
 
 
 def test_a_picture_has_dates_on_its_axis() -> None:
-    pytest.importorskip("matplotlib")
+    new_figure = pytest.importorskip("matplotlib.figure").Figure
     points = [record(1, 2.0), record(90, 3.0)]
-    ax = new_figure(8.0, 5.0).subplots()
+    ax = new_figure().subplots()
     assert plots.monorepo(points, "languages", ax=ax).get_title() == "Languages"
-    ax = plots.monorepo(points, ax=new_figure(8.0, 5.0).subplots())
+    ax = plots.monorepo(points, ax=new_figure(figsize=(8.0, 5.0), layout="constrained").subplots())
     ax.figure.canvas.draw()
     assert [text.get_text() for text in ax.get_xticklabels()] == [
         "Jan",

@@ -122,6 +122,8 @@ MEASURE = """
     letters: letters.map(text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a),
     margins: [Math.min(...boxes(letters).map(b => b.left)), innerWidth - Math.max(...boxes(letters).map(b => b.right))],
     touching: touching.length,
+    cut: [...document.querySelectorAll('.scroll')].filter(
+      each => !each.closest('details:not([open])') && each.scrollWidth > each.clientWidth).length,
     figures: boxes(document.querySelectorAll('.plot')).map(box => box.width),
     main: document.querySelector('main') ? document.querySelector('main').clientWidth : 0,
     cards: boxes(document.querySelectorAll('.figures li')).slice(0, 4).map(box => [Math.round(box.left), Math.round(box.top)]),
@@ -220,6 +222,7 @@ def test_a_page_of_one_run_takes_three_screens_and_of_four_runs_six(
     for shown in (narrow, wide):
         assert min(shown["letters"]) >= 12  # of charts
         assert shown["touching"] == 0  # ticks and names of lines
+        assert shown["cut"] == 0  # tables that are not folded
         assert min(shown["margins"]) >= 0
         assert set(shown["figures"]) == {shown["main"]}  # charts use the complete width
         if n_runs == 1:

@@ -11,7 +11,7 @@ from prequential_codecs.baselines.registry import BASELINES
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels
 from prequential.report.markup import DARK
-from prequential.report.panels import LIGHT, LINE_COLOURS, MAX_FULL, Role, linear_ticks, log_ticks, short_number, spread
+from prequential.report.panels import LIGHT, LINE_COLOURS, MAX_FULL, linear_ticks, log_ticks, short_number, spread
 from prequential.report.run_panels import COLOURS, Look
 
 Curves = dict[str, Curve]
@@ -49,12 +49,12 @@ def test_the_model_its_parts_and_the_best_others_are_drawn_and_the_rest_is_named
     drawn = run_panels.learning(others | curves)
     assert {line.name for line in drawn.series} == {"model", "gpt", "c1", "c2", "c3"}
     assert (drawn.omitted, drawn.note) == (["c4", "c5", "gzip"], "Not drawn: c4, c5, gzip.")
-    assert [line.name for line in drawn.series if line.role == Role.OWN] == ["model"]
+    assert [line.name for line in drawn.series if line.is_own] == ["model"]
 
 
 def test_a_curve_has_one_colour_in_all_panels_and_a_look_gives_names_and_styles(curves: Curves) -> None:
     makers = (run_panels.learning, run_panels.saved)
-    styles = {(line.name, line.style, line.role) for make in makers for line in make(curves).series}
+    styles = {(line.name, line.style, line.is_own) for make in makers for line in make(curves).series}
     assert {name: style for name, style, _ in styles} == {name: COLOURS[name] for name in curves}
     assert len(styles) == len(curves)
     look = Look({"gpt": "GPT alone"}, {"gpt": 6, "model": 3})
@@ -74,7 +74,7 @@ def contrast(*colours: str) -> float:
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK])
-def test_text_and_names_of_lines_have_a_contrast_of_4_5_and_grey_lines_3(palette: dict[str, str]) -> None:
+def test_text_and_names_of_lines_have_a_contrast_of_4_5(palette: dict[str, str]) -> None:
     assert contrast("#000", "#ffffff") == pytest.approx(21)
     texts = {
         name: palette[name]
@@ -86,11 +86,10 @@ def test_text_and_names_of_lines_have_a_contrast_of_4_5_and_grey_lines_3(palette
     backgrounds = [palette[f"h{i}"] for i in range(6)]
     assert min(contrast(palette["ink"], background) for background in backgrounds) >= 4.5
     assert contrast(palette["soft"], palette["tint"]) >= 4.5
-    assert contrast(palette.get("rest", palette["soft"]), palette["paper"]) >= 3
 
 
 def test_the_colours_are_as_many_as_the_styles_need() -> None:
-    assert set(LIGHT) - {"rest"} == set(DARK)
+    assert set(LIGHT) == set(DARK)
     assert sorted(COLOURS.values()) == list(range(len(COLOURS)))
     assert len(LINE_COLOURS) - len(COLOURS) >= MAX_FULL  # so many runs have colours of their own
     assert set(BASELINES) <= set(COLOURS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels, svg
 from prequential.report.markup import element
-from prequential.report.panels import Panel, Role, Series
+from prequential.report.panels import Panel, Series
 from prequential.report.svg import html_figure, inline_svg
 
 
@@ -24,8 +24,8 @@ def test_text_in_markup_is_read_back_as_text(text: str) -> None:
     assert element("p", element("b", "<")) == "<p><b>&lt;</b></p>"  # markup is not escaped again
 
 
-def flat(name: str, value: float, *, role: Role = Role.NAMED, n: int = 2) -> Series:
-    return Series(name, np.array([10.0, 1000.0][:n]), np.full(n, value), role=role)
+def flat(name: str, value: float, n: int = 2) -> Series:
+    return Series(name, np.array([10.0, 1000.0][:n]), np.full(n, value))
 
 
 def drawn(*lines: Series) -> ElementTree.Element:

@@ -185,7 +185,8 @@ class DeviceContextTable(ContextTable):
         """table: on the host, without staged updates. ops: the primitives of the device."""
         self.__dict__.update(table.__dict__)
         self._ops = ops
-        self._empty, self.pending = copy(table), list[StagedStep]()
+        self._empty = copy(table)
+        self.pending: list[StagedStep] = []
         for name in TENSORS:
             tensor: Tensor = getattr(table, name)
             setattr(self._empty, name, tensor[:0].clone())

@@ -14,45 +14,81 @@ unless it could be read as JSON or has a line feed; it then stands as JSON, as a
 The last three are told the K labels; the learner is not, and spells them.
 """
 
+import io
 import json
 import math
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.arguments import check_arguments
+from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import import_pandas
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
 from prequential.learners.subject import follow, reported
+from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
+from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
+from prequential.online.source import Data, Readable, in_memory
 from prequential.online.training import finish
 from prequential.printable import format_table
 from prequential.records.schema import environment
 
+if TYPE_CHECKING:
+    import pandas
+
 Places = NDArray[np.int64]
+# A path is that of a file of JSON lines, and data are such lines.
+RowsLike: TypeAlias = "PathLike | Data | Readable | Sequence[Mapping[str, Any]] | pandas.DataFrame"
+ROWS = "a file of JSON lines, their bytes, a file open for bytes, a list of dicts, or a data frame"
 
 SCHEMA = 1
 PERCENTAGES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.25, 12.5, 25, 50)  # of the rows: where blocks end
+NAMES = {
+    "online": "learner, online, given inputs",
+    "blocks": "learner, blocks, given inputs",
+    "marginal": "adaptive frequencies, no inputs",
+    "entropy": "entropy of the frequencies",
+    "uniform": "uniform",
+}
 PROOF_BITS = 10  # labels that are independent of their inputs save so many bits once in 1,024 times, or less often
 MAX_ROW_BYTES = 1 << 28
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LabelCost:
-    """Bits of n labels of n_labels kinds. online (n,): of each row. block_bits: of the blocks that end at the rows block_ends."""
+    """Bits of n labels of n_labels kinds, given their inputs. str() is the report of the command.
 
+    online (n,) float64: of each row. block_bits: of the blocks that end at the rows block_ends. marginal_bits, entropy_bits: of
+    the labels without inputs.
+
+    Examples:
+        >>> import numpy, prequential
+        >>> found = prequential.LabelCost(
+        ...     config=prequential.preset(1), n_labels=2, online=numpy.full(99, 0.5), block_ends=(99,), block_bits=(60.0,),
+        ...     marginal_bits=101.0, entropy_bits=99.0,
+        ... )
+        >>> found
+        <If the rows are in random order, their inputs tell the labels: 50 bits, 50% of the entropy.>
+        >>> found.to_frame().set_index("code")["bits"].to_dict()
+        {'online': 49.5, 'blocks': 60.0, 'marginal': 101.0, 'entropy': 99.0, 'uniform': 99.0}
+    """
+
+    config: Config
     n_labels: int
     online: NDArray[np.float64]
     block_ends: tuple[int, ...]
@@ -75,18 +111,83 @@ class LabelCost:
         """The uniform code."""
         return self.n_rows * math.log2(max(self.n_labels, 1))
 
+    @property
+    def codes(self) -> dict[str, float]:
+        """The bits of each code by its name in the text above."""
+        return {
+            "online": self.online_bits,
+            "blocks": sum(self.block_bits),
+            "marginal": self.marginal_bits,
+            "entropy": self.entropy_bits,
+            "uniform": self.uniform_bits,
+        }
 
-def read_rows(path: PathLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
-    """Input and label of each row of a file of JSON lines; "-" is standard input.
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each code: bits and bits_per_label. Raises MissingDependencyError without pandas."""
+        rows = [{"code": name, "bits": bits, "bits_per_label": bits / self.n_rows} for name, bits in self.codes.items()]
+        return import_pandas().DataFrame(rows)
 
-    given: the field of the input; None: all fields but `code`. Raises ConfigError if both are one field, and CorpusError, with
-    the row, for a line without the fields.
+    def __str__(self) -> str:
+        rows = [
+            [
+                NAMES[code],
+                f"{bits:,.0f}",
+                f"{bits / self.n_rows:.4f}",
+                f"{self.uniform_bits / bits:.2f}" if bits > 0 else "-",
+            ]
+            for code, bits in self.codes.items()
+        ]
+        sizes = format_table(("code", "bits", "bits/label", "uniform / code"), rows)
+        return f"{self.n_rows:,} labels of {self.n_labels} kinds\n\n{sizes}\n\n{_conclusion(self)}"
+
+    def __repr__(self) -> str:
+        return f"<{_conclusion(self)}>"
+
+
+@engine_call()
+def labels(
+    rows: RowsLike,
+    label: str,
+    given_field: str | None = None,
+    config: Config | None = None,
+    runtime: Runtime | None = None,
+    *,
+    on_progress: OnProgress = ignore,
+) -> LabelCost:
+    """The code length of one field of each row, given the other fields, under a learner that has read the rows before.
+
+    rows: a file of JSON lines ("-": standard input), or what such lines hold: bytes, an open file, a list of dicts, a data frame.
+    label: the field that costs bits. given_field: the one that is read (default: all others). config: of a fresh learner
+    (default: preset 5). Takes as long as two runs over the rows. docs/LEARNERS.md explains the codes.
+
+    Raises ConfigError for a wrong argument, and CorpusError for rows without these fields.
+
+    Examples:
+        >>> import prequential
+        >>> rows = [{"n": i, "parity": ("even", "odd")[i % 2]} for i in range(300)]
+        >>> found = prequential.labels(rows, "parity", config=prequential.preset(1))
+        >>> found.n_labels, found.online_bits < found.entropy_bits
+        (2, True)
+    """
+    check_arguments(config=config, runtime=runtime, on_progress=on_progress)
+    for name, value in {"label": label, "given_field": given_field}.items():
+        if not (isinstance(value, str) or (value is None and name == "given_field")):
+            raise wrong_argument(name, value, "the name of a field")
+    read = read_rows(rows, label, given_field)
+    return label_cost(read, config or preset(DEFAULT_PRESET), runtime or Runtime(), on_progress=on_progress)
+
+
+def read_rows(source: RowsLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
+    """Input and label of each row. given: the field of the input; None: all fields but `code`.
+
+    Raises ConfigError if both are one field, and CorpusError, with the row, for a line without the fields.
     """
     if given == code:
         raise ConfigError(f"the labels are the inputs: {code!r} cannot be both coded and given")
+    path = source if isinstance(source, str | os.PathLike) else "rows"
     rows, number = [], 0
     try:
-        with nullcontext(sys.stdin.buffer) if path == "-" else open_regular(Path(path)) as file:
+        with _opened(source) as file:
             for line in bounded_lines(file, MAX_ROW_BYTES):
                 if line.strip():  # as in shards of lines
                     rows.append(_row(line, code, given))
@@ -98,6 +199,18 @@ def read_rows(path: PathLike, code: str, given: str | None = None) -> list[tuple
     if not rows:
         raise CorpusError(f"{str(path)!r} has no rows")
     return rows
+
+
+def _opened(source: Any) -> Any:
+    """The JSON lines as an open file. Raises ConfigError for what cannot be rows, ValueError for values that JSON lacks."""
+    if isinstance(source, str | os.PathLike):
+        return nullcontext(sys.stdin.buffer) if source == "-" else open_regular(Path(source))
+    held: Any = source.to_dict("records") if hasattr(source, "columns") else in_memory(source)
+    if isinstance(held, list | tuple) and all(isinstance(row, Mapping) for row in held):
+        held = "".join(_as_json(dict(row)) + "\n" for row in held).encode("utf-8", "surrogatepass")
+    if not isinstance(held, bytes | bytearray | memoryview):
+        raise wrong_argument("rows", source, ROWS)
+    return io.BytesIO(held)
 
 
 def _row(line: bytes, code: str, given: str | None) -> tuple[bytes, bytes]:
@@ -135,8 +248,10 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=_unwritable)
 
 
-def _unwritable(value: LongInteger) -> NoReturn:
-    raise ValueError(f"an integer has more than {MAX_ROW_DIGITS} digits; write it as a text")
+def _unwritable(value: Any) -> NoReturn:
+    is_long = isinstance(value, LongInteger)
+    what = f"an integer has more than {MAX_ROW_DIGITS} digits" if is_long else f"JSON has no {type(value).__name__}"
+    raise ValueError(f"{what}; write it as a text")
 
 
 def label_cost(
@@ -158,6 +273,7 @@ def label_cost(
     cuts = sorted({max(1, round(len(rows) * each / 100)) for each in percentages} | {len(rows)})
     blocks = _block_bits(symbols, starts, ends, cuts, math.log2(n_labels), runtime.learner(config))
     return LabelCost(
+        config=config,
         n_labels=n_labels,
         online=_sums(costs, starts, ends),
         block_ends=tuple(cuts),
@@ -202,13 +318,13 @@ def entropy_bits(labels: Sequence[bytes]) -> float:
     return sum(-n * math.log2(n / len(labels)) for n in Counter(labels).values())
 
 
-def label_record(cost: LabelCost, config: Config, runtime: Runtime) -> dict[str, Any]:
+def label_record(cost: LabelCost, runtime: Runtime) -> dict[str, Any]:
     """The costs as JSON values."""
     blocks_of = zip(cost.block_ends, cost.block_bits, strict=True)
     return {
         "schema": SCHEMA,
         "kind": "labels",
-        "config": config.to_dict(),
+        "config": cost.config.to_dict(),
         "n_rows": cost.n_rows,
         "n_labels": cost.n_labels,
         "online_bits": cost.online_bits,
@@ -217,25 +333,8 @@ def label_record(cost: LabelCost, config: Config, runtime: Runtime) -> dict[str,
         "marginal_bits": cost.marginal_bits,
         "entropy_bits": cost.entropy_bits,
         "uniform_bits": cost.uniform_bits,
-        "environment": environment(runtime, config),
+        "environment": environment(runtime, cost.config),
     }
-
-
-def format_label_cost(cost: LabelCost) -> str:
-    """A table of the codes, and what they say."""
-    codes = (
-        ("learner, online, given inputs", cost.online_bits),
-        ("learner, blocks, given inputs", sum(cost.block_bits)),
-        ("adaptive frequencies, no inputs", cost.marginal_bits),
-        ("entropy of the frequencies", cost.entropy_bits),
-        ("uniform", cost.uniform_bits),
-    )
-    rows = [
-        [name, f"{bits:,.0f}", f"{bits / cost.n_rows:.4f}", f"{cost.uniform_bits / bits:.2f}" if bits > 0 else "-"]
-        for name, bits in codes
-    ]
-    sizes = format_table(("code", "bits", "bits/label", "uniform / code"), rows)
-    return f"{cost.n_rows:,} labels of {cost.n_labels} kinds\n\n{sizes}\n\n{_conclusion(cost)}"
 
 
 def _conclusion(cost: LabelCost) -> str:
