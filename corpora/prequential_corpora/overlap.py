@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from prequential.errors import ConfigError, CorpusError
 from prequential.machine.compiled import kernel
 from prequential_corpora.corpus import Document
-from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, Indices, Keys, Layout, constants, gram_chunks, mixed
+from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, Indices, Keys, Layout, gram_chunks, mixed
 
 WINDOW_BYTES = 50
 DIRTY_SHARE = 0.2  # a document is dirty if at least this share of its 13-grams or of its bytes was seen
 MOSTLY_SEEN_SHARE = 0.5  # if at least this share of the test corpus's bytes was seen, there is a warning
 MAX_MEMORY_BYTES = 1 << 30
-_JOIN = constants(3, seed=10)
+_JOIN = np.array([0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3, 0x589965CC75374CC3], np.uint64)
 _OFFSETS = (0, 8, 16, 24, 32, 40, WINDOW_BYTES - 8)  # of the words that cover a window
 SLOT_BYTES = 8 + 8 + 1  # key, position, seen
 MIN_SLOTS = 16
