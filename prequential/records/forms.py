@@ -314,7 +314,6 @@ class LossFields(Struct, kw_only=True):
     interval: Annotated[Any, says("95 % interval of it over clusters like these, or null")] | Absent = UNSET
     macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] | Absent = UNSET
     macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] | Absent = UNSET
-    quantiles: Annotated[Any, says("of bits/byte over documents: `of`, `bits_per_byte`")] | Absent = UNSET
     clean: Annotated[DocumentGroupFields | None, says("documents little seen in training")] | Absent = UNSET
     dirty: Annotated[DocumentGroupFields | None, says("documents largely seen in training")] | Absent = UNSET
     novel: Annotated[DocumentGroupFields | None, says("bytes in no match of 50 bytes or more")] | Absent = UNSET

@@ -1,6 +1,5 @@
 """Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -63,11 +62,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of every variant with a finished run, in the order of the plan. n_configs, n_runs: of the plan."""
+    """The results of every variant with a finished run, in the order of the plan."""
 
     results: tuple[Result, ...]
-    n_configs: int
-    n_runs: int
 
     @property
     def best(self) -> Result:
@@ -85,21 +82,11 @@ class Summary:
             rows.append(vars(result) | ends)
         return import_pandas().DataFrame(rows)
 
-    @property
-    def choice_bits(self) -> float:
-        """The bits that it costs to state which configuration is the best."""
-        return math.log2(self.n_configs)
-
-    @property
-    def run_choice_bits(self) -> float:
-        """The bits that it costs to state which run is the best: configuration and seed."""
-        return math.log2(self.n_runs)
-
     def to_record(self) -> dict[str, Any]:
-        return asdict(self) | {"choice_bits": self.choice_bits, "run_choice_bits": self.run_choice_bits}
+        return asdict(self)
 
     def to_text(self) -> str:
-        """The table of configurations, and the cost of a choice among them."""
+        """The table of configurations, and the best of them."""
         best, cheapest = self.best, min(self.results, key=lambda result: result.cost)
         titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data multiple", "front")
         cheap = "little time" if best.flops_per_byte is None else "few operations"
@@ -108,8 +95,6 @@ class Summary:
                 format_table(titles, [result.cells for result in self.results]),
                 "",
                 f"best: {best.name}, {best.bits_per_byte:.4f} bits/byte",
-                f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
-                f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
                 f"data multiple: the data that {cheapest.name} needs, divided by the data needed here to learn as much "
                 f"({LEVEL:.0%} interval over texts); -: not known",
@@ -129,9 +114,7 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
         results=tuple(
             replace(result, on_front=on_front, data_multiple=multiple)
             for result, on_front, multiple in zip(results, front, multiples, strict=True)
-        ),
-        n_configs=len(plan.variants),
-        n_runs=len(plan.configs),
+        )
     )
 
 
