@@ -22,7 +22,7 @@ from prequential.printable import printable
 if TYPE_CHECKING:
     from prequential.monorepo_loss.request import MonorepoRequest
 
-ONLY_TRAINED = ("train_limit", "model", "series", "picture")
+ONLY_TRAINED = ("train_limit", "series", "picture")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--languages NAMES": "use only these languages, such as Python,Rust (default: all known languages)",
         **options.CONTEXT,
         "--train-limit BYTES": "train only on the beginning of the tree",
-        "--model DIR": "use one model for all points; the first point trains it and stores it there",
     }
     output = {
         "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
@@ -67,8 +66,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     error = args.parser.error
     check_models(args, *ONLY_TRAINED)
     is_scored = trains_nothing(args)
-    if args.repository is None and (args.since or args.until or args.model or is_scored):
-        error("--since, --until, --model, --static, --scores and --documents need REPO")
+    if args.repository is None and (args.since or args.until or is_scored):
+        error("--since, --until, --static, --scores and --documents need REPO")
     if args.repository is None and not (args.series and args.picture):
         error("give REPO to measure a point, or --series FILE and --picture FILE to draw a series")
     if is_scored and not args.since:
@@ -137,7 +136,6 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
         context=args.context,
         stride=args.stride,
         train_limit_bytes=args.train_limit,
-        model=args.model,
         series=args.series,
         runtime=options.runtime(args),
     )

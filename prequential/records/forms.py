@@ -425,7 +425,6 @@ class SeriesFields(Struct, kw_only=True):
     """What all points of a series share. Further fields: rules of files, limit, stride."""
 
     config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
-    fixed: Annotated[bool, says("one learner measures all points")] | Absent = UNSET
     context: Annotated[str, says("context of the frozen loss")] | Absent = UNSET
 
 
@@ -439,4 +438,3 @@ class MonorepoRecord(HeldoutRecord, kw_only=True):
     overlap: Annotated[OverlapFields, says("text of the window in the training corpus")]
     setting: Annotated[SeriesFields, says("what all points of the series share")]
     excluded: Annotated[dict[str, Count], says("files of the window that were left out, by reason")] | Absent = UNSET
-    behind: Annotated[list[Any], says("other compressors after the training bytes: their sizes")] | Absent = UNSET

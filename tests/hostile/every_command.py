@@ -40,7 +40,7 @@ CASES = {
     f"heldout --train {RUN} --test public --runs held3 FUSED": "held3/heldout.jsonl",
     "heldout --test a --documents documents.jsonl": "documents.jsonl",
     "monorepo repo --since HEAD~1 --documents commits.jsonl": "commits.jsonl",
-    "monorepo repo --since HEAD~1 --runs mono --picture m.png --model m MIXER": "mono/repo.series.jsonl m.png m",
+    "monorepo repo --since HEAD~1 --runs mono --picture m.png MIXER": "mono/repo.series.jsonl m.png",
     "monorepo --series mono/repo.series.jsonl --picture s.png": "s.png",
     "sweep a --runs swept --limit 600 GPT": "swept/a-*",
     "sweep --ladder a --runs ladder --limit 600 --sizes 16x1 --seeds 0 GPT": "ladder/a-*",
