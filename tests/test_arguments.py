@@ -57,7 +57,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((compress, name, 5) for name in ("source", "output", "config", "given", "runtime", "overwrite", "on_progress")),
     (compress, "source", np.zeros(4)), (compress, "source", None), (compress, "resume", "yes"), (compress, "source", ""),
     *((decompress, name, 5) for name in ("archive", "output", "given", "runtime", "overwrite", "resume", "on_progress")),
-    (decompress, "max_output_bytes", "1K"), (decompress, "max_output_bytes", -1), (decompress, "max_decoding_s", "1m"),
+    (decompress, "max_output_bytes", "1K"), (decompress, "max_output_bytes", -1),
     *((evaluate, name, 5) for name in ("source", "config", "learner", "given", "runtime", "verify", "draft", "on_progress")),
     *((evaluate, "baselines", value) for value in (5, None, "gzip", ["gzp"], [5], ["gzip", "x"])),
     *((evaluate, "limit_bytes", value) for value in (-1, 1e6, "1K", True)),

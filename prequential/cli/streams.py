@@ -43,7 +43,6 @@ OPTIONS = {
     "audit_every=": "--audit-every",
     "max_memory_bytes=": "--max-memory",
     "max_output_bytes=": "--max-output",
-    "max_decoding_s=": "--max-time",
 }
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
 _ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))

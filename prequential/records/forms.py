@@ -158,7 +158,7 @@ class Passage(Struct, kw_only=True):
 class FindingFields(Struct, kw_only=True):
     """Something unusual about a run (RELIABILITY.md)."""
 
-    kind: Annotated[str, says("such as `spike` or `slowdown`")]
+    kind: Annotated[str, says("such as `spike` or `repeated`")]
     position: Annotated[Count, says("byte of the corpus at which it begins")]
     block: Annotated[Count, says("block of the archive")]
     message: Annotated[str, says("what was seen")]

@@ -45,7 +45,6 @@ REFUSALS = [
     ("compress --audit-every -1 a", 2, "--audit-every"),
     ("compress --audit-every x a", 2, "--audit-every"),
     ("compress --config missing.json a", 2, "cannot read 'missing.json'"),
-    ("test --max-time soon archive", 2, "'soon' is not a time such as 90s, 10m, 2h or 1d"),
     # Archives
     ("decompress a", 1, "not a .pq archive: it starts with other bytes"),
     ("decompress -v none.pq", 1, "No such file"),
