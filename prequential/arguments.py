@@ -86,7 +86,6 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "verify": _FLAG,
     "whole": _FLAG,
     "after_the_fact": _FLAG,
-    "trust_runs": _FLAG,
 }
 
 

@@ -75,7 +75,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (prequential.Runtime, "threads", 0), (prequential.Runtime, "device", []),
     *((prequential.Config, name, 5) for name in ("gpt", "mixer", "schedule", "replicas")),
     *((compared, "runs", value) for value in (5, "ab", [5, 6])), (compared, "confidence", 2),
-    *((forecast, name, "a") for name in ("target_bytes", "target_seed", "after_the_fact", "trust_runs")),
+    *((forecast, name, "a") for name in ("target_bytes", "target_seed", "after_the_fact")),
     (forecast, "runs", 5), (forecast, "target_bytes", 0), (forecast, "target_width", None),
     (prequential.runs_frame, "runs", [5]),
     (prequential.DraftFolder, "path", 5),

@@ -59,9 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--orders K": "run so many drawn orders of the documents",
         "--seeds S": "run so many seeds, each with each order; finished runs are not repeated",
     }
-    options.add(
-        parser.add_argument_group("orders and seeds as one population (docs/MEASURES.md)"), several | options.TRUST
-    )
+    options.add(parser.add_argument_group("orders and seeds as one population (docs/MEASURES.md)"), several)
     options.add_learner(parser)
     options.add_other_learner(parser)
 
@@ -73,7 +71,6 @@ def run(args: argparse.Namespace) -> int:
     if args.orders or args.seeds:
         options.refuse(args, options.given_of(args, *OF_ONE_RUN), "--orders and --seeds make several runs")
         return for_each(args.names, partial(_population, args, options.runtime(args)), verbose=args.verbose)
-    options.refuse(args, options.given_of(args, "trust_runs"), "one run uses no earlier runs")
     learner, runtime = _learner(args), options.runtime(args)
     baselines = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)

@@ -194,9 +194,6 @@ VERBOSITY = {
     "-q, --quiet": "print no progress and no summary",
     "-v, --verbose": "print a summary of each file, and tracebacks of unexpected errors",
 }
-TRUST = {
-    "--trust-runs": "also use finished runs of other users, and those without their archives (default: refuse them)"
-}
 LEVEL = {
     "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
     "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",

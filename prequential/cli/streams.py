@@ -28,7 +28,6 @@ EXIT_FAILURE = 1
 OPTIONS = {
     "overwrite=True": "-f",
     "resume=True": "--resume",
-    "trust_runs=True": "--trust-runs",
     "after_the_fact=True": "--after-the-fact",
     "target_width=": "--target-width",
     "target_parameters=": "--target-parameters",

@@ -148,13 +148,12 @@ def sweep(
     *,
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
-    trust_runs: bool = False,
     on_outcome: Callable[[RunOutcome], object] = lambda outcome: None,
 ) -> Summary:
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
-    on_outcome: called with each run, or with the error that it failed with. trust_runs: also use finished runs of other users,
-    and those without their archives. Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
+    on_outcome: called with each run, or with the error that it failed with. Raises CorpusError if no run succeeds, and for a
+    finished run that is not to be trusted.
 
     Examples:
         >>> import tempfile, prequential
@@ -170,7 +169,7 @@ def sweep(
     if not isinstance(plan, Plan):
         raise wrong_argument("plan", plan, "a Plan of prequential.sweep_plan")
     outcomes = []
-    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
+    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime):
         on_outcome(outcome)
         outcomes.append(outcome)
     if outcomes and not any(outcome.run for outcome in outcomes):

@@ -156,9 +156,9 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
-def planned(corpus: Path, *configs: Config, trust_runs: bool = False) -> list[RunOutcome]:
+def planned(corpus: Path, *configs: Config) -> list[RunOutcome]:
     runs = corpus.parent / "runs"
-    return list(run_plan(corpus, plan(*configs), runs, runtime=RUNTIME, trust_runs=trust_runs))
+    return list(run_plan(corpus, plan(*configs), runs, runtime=RUNTIME))
 
 
 @pytest.fixture
@@ -201,9 +201,8 @@ def test_a_plan_refuses_a_finished_run_whose_figures_another_user_may_have_chose
 ) -> None:
     spoil, reason = BAD_RUNS[name]
     spoil(finished)
-    with pytest.raises(CorpusError, match=f"{finished.name}' {reason}.*trust_runs=True uses it as it is$"):
+    with pytest.raises(CorpusError, match=f"{finished.name}' {reason}.*or choose another folder$"):
         planned(corpus)
-    assert [outcome.is_new for outcome in planned(corpus, trust_runs=True)] == [False]
     assert [outcome.is_new for outcome in planned(corpus, OTHER)] == [True]  # it stands in the way of no other
 
 
@@ -227,7 +226,7 @@ def test_a_code_length_without_archive_is_used_again_if_it_is_this_users(finishe
     ],
 )
 @pytest.mark.usefixtures("corpus")
-def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
+def test_a_command_names_a_planted_run_in_one_line(
     command: str, tmp_path: Path, monkeypatch: MonkeyPatch, one_line: OneLine
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -237,12 +236,11 @@ def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
     (run, *_) = read_runs("runs")
     give_run_away(run)
     assert f"{run.name}' belongs to another user" in one_line(*words)
-    assert main([*words, "--trust-runs"]) == 0
 
 
 @pytest.mark.parametrize("options", ["--target-width 512 --target-bytes 200M -o forecast.json", "--score FROZEN"])
 @pytest.mark.first_quick
-def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
+def test_runs_of_another_user_make_no_forecast_and_no_score(
     options: str, tmp_path: Path, monkeypatch: MonkeyPatch, one_line: OneLine
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -252,7 +250,6 @@ def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
     args = ["forecast", "ladder.jsonl", *(frozen if word == "FROZEN" else word for word in options.split()), "-q"]
     assert "belongs to another user" in one_line(*args)
     assert os.listdir() == ["ladder.jsonl"]  # noqa: PTH208
-    assert main([*args, "--trust-runs"]) == 0
 
 
 # ---- links, pipes and names in a folder that both may write
