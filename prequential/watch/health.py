@@ -15,18 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from prequential.model.schedule import GROWTH, segments
-
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
 
 WINDOW_BYTES = 1 << 14
 N_RECENT = 64  # windows that define what is usual
 MIN_WINDOWS = 8  # before this many nothing is called unusual
-# While segments of a GPT grow, each takes about this power of its size: its step costs the same (0.2 to 0.4 for -5).
-GROWING_POWER = 0.33
 LATEST_BYTES = 1 << 16  # over which the latest rate is taken
 SPEED_S = 10.0  # over which the speed is taken, once the run is as old
 MIN_SPEED_S = 0.05  # a shorter time says nothing about it
@@ -116,15 +110,12 @@ class Windows:
         self.done, self._now_s = first, clock()
         start = (0, 0.0) if self._has_beginning else (first.n_bytes, first.code_bits)
         self._marks = deque([_Mark(*start, self._now_s)], N_RECENT)
-        self._segment_times: deque[tuple[int, float]] = deque(maxlen=64)
         self._block, self._update_size = first.n_blocks, 0.0  # of the current window
         self._deflate, self._gzip_bytes, self._gzip_total = zlib.compressobj(6, zlib.DEFLATED, -15, 9), 0, 0
 
     def add(self, done: Progress) -> Window | None:
         """Adds a report; returns the window that it completes, if any."""
-        before_s, self.done, self._now_s = self._now_s, done, self._clock()
-        if len(done.segment):
-            self._segment_times.append((len(done.segment), self._now_s - before_s))
+        self.done, self._now_s = done, self._clock()
         size = done.update_size or 0.0
         self._update_size = max(self._update_size, size if math.isfinite(size) else math.inf)
         n_bytes = done.n_bytes - self._marks[-1].n_bytes
@@ -172,17 +163,9 @@ class Windows:
         return n_bytes / seconds if seconds > MIN_SPEED_S and n_bytes > 0 else None
 
     def seconds_left(self, n_bytes: int) -> float | None:
-        """Time until a run over n_bytes ends; None if the speed is not known. The short segments of a GPT are slow."""
-        start, schedule = self.done.n_bytes, self.done.schedule
-        if schedule is None or self.done.update_size is None or len(self._segment_times) < 2:
-            speed = self.bytes_per_s
-            return max(0, n_bytes - start) / speed if speed else None
-        times = list(self._segment_times)[1:]  # the first one includes what came before it
-        unit_s = float(np.mean([seconds / size**GROWING_POWER for size, seconds in times]))
-        n_growing = min(n_bytes, GROWTH * schedule.segment_symbols)
-        sizes = [s.stop - s.start for s in segments(slice(start, max(start, n_growing)), schedule)]
-        n_full = (n_bytes - max(start, n_growing)) / schedule.segment_symbols
-        return unit_s * (sum(size**GROWING_POWER for size in sizes) + n_full * schedule.segment_symbols**GROWING_POWER)
+        """Time until a run over n_bytes ends; None if the speed is not known. The short first segments of a GPT are slow."""
+        speed = self.bytes_per_s
+        return max(0, n_bytes - self.done.n_bytes) / speed if speed else None
 
 
 # ---- detectors: each inspects a window; `recent` has the windows before it

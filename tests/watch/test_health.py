@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from prequential_corpora.bundled import sample_path
 
-from prequential.model.presets import preset
-from prequential.model.schedule import blocks, segments
 from prequential.online.coding import Progress
-from prequential.watch.health import Finding, Health, Windows
+from prequential.watch.health import Finding, Health
 
 SEGMENT = 1024
 WINDOW = 1 << 14
@@ -184,27 +182,3 @@ def test_the_status_has_the_total_and_latest_rate_gzip_speed_and_time_left(machi
 def test_the_status_omits_what_is_not_known_yet(machine: Machine) -> None:
     assert machine.health.status(0) == ""
     assert machine.run(PROSE[:SEGMENT]).health.status(MIB) == "2.000 bits/byte"
-
-
-@pytest.mark.parametrize("n_bytes", [150_000, 400_000, 2 * MIB])
-@pytest.mark.parametrize(("segment_s", "byte_s"), [(0.035, 45e-6), (0.035, 20e-6), (0.0, 15e-6)])
-def test_the_time_left_is_within_30_percent_from_a_twentieth_on(n_bytes: int, segment_s: float, byte_s: float) -> None:
-    """Also while segments are short; a step of the GPT takes segment_s, and each byte byte_s."""
-    schedule, machine, places = preset(5).schedule, Machine(), []
-    windows = None
-    for block in blocks(n_bytes, schedule):
-        for segment in segments(block, schedule):
-            size = segment.stop - segment.start
-            done = Progress(
-                n_bytes=segment.stop,
-                segment=np.zeros(size, np.uint8),
-                update_size=0.01 if segment_s else None,
-                schedule=schedule,
-            )
-            machine.time_s += segment_s + size * byte_s
-            windows = windows or Windows(done, lambda: machine.time_s)
-            windows.add(done)
-            places.append((segment.stop, machine.time_s, windows.seconds_left(n_bytes)))
-    for stop, then_s, left_s in places:
-        if 0.05 < stop / n_bytes < 0.99:
-            assert left_s == pytest.approx(machine.time_s - then_s, rel=0.3), stop / n_bytes
