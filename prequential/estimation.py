@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, BitCoder
 from prequential_corpora.corpus import Symbols
 
 from prequential.errors import CorpusError, CorruptArchiveError, PrequentialError
@@ -25,7 +25,6 @@ from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
 from prequential.model.learner import OnlineLearner
-from prequential.model.presets import preset
 from prequential.model.schedule import GROWTH, blocks, segments
 from prequential.online.costs import memory_bytes
 from prequential.online.loop import run
@@ -34,9 +33,7 @@ from prequential.online.source import Source
 
 PROBE_BYTES = 48 << 10
 PROBE_S = 1.2  # of encoding; the rest of a slower probe is left out
-OTHER_S = 0.7
 MIN_FULL_SEGMENTS = 4
-FASTER = 2  # the preset that is suggested instead of one with a GPT
 KB = 1e3
 
 
@@ -45,7 +42,7 @@ class Estimate:
     """The estimated cost of one run. Seconds are wall time; compress_s and decompress_s exclude startup_s, once per process.
 
     probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, of compressing. model_memory_bytes: what
-    --max-memory is compared with. faster_s: of preset FASTER; None: not tried.
+    --max-memory is compared with.
     """
 
     n_bytes: int
@@ -55,7 +52,6 @@ class Estimate:
     decompress_s: float
     peak_memory_bytes: int
     model_memory_bytes: int
-    faster_s: float | None = None
     usable_memory_bytes: int | None = None
 
 
@@ -67,9 +63,8 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
     symbols, n = source.symbols, source.n_bytes
     if not n:
         raise CorpusError("nothing to estimate: the corpus is empty")
-    other = preset(FASTER) if config.gpt and not config.replicas else None
     budget_s = math.inf if probe_bytes is not None else PROBE_S if config.gpt else 3 * PROBE_S
-    probe = probe_in_new_process(symbols, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s, also=other)
+    probe = probe_in_new_process(symbols, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s)
     return Estimate(
         n_bytes=n,
         probe_bytes=probe.n_bytes,
@@ -78,7 +73,6 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
         decompress_s=coding_time_s(probe, probe.decoded, n, config.schedule),
         peak_memory_bytes=probe.peak_memory_bytes + _growth_bytes(probe.n_bytes, n, config.schedule),
         model_memory_bytes=memory_bytes(config, n_threads=runtime.n_threads),
-        faster_s=n * float(np.median(np.divide(probe.other.wall_s, probe.other.sizes))) if probe.other else None,
         usable_memory_bytes=usable_memory_bytes(),
     )
 
@@ -99,7 +93,7 @@ class Probe:
 
     startup_s: from the start of a process to the first symbol: imports, self-test, kernels. learner_s: to build the learner.
     block_s: for the digest of its state, which each block of an archive needs. peak_memory_bytes: resident, up to the end of
-    encoding. other: of the configuration that was also tried.
+    encoding.
     """
 
     n_full: int
@@ -109,7 +103,6 @@ class Probe:
     learner_s: float
     block_s: float
     peak_memory_bytes: int
-    other: ProbePass | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -144,12 +137,11 @@ def run_probe(
     runtime: Runtime,
     *,
     budget_s: float = math.inf,
-    also: Config | None = None,
 ) -> Probe:
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
     budget_s: of encoding; the first and the full-size segments get half of it each, and at least one segment, of full size two.
-    also: another configuration that codes the first segments, too. Raises CorruptArchiveError if the decoded bytes differ.
+    Raises CorruptArchiveError if the decoded bytes differ.
     """
     started_s = time.perf_counter()
     warm_up(runtime, config)
@@ -178,7 +170,6 @@ def run_probe(
         learner_s=learner_s,
         block_s=block_s,
         peak_memory_bytes=peak,
-        other=_code(runtime.learner(also), BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S)[0] if also else None,
     )
 
 
@@ -290,9 +281,6 @@ def format_estimate(found: Estimate) -> str:
         ("decompress", speed(found.decompress_s)),
         ("peak memory", f"{peak}; --max-memory at least {limit}{usable}"),
     ]
-    if found.faster_s is not None and found.faster_s < found.compress_s / 2:
-        more = "for some 3 % more bytes than with a GPT and more contexts"
-        rows.append(("suggestion", f"-{FASTER} takes {_time(found.faster_s)}, {more}"))
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
 
 
