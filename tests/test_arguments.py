@@ -42,7 +42,7 @@ def calling(function: Callable[..., object], **good: Any) -> Callable[..., objec
 compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=FUSED, on_progress=work)
 decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
 sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
-matrix = calling(prequential.measure_matrix, corpora=["a", "b"], models=[], config=SMALL, runtime=FUSED, on_step=work)
+matrix = calling(prequential.measure_matrix, corpora=["a", "b"], config=SMALL, runtime=FUSED, on_step=work)
 compared = calling(prequential.compare, runs=["a", "b"])
 forecast = calling(prequential.forecast, runs="none", target_bytes=9, target_width=8)
 sweep_plan = calling(prequential.sweep_plan, base=BOTH)
@@ -64,7 +64,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (evaluate, "draft", prequential.DraftFolder(path=Path("none"))),
     *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
     (sweep, "limit_bytes", "1K"),
-    *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "whole", "on_step")),
+    *((matrix, name, 5) for name in ("corpora", "config", "runtime", "whole", "on_step")),
     (matrix, "corpora", "ab"), (matrix, "limit_bytes", 1.5),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),

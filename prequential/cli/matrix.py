@@ -14,10 +14,9 @@ from prequential.cli.streams import fitted
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpora(parser)
-    model = {"--model MODEL ...": "also given this stored model; repeatable"}
     whole = {"--whole": "do not cut the corpora to the length of the shortest"}
     picture = {"--picture FILE": "draw the bits saved and the distances as a PNG file (needs matplotlib)"}
-    options.add(parser, model | options.LIMIT | whole | options.JSON | picture | options.FORCE)
+    options.add(parser, options.LIMIT | whole | options.JSON | picture | options.FORCE)
     options.add_learner(parser)
 
 
@@ -41,15 +40,13 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(f"prequential: {text}", file=sys.stderr)
 
-    found = measure_matrix(
-        args.names, args.model, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say
-    )
+    found = measure_matrix(args.names, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say)
     print(json.dumps(matrix_record(found, runtime)) if args.json else fitted(str(found)))
     if args.picture:
-        size = 3.0 + 0.6 * len(found.givens)
+        size = 3.0 + 0.6 * len(found.names)
         figure = new_figure(2 * size, size)
         left, right = figure.subplots(1, 2)
         plots.matrix(found, "saved", ax=left)
         plots.matrix(found, "distance", ax=right)
-        save_png(figure, args.picture, overwrite=args.force, mode=mode_of(*args.names, *args.model))
+        save_png(figure, args.picture, overwrite=args.force, mode=mode_of(*args.names))
     return 0
