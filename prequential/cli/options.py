@@ -230,8 +230,6 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     """Adds the options of models that are scored document by document."""
     group = parser.add_argument_group("trained models, instead of a learner that is trained here")
     add(group, MODELS)
-    text = "the same as --context carried: a static model also sees the documents before"
-    group.add_argument("--carry", dest="context", action="store_const", const="carried", help=text)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -61,7 +61,6 @@ REFUSALS = [
     ("evaluate --limit ten a", 2, "'ten'"),
     ("evaluate --configs-tried=0 a", 2, "is not an integer of 1 or more"),
     ("evaluate --configs-tried=two a", 2, "is not an integer of 1 or more"),
-    ("evaluate -1 --baselines none --no-run --output missing/runs.jsonl a", 1, "missing/runs.jsonl"),
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
     ("evaluate --resume x --no-run a", 2, "--no-run"),

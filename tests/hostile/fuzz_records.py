@@ -138,9 +138,8 @@ PICTURES = _commands("""
     monorepo --series series.jsonl --picture out.png
 """)
 NEXT_POINT = _commands("monorepo REPOSITORY --series series.jsonl", "series.jsonl")
-APPENDS = _commands(f"""
+APPENDS = _commands("""
     heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured
-    evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}
 """, HELDOUT)  # fmt: skip
 CODING = ("costs", "seconds", *(f".archive.pq.prequential/{name}" for name in ("partial", "run.checkpoint", "owner")))
 CODED = ("costs", "seconds", "encoded.json", "archive.pq")

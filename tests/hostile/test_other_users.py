@@ -91,7 +91,6 @@ def test_a_line_is_appended_only_where_no_more_users_read_it(
 @pytest.mark.parametrize(
     ("command", "records"),
     [
-        (["evaluate", "a", "--no-run", "--output", "records.jsonl"], "records.jsonl"),
         (["heldout", "--train", "a", "--test", "b", "--runs", "runs"], "runs/heldout.jsonl"),
         (["heldout", "--train", "b", "--test", "a", "--runs", "runs"], "runs/heldout.jsonl"),
     ],
@@ -126,21 +125,22 @@ def test_what_is_made_of_two_runs_is_as_private_as_one_of_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("lock", [fcntl.LOCK_SH, fcntl.LOCK_EX])
-def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
+def test_a_measurement_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
     lock: int, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
     (tmp_path / "a").write_bytes(TEXT)
-    path = tmp_path / "a.jsonl"
+    path = tmp_path / "heldout.jsonl"
     path.touch()
-    args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path)]
+    (tmp_path / "b").write_bytes(bytes(range(256)))
+    args = ["heldout", "--train", str(tmp_path / "b"), "--test", str(tmp_path / "a"), "--runs", str(tmp_path)]
     with path.open("rb") as reader:
         fcntl.flock(reader, lock)
         with bounded(60.0):
             assert main([*args, *tiny_options(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "is locked by another program" in line and f"the record is in '{kept_beside(path)}'" in line
-    assert json.loads(kept_beside(path).read_bytes())["corpus"]["n_bytes"] == len(TEXT)
+    assert json.loads(kept_beside(path).read_bytes())["test"]["n_bytes"] == len(TEXT)
 
 
 # ---- runs that a plan finds finished
