@@ -148,7 +148,6 @@ def compared(estimate: Record, found: Record) -> Record:
         "compress_s": found["wall_s"],
         "decompress_s": found["verify_wall_s"],
         "peak_memory_bytes": found["peak_memory_bytes"],
-        "archive_bytes": found["archive_bytes"],
     }
     figures = {
         name: {
@@ -158,7 +157,7 @@ def compared(estimate: Record, found: Record) -> Record:
         }
         for name, value in actual.items()
     }
-    return {name: estimate[name] for name in ("probe_bytes", "archive_low", "archive_high")} | figures
+    return {"probe_bytes": estimate["probe_bytes"], **figures}
 
 
 def options_of(level: str) -> list[str]:

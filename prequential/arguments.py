@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,6 @@ Test = Callable[[Any], bool]
 def is_count(value: Any) -> bool:
     """Whether it is an integer of 0 or more, of Python or numpy; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and float(value) >= 0
 
 
 def _is_path(value: Any) -> bool:
@@ -76,7 +72,6 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "runtime": (_or_none(_is_runtime), "a prequential.Runtime"),
     "limit_bytes": _LIMIT,
     "max_output_bytes": _LIMIT,
-    "max_decoding_s": (_or_none(_is_number), "a number of seconds, or None for no limit"),
     "cluster": (_or_none(lambda value: isinstance(value, str) and value != ""), "the name of a field, or None"),
     "orders": (_or_none(is_count), "a number of orders, or None"),
     "folder": _PATH,
@@ -91,7 +86,6 @@ _KINDS: dict[str, tuple[Test, str]] = {
     "verify": _FLAG,
     "whole": _FLAG,
     "after_the_fact": _FLAG,
-    "trust_runs": _FLAG,
 }
 
 

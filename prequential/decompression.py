@@ -1,12 +1,11 @@
 """`decompress`: from an archive to the original. With its imports it is the decoder that evaluation/ledger.py counts."""
 
 import io
-import logging
 import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast, overload
@@ -16,25 +15,17 @@ from prequential_codecs.archive_header import Header
 from prequential_corpora.tree_restore import restore_tree
 
 from prequential import files
-from prequential.errors import ConfigError, CorruptArchiveError, OutputError
+from prequential.errors import CorruptArchiveError, OutputError
 from prequential.files import PathLike, Sink
 from prequential.machine.process import engine_call
-from prequential.model.config import Config
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints
 from prequential.online.coding import OnProgress, ignore
-from prequential.online.costs import memory_bytes, most_flops_per_byte, steps_per_byte
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
 
 if TYPE_CHECKING:
     from prequential.learners.given import Given
-
-LONG_S = 300.0  # the user is told when the first segment is decoded
-_BYTE_S, _LAYER_STEP_S = 5e-6, 2e-3
-_MIXER_OPERATIONS_PER_S, _GPT_OPERATIONS_PER_S, _DIGEST_BYTES_PER_S = 1e10, 5e11, 4e9
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +53,6 @@ def decompress(
     given: "Given | None" = None,
     runtime: Runtime | None = None,
     max_output_bytes: int | None = None,
-    max_decoding_s: float | None = None,
     on_progress: OnProgress = ignore,
 ) -> bytes: ...
 
@@ -77,7 +67,6 @@ def decompress(
     overwrite: bool = False,
     resume: bool = False,
     max_output_bytes: int | None = None,
-    max_decoding_s: float | None = None,
     on_progress: OnProgress = ignore,
 ) -> DecompressionResult: ...
 
@@ -92,7 +81,6 @@ def decompress(
     overwrite: bool = False,
     resume: bool = False,
     max_output_bytes: int | None = None,
-    max_decoding_s: float | None = None,
     on_progress: OnProgress = ignore,
 ) -> bytes | DecompressionResult:
     """The original as bytes; with an `output`, it is written there.
@@ -102,7 +90,6 @@ def decompress(
     OUTPUT.from-0. A binary file receives each block once it is verified (a folder as a stream).
     resume: as for `compress`. given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
-    max_decoding_s: so is one that takes more seconds, roughly. A long time is a logged warning.
 
     Raises CorpusError for an archive that cannot be read, CorruptArchiveError, UnsupportedVersionError, OutputError,
     InexactMachineError, and ConfigError for a model above the memory limit of the runtime.
@@ -114,11 +101,11 @@ def decompress(
         b'one line\\n'
     """
     _check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
-    _check_arguments(max_output_bytes=max_output_bytes, max_decoding_s=max_decoding_s, on_progress=on_progress)
+    _check_arguments(max_output_bytes=max_output_bytes, on_progress=on_progress)
     memory, runtime = io.BytesIO(), runtime or Runtime()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
-        expected_s = _check_cost(reader.header, runtime, max_output_bytes, max_decoding_s)
+        _check_length(reader.header, max_output_bytes)
         learner = _learner(reader.header, given, runtime)  # before anything is written
         with _original(
             reader.header,
@@ -130,9 +117,7 @@ def decompress(
             start_s = time.perf_counter()
             try:
                 checkpoints = checkpoints_of(output, resume=resume)
-                for i, done in enumerate(coding.decompress(reader, sink, learner, checkpoints)):
-                    if i == 0 and expected_s >= LONG_S:  # most damaged archives do not come so far
-                        _log.warning("decoding takes about %s on a processor of 2026", _duration(expected_s))
+                for done in coding.decompress(reader, sink, learner, checkpoints):
                     on_progress(done, reader.header.n_bytes)
                 if sink.blake2b != reader.header.blake2b:
                     raise CorruptArchiveError("the original's digest differs from the header's")
@@ -160,52 +145,16 @@ def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner
     return learner_of(header, given, runtime)
 
 
-def _check_cost(header: Header, runtime: Runtime, most: int | None, most_s: float | None) -> float:
-    """The expected seconds on a processor; 0 on a device, for which they are not known.
+def _check_length(header: Header, most: int | None) -> None:
+    """Raises OutputError for an original of more than `most` bytes.
 
-    Raises OutputError for an original of more than `most` bytes, ConfigError if it takes more than `most_s`. No block goes beyond
-    the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
+    No block goes beyond the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
     """
     if most is not None and header.n_bytes > most:
         raise OutputError(
             f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
             "raise max_output_bytes= if you trust the source"
         )
-    on_device = runtime.device == "cuda"
-    seconds = 0.0 if on_device else decoding_s(coding.config_of(header, knows_given=True), header.n_bytes)
-    if most_s is not None and seconds > most_s:
-        raise ConfigError(
-            f"decoding takes about {_duration(seconds)}, more than the limit of {_duration(most_s)}; "
-            "raise max_decoding_s= if you trust the source"
-        )
-    return seconds
-
-
-def decoding_s(config: Config, n_bytes: int) -> float:
-    """Roughly the seconds that decoding n_bytes takes on a processor, with compiled kernels; from the configuration alone.
-
-    The rates give what the presets took on two servers (docs/RESULTS.md), within a factor of 2. Other machines, and more threads,
-    differ by a factor of some 4.
-    """
-    alone = replace(config, gpt=None, replicas=None) if config.mixer else None
-    mixer = most_flops_per_byte(alone) if alone else 0.0
-    n_gpts = config.replicas.n_replicas if config.replicas else 1
-    layers = config.gpt.n_layers * n_gpts if config.gpt else 0
-    byte_s = (
-        _BYTE_S
-        + mixer / _MIXER_OPERATIONS_PER_S
-        + (most_flops_per_byte(config) - mixer) / _GPT_OPERATIONS_PER_S
-        + layers * steps_per_byte(config) * _LAYER_STEP_S
-        + memory_bytes(config) / config.schedule.block_symbols / _DIGEST_BYTES_PER_S
-    )
-    return n_bytes * byte_s
-
-
-def _duration(seconds: float) -> str:
-    for unit_s, unit, most in ((1, "s", 120), (60, "min", 120), (3600, "h", 72)):
-        if seconds < most * unit_s:
-            return f"{seconds / unit_s:.0f} {unit}"
-    return f"{seconds / 86400:,.0f} days"
 
 
 def _original(

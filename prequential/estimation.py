@@ -1,12 +1,9 @@
-"""What a run will cost, before it runs: time, memory and size, from a short part of it that is coded and timed in a new process.
+"""What a run will cost, before it runs: time and memory, from a short part of it that is coded and timed in a new process.
 
 The probe codes the first segments of the schedule, then some segments of the full size on the next bytes. Time: of these, and on
-a straight line between them. Memory: the probe's own peak, and what grows with the corpus. Size: ppmd compresses the complete
-corpus. The ratio of the learner's bits to ppmd's is assumed to fall as n**-s, with an exponent s halfway between what the probe
-shows and what is usual.
+a straight line between them. Memory: the probe's own peak, and what grows with the corpus.
 """
 
-import io
 import math
 import multiprocessing
 import time
@@ -19,10 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive import ArchiveWriter, Block, BlockKind
-from prequential_codecs.archive_header import Header
-from prequential_codecs.baselines.registry import BASELINES
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, BitCoder
 from prequential_corpora.corpus import Symbols
 
 from prequential.errors import CorpusError, CorruptArchiveError, PrequentialError
@@ -31,7 +25,6 @@ from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import Config, ScheduleConfig
 from prequential.model.learner import OnlineLearner
-from prequential.model.presets import preset
 from prequential.model.schedule import GROWTH, blocks, segments
 from prequential.online.costs import memory_bytes
 from prequential.online.loop import run
@@ -40,33 +33,8 @@ from prequential.online.source import Source
 
 PROBE_BYTES = 48 << 10
 PROBE_S = 1.2  # of encoding; the rest of a slower probe is left out
-OTHER_S = 0.7
 MIN_FULL_SEGMENTS = 4
-REFERENCE = "ppmd"
-REFERENCE_BYTES = 6 << 20  # ppmd compresses at most so much of a corpus; the rest is assumed to cost the same
-SHARES = 0.92, 0.96, 0.985  # of the bits of FASTER that a GPT and more contexts leave: 0.92 to 0.98 were measured
-SHARES_OF_GPT = 1.02, 1.08, 1.2  # that a GPT alone needs: 1.04 and 1.09 were measured, at 4 and 1 MB
-FASTER = 2  # the preset that is suggested instead of one with a GPT
 KB = 1e3
-N_PREFIXES = 5  # of the probe, over its last two octaves, at which the ratio is computed
-
-
-@dataclass(frozen=True, kw_only=True)
-class RatioTrend:
-    """How fast the learner's bits fall against ppmd's, as an exponent of the length.
-
-    most: that the probe is trusted to show. below, above: margins that contain eight runs in ten.
-    """
-
-    usual: float
-    most: float
-    below: float
-    above: float
-
-
-# From learning curves of real corpora: docs/MACHINES.md names them.
-WITH_MIXER = RatioTrend(usual=0.012, most=0.06, below=0.0095, above=0.019)
-GPT_ALONE = RatioTrend(usual=0.075, most=0.2, below=0.03, above=0.03)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +42,7 @@ class Estimate:
     """The estimated cost of one run. Seconds are wall time; compress_s and decompress_s exclude startup_s, once per process.
 
     probe_bytes: how much of the corpus the probe coded. peak_memory_bytes: resident, of compressing. model_memory_bytes: what
-    --max-memory is compared with. archive_low, archive_high: likely bounds. faster_s: of preset FASTER; None: not tried.
+    --max-memory is compared with.
     """
 
     n_bytes: int
@@ -84,10 +52,6 @@ class Estimate:
     decompress_s: float
     peak_memory_bytes: int
     model_memory_bytes: int
-    archive_bytes: int
-    archive_low: int
-    archive_high: int
-    faster_s: float | None = None
     usable_memory_bytes: int | None = None
 
 
@@ -99,13 +63,8 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
     symbols, n = source.symbols, source.n_bytes
     if not n:
         raise CorpusError("nothing to estimate: the corpus is empty")
-    other = preset(FASTER) if config.gpt and not config.replicas else None
     budget_s = math.inf if probe_bytes is not None else PROBE_S if config.gpt else 3 * PROBE_S
-    probe = probe_in_new_process(symbols, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s, also=other)
-    low, likely, high = _code_bits(symbols, probe, config)
-    # without the digest, for which all bytes would be read
-    header = Header(n_bytes=n, blake2b=bytes(32), config=config.to_dict(), corpus=dict(source.origin))
-    container = container_bytes(header, config.schedule)
+    probe = probe_in_new_process(symbols, n, probe_bytes or PROBE_BYTES, config, runtime, budget_s=budget_s)
     return Estimate(
         n_bytes=n,
         probe_bytes=probe.n_bytes,
@@ -114,10 +73,6 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
         decompress_s=coding_time_s(probe, probe.decoded, n, config.schedule),
         peak_memory_bytes=probe.peak_memory_bytes + _growth_bytes(probe.n_bytes, n, config.schedule),
         model_memory_bytes=memory_bytes(config, n_threads=runtime.n_threads),
-        archive_bytes=container + math.ceil(likely / 8),
-        archive_low=container + math.ceil(low / 8),
-        archive_high=container + math.ceil(high / 8),
-        faster_s=n * float(np.median(np.divide(probe.other.wall_s, probe.other.sizes))) if probe.other else None,
         usable_memory_bytes=usable_memory_bytes(),
     )
 
@@ -126,11 +81,10 @@ def estimate(source: Source, config: Config, runtime: Runtime, *, probe_bytes: i
 
 
 class ProbePass(NamedTuple):
-    """One pass through the S segments of a probe: symbols, wall time and ideal bits of each."""
+    """One pass through the S segments of a probe: symbols and wall time of each."""
 
     sizes: tuple[int, ...]
     wall_s: tuple[float, ...]
-    code_bits: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +93,7 @@ class Probe:
 
     startup_s: from the start of a process to the first symbol: imports, self-test, kernels. learner_s: to build the learner.
     block_s: for the digest of its state, which each block of an archive needs. peak_memory_bytes: resident, up to the end of
-    encoding. other: of the configuration that was also tried.
+    encoding.
     """
 
     n_full: int
@@ -149,7 +103,6 @@ class Probe:
     learner_s: float
     block_s: float
     peak_memory_bytes: int
-    other: ProbePass | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -184,12 +137,11 @@ def run_probe(
     runtime: Runtime,
     *,
     budget_s: float = math.inf,
-    also: Config | None = None,
 ) -> Probe:
     """Encodes and decodes the beginning of a corpus of n_bytes; `source` holds at least the bytes that are coded.
 
     budget_s: of encoding; the first and the full-size segments get half of it each, and at least one segment, of full size two.
-    also: another configuration that codes the first segments, too. Raises CorruptArchiveError if the decoded bytes differ.
+    Raises CorruptArchiveError if the decoded bytes differ.
     """
     started_s = time.perf_counter()
     warm_up(runtime, config)
@@ -218,7 +170,6 @@ def run_probe(
         learner_s=learner_s,
         block_s=block_s,
         peak_memory_bytes=peak,
-        other=_code(runtime.learner(also), BitCoder(FOLLOW), parts, pieces, False, 2 * OTHER_S)[0] if also else None,
     )
 
 
@@ -256,22 +207,21 @@ def _code(
 ) -> tuple[ProbePass, list[slice]]:
     """Codes or decodes the pieces in place; returns the pass and the parts coded. has_full: the last has full-size segments."""
     sizes: list[int] = []
-    wall_s, code_bits, coded, spent_s = [], [], [], 0.0
+    wall_s, coded, spent_s = [], [], 0.0
     for k, (part, piece) in enumerate(zip(parts, pieces, strict=True)):
         is_full = has_full and k == len(parts) - 1
         spent_s, n_before, n_segments = 0.0 if is_full else spent_s, 0, len(sizes)
         wall = time.perf_counter()
-        for n_done, bits in run(learner, coder, part, piece) if is_full or spent_s < budget_s / 2 else ():
+        for n_done, _ in run(learner, coder, part, piece) if is_full or spent_s < budget_s / 2 else ():
             wall_s.append(time.perf_counter() - wall)
             sizes.append(n_done - n_before)
-            code_bits.append(float(bits.sum()))
             spent_s, n_before = spent_s + wall_s[-1], n_done
             # the first of full size has costs of its own
             if spent_s >= budget_s / 2 and len(sizes) - n_segments > is_full:
                 break
             wall = time.perf_counter()
         coded.append(slice(part.start, part.start + n_before))
-    return ProbePass(tuple(sizes), tuple(wall_s), tuple(code_bits)), coded
+    return ProbePass(tuple(sizes), tuple(wall_s)), coded
 
 
 # ---- time
@@ -304,65 +254,13 @@ def _segment_time_s(probe: Probe, passed: ProbePass, size: int) -> float:
     return max(0.0, full_s + (size - full_size) * slope)
 
 
-# ---- memory and size
+# ---- memory
 
 
 def _growth_bytes(n_probed: int, n_bytes: int, schedule: ScheduleConfig) -> int:
     """Memory that an evaluation uses beyond its probe: its copy of the corpus, and the further history that it fills."""
     ring = 1 << schedule.history_bits
     return n_bytes + min(ring, n_bytes) - min(ring, n_probed)
-
-
-def container_bytes(header: Header, schedule: ScheduleConfig) -> int:
-    """The bytes of an archive without the payload: header, block headers and index."""
-    archive = io.BytesIO()
-    writer = ArchiveWriter(archive, header)
-    for block in blocks(header.n_bytes, schedule):
-        n = block.stop - block.start
-        writer.write_block(Block(kind=BlockKind.CODED, n_bytes=n, n_symbols=n, state_digest=bytes(8), payload=b""))
-    writer.close()
-    return writer.n_bytes_written
-
-
-def _code_bits(source: Symbols, probe: Probe, config: Config) -> tuple[float, float, float]:
-    """The ideal code length: lower bound, estimate, upper bound. From FASTER, if it coded more of the corpus."""
-    other = probe.other
-    if other is None or sum(other.sizes) <= probe.n_bytes:
-        trend = WITH_MIXER if config.mixer else GPT_ALONE
-        return predicted_code_bits(source, probe.sizes, probe.encoded.code_bits, trend)
-    found = predicted_code_bits(source, other.sizes, other.code_bits, WITH_MIXER)
-    shares = SHARES if config.mixer else SHARES_OF_GPT
-    low, likely, high = (bits * share for bits, share in zip(found, shares, strict=True))
-    return low, likely, high
-
-
-def predicted_code_bits(
-    source: Symbols, sizes: Sequence[int], code_bits: Sequence[float], trend: RatioTrend
-) -> tuple[float, float, float]:
-    """The ideal code length of `source`, of which a learner coded the beginning: lower bound, estimate, upper bound.
-
-    sizes, code_bits (S,): of the segments that it coded. Exact if they are all of `source`.
-    """
-    n, n_probed = len(source), sum(sizes)
-    bits = np.cumsum(code_bits)
-    if n_probed == n:
-        return bits[-1], bits[-1], bits[-1]
-    ends = np.unique(np.geomspace(n_probed / 4, n_probed, N_PREFIXES).astype(np.int64))
-    own_bits = np.interp(ends, [0, *np.cumsum(sizes)], [0.0, *bits])
-    ratios = own_bits / [_reference_bits(source[:end]) for end in ends.tolist()]
-    beginning = source[:REFERENCE_BYTES]
-    reference_bits = _reference_bits(beginning) * n / len(beginning)
-    shown = -float(np.polyfit(np.log(ends), np.log(ratios), 1)[0])
-    s = (min(max(shown, 0.0), trend.most) + trend.usual) / 2 if n_probed >= PROBE_BYTES // 2 else trend.usual
-    low, likely, high = (
-        min(reference_bits * ratios[-1] * (n / n_probed) ** -exponent, 8.0 * n)
-        for exponent in (s + trend.above, s, s - trend.below)
-    )
-    return low, likely, high
-
-
-def _reference_bits(data: NDArray[np.uint8]) -> float:
-    return 8.0 * len(BASELINES[REFERENCE].compress(data.tobytes()))
 
 
 # ---- as text
@@ -382,12 +280,7 @@ def format_estimate(found: Estimate) -> str:
         ("compress", speed(found.compress_s)),
         ("decompress", speed(found.decompress_s)),
         ("peak memory", f"{peak}; --max-memory at least {limit}{usable}"),
-        ("archive", f"{found.archive_bytes:,} bytes, {8 * found.archive_bytes / n:.4f} bits/byte"),
-        ("likely", f"{found.archive_low:,} to {found.archive_high:,} bytes"),
     ]
-    if found.faster_s is not None and found.faster_s < found.compress_s / 2:
-        more = "for some 3 % more bytes than with a GPT and more contexts"
-        rows.append(("suggestion", f"-{FASTER} takes {_time(found.faster_s)}, {more}"))
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
 
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive_header import GIVEN
 
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
 from prequential.evaluation.curves import import_pandas
-from prequential.learners.given import Given, informed_learner, remembering
+from prequential.learners.given import informed_learner, remembering
 from prequential.learners.subject import follow
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
@@ -33,20 +32,19 @@ from prequential.records.schema import environment
 if TYPE_CHECKING:
     import pandas
 
-SCHEMA = 2  # 1: distances of Li et al., texts of unequal lengths
+SCHEMA = 3  # 1: distances of Li et al., texts of unequal lengths; 2: also after stored models
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Matrix:
-    """Code lengths of n corpora in bits, alone (n,) and after each of n corpora and m stored models (n, n + m), float64.
+    """Code lengths of n corpora in bits, alone (n,) and after each of them (n, n), float64.
 
-    names, n_bytes, blake2b: (n,), of the corpora. givens (n + m,): names of what was given. after[i, i] is L(X|X). str() is the
-    report of the command.
+    names, n_bytes, blake2b: (n,), of the corpora. after[i, i] is L(X|X). str() is the report of the command.
 
     Examples:
         >>> import numpy, prequential
         >>> found = prequential.Matrix(
-        ...     names=("a", "b"), n_bytes=(100, 100), blake2b=("", ""), givens=("a", "b"), config=prequential.preset(1),
+        ...     names=("a", "b"), n_bytes=(100, 100), blake2b=("", ""), config=prequential.preset(1),
         ...     alone=numpy.array([200.0, 400.0]), after=numpy.array([[20.0, 100.0], [300.0, 40.0]]),
         ... )
         >>> found.saved.tolist(), found.distances[0, 1].item(), found.saved_per_byte[0, 1].item()
@@ -56,26 +54,25 @@ class Matrix:
     names: tuple[str, ...]
     n_bytes: tuple[int, ...]
     blake2b: tuple[str, ...]
-    givens: tuple[str, ...]
     config: Config
     alone: NDArray[np.float64]
     after: NDArray[np.float64]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each corpus and each other thing that it was given: bits alone, bits after it, and what it saves a byte.
+        """A row for each corpus and each other one that it was given: bits alone, bits after it, what it saves a byte, distance.
 
-        distance: of two corpora; missing for stored models. Raises MissingDependencyError without pandas.
+        Raises MissingDependencyError without pandas.
         """
-        pairs = [(i, j) for i in range(len(self.names)) for j in range(len(self.givens)) if i != j]
+        pairs = [(i, j) for i in range(len(self.names)) for j in range(len(self.names)) if i != j]
         rows = [
             {
                 "corpus": self.names[i],
-                "given": self.givens[j],
+                "given": self.names[j],
                 "n_bytes": self.n_bytes[i],
                 "bits": self.alone[i],
                 "bits_given": self.after[i, j],
                 "saved_bits_per_byte": self.saved_per_byte[i, j],
-                "distance": self.distances[i, j] if j < len(self.names) else np.nan,
+                "distance": self.distances[i, j],
             }
             for i, j in pairs
         ]
@@ -85,29 +82,32 @@ class Matrix:
         return format_matrix(self)
 
     def __repr__(self) -> str:
-        return f"<{_advice(self, short_names(self.names), short_names(self.givens))}>"
+        return f"<{_advice(self, short_names(self.names))}>"
+
+    @property
+    def givens(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.names
 
     @property
     def saved(self) -> NDArray[np.float64]:
-        """The share of the bits of each corpus that what was given saves, (n, n + m): 1 - L(X|Y) / L(X)."""
+        """The share of the bits of each corpus that each one saves if it was read before, (n, n): 1 - L(X|Y) / L(X)."""
         return np.asarray(1.0 - self.after / self.alone[:, None])
 
     @property
     def saved_per_byte(self) -> NDArray[np.float64]:
-        """The bits of a byte of each corpus that what was given saves, (n, n + m)."""
+        """The bits of a byte of each corpus that each one saves if it was read before, (n, n)."""
         return np.asarray((self.alone[:, None] - self.after) / np.array(self.n_bytes)[:, None])
 
     @property
     def distances(self) -> NDArray[np.float64]:
         """The distances of the corpora, (n, n), symmetric: the share of bits that is left in the better direction."""
-        square = self.saved[:, : len(self.names)]
-        return np.asarray(1.0 - np.maximum(square, square.T))
+        return np.asarray(1.0 - np.maximum(self.saved, self.saved.T))
 
 
 @engine_call()
 def measure_matrix(
     corpora: Sequence[str] | Mapping[str, CorpusLike],
-    models: Sequence[str] = (),
     config: Config | None = None,
     runtime: Runtime | None = None,
     *,
@@ -115,12 +115,11 @@ def measure_matrix(
     whole: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
 ) -> Matrix:
-    """Reads n (n + m) + 2 n corpora: each alone, and each after each corpus, which is read once for it, and after each model.
+    """Reads n * n + 2 * n corpora: each alone, and each after each one, which is read once for it.
 
-    corpora: names of corpora, or corpora by their names. models: folders of stored models, which keep their own configuration.
-    config: by default preset 5. limit_bytes: of each corpus. whole: do not cut all to
-    the length of the shortest. on_step: called with what comes next. Raises CorpusError for fewer than two different corpora or
-    an empty one, and what reading raises.
+    corpora: names of corpora, or corpora by their names. config: by default preset 5. limit_bytes: of each corpus. whole: do not
+    cut all to the length of the shortest. on_step: called with what comes next. Raises CorpusError for fewer than two different
+    corpora or an empty one, and what reading raises.
 
     Examples:
         >>> import prequential
@@ -129,8 +128,7 @@ def measure_matrix(
         >>> found.saved.shape, bool(found.after[0, 1] < found.alone[0])
         ((2, 2), True)
     """
-    names = list(corpora) if isinstance(corpora, Mapping) else _names("corpora", corpora)
-    models = _names("models", models)
+    names = list(corpora) if isinstance(corpora, Mapping) else _names(corpora)
     check_arguments(config=config, runtime=runtime, limit_bytes=limit_bytes, whole=whole, on_step=on_step)
     if len(set(names)) < 2 or len(set(names)) != len(names):
         raise CorpusError("a matrix needs two corpora or more, each named once")
@@ -141,15 +139,13 @@ def measure_matrix(
         on_step(names[i])
         alone[i] = _bits(runtime.learner(config), text)
     columns = []
-    givens: list[tuple[Given, Config | None]] = [(text.tobytes(), config) for text in texts]
-    for name, (given, own) in zip((*names, *models), [*givens, *((name, None) for name in models)], strict=True):
+    for name, text in zip(names, texts, strict=True):
         on_step(f"given {name}")
-        columns.append(_after(texts, given, own, runtime))
+        columns.append(_after(texts, text.tobytes(), config, runtime))
     return Matrix(
         names=tuple(names),
         n_bytes=tuple(len(text) for text in texts),
         blake2b=tuple(digest_of(text).hex() for text in texts),
-        givens=(*names, *models),
         config=config,
         alone=alone,
         after=np.stack(columns, axis=1),
@@ -169,22 +165,18 @@ def _texts(
         return [np.array(source.symbols[: None if whole else min(lengths)]) for source in sources]
 
 
-def _names(name: str, values: Any) -> list[str]:
+def _names(values: Any) -> list[str]:
     """The names or paths as texts. Raises ConfigError for anything but a list of them."""
     if not isinstance(values, list | tuple) or not all(isinstance(each, str | os.PathLike) for each in values):
-        raise wrong_argument(name, values, "a list of names")
+        raise wrong_argument("corpora", values, "a list of names")
     return [os.fspath(each) for each in values]
 
 
-def _after(
-    texts: Sequence[NDArray[np.uint8]], given: Given, config: Config | None, runtime: Runtime
-) -> NDArray[np.float64]:
+def _after(texts: Sequence[NDArray[np.uint8]], given: bytes, config: Config, runtime: Runtime) -> NDArray[np.float64]:
     """The code length of each text after `given`, in bits. The learner reads `given` once."""
-    learner, description = informed_learner(config, given, runtime)
+    learner, _ = informed_learner(config, given, runtime)
     state = {key: array.copy() for key, array in learner.state().items()}
-    own = Config.from_dict({k: v for k, v in description.items() if k != GIVEN})
-    n_given = description[GIVEN]["n_symbols"] if description[GIVEN]["kind"] == "text" else 0
-    reader = runtime.learner(remembering(own, n_given))
+    reader = runtime.learner(remembering(config, len(given)))
     bits = np.zeros(len(texts))
     for i, text in enumerate(texts):
         reader.load_state(state)
@@ -204,7 +196,6 @@ def matrix_record(matrix: Matrix, runtime: Runtime) -> dict[str, Any]:
         "kind": "matrix",
         "config": matrix.config.to_dict(),
         "corpora": [{"name": n, "n_bytes": b, "blake2b": d, "code_bits": bits} for n, b, d, bits in corpora],
-        "givens": list(matrix.givens),
         "code_bits_given": matrix.after.tolist(),
         "distances": matrix.distances.tolist(),
         "environment": environment(runtime, matrix.config),
@@ -213,14 +204,14 @@ def matrix_record(matrix: Matrix, runtime: Runtime) -> dict[str, Any]:
 
 def format_matrix(matrix: Matrix) -> str:
     """Two tables, the bits that each given saves and the distances, and what to read first."""
-    names, givens = short_names(matrix.names), short_names(matrix.givens)
+    names = short_names(matrix.names)
     equal = f" (first {matrix.n_bytes[0]:,} bytes)" if len(set(matrix.n_bytes)) == 1 else ""
     alone = [f"{bits / n:.4f}" for bits, n in zip(matrix.alone, matrix.n_bytes, strict=True)]
     saved = [[cost, *row] for cost, row in zip(alone, _others(matrix.saved_per_byte, "{:.4f}"), strict=True)]
     tables = (
         (
             f"bits/byte of X{equal} alone, and what the given saves of them",
-            ("X", "alone", *(f"| {each}" for each in givens)),
+            ("X", "alone", *(f"| {each}" for each in names)),
             saved,
         ),
         (
@@ -233,7 +224,7 @@ def format_matrix(matrix: Matrix) -> str:
         f"{title}\n{format_table(columns, [[name, *row] for name, row in zip(names, rows, strict=True)])}"
         for title, columns, rows in tables
     ]
-    return "\n\n".join([*shown, _advice(matrix, names, givens)])
+    return "\n\n".join([*shown, _advice(matrix, names)])
 
 
 def _others(values: NDArray[np.float64], form: str) -> list[list[str]]:
@@ -241,13 +232,13 @@ def _others(values: NDArray[np.float64], form: str) -> list[list[str]]:
     return [["" if i == j else form.format(value) for j, value in enumerate(row)] for i, row in enumerate(values)]
 
 
-def _advice(matrix: Matrix, names: Sequence[str], givens: Sequence[str]) -> str:
+def _advice(matrix: Matrix, names: Sequence[str]) -> str:
     others = np.where(np.eye(*matrix.after.shape) == 1, -np.inf, matrix.saved_per_byte)
-    i, j = divmod(int(others.argmax()), len(givens))
+    i, j = divmod(int(others.argmax()), len(names))
     if others[i, j] <= 0:
         return "Nothing here saves bits of another text: read none first."
     saved = f"{others[i, j]:.4f} bits a byte, {matrix.saved[i, j]:.1%}"
-    return f"Read {givens[j]} before {names[i]}: it saves {saved}, the most of all pairs."
+    return f"Read {names[j]} before {names[i]}: it saves {saved}, the most of all pairs."
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -42,7 +42,7 @@ def calling(function: Callable[..., object], **good: Any) -> Callable[..., objec
 compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=FUSED, on_progress=work)
 decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
 sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
-matrix = calling(prequential.measure_matrix, corpora=["a", "b"], models=[], config=SMALL, runtime=FUSED, on_step=work)
+matrix = calling(prequential.measure_matrix, corpora=["a", "b"], config=SMALL, runtime=FUSED, on_step=work)
 labels = calling(prequential.labels, rows=b"", label="a", config=SMALL, runtime=FUSED, on_progress=work)
 decompose = calling(prequential.decompose, source=b"text", runtime=FUSED, on_step=work)
 compared = calling(prequential.compare, runs=["a", "b"])
@@ -59,14 +59,14 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((compress, name, 5) for name in ("source", "output", "config", "given", "runtime", "overwrite", "on_progress")),
     (compress, "source", np.zeros(4)), (compress, "source", None), (compress, "resume", "yes"), (compress, "source", ""),
     *((decompress, name, 5) for name in ("archive", "output", "given", "runtime", "overwrite", "resume", "on_progress")),
-    (decompress, "max_output_bytes", "1K"), (decompress, "max_output_bytes", -1), (decompress, "max_decoding_s", "1m"),
+    (decompress, "max_output_bytes", "1K"), (decompress, "max_output_bytes", -1),
     *((evaluate, name, 5) for name in ("source", "config", "learner", "given", "runtime", "verify", "draft", "on_progress")),
     *((evaluate, "baselines", value) for value in (5, None, "gzip", ["gzp"], [5], ["gzip", "x"])),
     *((evaluate, "limit_bytes", value) for value in (-1, 1e6, "1K", True)),
     (evaluate, "draft", prequential.DraftFolder(path=Path("none"))),
     *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
     (sweep, "limit_bytes", "1K"),
-    *((matrix, name, 5) for name in ("corpora", "models", "config", "runtime", "whole", "on_step")),
+    *((matrix, name, 5) for name in ("corpora", "config", "runtime", "whole", "on_step")),
     (matrix, "corpora", "ab"), (matrix, "limit_bytes", 1.5),
     *((labels, name, 5) for name in ("rows", "label", "given_field", "config", "runtime", "on_progress")),
     *((decompose, name, 5) for name in ("source", "config", "runtime", "epsilons", "on_step")),
@@ -80,7 +80,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (prequential.Runtime, "threads", 0), (prequential.Runtime, "device", []),
     *((prequential.Config, name, 5) for name in ("gpt", "mixer", "schedule", "replicas")),
     *((compared, "runs", value) for value in (5, "ab", [5, 6])), (compared, "confidence", 2),
-    *((forecast, name, "a") for name in ("target_bytes", "target_seed", "after_the_fact", "trust_runs")),
+    *((forecast, name, "a") for name in ("target_bytes", "target_seed", "after_the_fact")),
     (forecast, "runs", 5), (forecast, "target_bytes", 0), (forecast, "target_width", None),
     (prequential.runs_frame, "runs", [5]),
     (prequential.DraftFolder, "path", 5),

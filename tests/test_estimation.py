@@ -1,4 +1,4 @@
-"""Estimates: the segments that the probe codes, and the time, memory and size that follow from it."""
+"""Estimates: the segments that the probe codes, and the time and memory that follow from it."""
 
 from dataclasses import replace
 
@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from prequential_corpora.bundled import sample_path
 
-from prequential import Config, CorpusError, GPTConfig, MixerConfig, ReplicaConfig, Runtime, ScheduleConfig, compress
+from prequential import Config, CorpusError, GPTConfig, MixerConfig, ReplicaConfig, Runtime, ScheduleConfig
 from prequential import estimation as module
 from prequential.estimation import (
     Estimate,
     Probe,
     ProbePass,
     coding_time_s,
-    predicted_code_bits,
     probe_blocks,
     run_probe,
 )
@@ -64,24 +63,18 @@ def test_a_probe_begins_with_the_schedules_segments_and_ends_with_full_size_ones
 
 
 @pytest.mark.parametrize(("config", "n_bytes"), [(TINY, 200), (MIXER, 9000), (REPLICAS, 200)])
-def test_a_probe_of_the_complete_corpus_has_the_size_of_the_archive(
-    config: Config, n_bytes: int, in_this_process: None
-) -> None:
+def test_a_probe_of_the_complete_corpus_counts_all_of_it(config: Config, n_bytes: int, in_this_process: None) -> None:
     source = text(n_bytes)
     found = estimate(source, config, 20_000)
-    archive = compress(source, config=config, runtime=FUSED)
     assert found.probe_bytes == n_bytes
-    assert found.archive_low == found.archive_bytes == found.archive_high
-    assert abs(found.archive_bytes - len(archive)) <= 24  # of each block, the coder's flush, and varints of sizes
+    assert found.compress_s > 0 and found.decompress_s > 0
 
 
 def test_a_probe_ends_with_its_budget_but_has_both_kinds_of_segments() -> None:
-    whole = run_probe(text(9000), 100_000, 3000, MIXER, FUSED, also=TINY)
+    whole = run_probe(text(9000), 100_000, 3000, MIXER, FUSED)
     short = run_probe(text(9000), 100_000, 3000, MIXER, FUSED, budget_s=0.0)
     assert short.sizes == (160, 160) and short.n_full == 2
-    assert short.encoded.code_bits == short.decoded.code_bits
-    assert whole.n_bytes > 2900 and whole.other is not None and 0 < sum(whole.other.sizes) <= whole.n_bytes
-    assert sum(whole.other.code_bits) > 0
+    assert whole.n_bytes > 2900
     unplaced = run_probe(text(2500), 2500, 3000, MIXER, FUSED, budget_s=1e-9)
     assert unplaced.sizes == (48,) and unplaced.n_full == 0
     assert coding_time_s(unplaced, unplaced.encoded, 2500, SCHEDULE) > unplaced.encoded.wall_s[0]
@@ -94,7 +87,7 @@ def made_up_probe(n_bytes: int, probe_bytes: int, segment_s: float, symbol_s: fl
     """A probe in which a segment of n symbols takes segment_s + n * symbol_s seconds."""
     parts, n_full_bytes = probe_blocks(n_bytes, probe_bytes, SCHEDULE)
     sizes = tuple(s.stop - s.start for part in parts for s in segments(part, SCHEDULE))
-    passed = ProbePass(sizes, tuple(segment_s + n * symbol_s for n in sizes), tuple(2.0 * n for n in sizes))
+    passed = ProbePass(sizes, tuple(segment_s + n * symbol_s for n in sizes))
     return Probe(
         n_full=n_full_bytes // 160, encoded=passed, decoded=passed,
         startup_s=1.0, learner_s=0.5, block_s=0.25, peak_memory_bytes=10**8,
@@ -109,36 +102,13 @@ def test_the_time_is_the_sum_over_the_schedule_if_it_is_linear_in_the_size(n_byt
     assert coding_time_s(probe, probe.encoded, n_bytes, SCHEDULE) == pytest.approx(expected, rel=1e-9)
 
 
-# ---- memory and size
-
-
-def predicted(source: np.ndarray, probe: Probe, trend: module.RatioTrend) -> tuple[float, float, float]:
-    return predicted_code_bits(source, probe.sizes, probe.encoded.code_bits, trend)
+# ---- memory
 
 
 def test_memory_grows_by_the_mapped_corpus_and_by_the_history_up_to_its_size() -> None:
     ring = 1 << SCHEDULE.history_bits
     assert module._growth_bytes(1000, 5000, SCHEDULE) == 5000 + 4000
     assert module._growth_bytes(1000, 10 * ring, SCHEDULE) == 10 * ring + ring - 1000
-
-
-def test_the_bounds_enclose_the_size_and_stay_below_the_original() -> None:
-    source = text(40_000)
-    probe = made_up_probe(len(source), 3000, 0.01, 0.0001)
-    low, likely, high = predicted(source, probe, module.GPT_ALONE)
-    assert 0 < low < likely < high < 8 * len(source)
-    noise = np.random.default_rng(0).integers(0, 256, 40_000, dtype=np.uint8)
-    costly = replace(probe, encoded=probe.encoded._replace(code_bits=tuple(8.5 * n for n in probe.sizes)))
-    assert predicted(noise, costly, module.GPT_ALONE)[2] <= 8 * len(noise)
-
-
-def test_an_easier_rest_of_the_corpus_makes_the_archive_smaller() -> None:
-    hard = np.random.default_rng(0).integers(0, 16, 40_000, dtype=np.uint8)
-    easy = hard.copy()
-    easy[8000:] = 7
-    probe = made_up_probe(40_000, 3000, 0.01, 0.0001)
-    easy_bits, hard_bits = (predicted(source, probe, module.WITH_MIXER)[1] for source in (easy, hard))
-    assert easy_bits < 0.5 * hard_bits
 
 
 def test_an_empty_corpus_is_refused() -> None:

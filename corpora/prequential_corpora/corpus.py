@@ -3,26 +3,23 @@
 import hashlib
 import mmap
 import os
-import tempfile
-import weakref
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, BinaryIO, Literal, NamedTuple, Protocol, Self, overload
+from typing import IO, Literal, NamedTuple, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import CorpusError
-from prequential.files import open_regular, temporary_folder
-from prequential_corpora.chunks import CHUNK_N_BYTES, changed, reading, spool, unwritable
+from prequential.files import open_regular
+from prequential_corpora.chunks import CHUNK_N_BYTES, changed, reading, spool
 
 SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
-
-IN_MEMORY = 1 << 16  # offsets kept in memory; earlier ones are in a temporary file without a name
 
 Chunks = Iterator[bytes]
 ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first byte
@@ -251,26 +248,22 @@ class StreamedCorpus(Corpus):
 
 
 class RowDocuments(Sequence[Document]):
-    """Documents named by their number from 0, each followed by a separator. 8 bytes each, on disk if there are many."""
+    """Documents named by their number from 0, each followed by a separator. 8 bytes each."""
 
     def __init__(self, separator_n_bytes: int) -> None:
         self._separator_n_bytes = separator_n_bytes
-        self._file: BinaryIO | None = None
-        self._on_disk: NDArray[np.int64] = np.zeros(0, np.int64)  # starts of the first documents, mapped
-        self._in_memory: NDArray[np.int64] = np.zeros(IN_MEMORY, np.int64)  # of the others, then of the next one
-        self._n = 0
-        self.n_bytes = 0  # of all documents so far, including separators
+        self._starts = array("q", [0])  # of each document, then of the next one
+
+    @property
+    def n_bytes(self) -> int:
+        """Of all documents so far, including separators."""
+        return self._starts[-1]
 
     def append(self, n_bytes: int) -> None:
-        """Raises OutputError if the temporary file cannot be written."""
-        self._n += 1
-        self.n_bytes += n_bytes + self._separator_n_bytes
-        if self._n - len(self._on_disk) == IN_MEMORY:
-            self._write()
-        self._in_memory[self._n - len(self._on_disk)] = self.n_bytes
+        self._starts.append(self.n_bytes + n_bytes + self._separator_n_bytes)
 
     def __len__(self) -> int:
-        return self._n
+        return len(self._starts) - 1
 
     @overload
     def __getitem__(self, index: int) -> Document: ...
@@ -278,25 +271,7 @@ class RowDocuments(Sequence[Document]):
     def __getitem__(self, index: slice) -> list[Document]: ...
     def __getitem__(self, index: int | slice) -> Document | list[Document]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._n))]
-        row = range(self._n)[index]
-        start, next_start = self._start(row), self._start(row + 1)
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = range(len(self))[index]
+        start, next_start = self._starts[row : row + 2]
         return Document(str(row), start, next_start - start - self._separator_n_bytes)
-
-    def _start(self, row: int) -> int:
-        n = len(self._on_disk)
-        return int(self._on_disk[row] if row < n else self._in_memory[row - n])
-
-    def _write(self) -> None:
-        """Moves the starts in memory to the file. They are written and then mapped: writing to mapped memory is a signal, and not
-        an error, if the disk is full."""
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=temporary_folder(), prefix="prequential-", buffering=0)  # noqa: SIM115
-                weakref.finalize(self, self._file.close)
-            data = self._in_memory.data.cast("B")
-            while data:
-                data = data[self._file.write(data) :]
-        except OSError as error:
-            raise unwritable(error) from error
-        self._on_disk = mapped(self._file, 8 * self._n).view(np.int64)

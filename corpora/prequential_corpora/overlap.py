@@ -9,7 +9,7 @@ If the table is too small for the test corpus, it keeps only an even sample of w
 So a seen part can be reported as new, but a new part is never reported as seen.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,20 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.machine.compiled import kernel
 from prequential_corpora.corpus import Document
-from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, Indices, Keys, Layout, constants, gram_chunks, mixed
+from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, Indices, Keys, Layout, gram_chunks, mixed
 
 WINDOW_BYTES = 50
 DIRTY_SHARE = 0.2  # a document is dirty if at least this share of its 13-grams or of its bytes was seen
 MOSTLY_SEEN_SHARE = 0.5  # if at least this share of the test corpus's bytes was seen, there is a warning
 MAX_MEMORY_BYTES = 1 << 30
-_JOIN = constants(3, seed=10)
+_JOIN = np.array([0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3, 0x589965CC75374CC3], np.uint64)
 _OFFSETS = (0, 8, 16, 24, 32, 40, WINDOW_BYTES - 8)  # of the words that cover a window
-SLOT_BYTES = 8 + 8 + 1  # key, position, seen
-MIN_SLOTS = 16
+KEY_BYTES = 48  # of memory for each key while the table is made
+_FILTER_BITS = np.uint64(22)
 _LOW_HALF = np.uint64(2**32 - 1)
-_EMPTY = np.uint64(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,73 +108,38 @@ class Overlap:
         }
 
 
-def random_words() -> Keys:
-    """(8, 256): a random number for each value of each byte of a key."""
-    return np.random.default_rng().integers(0, 2**64, (8, 256), np.uint64)
-
-
 class KeyTable:
-    """A hash table of keys other than 0, each with its first position and a flag, in limited memory.
+    """Keys, sorted, each with its first position and a flag, in limited memory.
 
-    A stranger may choose the keys. So each table draws its own random function from keys to slots (simple tabulation), with which
-    linear probing takes a constant expected time for any set of keys (Patrascu and Thorup 2012). It changes no result.
-    n_keys: the maximum number of keys. If these would fill more than half of n_slots, the table takes only keys whose low half is
-    below a limit. When 3/4 are filled, it takes no more keys. A slot is an index of `position` and `seen`.
+    chunks: keys and their positions, ascending. n_keys: at most so many keys will come. If these need more than max_memory_bytes,
+    the table takes only keys whose low half is below a limit, and none after it is full. `position` and `seen` are by place.
     """
 
-    def __init__(self, n_keys: int, n_slots: int) -> None:
-        n_slots = max(min(1 << (2 * n_keys).bit_length(), n_slots), MIN_SLOTS)
-        self._limit = np.uint64(min(2**32, 2**32 * (n_slots // 2) // max(n_keys, 1)))
-        self._shift = np.uint64(64 - (n_slots.bit_length() - 1))
-        self._room = 3 * n_slots // 4
-        self._slots = np.zeros((n_slots, 2), np.uint64)  # key, 0 of an empty slot; position
-        self._random = random_words()
-        self.position = self._slots.view(np.int64)[:, 1]
-        self.seen = np.zeros(n_slots, np.bool_)
+    def __init__(self, chunks: Iterable[tuple[Keys, Indices]], n_keys: int, max_memory_bytes: int) -> None:
+        room = max_memory_bytes // KEY_BYTES
+        limit = np.uint64(min(2**32, 2**32 * room // max(n_keys, 1)))
+        kept = [(np.zeros(0, np.uint64), np.zeros(0, np.int64))]
+        for keys, positions in chunks:
+            taken = np.flatnonzero((keys & _LOW_HALF) < limit)[:room]
+            kept.append((keys[taken], positions[taken]))
+            room -= len(taken)
+        all_keys, all_positions = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        del kept
+        self._keys, first = np.unique(all_keys, return_index=True)
+        self.position: Indices = all_positions[first]
+        self.seen: NDArray[np.bool_] = np.zeros(len(first), np.bool_)
+        self._filter = np.zeros(1 << int(_FILTER_BITS), np.bool_)
+        self._filter[self._keys >> np.uint64(64) - _FILTER_BITS] = True
 
     def find(self, keys: Keys) -> Indices:
-        """The slots (m,) of keys (m,), none of them 0; -1 for a key that is not in the table."""
-        found = np.empty(len(keys), np.int64)
-        _find(self._slots, self._random, self._shift, keys, found)
+        """The places (m,) of keys (m,); -1 for a key that is not in the table."""
+        found = np.full(len(keys), -1, np.int64)
+        likely = np.flatnonzero(self._filter[keys >> np.uint64(64) - _FILTER_BITS])
+        at = np.searchsorted(self._keys, keys[likely])
+        at[at == len(self._keys)] = 0
+        there = self._keys[at] == keys[likely] if len(self._keys) else np.zeros(0, np.bool_)
+        found[likely[there]] = at[there]
         return found
-
-    def add(self, keys: Keys, positions: Indices) -> Indices:
-        """Adds new keys if there is room; returns the slots (m,), or -1. positions: (m,), ascending over all calls."""
-        found = np.empty(len(keys), np.int64)
-        self._room = _add(self._slots, self._random, self._shift, self._limit, self._room, keys, positions, found)
-        return found
-
-
-@kernel
-def _slot(slots, random, shift, key):  # type: ignore[no-untyped-def]
-    """The slot that holds the key, or the empty slot where it belongs."""
-    mixed = np.uint64(0)
-    for i in range(8):
-        mixed ^= random[i, (key >> np.uint64(8 * i)) & np.uint64(255)]
-    at, last = np.int64(mixed >> shift), len(slots) - 1
-    while slots[at, 0] != _EMPTY and slots[at, 0] != key:
-        at = (at + 1) & last
-    return at
-
-
-@kernel
-def _find(slots, random, shift, keys, found):  # type: ignore[no-untyped-def]
-    for i in range(len(keys)):
-        at = _slot(slots, random, shift, keys[i])
-        found[i] = at if slots[at, 0] == keys[i] else -1
-
-
-@kernel
-def _add(slots, random, shift, limit, room, keys, positions, found):  # type: ignore[no-untyped-def]
-    for i in range(len(keys)):
-        at = _slot(slots, random, shift, keys[i])
-        found[i] = at
-        if slots[at, 0] == _EMPTY:
-            if room > 0 and (keys[i] & _LOW_HALF) < limit:
-                slots[at, 0], slots[at, 1], room = keys[i], np.uint64(positions[i]), room - 1
-            else:
-                found[i] = -1
-    return room
 
 
 class Side(NamedTuple):
@@ -196,7 +159,7 @@ def measure_overlap(
 ) -> Overlap:
     """The overlap of `test` (n,) with `train` (m,) and with itself. Both are uint8, may be memory-mapped, and may be empty.
 
-    max_memory_bytes: the limit of the table. With 34 to 68 bytes for each byte of `test` the result is exact. In addition, the
+    max_memory_bytes: the limit of the table. With 48 bytes for each byte of `test` the result is exact. In addition, the
     measurement needs 3 bytes for each byte of `test`, and 50 MB. Raises ConfigError for less than 1 KiB, CorpusError for arrays
     that are not bytes and for documents out of order or outside the stream.
     """
@@ -204,9 +167,8 @@ def measure_overlap(
         raise ConfigError(f"the overlap table needs at least 1024 bytes of memory, not {max_memory_bytes}")
     train_layout, test_layout = Layout.of(train_documents, len(train)), Layout.of(test_documents, len(test))
     train_side, test_side = Side(_flat(train), train_layout), Side(_flat(test), test_layout)
-    n_slots = 1 << (max_memory_bytes // SLOT_BYTES).bit_length() - 1
-    in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, KeyTable(len(test), n_slots))
-    n_grams, seen_grams, n_forgotten_grams = _match_grams(train_side, test_side, KeyTable(len(test), n_slots))
+    in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, max_memory_bytes)
+    n_grams, seen_grams, n_forgotten_grams = _match_grams(train_side, test_side, max_memory_bytes)
     return Overlap(
         in_train=in_train,
         in_test=in_test,
@@ -221,27 +183,24 @@ def measure_overlap(
     )
 
 
-def _match_windows(train: Side, test: Side, table: KeyTable) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
+def _match_windows(train: Side, test: Side, max_memory_bytes: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
     """(n,) bytes of test that train covers, (n,) bytes that earlier bytes of test cover, and the number of forgotten windows."""
+    table = KeyTable(_window_chunks(test), len(test.stream), max_memory_bytes)
+    for keys, starts in _window_chunks(train):
+        places = table.find(keys)
+        new = (places >= 0) & ~table.seen[places] if len(table.seen) else np.zeros(len(places), np.bool_)
+        places, starts = places[new], starts[new]
+        table.seen[places[_same(test.stream, table.position[places], train.stream, starts)]] = True
     in_train, in_test = np.zeros(len(test.stream), np.bool_), np.zeros(len(test.stream), np.bool_)
     n_forgotten = 0
     for keys, starts in _window_chunks(test):
-        slots = table.add(keys, starts)
-        n_forgotten += int((slots < 0).sum())
-        slots, starts = slots[slots >= 0], starts[slots >= 0]
-        first = table.position[slots]
-        starts, first = starts[first < starts], first[first < starts]
-        _cover(in_test, starts[_same(test.stream, first, test.stream, starts)])
-    for keys, starts in _window_chunks(train):
-        slots = table.find(keys)
-        new = (slots >= 0) & ~table.seen[slots]
-        slots, starts = slots[new], starts[new]
-        table.seen[slots[_same(test.stream, table.position[slots], train.stream, starts)]] = True
-    for keys, starts in _window_chunks(test) if table.seen.any() else ():
-        slots = table.find(keys)
-        seen = (slots >= 0) & table.seen[slots]
-        first, starts = table.position[slots[seen]], starts[seen]
-        _cover(in_train, starts[_same(test.stream, first, test.stream, starts)])
+        places = table.find(keys)
+        n_forgotten += int((places < 0).sum())
+        places, starts = places[places >= 0], starts[places >= 0]
+        first = table.position[places]
+        same = _same(test.stream, first, test.stream, starts)
+        _cover(in_test, starts[same & (first < starts)])
+        _cover(in_train, starts[same & table.seen[places]])
     return in_train, in_test, n_forgotten
 
 
@@ -287,19 +246,19 @@ def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
     covered[first:end] |= steps[:-1].cumsum(dtype=np.int8) > 0
 
 
-def _match_grams(train: Side, test: Side, table: KeyTable) -> tuple[Indices, Indices, int]:
+def _match_grams(train: Side, test: Side, max_memory_bytes: int) -> tuple[Indices, Indices, int]:
     """For each document of test: its 13-grams, and those in train; and the number of forgotten ones."""
-    counts = np.zeros((2, len(test.layout.ends)), np.int64)
-    n_forgotten = 0
-    for keys, owners in gram_chunks(*test):
-        n_forgotten += int((table.add(keys, np.zeros_like(owners)) < 0).sum())
-        counts[0] += np.bincount(owners, minlength=counts.shape[1])
+    table = KeyTable(gram_chunks(*test), len(test.stream), max_memory_bytes)
     for keys, _ in gram_chunks(*train):
-        slots = table.find(keys)
-        table.seen[slots[slots >= 0]] = True
-    for keys, owners in gram_chunks(*test) if table.seen.any() else ():
-        slots = table.find(keys)
-        counts[1] += np.bincount(owners[(slots >= 0) & table.seen[slots]], minlength=counts.shape[1])
+        places = table.find(keys)
+        table.seen[places[places >= 0]] = True
+    counts, n_forgotten = np.zeros((2, len(test.layout.ends)), np.int64), 0
+    for keys, owners in gram_chunks(*test):
+        places = table.find(keys)
+        known = places >= 0
+        n_forgotten += len(known) - int(known.sum())
+        counts[0] += np.bincount(owners, minlength=counts.shape[1])
+        counts[1] += np.bincount(owners[known][table.seen[places[known]]], minlength=counts.shape[1])
     return counts[0], counts[1], n_forgotten
 
 

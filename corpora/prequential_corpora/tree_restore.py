@@ -1,10 +1,9 @@
 """From the stream of a folder (tree.py describes it) back to the folder. The stream may be hostile."""
 
 import json
-import logging
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -22,7 +21,6 @@ MAX_DEPTH = 256  # parts of a path; pathlib and shutil recurse once per folder, 
 IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 # Windows removes dots and spaces at the end, and reads `:x` as a stream
 GIT = re.compile(r"\.git[ .]*(?::.*)?", re.DOTALL)
-BARE = re.compile(rb"(?:^|/)(head|objects|refs|commondir)(?=/|\Z)")  # what makes a folder a repository without `.git`
 
 
 class TreeFile(NamedTuple):
@@ -109,12 +107,6 @@ def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[
                 set_mode(Path(name), folder_permissions(allowed))
                 sync_folder(Path(name))
         warn_of_readers(Path(target), allowed)
-    if (repository := bare_repository(entries)) is not None:
-        logging.getLogger(__name__).warning(
-            "%r is a bare git repository: git runs programs that its config and hooks name, also for a prompt of the shell, "
-            "when you work in it; look at them first",
-            os.path.join(target, repository).rstrip("/"),  # noqa: PTH118
-        )
 
 
 def host_path(root: Path, path: bytes) -> Path:
@@ -187,20 +179,6 @@ def is_git(name: bytes) -> bool:
     `git~1` is not one of these names: it is a short name of a `.git` that exists, and no restored folder has one.
     """
     return GIT.fullmatch(name.decode("utf-8", "surrogateescape").translate(IGNORED).lower()) is not None
-
-
-def bare_repository(files: Sequence[TreeEntry]) -> str | None:
-    """The first folder that git reads as a repository although it has no `.git`; "" is the root. None if there is none."""
-    signs: dict[bytes, set[bytes]] = {}  # by folder
-    for file in files:
-        path = file.path.lower()
-        for sign in BARE.finditer(path):
-            signs.setdefault(path[: sign.start()], set()).add(sign[1])
-    for folder, found in signs.items():
-        if b"head" in found and (b"commondir" in found or {b"objects", b"refs"} <= found):
-            file = next(file for file in files if file.path.lower().startswith(folder))
-            return os.fsdecode(file.path[: len(folder)])
-    return None
 
 
 @contextmanager

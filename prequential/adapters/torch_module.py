@@ -12,7 +12,7 @@ given targets: forward=lambda model, ids: model(ids, ids)[0].
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +42,6 @@ class TorchLearner:
     window: int
     rows: int
     steps: int
-    replay: Literal["uniform", "streams"]
 
     def __init__(
         self,
@@ -54,25 +53,21 @@ class TorchLearner:
         steps: int = 1,
         run_symbols: int | None = None,
         tokenizer: Any = None,
-        replay: Literal["uniform", "streams"] = "uniform",
         seed: int = 0,
         forward: Callable[[torch.nn.Module, Tensor], Tensor] | None = None,
         step: Step | None = None,
         deterministic: bool | None = None,
     ) -> None:
         """window: columns of the module's input, at least 2. run_symbols: by default half a window. tokenizer: for a module over
-        ids, one as of `Tokenizer`, of transformers, tokenizers or tiktoken, or the path of a tokenizer.json. replay: windows from
-        random places, or "streams" that read from the beginning on, and begin again at random (Bornschein et al. 2022). forward:
-        how logits come from module and ids. step: a training step of your own, called with module, optimiser, inputs and targets
-        (rows, columns) int64, instead of one on the mean cross-entropy. deterministic: whether to write an archive; by default
-        on processors. Raises ConfigError if the module cannot read such a window.
+        ids, one as of `Tokenizer`, of transformers, tokenizers or tiktoken, or the path of a tokenizer.json. forward: how logits
+        come from module and ids. step: a training step of your own, called with module, optimiser, inputs and targets (rows,
+        columns) int64, instead of one on the mean cross-entropy. deterministic: whether to write an archive; by default on
+        processors. Raises ConfigError if the module cannot read such a window.
         """
         if window < 2 or rows < 1 or steps < 0:
             raise ConfigError("a TorchLearner needs window >= 2, rows >= 1 and steps >= 0")
-        if replay not in ("uniform", "streams"):
-            raise ConfigError(f"replay = {replay!r}; choose uniform or streams")
         self.module, self.optimiser = module, optimiser
-        self.window, self.rows, self.steps, self.replay = window, rows, steps, replay
+        self.window, self.rows, self.steps = window, rows, steps
         self.run_symbols: int = min(window // 2, MAX_RUN_SYMBOLS) if run_symbols is None else run_symbols
         self.tokenizer: Any = None if tokenizer is None else tokenizer_of(tokenizer)
         self._forward, self._step = forward or _logits_of, step
@@ -80,7 +75,6 @@ class TorchLearner:
         self.deterministic: bool = self.device.type == "cpu" if deterministic is None else deterministic
         self.n_symbols: int = self._checked_width()
         self._random = np.random.default_rng(seed)
-        self._streams = np.zeros(rows - 1, np.int64)  # where the last window of each stream ends
         self._context = np.zeros(0, np.int64)  # all symbols before the run
 
     def predict(self, context: np.ndarray, symbols: np.ndarray) -> Tensor:
@@ -106,14 +100,15 @@ class TorchLearner:
         newest = np.maximum(np.arange(n_seen, len(self._context), -columns), columns)
         self.module.train()
         for _ in range(self.steps):
-            ends = np.concatenate((newest, self._replayed_ends(columns, n_seen)))
+            replayed = self._random.integers(columns, n_seen, self.rows - 1, endpoint=True)
+            ends = np.concatenate((newest, replayed))
             places = ends[:, None] - columns + np.arange(columns)
             inputs, targets = (torch.from_numpy(self._symbols_at(places - k, symbols)) for k in (1, 0))
             self._take_step(inputs.to(self.device), targets.to(self.device))
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, the optimiser's state, and where replay is."""
-        own = {"random": self._random.bit_generator.state, "streams": self._streams}
+        """Weights, the optimiser's state, and that of the random numbers."""
+        own = {"random": self._random.bit_generator.state}
         return {"module": self.module.state_dict(), "optimiser": self.optimiser.state_dict(), **own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -121,7 +116,6 @@ class TorchLearner:
         self.module.load_state_dict(state["module"])
         self.optimiser.load_state_dict(state["optimiser"])
         self._random.bit_generator.state = state["random"]
-        self._streams = state["streams"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "TorchLearner":
         """A copy whose optimiser works on the weights of its own module."""
@@ -181,17 +175,6 @@ class TorchLearner:
             with torch.no_grad():
                 yield self._logits(torch.from_numpy(np.stack(alike)).to(self.device))[:, -n:].flatten(0, 1)
             first += len(alike)
-
-    def _replayed_ends(self, columns: int, n_seen: int) -> np.ndarray:
-        """Where the replayed windows end, (rows - 1,)."""
-        if self.replay == "uniform":
-            return self._random.integers(columns, n_seen, self.rows - 1, endpoint=True)
-        ends = self._streams + columns
-        begins_again = (self._random.random(self.rows - 1) < columns / n_seen) | (ends > n_seen)
-        # At a random place of the first window: else all windows were cut at the same places in each pass, and learned by heart.
-        starts = np.minimum(columns + self._random.integers(0, columns, self.rows - 1), n_seen)
-        self._streams = np.where(begins_again, starts, ends)
-        return self._streams
 
     def _symbols_at(self, places: np.ndarray, run: np.ndarray) -> np.ndarray:
         """The symbols at these places of what was read, of which the run is the end; 0 before the first."""

@@ -60,7 +60,6 @@ def decoded(
             given=args.given,
             runtime=runtime,
             max_output_bytes=args.max_output,
-            max_decoding_s=args.max_time,
             on_progress=show,
             **keywords,
         )

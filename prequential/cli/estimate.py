@@ -1,4 +1,4 @@
-"""Estimate time, memory and archive size before a run.
+"""Estimate time and memory before a run.
 
 A short part of each corpus is coded, and the cost of the complete run follows from it (docs/MACHINES.md).
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

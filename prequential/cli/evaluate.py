@@ -16,7 +16,7 @@ from prequential.cli.streams import command_line, fitted, for_each, foreign_code
 
 OF_ONE_RUN = (
     "verify", "baselines", "static", "static_window", "static_stride", "static_apart", "tables", "configs_tried", "seeds_tried",
-    "output", "given", "no_run", "resume",
+    "given", "no_run", "resume",
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
             "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
             **options.JSON,
-            "--output FILE.jsonl": "also append the record to this file",
             "--given CORPUS|MODEL": "what the learner reads first, or a model of `train`",
         },
     )
@@ -59,9 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--orders K": "run so many drawn orders of the documents",
         "--seeds S": "run so many seeds, each with each order; finished runs are not repeated",
     }
-    options.add(
-        parser.add_argument_group("orders and seeds as one population (docs/MEASURES.md)"), several | options.TRUST
-    )
+    options.add(parser.add_argument_group("orders and seeds as one population (docs/MEASURES.md)"), several)
     options.add_learner(parser)
     options.add_other_learner(parser)
 
@@ -73,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
     if args.orders or args.seeds:
         options.refuse(args, options.given_of(args, *OF_ONE_RUN), "--orders and --seeds make several runs")
         return for_each(args.names, partial(_population, args, options.runtime(args)), verbose=args.verbose)
-    options.refuse(args, options.given_of(args, "trust_runs"), "one run uses no earlier runs")
     learner, runtime = _learner(args), options.runtime(args)
     baselines = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
@@ -103,15 +99,10 @@ def _evaluate(
 ) -> None:
     from prequential.evaluation.draft import DraftFolder
     from prequential.evaluation.evaluation import evaluate, evaluation_record
-    from prequential.files.append import check_appendable
     from prequential.learners.given import is_model
     from prequential.learners.subject import Subject
     from prequential.model.config import Config
-    from prequential.online.source import mode_of
-    from prequential.records.schema import append_record
 
-    if args.output is not None:
-        check_appendable(args.output, mode_of(name, args.given))  # before the work, not after it
     with _run_folder(args, name) as folder:
         with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
@@ -132,8 +123,6 @@ def _evaluate(
     if learner is None and not (args.given and is_model(args.given)):
         print_summary(args, f"{name}: {options.level_by_size(evaluation.header.n_bytes)}")
     _print_record(args, record, path)
-    if args.output is not None:
-        append_record(args.output, record, evaluation.mode)
 
 
 def _population(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:

@@ -47,7 +47,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             **FORECAST,
             "--corpus CORPUS": "corpus of the target: freeze its digest, and check that it begins like the ladder's; with "
             "--score, make the run if there is none",
-            **options.TRUST,
             "--score FORECAST": "score this frozen forecast instead of making one",
             **options.JSON,
         },
@@ -91,7 +90,6 @@ def run(args: argparse.Namespace) -> int:
         "target_seed",
         "corpus",
         "after_the_fact",
-        "trust_runs",
     )
     found = forecast(
         args.runs,
@@ -126,7 +124,7 @@ def _score(args: argparse.Namespace) -> int:
 
     forecast = read_forecast(args.score)
     made = _make_run(args, forecast.record, forecast.mode) if args.corpus is not None else None
-    run = made or find_target_run(args.runs, forecast.record, trust_runs=args.trust_runs)
+    run = made or find_target_run(args.runs, forecast.record)
     found = forecast.score(run)
     path = append_score(args.runs, found.record, forecast.mode & run.mode)
     if args.json:
@@ -158,7 +156,6 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
         limit_bytes=forecast["target"]["n_bytes"],
         runtime=options.runtime(args),
         open_progress=partial(progress_bar, quiet=args.quiet),
-        trust_runs=args.trust_runs,
     )
     if outcome.error:
         raise outcome.error

@@ -14,9 +14,8 @@ from prequential.cli.streams import fitted
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_corpora(parser)
-    model = {"--model MODEL ...": "also given this stored model; repeatable"}
     whole = {"--whole": "do not cut the corpora to the length of the shortest"}
-    options.add(parser, model | options.LIMIT | whole | options.JSON)
+    options.add(parser, options.LIMIT | whole | options.JSON)
     options.add_learner(parser)
 
 
@@ -31,8 +30,6 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             print(f"prequential: {text}", file=sys.stderr)
 
-    found = measure_matrix(
-        args.names, args.model, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say
-    )
+    found = measure_matrix(args.names, config, runtime, limit_bytes=args.limit, whole=args.whole, on_step=say)
     print(json.dumps(matrix_record(found, runtime)) if args.json else fitted(str(found)))
     return 0

@@ -22,7 +22,7 @@ from prequential.printable import printable
 if TYPE_CHECKING:
     from prequential.monorepo_loss.request import MonorepoRequest
 
-ONLY_TRAINED = ("train_limit", "model", "series")
+ONLY_TRAINED = ("train_limit", "series")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--languages NAMES": "use only these languages, such as Python,Rust (default: all known languages)",
         **options.CONTEXT,
         "--train-limit BYTES": "train only on the beginning of the tree",
-        "--model DIR": "use one model for all points; the first point trains it and stores it there",
     }
     output = {
         "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
@@ -115,7 +114,6 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
         context=args.context,
         stride=args.stride,
         train_limit_bytes=args.train_limit,
-        model=args.model,
         series=args.series,
         runtime=options.runtime(args),
     )

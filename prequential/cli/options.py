@@ -37,7 +37,6 @@ ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
 CORPUS = "file, folder, sample:NAME, hf:NAME, shards:FOLDER or -"
 RUN = "run folder; latest, or the beginning of a name, in runs/; or FILE/NAME of a packed run"
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Parser(argparse.ArgumentParser):
@@ -113,11 +112,11 @@ def _number(text: str, number: Callable[[str], float], lowest: float, kind: str)
 _positive = partial(_number, number=int, lowest=1, kind="an integer of 1 or more")
 
 
-def _amount(text: str, units: Mapping[str, int], kind: str) -> int:
-    found = re.fullmatch(r"(\d+)([a-z]?)", text.lower(), re.ASCII)
-    if not found or found[2] not in units or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}")
-    return int(found[1]) * units[found[2]]
+def _n_bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([kmg]?)", text.lower(), re.ASCII)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 65536, 64K, 10M or 4G")
+    return int(found[1]) * _BYTES[found[2]]
 
 
 def _gpt_size(text: str) -> tuple[int, int]:
@@ -133,7 +132,7 @@ def _list(item: Callable[[str], Any], text: str) -> list[Any]:
 # By the name of a value in the help text. Others are texts.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
     "BITS": float,
-    "BYTES": partial(_amount, units=_BYTES, kind="a number of bytes such as 65536, 64K, 10M or 4G"),
+    "BYTES": _n_bytes,
     "INTEGER": int,
     "INTEGERS": partial(_list, _positive),
     "K": _positive,
@@ -144,7 +143,6 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
     "S": _positive,
     "SEEDS": partial(_list, partial(_number, number=int, lowest=0, kind="an integer of 0 or more")),
     "SIZES": partial(_list, _gpt_size),
-    "TIME": partial(_amount, units=_SECONDS, kind="a time such as 90s, 10m, 2h or 1d"),
 }
 
 
@@ -192,15 +190,10 @@ DECODING = {
     "--given CORPUS|MODEL": "the corpus or model that the archive was given",
     "--max-output BYTES": "refuse archives whose original is longer, such as 10G (default: no limit; 1 kB may hold terabytes of "
     "zeros)",
-    "--max-time TIME": "refuse archives that take longer to decode, such as 10m or 2h, by a rough estimate from the learner and "
-    "the length (default: no limit; above 5m a line says so)",
 }
 VERBOSITY = {
     "-q, --quiet": "print no progress and no summary",
     "-v, --verbose": "print a summary of each file, and tracebacks of unexpected errors",
-}
-TRUST = {
-    "--trust-runs": "also use finished runs of other users, and those without their archives (default: refuse them)"
 }
 LEVEL = {
     "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
@@ -238,8 +231,6 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     """Adds the options of models that are scored document by document."""
     group = parser.add_argument_group("trained models, instead of a learner that is trained here")
     add(group, MODELS)
-    text = "the same as --context carried: a static model also sees the documents before"
-    group.add_argument("--carry", dest="context", action="store_const", const="carried", help=text)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

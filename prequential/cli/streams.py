@@ -28,7 +28,6 @@ EXIT_FAILURE = 1
 OPTIONS = {
     "overwrite=True": "-f",
     "resume=True": "--resume",
-    "trust_runs=True": "--trust-runs",
     "after_the_fact=True": "--after-the-fact",
     "target_width=": "--target-width",
     "target_parameters=": "--target-parameters",
@@ -43,7 +42,6 @@ OPTIONS = {
     "audit_every=": "--audit-every",
     "max_memory_bytes=": "--max-memory",
     "max_output_bytes=": "--max-output",
-    "max_decoding_s=": "--max-time",
 }
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
 _ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))

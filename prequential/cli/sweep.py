@@ -110,7 +110,7 @@ def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
     parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:NAME or shards:FOLDER")
     seeds = {"--seeds SEEDS": "seeds; results are averaged over them"}
     dry_run = {"--dry-run": "print the plan and run nothing"}
-    options.add(parser, {**options.LIMIT, **runs, **options.TRUST, **seeds, **dry_run, **options.JSON})
+    options.add(parser, {**options.LIMIT, **runs, **seeds, **dry_run, **options.JSON})
     options.add_learner(parser)
     parser.set_defaults(inputs=("source",))
 
@@ -127,7 +127,7 @@ def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: 
 
     plan, prints = study.plan, not (args.json or args.quiet)
     bad: list[Exception] = []
-    finished = finished_runs(args.runs, corpus, plan.keys, trust_runs=args.trust_runs, on_bad=bad.append).keys()
+    finished = finished_runs(args.runs, corpus, plan.keys, on_bad=bad.append).keys()
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     if prints or (args.dry_run and not args.json):
@@ -158,7 +158,6 @@ def run_all(
             limit_bytes=limit_bytes,
             runtime=runtime,
             open_progress=partial(_progress, quiet=args.quiet),
-            trust_runs=args.trust_runs,
         ):
             outcomes.append(outcome)
             if outcome.error:

@@ -94,16 +94,6 @@ class Difference:
         return 100 * bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
 
     @property
-    def log2_e(self) -> float:
-        """log2 of an e-value against "the data follow the reference", if `other` was fixed before the data were seen.
-
-        If they followed it, its expectation would be at most 1 (Ville's inequality bounds it at any stopping time). Seeds of
-        `other` are mixed with equal weights; of those of the reference the best counts.
-        """
-        mixed = math.log2(len(self.other.bits)) - float(np.logaddexp2.reduce(-np.array(self.other.bits)))
-        return min(self.reference.bits) - mixed
-
-    @property
     def archive_bits(self) -> float:
         """The difference of the archives' lengths in bits, with headers and containers."""
         return self.other.mean_archive_bits - self.reference.mean_archive_bits
@@ -117,7 +107,6 @@ class Difference:
             "bits_per_byte": self.bits_per_byte,
             "percent": self.percent,
             "archive_bits": self.archive_bits,
-            "log2_e_value": self.log2_e,
             "intervals": None if self.intervals is None else asdict(self.intervals),
             "crossing_byte": self.crossing_byte,
         }
@@ -143,16 +132,6 @@ class Comparison:
     proof: str | None = None
     rows: str | None = None
 
-    @property
-    def n_runs(self) -> int:
-        """The number of runs in all groups."""
-        return sum(len(group.runs) for group in self.groups)
-
-    @property
-    def choice_bits(self) -> float:
-        """The bits that it costs to state which of these runs is the best."""
-        return math.log2(self.n_runs)
-
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each group but the first: bits, bits_per_byte, percent and archive_bits above it, and the intervals.
 
@@ -175,8 +154,6 @@ class Comparison:
             "corpus": dict(self.corpus),
             "groups": [group.to_dict() for group in self.groups],
             "differences": [difference.to_dict() for difference in self.differences],
-            "n_runs": self.n_runs,
-            "choice_bits": self.choice_bits,
             **({} if self.rows is None else {"proof": self.proof, "rows": self.rows}),
         }
 
@@ -196,8 +173,6 @@ def format_comparison(comparison: Comparison) -> str:
         "\n".join(printable(f"{group.name} on {name}: {', '.join(group.runs)}") for group in groups),
         _table((*DIFFERENCE_TITLES, *last), [_difference_row(difference) for difference in comparison.differences]),
         *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
-        f"If this comparison is used to choose the best of these {comparison.n_runs} runs, the choice costs log2 "
-        f"{comparison.n_runs} = {comparison.choice_bits:.2f} bits more.",
         "\n".join(printable(sentence(difference)) for difference in comparison.differences),
     ]
     return "\n\n".join(parts)

@@ -48,7 +48,7 @@ BYTE_CLASSES: dict[str, Sequence[int]] = {
 def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Document]) -> dict[str, Table]:
     """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order.
 
-    A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further fields. Takes about 0.4 s per MB
+    A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further fields. Takes about 0.7 s per MB
     and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)}

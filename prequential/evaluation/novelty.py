@@ -1,14 +1,15 @@
 """How novel a byte is: whether it is copied, and how common its word is in the corpus.
 
 docs/MEASURES.md defines the classes. Each labels the bytes of a corpus in one pass, in consecutive stretches, with limited
-memory. Every copy and every word is compared byte by byte.
+memory. Every copy is compared byte by byte.
 
-The hash of a window or word is a polynomial modulo the prime 2**61 - 1, at a point that depends on all bytes of the corpus. So
-nobody can choose bytes that collide (n different windows or words of 1 GiB have fewer than n colliding pairs on average), and the
-result is the same on every machine.
+The hash of a window is a polynomial modulo 2**64, at a point that depends on all bytes of the corpus. So bytes that collide are
+hard to choose, and the result is the same on every machine.
 """
 
 import hashlib
+import re
+from collections import Counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +18,14 @@ from prequential.machine.compiled import Array, inlined, kernel
 
 MATCH_BYTES = 32
 MAX_MATCH_SLOTS = 1 << 26  # 256 MiB; with more than 3/4 as many different windows, some are forgotten
-MAX_WORD_SLOTS = 1 << 23  # 96 MiB; further words, beyond 3/4 as many, count as words that occur once
+MAX_WORDS = 1 << 21  # some 300 MB; further words count as words that occur once
 N_DECILES = 10
 
-PRIME, PRIME_BITS = np.uint64((1 << 61) - 1), np.uint64(61)
-LOW_HALF, HALF_BITS = np.uint64((1 << 32) - 1), np.uint64(32)
+WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
+HALF_BITS = np.uint64(32)
 MIX_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, which is odd
 # state of Copies: end of the last match, windows held, windows overwritten
 MATCH_END, N_WINDOWS, N_FORGOTTEN = range(3)
-WORD_END, WORD_LABEL = range(2)  # state of Words: end and label of the last word
-
-LETTERS = np.zeros(256, np.bool_)
-LETTERS[[*range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)]] = True
 
 
 def read_only(source: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -39,8 +36,8 @@ def read_only(source: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def hash_point(source: NDArray[np.uint8]) -> np.uint64:
-    """Where the polynomials of the hashes are evaluated: 32 bits from all bytes of the corpus."""
-    return np.uint64(int.from_bytes(hashlib.blake2b(source.data, digest_size=4).digest()) | 1 << 31)
+    """Where the polynomials of the hashes are evaluated: an odd number from all bytes of the corpus."""
+    return np.uint64(int.from_bytes(hashlib.blake2b(source.data, digest_size=8).digest()) | 1)
 
 
 class Copies:
@@ -57,8 +54,9 @@ class Copies:
         self._table = np.zeros(_n_slots(len(source), max_slots * 4 // np.dtype(dtype).itemsize), dtype)
         self._state = np.zeros(3, np.int64)
         self._point = hash_point(self._source)
-        highest = pow(int(self._point), MATCH_BYTES, int(PRIME))  # the factor of the byte that leaves the window
-        self._leaving = np.array([-byte * highest % int(PRIME) for byte in range(256)], np.uint64)
+        self._leaving = np.uint64(
+            pow(int(self._point), MATCH_BYTES, 1 << 64)
+        )  # the factor of the byte that leaves the window
 
     @property
     def n_forgotten(self) -> int:
@@ -82,59 +80,47 @@ class Words:
     Words with equal numbers of occurrences form a class. times (C,) int64: these numbers, ascending. n_distinct (C,): the number
     of words in each class. deciles (C,): all occurrences, those of the most common words first, are cut into ten equal parts; a
     class belongs to the part that contains its middle occurrence, 0 for the most common words. So a part may have no class.
-    n_untracked: occurrences of words that are not in the table, to save memory; they count as words that occur once.
+    n_untracked: occurrences of words beyond the first max_words different ones; they count as words that occur once.
     """
 
-    times: NDArray[np.int64]
-    n_distinct: NDArray[np.int64]
-
-    def __init__(self, source: NDArray[np.uint8], max_slots: int = MAX_WORD_SLOTS) -> None:
-        self._source = read_only(source)
-        n_slots = _n_slots(len(source), max_slots)
-        table, counts = np.zeros(n_slots, np.uint64), np.zeros(n_slots, np.uint32)
-        self._lookup = LETTERS, hash_point(self._source), table, np.uint64(len(source).bit_length())
-        self.n_untracked: int = int(_count_words(self._source, *self._lookup, counts))
-        times, n_distinct = np.unique(counts[counts > 0].astype(np.int64), return_counts=True)
-        if self.n_untracked and not (len(times) and times[0] == 1):
-            times, n_distinct = np.insert(times, 0, 1), np.insert(n_distinct, 0, 0)
-        n_distinct[:1] += self.n_untracked
-        self.times, self.n_distinct = times, n_distinct
-        rarer = np.cumsum(times * n_distinct)
-        n_words = int(rarer[-1]) if len(rarer) else 0
-        n_more_common = n_words - rarer  # occurrences of words in more common classes
-        self.deciles: NDArray[np.int64] = N_DECILES * (2 * n_more_common + times * n_distinct) // max(2 * n_words, 1)
-        used, self._decile_of = np.flatnonzero(counts), np.zeros(n_slots, np.uint8)  # of each slot
-        self._decile_of[used] = self.deciles[np.searchsorted(times, counts[used])]
-        self._rarest = int(self.deciles[0]) if len(self.deciles) else N_DECILES - 1
-        self._state = np.zeros(2, np.int64)
+    def __init__(self, source: NDArray[np.uint8], max_words: int = MAX_WORDS) -> None:
+        words = read_only(source).data
+        self._counts: Counter[bytes] = Counter()
+        self.n_untracked = 0
+        for found in WORD.finditer(words):
+            word = found.group()
+            if word in self._counts or len(self._counts) < max_words:
+                self._counts[word] += 1
+            else:
+                self.n_untracked += 1
+        classes = Counter(self._counts.values())
+        if self.n_untracked:
+            classes[1] += self.n_untracked
+        self.times: NDArray[np.int64] = np.array(sorted(classes), np.int64)
+        self.n_distinct: NDArray[np.int64] = np.array([classes[times] for times in self.times.tolist()], np.int64)
+        occurrences = self.times * self.n_distinct
+        n_words = int(occurrences.sum())
+        n_more_common = n_words - np.cumsum(occurrences)  # occurrences of words in more common classes
+        self.deciles: NDArray[np.int64] = N_DECILES * (2 * n_more_common + occurrences) // max(2 * n_words, 1)
+        self._decile_of = dict(zip(self.times.tolist(), self.deciles.tolist(), strict=True))
+        self._words = WORD.finditer(words)
+        self._word = next(self._words, None)
 
     def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
         """(end - start,): the decile of each byte's word, or N_DECILES outside words. Call it for consecutive stretches."""
-        labels = np.empty(end - start, np.uint8)
-        _mark_words(self._source, start, *self._lookup, self._decile_of, self._rarest, self._state, labels)
+        labels = np.full(end - start, N_DECILES, np.uint8)
+        while self._word and self._word.start() < end:
+            times = self._counts.get(self._word.group(), 1)
+            labels[max(self._word.start() - start, 0) : self._word.end() - start] = self._decile_of[times]
+            if self._word.end() > end:
+                break
+            self._word = next(self._words, None)
         return labels
 
 
 def _n_slots(n_keys: int, most: int) -> int:
     """A power of 2 of which n_keys fill at most 3/4, but at most `most`."""
     return min(1 << max(n_keys + n_keys // 2, 16).bit_length(), most)
-
-
-@inlined
-def _times(a: np.uint64, b: np.uint64) -> np.uint64:
-    """A number below 2**61 + 4 that is a * b modulo PRIME, for a <= 2**61 + 2**32 and b < 2**32."""
-    high, low = (a >> HALF_BITS) * b, (a & LOW_HALF) * b
-    # high * 2**32 = (high >> 29) * 2**61 + the rest, and 2**61 is 1. The sum of the four terms is below 2**63.
-    rest = (high & ((np.uint64(1) << np.uint64(29)) - np.uint64(1))) << HALF_BITS
-    total = (high >> np.uint64(29)) + rest + (low >> PRIME_BITS) + (low & PRIME)
-    return (total & PRIME) + (total >> PRIME_BITS)
-
-
-@inlined
-def _reduced(a: np.uint64) -> np.uint64:
-    """a modulo PRIME, for a < 2**63."""
-    a = (a & PRIME) + (a >> PRIME_BITS)
-    return a - PRIME if a >= PRIME else a
 
 
 @inlined
@@ -146,7 +132,7 @@ def _mixed(key: np.uint64) -> np.uint64:
 
 @kernel
 def _mark_copied(
-    source: Array, start: int, point: np.uint64, leaving: Array, table: Array, position_bits: int, tag_mask: int,
+    source: Array, start: int, point: np.uint64, leaving: np.uint64, table: Array, position_bits: int, tag_mask: int,
     state: Array, copied: Array,
 ) -> None:  # fmt: skip
     """Fills copied (m,) for the m bytes from `start` on. A window at i, if it occurred before, makes bytes i to i + 31 copied."""
@@ -154,7 +140,7 @@ def _mark_copied(
     window = np.uint64(0)
     if start <= last:
         for i in range(start, start + MATCH_BYTES):
-            window = _reduced(_times(window, point) + np.uint64(source[i]))
+            window = window * point + np.uint64(source[i])
     earlier = -1  # where the previous window began when it occurred first
     for i in range(start, start + copied.size):
         if i <= last:
@@ -165,8 +151,7 @@ def _mark_copied(
             if earlier >= 0:
                 state[MATCH_END] = i + MATCH_BYTES
             if i < last:
-                window = _times(window, point) + leaving[source[i]] + np.uint64(source[i + MATCH_BYTES])
-                window = _reduced(window)
+                window = window * point + np.uint64(source[i + MATCH_BYTES]) - leaving * np.uint64(source[i])
         copied[i - start] = i < state[MATCH_END]
 
 
@@ -208,79 +193,3 @@ def _same(source: Array, a: int, b: int) -> bool:
         if source[a + j] != source[b + j]:
             return False
     return True
-
-
-@inlined
-def _read_word(source: Array, start: int, letters: Array, point: np.uint64) -> tuple[int, np.uint64]:
-    """The end of the word that begins at `start`, and its hash."""
-    end, key = start, np.uint64(0)
-    while end < source.size and letters[source[end]]:
-        key = _times(key, point) + np.uint64(source[end])
-        end += 1
-    return end, key
-
-
-@inlined
-def _find_word(
-    source: Array, start: int, end: int, key: np.uint64, letters: Array, table: Array, position_bits: np.uint64
-) -> tuple[np.uint64, np.uint64]:
-    """The slot that holds the word, or the empty slot where it belongs; and the word's entry: (tag, start + 1), 0 if empty."""
-    mixed, last_slot = _mixed(key), np.uint64(table.size - 1)
-    entry = (mixed << position_bits) | np.uint64(start + 1)
-    slot = (mixed >> HALF_BITS) & last_slot
-    while table[slot] != 0:
-        if table[slot] >> position_bits == entry >> position_bits:
-            earlier = np.int64(table[slot] & ((np.uint64(1) << position_bits) - np.uint64(1))) - 1
-            if _same_word(source, earlier, start, end, letters):
-                break
-        slot = (slot + np.uint64(1)) & last_slot
-    return slot, entry
-
-
-@inlined
-def _same_word(source: Array, earlier: int, start: int, end: int, letters: Array) -> bool:
-    """Whether the word that begins at `earlier` has the bytes from start to end."""
-    after = earlier + end - start
-    if after > source.size or (after < source.size and letters[source[after]]):
-        return False
-    for j in range(end - start):  # noqa: SIM110  # numba has no generators
-        if source[earlier + j] != source[start + j]:
-            return False
-    return True
-
-
-@kernel
-def _count_words(
-    source: Array, letters: Array, point: np.uint64, table: Array, position_bits: np.uint64, counts: Array
-) -> int:
-    """Counts every word of the corpus; returns the number of occurrences left out because the table was full."""
-    n_words, n_untracked, i = 0, 0, 0
-    while i < source.size:
-        if not letters[source[i]]:
-            i += 1
-            continue
-        start = i
-        i, key = _read_word(source, start, letters, point)
-        slot, entry = _find_word(source, start, i, key, letters, table, position_bits)
-        if table[slot] == 0:
-            if 4 * (n_words + 1) > 3 * table.size:
-                n_untracked += 1
-                continue
-            table[slot] = entry
-            n_words += 1
-        counts[slot] += 1
-    return n_untracked
-
-
-@kernel
-def _mark_words(
-    source: Array, start: int, letters: Array, point: np.uint64, table: Array, position_bits: np.uint64, decile_of: Array,
-    rarest: int, state: Array, labels: Array,
-) -> None:  # fmt: skip
-    """Fills labels (m,) for the m bytes from `start` on. A word is read once, even if it spans several stretches."""
-    for i in range(start, start + labels.size):
-        if i >= state[WORD_END] and letters[source[i]]:
-            state[WORD_END], key = _read_word(source, i, letters, point)
-            slot, _ = _find_word(source, i, state[WORD_END], key, letters, table, position_bits)
-            state[WORD_LABEL] = decile_of[slot] if table[slot] != 0 else rarest
-        labels[i - start] = state[WORD_LABEL] if i < state[WORD_END] else N_DECILES

@@ -10,7 +10,6 @@ from prequential.files.folders import (
     permissions,
     set_mode,
     share_folder,
-    sync_file,
     sync_folder,
     warn_of_readers,
     write_bytes,
@@ -45,6 +44,6 @@ __all__ = [
     "common_mode", "delete_checkpoint", "delete_new_checkpoint", "folder_permissions", "hold_work_folder",
     "is_device", "is_foreign", "new_folder", "open_own_file", "open_regular", "output_file", "partial_path",
     "permissions", "possible_name", "read_regular", "reading", "set_mode", "share_folder", "stream_output", "sync",
-    "sync_file", "sync_folder", "temporary_folder", "warn_of_readers", "work_folder", "write_bytes", "write_text",
+    "sync_folder", "temporary_folder", "warn_of_readers", "work_folder", "write_bytes", "write_text",
     "writing",
 ]  # fmt: skip

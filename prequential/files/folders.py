@@ -133,11 +133,6 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def sync_file(path: PathLike) -> None:
-    with Path(path).open("rb+") as file:
-        sync(file.fileno())
-
-
 def sync_folder(folder: Path) -> None:
     """Waits until new and renamed files of the folder are stored, if the file system supports this. Raises OSError."""
     try:

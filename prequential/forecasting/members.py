@@ -85,11 +85,11 @@ def operations(run: Run, n_bytes: int) -> float | None:
     return None
 
 
-def read_ladder(path: PathLike, *, trust_runs: bool = False) -> tuple[Ladder, dict[str, str]]:
+def read_ladder(path: PathLike) -> tuple[Ladder, dict[str, str]]:
     """The ladder with the most sizes among the runs at `path`; and the reported runs that are no members of it, with reasons.
 
     Of several runs of a size and a seed, the newest counts. Raises CorpusError if there is no ladder, if several have the most
-    sizes, and, unless trust_runs, if one of its runs is not to be trusted (`check_own_run`).
+    sizes, and if one of its runs is not to be trusted (`check_own_run`).
     """
     rungs = [rung for run in read_runs(path) if (rung := rung_of(run))]
     ladders: dict[tuple[CorpusKey, str], dict[Any, Rung]] = {}
@@ -108,7 +108,7 @@ def read_ladder(path: PathLike, *, trust_runs: bool = False) -> tuple[Ladder, di
     if len(largest) > 1:
         raise CorpusError(_several(str(path), [ladders[key] for key in largest], n_sizes[largest[0]]))
     ladder = ladder_of_rungs(ladders[largest[0]].values())
-    for rung in () if trust_runs else ladder.rungs:
+    for rung in ladder.rungs:
         check_own_run(rung.run)
     return ladder, _left_out(ladder, rungs)
 

@@ -141,14 +141,13 @@ def forecast(
     corpus: PathLike | None = None,
     proxies: Sequence[Run | PathLike] = (),
     after_the_fact: bool = False,
-    trust_runs: bool = False,
 ) -> Forecast:
     """A forecast of the code length of a larger run, from a ladder of smaller ones. Nothing is written: see `Forecast.save`.
 
     runs: the folder of a ladder, or a file of packed runs. target_bytes: the length of the corpus that the target reads. Its
     model: target_width and target_layers (default: those of the largest size) of a GPT and target_seed; or target_parameters, for
     a ladder of training loops. corpus: of the target, whose digest is frozen. proxies: cheap runs over the target's bytes.
-    after_the_fact: the target may have been run; the record says so. trust_runs: also use runs of other users.
+    after_the_fact: the target may have been run; the record says so.
 
     Raises ConfigError for a target that the ladder cannot forecast, or that has been run; CorpusError for runs that are no
     ladder, and for a corpus or a proxy of other bytes.
@@ -160,12 +159,12 @@ def forecast(
         Traceback (most recent call last):
         prequential.errors.ConfigError: name the target's size: target_width= of a GPT, or target_parameters= of a training loop
     """
-    check_arguments(runs=runs, after_the_fact=after_the_fact, trust_runs=trust_runs)
+    check_arguments(runs=runs, after_the_fact=after_the_fact)
     check_number("target_bytes", target_bytes, 1, 1 << 50)
     check_number("target_seed", target_seed, 0, (1 << 63) - 1)
     if (target_width is None) == (target_parameters is None):
         raise ConfigError("name the target's size: target_width= of a GPT, or target_parameters= of a training loop")
-    ladder, left_out = read_ladder(runs, trust_runs=trust_runs)
+    ladder, left_out = read_ladder(runs)
     target = _target(ladder, target_bytes, target_width, target_layers, target_parameters, target_seed)
     if not after_the_fact and (found := target_runs(runs, target, ladder)):
         raise ConfigError(

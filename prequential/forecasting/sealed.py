@@ -186,16 +186,15 @@ def check_prefix(forecast: Mapping[str, Any], prefix: CorpusKey) -> None:
         raise CorpusError("this corpus does not begin with the bytes that the ladder read: their digests differ")
 
 
-def find_target_run(path: PathLike, forecast: Mapping[str, Any], *, trust_runs: bool = False) -> Run:
+def find_target_run(path: PathLike, forecast: Mapping[str, Any]) -> Run:
     """The newest run at `path` with the target's configuration and length.
 
-    Raises CorpusError if there is none, and, unless trust_runs, if it is not to be trusted (`check_own_run`).
+    Raises CorpusError if there is none, and if it is not to be trusted (`check_own_run`).
     """
     runs = [run for run in read_runs(path) if _is_target(run, forecast["target"])]
     if not runs:
         raise CorpusError(f"{str(path)!r} has no run of the target: give the corpus too, and the run is made")
-    if not trust_runs:
-        check_own_run(runs[-1])
+    check_own_run(runs[-1])
     return runs[-1]
 
 

@@ -24,7 +24,7 @@ from prequential.heldout_loss.heldout_text import format_heldout, rate
 from prequential.heldout_loss.order_test import check_order
 from prequential.heldout_loss.run import (
     LoadLearner,
-    Request,
+    Passes,
     Stage,
     Warn,
     check_size,
@@ -161,7 +161,7 @@ def measure(request: HeldoutRequest, *, stage: Stage, warn: Warn, keep: Keep = k
             return measure_models(documents, request.models, runtime, stage=stage, warn=warn, keep=keep)
         if not source.n_bytes:
             raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
-        passes = Request(frozen=request.policy, dynamic=request.dynamic, overlap=request.overlap, grouping=grouping)
+        passes = Passes(frozen=request.policy, dynamic=request.dynamic, overlap=request.overlap, grouping=grouping)
         if request.learner:
             assert request.train is not None
             with open_source(request.train, request.train_limit_bytes) as train:

@@ -37,7 +37,7 @@ Warn = Callable[[str], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Passes:
     """What to measure. frozen: the policy of the frozen loss; None: no frozen loss. grouping: of the test corpus's documents."""
 
     frozen: Policy | None = CARRIED
@@ -46,7 +46,7 @@ class Request:
     grouping: Grouping | None = None
 
 
-EVERYTHING = Request()
+EVERYTHING = Passes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def check_size(config: Config, runtime: Runtime) -> None:
 
 
 def measure_heldout(
-    load: LoadLearner, test: Source, runtime: Runtime, request: Request = EVERYTHING, *, stage: Stage, warn: Warn
+    load: LoadLearner, test: Source, runtime: Runtime, passes: Passes = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
     """Measures the losses of a test corpus under the learner that `load` returns.
 
@@ -102,24 +102,24 @@ def measure_heldout(
     """
     learner, trained_on = load()
     config, learner_digest = learner.config, learner.digest()
-    overlap = _measure_overlap(trained_on, test, stage, warn) if request.overlap else None
-    traces = _trained_traces(learner, test, request, stage)
+    overlap = _measure_overlap(trained_on, test, stage, warn) if passes.overlap else None
+    traces = _trained_traces(learner, test, passes, stage)
     del learner
     with stage("untrained") as show:
         traces["untrained"] = dynamic_trace(runtime.learner(config), test.symbols[:], show)
-    policy = request.frozen.describe(config) if request.frozen else None
-    losses = _losses(traces, test, overlap, request)
+    policy = passes.frozen.describe(config) if passes.frozen else None
+    losses = _losses(traces, test, overlap, passes)
     return _measurement(config.to_dict(), learner_digest, trained_on, policy, losses, test, overlap, stage)
 
 
 def measure_other_heldout(
-    subject: Subject, train: Source, test: Source, request: Request = EVERYTHING, *, stage: Stage, warn: Warn
+    subject: Subject, train: Source, test: Source, passes: Passes = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
     """As `measure_heldout`, for a learner of the user's own, which first reads `train`. A frozen loss must be carried.
 
     A tokenizer encodes each corpus alone. Raises ConfigError for another policy, and what the learner raises.
     """
-    if request.frozen not in (None, CARRIED):
+    if passes.frozen not in (None, CARRIED):
         raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
     if not train.n_bytes:
         raise CorpusError("nothing to learn from: the training corpus is empty")
@@ -128,25 +128,25 @@ def measure_other_heldout(
         code_bits = follow_trace(train.symbols[:], subject, learner, show).total_bits(MODEL)
     about = {**describe(train), "code_bits": code_bits}
     trained_on = TrainedOn(kind="corpus", about=about, symbols=train.symbols[:], documents=train.documents)
-    digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if request.overlap else None
+    digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if passes.overlap else None
     traces = {}
-    if request.frozen and isinstance(learner, AdaptedLearner):
+    if passes.frozen and isinstance(learner, AdaptedLearner):
         with stage("frozen") as show:
             traces["frozen"] = follow_trace(symbols, subject, learner.frozen(), show)
-    if request.dynamic:
+    if passes.dynamic:
         with stage("dynamic") as show:
             traces["dynamic"] = follow_trace(symbols, subject, learner, show)
     with stage("untrained") as show:
         traces["untrained"] = follow_trace(symbols, subject, subject.make(), show)
-    policy = "carried: one stream; the context continues from the training corpus" if request.frozen else None
-    losses = _losses(traces, test, overlap, request)
+    policy = "carried: one stream; the context continues from the training corpus" if passes.frozen else None
+    losses = _losses(traces, test, overlap, passes)
     return _measurement(subject.description, digest, trained_on, policy, losses, test, overlap, stage)
 
 
 def _losses(
-    traces: Mapping[str, Trace], test: Source, overlap: Overlap | None, request: Request
+    traces: Mapping[str, Trace], test: Source, overlap: Overlap | None, passes: Passes
 ) -> dict[str, HeldoutLoss]:
-    summaries = partial(summarise_heldout, documents=test.documents, overlap=overlap, grouping=request.grouping)
+    summaries = partial(summarise_heldout, documents=test.documents, overlap=overlap, grouping=passes.grouping)
     return {name: summaries(trace) for name, trace in traces.items()}
 
 
@@ -185,13 +185,13 @@ def _measure_overlap(trained_on: TrainedOn, test: Source, stage: Stage, warn: Wa
     return overlap
 
 
-def _trained_traces(learner: OnlineLearner, test: Source, request: Request, stage: Stage) -> dict[str, Trace]:
+def _trained_traces(learner: OnlineLearner, test: Source, passes: Passes, stage: Stage) -> dict[str, Trace]:
     """The costs of the losses that need the trained learner. The dynamic loss comes last, because it changes the learner."""
     traces, symbols = {}, test.symbols[:]
-    if request.frozen:
+    if passes.frozen:
         with stage("frozen") as show:
-            traces["frozen"] = frozen_trace(learner, symbols, test.documents, request.frozen, show)
-    if request.dynamic:
+            traces["frozen"] = frozen_trace(learner, symbols, test.documents, passes.frozen, show)
+    if passes.dynamic:
         with stage("dynamic") as show:
             traces["dynamic"] = dynamic_trace(learner, symbols, show)
     return traces

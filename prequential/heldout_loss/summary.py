@@ -1,4 +1,4 @@
-"""The cost of a held-out test corpus in sums, means and quantiles: by document, by language, and by overlap with training.
+"""The cost of a held-out test corpus in sums and means: by document, by language, and by overlap with training.
 
 Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one document or outside all documents. The held-out loss
 counts the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
@@ -24,7 +24,6 @@ from prequential.printable import printable
 from prequential.records.forms import ClusterFields, DocumentGroupFields, LossFields
 from prequential.records.schema import record_of
 
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
 NO_LANGUAGE = "(none)"
 CHUNK_BYTES = 1 << 20
@@ -65,7 +64,6 @@ class HeldoutLoss:
     per_document: tuple[DocumentGroup, ...]
     macro_documents: float | None
     macro_languages: float | None
-    quantiles: tuple[float, ...]
     clean: DocumentGroup | None = None
     dirty: DocumentGroup | None = None
     novel: DocumentGroup | None = None
@@ -87,7 +85,6 @@ class HeldoutLoss:
             self,
             **{name: group.to_record() if group else None for name, group in groups.items()},
             interval=asdict(self.interval) if self.interval else None,
-            quantiles={"of": list(QUANTILES), "bits_per_byte": list(self.quantiles)},
             languages=[group.to_record() for group in self.per_language],
             each=[group.to_record() for group in shown],
             all_others=_sum("all others", others).to_record() if others else None,
@@ -155,7 +152,6 @@ def _summary(
         per_document=tuple(_costliest_first(groups)),
         macro_documents=_mean(rates),
         macro_languages=_mean([group.bits / group.n_bytes for group in per_language if group.n_bytes]),
-        quantiles=tuple(np.quantile(rates, QUANTILES).tolist()) if rates else (),
         clusters=clusters,
         interval=loss_interval(clusters),
         **splits,

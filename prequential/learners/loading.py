@@ -10,10 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from prequential_corpora.corpus import unicode_name
@@ -34,10 +31,15 @@ def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subje
     before = set(sys.modules)
     folder, module, factory = _named(name)
 
-    def source() -> str | None:
+    def mark_own() -> None:
         if folder:
             _mark_own(folder, sys.modules.keys() - before)
+
+    def source() -> str | None:
+        mark_own()  # also of what the factory has imported
         return _source_digest(module, factory, folder, arguments or {})
+
+    mark_own()
 
     return other_subject(partial(factory, **(arguments or {})), unicode_name(name), arguments, source=source)
 
@@ -136,31 +138,17 @@ INSTALLED = {"site-packages", "dist-packages"}
 _OWN = "from the folder of a learner"  # marks the specification of a module
 
 
-class _OwnFolder(MetaPathFinder):
-    """Finds modules in a folder, after all others."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = str(folder)
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        spec = None if path else PathFinder.find_spec(name, [self._folder])
-        if spec:
-            spec.loader_state = _OWN
-        return spec
-
-
 @contextmanager
 def _importable(folder: Path | None) -> Iterator[None]:
     """While the body runs, modules of the folder can be imported. An installed module of the same name comes first."""
-    if folder is None:
+    if folder is None or str(folder) in sys.path:
         yield
         return
-    finder = _OwnFolder(folder)
-    sys.meta_path.append(finder)
+    sys.path.append(str(folder))
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        sys.path.remove(str(folder))
 
 
 def _is_own(module: Any) -> bool:
@@ -168,7 +156,7 @@ def _is_own(module: Any) -> bool:
 
 
 def _mark_own(folder: Path, new: Set[str]) -> None:
-    """Marks those of the new modules that came from the folder in another way, as by sys.path."""
+    """Marks those of the new modules that came from the folder."""
     for module in [sys.modules[name] for name in new if _top(name) != _top(__name__)]:
         spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
         if spec and file and Path(file).resolve().is_relative_to(folder) and not INSTALLED & {*Path(file).parts}:

@@ -41,8 +41,6 @@ KERNEL_SOURCES = (
     "prequential/evaluation/novelty.py",
     "prequential/learners/distributions.py",
     "prequential_codecs/bit_coder.py",
-    "prequential_corpora/overlap.py",
-    "prequential_corpora/tokens.py",
 )
 WITHOUT_EFFECT = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # of numba's variables: on what a kernel is
 UNUSED_S = 30 * 24 * 3600.0

@@ -13,7 +13,7 @@ from prequential_corpora.git.window import GitCorpus, open_documents, read_tree,
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError
-from prequential.files import PathLike, check_new_folder, common_mode
+from prequential.files import PathLike, common_mode
 from prequential.files.append import prepare_records
 from prequential.heldout_loss.documents import DocumentSet, documents_of
 from prequential.heldout_loss.heldout import Context
@@ -47,12 +47,10 @@ from prequential.monorepo_loss.series import (
     SeriesSetting,
     append_point,
     check_same_setting,
-    load_series_model,
     next_window,
     points_so_far,
 )
 from prequential.online.coding import OnProgress, ignore
-from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
 from prequential.version import VERSION
 
@@ -62,8 +60,7 @@ class MonorepoRequest:
     """What to measure on the window (since, until] of a repository: `models`, which are frozen, and then nothing else counts.
 
     Otherwise a learner that reads the tree before the window first. series: the file to which its figures are the next point:
-    where nothing is given (None), what the series has counts; since: the beginning of a new one. model: the folder of one
-    learner for all points, which the first point trains.
+    where nothing is given (None), what the series has counts; since: the beginning of a new one.
     """
 
     repository: str
@@ -75,7 +72,6 @@ class MonorepoRequest:
     context: Context | None = None
     stride: int | None = None
     train_limit_bytes: int | None = None
-    model: str | None = None
     series: PathLike | None = None
     runtime: Runtime = field(default_factory=Runtime)
 
@@ -132,7 +128,7 @@ def next_point(request: MonorepoRequest) -> NextPoint:
 
 
 def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage, warn: Warn) -> Heldout:
-    """Measures the point and writes nothing but the series' model. Without records if the window has nothing to score."""
+    """Measures the point and writes nothing. Without records if the window has nothing to score."""
     with open_documents(point.window) as window:
         if not window.documents:  # the next window begins where this one does
             return _nothing(window)
@@ -146,7 +142,6 @@ def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> Ser
     """The setting of the series, with which the request must agree. A new series takes it from the request."""
     names = ("config", "rules", "train_limit_bytes", "context", "stride")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
-    given["fixed"] = request.model is not None
     if not records:
         given.setdefault("config", preset(DEFAULT_PRESET))
         given.setdefault("rules", Rules())
@@ -169,21 +164,14 @@ def _check_before(request: MonorepoRequest, point: NextPoint, warn: Warn) -> Non
 
 
 def _loader(request: MonorepoRequest, point: NextPoint, stage: Stage) -> LoadLearner:
-    """A function that returns the learner trained on the tree before this window; with a model, before the first window."""
-    setting, folder = point.setting, request.model
-    if folder and (point.records or Path(folder).exists()):
-        return partial(load_series_model, folder, point, request.runtime)
+    """A function that returns a learner trained on the tree before this window."""
+    setting = point.setting
 
     def train() -> tuple[OnlineLearner, TrainedOn]:
-        if folder:
-            check_new_folder(folder)
         tree = read_tree(request.repository, str(point.window.since), setting.rules)
         with stage("training") as show:
             make = partial(request.runtime.learner, setting.config)
-            learner, trained_on = train_on_tree(tree, setting.train_limit_bytes, make, show)
-        if folder:
-            save_model(folder, learner, {**trained_on.about, "prequential": VERSION}, mode=request.mode)
-        return learner, trained_on
+            return train_on_tree(tree, setting.train_limit_bytes, make, show)
 
     return train
 
@@ -205,7 +193,6 @@ def monorepo(
     series: PathLike | None = None,
     config: Config | None = None,
     train_limit_bytes: int | None = None,
-    model: PathLike | None = None,
     runtime: Runtime | None = None,
     on_progress: OnProgress = ignore,
 ) -> Heldout:
@@ -215,7 +202,7 @@ def monorepo(
     models, a learner of this `config` (default: preset 5) reads the tree before the window first.
 
     Only what is named here is written: series, the file to which the result is appended as the next point, without models; an
-    existing one gives since, config, languages, context and limit. model: the folder of one learner for all points of a series.
+    existing one gives since, config, languages, context and limit.
     A window in which nothing can be scored gives a result without records. Raises ConfigError, CorpusError, OutputError, and what
     models and learners raise.
 
@@ -237,7 +224,6 @@ def monorepo(
         context=context,
         stride=stride,
         train_limit_bytes=train_limit_bytes,
-        model=None if model is None else str(model),
         series=series,
         runtime=runtime or Runtime(),
     )

@@ -9,19 +9,13 @@ from typing import Any
 
 from prequential_corpora.git.file_rules import Rules
 from prequential_corpora.git.session import find_repository
-from prequential_corpora.git.window import GitDocuments, read_tree, read_window
+from prequential_corpora.git.window import GitDocuments, read_window
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.files import PathLike
 from prequential.heldout_loss.heldout import Context, Policy
-from prequential.heldout_loss.trained import TrainedOn
 from prequential.model.config import Config
-from prequential.model.learner import OnlineLearner
-from prequential.monorepo_loss.monorepo import open_tree
-from prequential.online.model_store import load_model
-from prequential.online.runtime import Runtime
-from prequential.online.source import source_of
 from prequential.records.forms import LOSSES, MonorepoRecord
 from prequential.records.schema import append_record, check_record, parse_object, read_lines
 
@@ -31,8 +25,7 @@ class SeriesSetting:
     """What the points of a series share.
 
     train_limit_bytes: of a tree, in the order of paths; None: all. context, stride: of the frozen loss (`policy`).
-    fixed: one learner, trained on the tree before the first window, measures all points; otherwise each has its own, trained
-    on the tree before its window. Raises ConfigError if the learner cannot be measured under the policy.
+    Raises ConfigError if the learner cannot be measured under the policy.
     """
 
     config: Config
@@ -40,7 +33,6 @@ class SeriesSetting:
     train_limit_bytes: int | None = None
     context: Context = "carried"
     stride: int | None = None
-    fixed: bool = False
 
     def __post_init__(self) -> None:
         self.policy.stride_for(self.config)
@@ -61,12 +53,14 @@ class SeriesSetting:
     def of(cls, record: Mapping[str, Any]) -> "SeriesSetting":
         """The setting in the record of a point. Raises CorpusError if it is not valid, ConfigError for other rules of files."""
         try:
-            values = dict(record["setting"])
+            values = {
+                name: value for name, value in record["setting"].items() if name != "fixed"
+            }  # of earlier versions
             given = dict(values["rules"])
             digest, languages = given.pop("digest"), given.pop("languages")
             rules = Rules(**given, languages=None if languages is None else tuple(languages))
             setting = cls(**{**values, "config": Config.from_record(values["config"]), "rules": rules})
-        except (KeyError, TypeError, ValueError, ConfigError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
             raise CorpusError(f"the series has a record without a complete setting: {error}") from error
         if rules.digest() != digest:
             raise ConfigError("this program chooses files by other rules than the series: begin a new series")
@@ -166,28 +160,8 @@ def next_window(
 
 def check_same_setting(previous: SeriesSetting, setting: SeriesSetting) -> None:
     """Raises ConfigError if points of the two settings are not comparable."""
-    names = ["model" if name == "fixed" else name.removesuffix("_bytes") for name in previous.differing(setting)]
+    names = [name.removesuffix("_bytes") for name in previous.differing(setting)]
     if names:
         raise ConfigError(
             f"the series has another {', '.join(names)}, so the points would not be comparable: begin a new series"
         )
-
-
-def load_series_model(folder: str, point: NextPoint, runtime: Runtime) -> tuple[OnlineLearner, TrainedOn]:
-    """The stored learner of a series with one model for all points, and the tree that it was trained on.
-
-    Raises ConfigError if the model does not belong to the series, CorpusError if its tree is not before the window.
-    """
-    stored = load_model(folder, runtime)
-    about, commit = stored.trained_on, stored.trained_on.get("until")
-    if point.records and stored.learner.digest().hex() != point.records[-1]["learner_digest"]:
-        raise ConfigError(f"the model in {folder!r} is not the model of the series: name that one")
-    if stored.config != point.setting.config or about.get("read") != "tree" or not isinstance(commit, str):
-        raise ConfigError(f"the model in {folder!r} has another configuration, or was not trained on a git tree")
-    read_window(point.repository, commit, str(point.window.since))  # raises if that tree is not before the window
-    with open_tree(read_tree(point.repository, commit, point.setting.rules)) as corpus:
-        source = source_of(corpus, point.setting.train_limit_bytes)
-        if source.blake2b.hex() != about.get("blake2b"):
-            raise ConfigError(f"the model in {folder!r} was trained on other bytes of that tree")
-        symbols = source.symbols[:]
-    return stored.learner, TrainedOn(kind="model", about=about, symbols=symbols, documents=source.documents)

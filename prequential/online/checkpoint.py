@@ -4,7 +4,6 @@ A safetensors file, complete or absent; JSON metadata identifies the run. A stra
 tensors that the run's own configuration has made.
 """
 
-import errno
 import hashlib
 import json
 import logging
@@ -17,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
-from safetensors.numpy import save_file
 
 from prequential.errors import CheckpointError
 from prequential.exact.arrays import digest
-from prequential.files import delete_new_checkpoint, open_own_file, sync_file, sync_folder
+from prequential.files import delete_new_checkpoint, open_own_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.machine.process import HeldSignals, held
 from prequential.online.loop import Learner
@@ -176,15 +173,6 @@ def _state_like(learner: Learner, types: Mapping[str, Any]) -> Mapping[str, np.n
     like = getattr(learner, "state_like", None)
     found: Mapping[str, np.ndarray] = like(types) if like else learner.state()
     return found
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a safetensors file durably. Raises OSError, also for the library's own error type, which it uses for a full disk."""
-    try:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-    except safetensors.SafetensorError as error:
-        raise OSError(errno.EIO, str(error)) from error
-    sync_file(path)
 
 
 def read_arrays(

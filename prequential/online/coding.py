@@ -17,7 +17,7 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
-from prequential.model.config import Config, ScheduleConfig
+from prequential.model.config import Config
 from prequential.model.schedule import blocks
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
 from prequential.online.loop import Learner, run
@@ -40,7 +40,7 @@ class Progress:
 
     segment: the bytes of the segment just coded, (n,) uint8; empty in the last report. segment_bits: the ideal code length of
     each byte, (n,) float64. segment_gpt_bits: the same under the GPT alone; None without a GPT, and while decoding.
-    update_size: `Learner.update_size`. schedule: that of the learner, if it is known.
+    update_size: `Learner.update_size`.
 
     Examples:
         >>> import prequential
@@ -63,7 +63,6 @@ class Progress:
     segment_bits: NDArray[np.float64] = field(default_factory=lambda: NO_BITS, compare=False, repr=False)
     segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
-    schedule: ScheduleConfig | None = field(default=None, compare=False, repr=False)
 
     def after(
         self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float
@@ -75,7 +74,6 @@ class Progress:
             "segment_bits": bits,
             "segment_gpt_bits": learner.gpt_bits,
             "update_size": learner.update_size,
-            "schedule": learner.schedule,
         }
         return Progress(**vars(self) | totals | about)  # `replace` takes three times as long
 

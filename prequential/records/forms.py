@@ -158,7 +158,7 @@ class Passage(Struct, kw_only=True):
 class FindingFields(Struct, kw_only=True):
     """Something unusual about a run (RELIABILITY.md)."""
 
-    kind: Annotated[str, says("such as `spike` or `slowdown`")]
+    kind: Annotated[str, says("such as `spike` or `repeated`")]
     position: Annotated[Count, says("byte of the corpus at which it begins")]
     block: Annotated[Count, says("block of the archive")]
     message: Annotated[str, says("what was seen")]
@@ -314,7 +314,6 @@ class LossFields(Struct, kw_only=True):
     interval: Annotated[Any, says("95 % interval of it over clusters like these, or null")] | Absent = UNSET
     macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] | Absent = UNSET
     macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] | Absent = UNSET
-    quantiles: Annotated[Any, says("of bits/byte over documents: `of`, `bits_per_byte`")] | Absent = UNSET
     clean: Annotated[DocumentGroupFields | None, says("documents little seen in training")] | Absent = UNSET
     dirty: Annotated[DocumentGroupFields | None, says("documents largely seen in training")] | Absent = UNSET
     novel: Annotated[DocumentGroupFields | None, says("bytes in no match of 50 bytes or more")] | Absent = UNSET
@@ -426,7 +425,6 @@ class SeriesFields(Struct, kw_only=True):
     """What all points of a series share. Further fields: rules of files, limit, stride."""
 
     config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
-    fixed: Annotated[bool, says("one learner measures all points")] | Absent = UNSET
     context: Annotated[str, says("context of the frozen loss")] | Absent = UNSET
 
 
@@ -440,4 +438,3 @@ class MonorepoRecord(HeldoutRecord, kw_only=True):
     overlap: Annotated[OverlapFields, says("text of the window in the training corpus")]
     setting: Annotated[SeriesFields, says("what all points of the series share")]
     excluded: Annotated[dict[str, Count], says("files of the window that were left out, by reason")] | Absent = UNSET
-    behind: Annotated[list[Any], says("other compressors after the training bytes: their sizes")] | Absent = UNSET

@@ -142,7 +142,6 @@ class Ablation:
             results=judged({feature: each for feature, each in found.items() if each[0]}, 1 - self.confidence),
             population=f"other text of this length and kind, {'and other seeds' if several else 'under this seed'}",
             confidence=self.confidence,
-            n_runs=len(self.plan.configs),
         )
 
 
@@ -294,13 +293,12 @@ class FeatureResult:
 
 @dataclass(frozen=True, kw_only=True)
 class AblationSummary:
-    """The results of an ablation. population: what the intervals refer to. n_runs: of the plan."""
+    """The results of an ablation. population: what the intervals refer to."""
 
     sizes: tuple[str, ...]
     results: tuple[FeatureResult, ...]
     population: str
     confidence: float
-    n_runs: int
 
     @property
     def advice(self) -> str:
@@ -314,13 +312,8 @@ class AblationSummary:
         parts += [f"of {unclear} nothing is shown: take more text or fewer features"] if unclear else []
         return f"{'; '.join(parts)}."
 
-    @property
-    def choice_bits(self) -> float:
-        """The bits that it costs to state which run is the best, if it is chosen by the result on this corpus."""
-        return math.log2(self.n_runs)
-
     def to_record(self) -> dict[str, Any]:
-        return asdict(self) | {"choice_bits": self.choice_bits}
+        return asdict(self)
 
     def to_text(self) -> str:
         percent = f"{100 * self.confidence:g} %"
@@ -337,9 +330,7 @@ class AblationSummary:
                 format_table(("added to base", "size", "saved", percent, "%", "FLOPs x"), effects),
                 format_table(("added to base", "more saved at the largest", percent, "verdict"), growth),
                 "Saved: bits/byte without the feature minus bits/byte with it; above 0 where the feature helps.\n"
-                f"{percent} intervals, each for one figure: of {self.population}. Verdicts count all features together (Holm).\n"
-                f"If this ablation is used to choose the best of these {self.n_runs} runs, the choice costs "
-                f"log2 {self.n_runs} = {self.choice_bits:.2f} bits more.",
+                f"{percent} intervals, each for one figure: of {self.population}. Verdicts count all features together (Holm).",
                 self.advice,
             ]
         )

@@ -19,7 +19,7 @@ from prequential.online.source import CorpusLike, open_source
 from prequential.records.forms import WITHOUT_ARCHIVE
 from prequential.version import VERSION
 
-REMEDY = "move it away, choose another folder, or trust_runs=True uses it as it is"
+REMEDY = "move it away, or choose another folder"
 
 
 class CorpusKey(NamedTuple):
@@ -54,13 +54,12 @@ def finished_runs(
     corpus: CorpusKey,
     keys: Iterable[str],
     *,
-    trust_runs: bool = False,
     on_bad: Callable[[CorpusError], object] = lambda error: None,
 ) -> dict[str, Run]:
     """The newest run in `folder` of each configuration, by `config_key`, over these bytes and by this version of the program.
 
     on_bad: called with the error of each run that cannot be read, which is left out. Raises CorpusError for a found run that is
-    not this user's or has lost its archive (`check_own_run`), unless trust_runs.
+    not this user's or has lost its archive (`check_own_run`).
     """
     wanted = set(keys)
     found = {
@@ -70,7 +69,7 @@ def finished_runs(
         and run.record.get("environment", {}).get("versions", {}).get("prequential") == VERSION
         and (key := config_key(run.record["config"])) in wanted
     }
-    for run in () if trust_runs else found.values():
+    for run in found.values():
         check_own_run(run)
     return found
 

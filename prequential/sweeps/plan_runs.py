@@ -93,17 +93,16 @@ def run_plan(
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
     open_progress: OpenProgress = lambda name: nullcontext(SilentProgress(name)),
-    trust_runs: bool = False,
 ) -> Iterator[RunOutcome]:
     """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
 
     folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
-    trust_runs: also use finished runs of other users, and those without their archives. The other arguments are those of
+    The other arguments are those of
     `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
     source = in_memory(source)
     corpus, used = corpus_key(source, limit_bytes), runtime or Runtime()
-    finished = finished_runs(folder, corpus, plan.keys, trust_runs=trust_runs)
+    finished = finished_runs(folder, corpus, plan.keys)
 
     def new_run(planned: RunOutcome) -> Run:
         with new_run_folder(folder) as new:

@@ -1,6 +1,5 @@
 """Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -64,11 +63,9 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of every variant with a finished run, in the order of the plan. n_configs, n_runs: of the plan."""
+    """The results of every variant with a finished run, in the order of the plan."""
 
     results: tuple[Result, ...]
-    n_configs: int
-    n_runs: int
 
     @property
     def best(self) -> Result:
@@ -86,21 +83,11 @@ class Summary:
             rows.append(vars(result) | ends)
         return import_pandas().DataFrame(rows)
 
-    @property
-    def choice_bits(self) -> float:
-        """The bits that it costs to state which configuration is the best."""
-        return math.log2(self.n_configs)
-
-    @property
-    def run_choice_bits(self) -> float:
-        """The bits that it costs to state which run is the best: configuration and seed."""
-        return math.log2(self.n_runs)
-
     def to_record(self) -> dict[str, Any]:
-        return asdict(self) | {"choice_bits": self.choice_bits, "run_choice_bits": self.run_choice_bits}
+        return asdict(self)
 
     def to_text(self) -> str:
-        """The table of configurations, and the cost of a choice among them."""
+        """The table of configurations, and the best of them."""
         best, cheapest = self.best, min(self.results, key=lambda result: result.cost)
         titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front")
         names = told_apart(result.name for result in self.results)
@@ -112,8 +99,6 @@ class Summary:
                 ),
                 "",
                 f"best: {best.name}, {best.bits_per_byte:.4f} bits/byte",
-                f"the choice among {self.n_configs} configurations costs {self.choice_bits:.2f} bits, of a single run among "
-                f"{self.n_runs} {self.run_choice_bits:.2f} bits",
                 f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
                 f"data: those that {cheapest.name} needs, as a multiple of those needed here to learn as much "
                 f"({LEVEL:.0%} interval over texts); -: not known",
@@ -133,9 +118,7 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
         results=tuple(
             replace(result, on_front=on_front, data_multiple=multiple)
             for result, on_front, multiple in zip(results, front, multiples, strict=True)
-        ),
-        n_configs=len(plan.variants),
-        n_runs=len(plan.configs),
+        )
     )
 
 
@@ -169,13 +152,12 @@ def sweep(
     *,
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
-    trust_runs: bool = False,
     on_outcome: Callable[[RunOutcome], object] = lambda outcome: None,
 ) -> Summary:
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
-    on_outcome: called with each run, or with the error that it failed with. trust_runs: also use finished runs of other users,
-    and those without their archives. Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
+    on_outcome: called with each run, or with the error that it failed with. Raises CorpusError if no run succeeds, and for a
+    finished run that is not to be trusted.
 
     Examples:
         >>> import tempfile, prequential
@@ -191,7 +173,7 @@ def sweep(
     if not isinstance(plan, Plan):
         raise wrong_argument("plan", plan, "a Plan of prequential.sweep_plan")
     outcomes = []
-    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime, trust_runs=trust_runs):
+    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime):
         on_outcome(outcome)
         outcomes.append(outcome)
     if outcomes and not any(outcome.run for outcome in outcomes):

@@ -15,23 +15,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from prequential.model.schedule import GROWTH, segments
-
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
 
 WINDOW_BYTES = 1 << 14
 N_RECENT = 64  # windows that define what is usual
 MIN_WINDOWS = 8  # before this many nothing is called unusual
-# While segments of a GPT grow, each takes about this power of its size: its step costs the same (0.2 to 0.4 for -5).
-GROWING_POWER = 0.33
 LATEST_BYTES = 1 << 16  # over which the latest rate is taken
 SPEED_S = 10.0  # over which the speed is taken, once the run is as old
 MIN_SPEED_S = 0.05  # a shorter time says nothing about it
 REPEATED_BYTES, FREE_BITS_PER_BYTE = 1 << 16, 0.05  # so many bytes that are almost free are repeated data
-SLOW_S = 10.0
 MIB = 1 << 20
 
 
@@ -39,7 +32,7 @@ MIB = 1 << 20
 class Finding:
     """Something unusual about a run. It never stops the run.
 
-    kind: "not finite", "spike", "repeated", "slowdown", or "watch" if the watch itself failed. position: byte of the original at
+    kind: "not finite", "spike", "repeated", or "watch" if the watch itself failed. position: byte of the original at
     which it begins, in block `block` of the archive; both count from 0. cause: the most likely one: data, model, program or
     machine.
 
@@ -64,13 +57,12 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Some successive segments. None stands for an unknown value. update_size: the largest of the window's optimiser steps."""
+    """Some successive segments. update_size: the largest of the window's optimiser steps."""
 
     start: int
     n_bytes: int
     block: int
     code_bits: float
-    wall_s: float | None
     gzip_bits: int
     update_size: float
 
@@ -82,17 +74,13 @@ class Window:
     def gzip_bits_per_byte(self) -> float:
         return self.gzip_bits / self.n_bytes
 
-    @property
-    def bytes_per_s(self) -> float | None:
-        return self.n_bytes / self.wall_s if self.wall_s else None
-
 
 class Recent(deque[Window]):
     """The last N_RECENT windows, which define what is usual."""
 
     def usual(self, figure: str) -> float | None:
-        """The median of a figure of the windows; None where fewer than MIN_WINDOWS have it."""
-        known = [value for window in self if (value := getattr(window, figure)) is not None]
+        """The median of a figure of the windows; None of fewer than MIN_WINDOWS."""
+        known = [getattr(window, figure) for window in self]
         return statistics.median(known) if len(known) >= MIN_WINDOWS else None
 
     def is_spike(self, window: Window) -> bool:
@@ -122,16 +110,12 @@ class Windows:
         self.done, self._now_s = first, clock()
         start = (0, 0.0) if self._has_beginning else (first.n_bytes, first.code_bits)
         self._marks = deque([_Mark(*start, self._now_s)], N_RECENT)
-        self._segment_times: deque[tuple[int, float]] = deque(maxlen=64)
-        self._knows_start_time = False  # of the current window
         self._block, self._update_size = first.n_blocks, 0.0  # of the current window
         self._deflate, self._gzip_bytes, self._gzip_total = zlib.compressobj(6, zlib.DEFLATED, -15, 9), 0, 0
 
     def add(self, done: Progress) -> Window | None:
         """Adds a report; returns the window that it completes, if any."""
-        before_s, self.done, self._now_s = self._now_s, done, self._clock()
-        if len(done.segment):
-            self._segment_times.append((len(done.segment), self._now_s - before_s))
+        self.done, self._now_s = done, self._clock()
         size = done.update_size or 0.0
         self._update_size = max(self._update_size, size if math.isfinite(size) else math.inf)
         n_bytes = done.n_bytes - self._marks[-1].n_bytes
@@ -141,7 +125,6 @@ class Windows:
             return None
         window = self._finished_window(n_bytes)
         self._marks.append(_Mark(done.n_bytes, done.code_bits, self._now_s))
-        self._knows_start_time = True
         self._block, self._update_size, self._gzip_bytes = done.n_blocks, 0.0, 0
         return window
 
@@ -155,7 +138,6 @@ class Windows:
             block=self._block,
             code_bits=self.done.code_bits - start.code_bits,
             gzip_bits=8 * self._gzip_bytes,
-            wall_s=self._now_s - start.time_s if self._knows_start_time else None,
             update_size=self._update_size,
         )
 
@@ -181,17 +163,9 @@ class Windows:
         return n_bytes / seconds if seconds > MIN_SPEED_S and n_bytes > 0 else None
 
     def seconds_left(self, n_bytes: int) -> float | None:
-        """Time until a run over n_bytes ends; None if the speed is not known. The short segments of a GPT are slow."""
-        start, schedule = self.done.n_bytes, self.done.schedule
-        if schedule is None or self.done.update_size is None or len(self._segment_times) < 2:
-            speed = self.bytes_per_s
-            return max(0, n_bytes - start) / speed if speed else None
-        times = list(self._segment_times)[1:]  # the first one includes what came before it
-        unit_s = float(np.mean([seconds / size**GROWING_POWER for size, seconds in times]))
-        n_growing = min(n_bytes, GROWTH * schedule.segment_symbols)
-        sizes = [s.stop - s.start for s in segments(slice(start, max(start, n_growing)), schedule)]
-        n_full = (n_bytes - max(start, n_growing)) / schedule.segment_symbols
-        return unit_s * (sum(size**GROWING_POWER for size in sizes) + n_full * schedule.segment_symbols**GROWING_POWER)
+        """Time until a run over n_bytes ends; None if the speed is not known. The short first segments of a GPT are slow."""
+        speed = self.bytes_per_s
+        return max(0, n_bytes - self.done.n_bytes) / speed if speed else None
 
 
 # ---- detectors: each inspects a window; `recent` has the windows before it
@@ -223,18 +197,6 @@ def _reason_for_spike(window: Window, recent: Recent) -> tuple[str, str]:
     return "what the model has learned helps less here", "data"
 
 
-def _extended(stretch: Window | None, window: Window) -> Window:
-    """A stretch of successive windows, as one, with the next one."""
-    if stretch is None:
-        return replace(window, wall_s=window.wall_s or 0.0)
-    return replace(
-        stretch,
-        n_bytes=stretch.n_bytes + window.n_bytes,
-        code_bits=stretch.code_bits + window.code_bits,
-        wall_s=(stretch.wall_s or 0.0) + (window.wall_s or 0.0),
-    )
-
-
 class _RepeatedData:
     """Data that are almost free for the learner or for gzip."""
 
@@ -242,30 +204,19 @@ class _RepeatedData:
 
     def __call__(self, window: Window, recent: Recent) -> Iterator[Finding]:
         is_free = min(window.bits_per_byte, window.gzip_bits_per_byte) < FREE_BITS_PER_BYTE
-        self._stretch = now = _extended(self._stretch, window) if is_free else None
+        now = window if is_free else None
+        if now and self._stretch:
+            before = self._stretch
+            total = before.n_bytes + window.n_bytes, before.code_bits + window.code_bits
+            now = replace(before, n_bytes=total[0], code_bits=total[1])
+        self._stretch = now
         if now and now.n_bytes >= REPEATED_BYTES > now.n_bytes - window.n_bytes:
             message = f"repeated data: {now.bits_per_byte:.3f} bits/byte for {REPEATED_BYTES >> 10} KiB or more"
             yield _found(now, "repeated", message, "data")
 
 
-class _Slowdown:
-    """Ten seconds or more at less than half the usual speed, on data of about the usual cost."""
-
-    _stretch: Window | None = None
-
-    def __call__(self, window: Window, recent: Recent) -> Iterator[Finding]:
-        usual, rate, speed = recent.usual("bytes_per_s"), recent.usual("bits_per_byte"), window.bytes_per_s
-        is_usual_data = rate is not None and 0.5 * rate <= window.bits_per_byte <= 2 * rate
-        is_slow = is_usual_data and usual and speed and speed <= 0.5 * usual
-        self._stretch = now = _extended(self._stretch, window) if is_slow else None
-        if now and usual and now.wall_s and now.wall_s >= SLOW_S > now.wall_s - (window.wall_s or 0.0):
-            text = f"{now.n_bytes / now.wall_s / 1e3:.1f} kB/s for {now.wall_s:.0f} s, usually {usual / 1e3:.1f} kB/s"
-            message = f"slowdown: {text}, perhaps because of other programs, heat or sleep"
-            yield _found(now, "slowdown", message, "machine")
-
-
 class Health:
-    """An `on_progress`. A second run, such as decoding after encoding, is watched only for its speed.
+    """An `on_progress`. A second run, such as decoding after encoding, is not watched.
 
     Examples:
         >>> import prequential
@@ -297,9 +248,7 @@ class Health:
 
     def _watch(self, done: Progress, n_bytes: int) -> Iterator[Finding]:
         if self._windows is None or self._is_over or done.n_bytes < self._windows.done.n_bytes:
-            self._detectors = [_Slowdown()]
-            if self._windows is None:  # the first run
-                self._detectors += [_not_finite, _spike, _RepeatedData()]
+            self._detectors = [_not_finite, _spike, _RepeatedData()] if self._windows is None else []
             # of each kind: the byte where it ends, and the next one's length
             self._silence: dict[str, tuple[int, int]] = {}
             self._windows = Windows(done, self._clock)

@@ -255,23 +255,6 @@ def test_a_window_longer_than_the_models_positions_is_refused_before_the_start(h
     assert TorchLearner(module, optimiser, window=64).n_symbols == 256
 
 
-def test_replay_streams_read_from_the_beginning_on_and_begin_again_at_random():
-    made = of_ids(window=32, rows=40, replay="streams")
-    ends, last = [], np.zeros(39, np.int64)
-    for n_seen in range(64, 6400, 32):
-        found = made._replayed_ends(32, n_seen)
-        begin_again = found != last + 32
-        assert found.max() <= n_seen and (found[begin_again] < 64).all() and (found >= 32).all()
-        assert n_seen < 3200 or begin_again.sum() < 10  # most read on
-        last = found
-        ends.append(found / n_seen)
-    late = np.concatenate(ends[100:])
-    assert 0.4 < late.mean() < 0.6 and late.min() < 0.02 and late.max() > 0.8
-    with pytest.raises(ConfigError, match="choose uniform or streams"):
-        of_ids(replay="all")
-    assert prequential.evaluate(TEXT[:500], learner=lambda: of_ids(replay="streams"), baselines=()).ledger.code_bits > 0
-
-
 def test_tokenizers_of_libraries_and_files_serve_a_torch_learner(tokenizer, tmp_path):
     tiktoken = pytest.importorskip("tiktoken")
     tokenizer.save_pretrained(tmp_path)

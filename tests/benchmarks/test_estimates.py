@@ -5,7 +5,7 @@ from scripts import load
 estimates = load("estimates")
 
 
-def record(name, compress_error, decompress_error, size=100):
+def record(name, compress_error, decompress_error):
     def figure(error):
         return {"estimated": 2.0, "actual": 1.0, "relative_error": error}
 
@@ -13,14 +13,12 @@ def record(name, compress_error, decompress_error, size=100):
         "compress_s": compress_error,
         "decompress_s": decompress_error,
         "peak_memory_bytes": 0.0,
-        "archive_bytes": 0.0,
     }
-    estimate = {name: figure(error) for name, error in errors.items()} | {"archive_low": 90, "archive_high": 110}
+    estimate = {name: figure(error) for name, error in errors.items()}
     return {
         "corpus": {"name": name, "n_bytes": 1000},
         "options": ["-1"],
         "estimate": estimate,
-        "archive_bytes": size,
         "environment": {"machine": {"cpu": "a processor"}, "threads": 2},
     }
 
@@ -28,11 +26,11 @@ def record(name, compress_error, decompress_error, size=100):
 def test_the_table_has_medians_of_the_absolute_errors_of_the_newest_runs_by_preset():
     """Of five records the first is not the newest, and the fourth has no estimate."""
     other = [{**record("c", 1, 1), "estimate": None}, {**record("a", 0.5, 0.5), "options": ["-2"]}]
-    records = [record("a", 9.0, 9.0), record("a", 0.1, None), record("b", -0.3, -0.2, 120), *other]
+    records = [record("a", 9.0, 9.0), record("a", 0.1, None), record("b", -0.3, -0.2), *other]
     assert estimates.table(estimates.estimated(records)).splitlines()[2:] == [
-        "| -1 | 2 | 20.0% | 20.0% | 0.0% | 0.0% | 1 |",
-        "| -2 | 1 | 50.0% | 50.0% | 0.0% | 0.0% | 1 |",
-        "| all | 3 | 30.0% | 35.0% | 0.0% | 0.0% | 2 |",
+        "| -1 | 2 | 20.0% | 20.0% | 0.0% |",
+        "| -2 | 1 | 50.0% | 50.0% | 0.0% |",
+        "| all | 3 | 30.0% | 35.0% | 0.0% |",
         "",
         "Machines: a processor, 2 threads.",
     ]

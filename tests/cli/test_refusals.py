@@ -45,7 +45,6 @@ REFUSALS = [
     ("compress --audit-every -1 a", 2, "--audit-every"),
     ("compress --audit-every x a", 2, "--audit-every"),
     ("compress --config missing.json a", 2, "cannot read 'missing.json'"),
-    ("test --max-time soon archive", 2, "'soon' is not a time such as 90s, 10m, 2h or 1d"),
     # Archives
     ("decompress a", 1, "not a .pq archive: it starts with other bytes"),
     ("decompress -v none.pq", 1, "No such file"),
@@ -62,7 +61,6 @@ REFUSALS = [
     ("evaluate --limit ten a", 2, "'ten'"),
     ("evaluate --configs-tried=0 a", 2, "is not an integer of 1 or more"),
     ("evaluate --configs-tried=two a", 2, "is not an integer of 1 or more"),
-    ("evaluate -1 --baselines none --no-run --output missing/runs.jsonl a", 1, "missing/runs.jsonl"),
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
     ("evaluate --resume x --no-run a", 2, "--no-run"),

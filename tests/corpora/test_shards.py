@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prequential_corpora import chunks
 from prequential_corpora import corpus as corpus_module
-from prequential_corpora.corpus import IN_MEMORY, Document, FileSymbols, RowDocuments, StreamSymbols
+from prequential_corpora.corpus import Document, FileSymbols, RowDocuments, StreamSymbols
 from prequential_corpora.shards import Piece, ShardsSpec, find_shards, shuffled
 from prequential_corpora.sources import open_corpus
 from pytest import MonkeyPatch
@@ -253,19 +253,15 @@ def test_slices_of_a_file_are_read_and_not_mapped(tmp_path: Path) -> None:
         FileSymbols(tmp_path / "missing", 5, 5)[:]
 
 
-def test_offsets_of_many_documents_are_on_disk(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def test_documents_of_rows_are_found_by_number_and_slice() -> None:
     documents = RowDocuments(1)
-    n = 2 * IN_MEMORY + 5
-    for _ in range(n):
-        documents.append(2)
-    assert len(documents._on_disk) == 2 * IN_MEMORY
-    assert list(tmp_path.iterdir()) == []
-    assert (len(documents), documents.n_bytes) == (n, 3 * n)
-    assert documents[-1] == documents[n - 1] and documents[1:3] == [documents[1], documents[2]]
+    for n_bytes in (2, 0, 3):
+        documents.append(n_bytes)
+    assert (len(documents), documents.n_bytes) == (3, 8)
+    assert list(documents) == [Document("0", 0, 2), Document("1", 3, 0), Document("2", 4, 3)]
+    assert documents[-1] == documents[2] and documents[1:3] == [documents[1], documents[2]]
     with pytest.raises(IndexError):
-        documents[n]
-    assert [documents[i] for i in (0, IN_MEMORY, n - 1)] == [Document(str(i), 3 * i, 2) for i in (0, IN_MEMORY, n - 1)]
+        documents[3]
 
 
 @pytest.mark.parametrize(

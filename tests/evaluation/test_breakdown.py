@@ -112,9 +112,9 @@ def test_a_word_is_in_the_decile_of_its_middle_occurrence(data, length):
     assert dict(zip(words.times.tolist(), words.n_distinct.tolist(), strict=True)) == times
 
 
-def test_words_without_a_slot_count_as_words_that_occur_once():
+def test_words_beyond_the_most_that_are_kept_count_as_words_that_occur_once():
     data = b" ".join(bytes([65 + i // 26, 65 + i % 26]) for i in range(100)) * 2
-    words = Words(array(data), max_slots=16)
+    words = Words(array(data), max_words=12)
     assert words.n_untracked > 0
     # the last word of the first half joins the first one of the second half
     assert (words.times * words.n_distinct).sum() == 199

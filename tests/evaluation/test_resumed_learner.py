@@ -36,7 +36,7 @@ def torch_learner():
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Embedding(256, 8), torch.nn.Linear(8, 256))
     optimiser = torch.optim.AdamW(module.parameters(), lr=1e-2)
-    return TorchLearner(module, optimiser, window=64, rows=3, replay="streams")
+    return TorchLearner(module, optimiser, window=64, rows=3)
 
 
 def words():

@@ -59,13 +59,16 @@ def test_a_run_whose_folder_is_not_utf_8_is_scored(frozen: dict[str, Any], tmp_p
     assert read_object(append_score(tmp_path, record)) == record
 
 
-def test_the_newest_run_of_the_target_is_found(frozen: dict[str, Any], tmp_path: Path) -> None:
+def test_the_newest_run_of_the_target_is_found(
+    frozen: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prequential.forecasting.sealed.check_own_run", lambda run: None)
     make_run(tmp_path, WIDE, TARGET.n_bytes, seed=1)
     make_run(tmp_path, WIDE, TARGET.n_bytes + 1)
     with pytest.raises(CorpusError, match="has no run of the target"):
         find_target_run(tmp_path, frozen)
     run = make_run(tmp_path, WIDE, TARGET.n_bytes)
-    assert find_target_run(tmp_path, frozen, trust_runs=True).path == run.path
+    assert find_target_run(tmp_path, frozen).path == run.path
 
 
 def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_fact(

@@ -370,7 +370,6 @@ def test_the_last_sentence_says_which_model_to_take(
         ("monorepo --static hf:a --since HEAD", 2, "need REPO"),
         ("monorepo repo --static hf:a", 2, "give --since, the beginning of the window"),
         ("monorepo repo --static hf:a --since HEAD --series s.jsonl", 2, "leave out --series"),
-        ("monorepo repo --static hf:a --since HEAD --model m", 2, "leave out --model"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(

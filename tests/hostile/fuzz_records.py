@@ -130,9 +130,8 @@ SCORE_NEW = _commands("forecast target --score forecast.json --corpus long.txt",
 BEYOND = "--target-width 64 --target-bytes 4500 --corpus long.txt -o out.json --json"
 PROXY = _commands(f"forecast ladder {BEYOND} --proxy target/run")
 NEXT_POINT = _commands("monorepo REPOSITORY --series series.jsonl", "series.jsonl")
-APPENDS = _commands(f"""
+APPENDS = _commands("""
     heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured
-    evaluate tiny.txt --no-run --baselines none --config mixer.json --output {HELDOUT}
 """, HELDOUT)  # fmt: skip
 CODING = ("costs", "seconds", *(f".archive.pq.prequential/{name}" for name in ("partial", "run.checkpoint", "owner")))
 CODED = ("costs", "seconds", "encoded.json", "archive.pq")

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prequential_corpora import corpus as corpus_module
 from prequential_corpora.chunks import spool
-from prequential_corpora.corpus import RowDocuments
 from prequential_corpora.git.process import start_git
 from programs import FUSED, TINY, failing
 from pytest import MonkeyPatch
@@ -109,20 +107,6 @@ def test_a_trace_that_is_cut_while_it_is_in_use_is_an_error(tmp_path: Path) -> N
         trace.total_bits(MODEL)
 
 
-# ---- the offsets of documents
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_offsets_of_documents_on_a_full_disk_are_an_output_error(monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_module, "IN_MEMORY", 10)
-    monkeypatch.setattr(corpus_module.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
-    documents = RowDocuments(1)
-    for _ in range(9):
-        documents.append(1)
-    with pytest.raises(OutputError, match=r"cannot spool to .*: No space left on device"):
-        documents.append(1)
-
-
 # ---- temporary files are made where TMPDIR says, or nowhere
 
 
@@ -147,7 +131,6 @@ def test_a_temporary_folder_that_cannot_be_used_is_refused(
 USERS: dict[str, Callable[[Path], object]] = {
     "a copy of a corpus": lambda _: spool([b"text"]),
     "a copy of a known length": lambda _: spool([b"text"], 4),
-    "the documents of many rows": lambda _: RowDocuments(1)._write(),
     "git": lambda folder: start_git(["--version"], folder, {}),
     "a trace": lambda _: ArrayFile(np.uint8, 10),
     "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=FUSED, baselines=()),

@@ -91,7 +91,6 @@ def test_a_line_is_appended_only_where_no_more_users_read_it(
 @pytest.mark.parametrize(
     ("command", "records"),
     [
-        (["evaluate", "a", "--no-run", "--output", "records.jsonl"], "records.jsonl"),
         (["heldout", "--train", "a", "--test", "b", "--runs", "runs"], "runs/heldout.jsonl"),
         (["heldout", "--train", "b", "--test", "a", "--runs", "runs"], "runs/heldout.jsonl"),
     ],
@@ -126,21 +125,22 @@ def test_what_is_made_of_two_runs_is_as_private_as_one_of_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("lock", [fcntl.LOCK_SH, fcntl.LOCK_EX])
-def test_an_evaluation_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
+def test_a_measurement_whose_record_is_locked_ends_in_one_line_and_keeps_the_record(
     lock: int, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(append, "LOCK_WAIT_S", 0.2)
     (tmp_path / "a").write_bytes(TEXT)
-    path = tmp_path / "a.jsonl"
+    path = tmp_path / "heldout.jsonl"
     path.touch()
-    args = ["evaluate", str(tmp_path / "a"), "--no-run", "--baselines", "none", "--output", str(path)]
+    (tmp_path / "b").write_bytes(bytes(range(256)))
+    args = ["heldout", "--train", str(tmp_path / "b"), "--test", str(tmp_path / "a"), "--runs", str(tmp_path)]
     with path.open("rb") as reader:
         fcntl.flock(reader, lock)
         with bounded(60.0):
             assert main([*args, *tiny_options(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "is locked by another program" in line and f"the record is in '{kept_beside(path)}'" in line
-    assert json.loads(kept_beside(path).read_bytes())["corpus"]["n_bytes"] == len(TEXT)
+    assert json.loads(kept_beside(path).read_bytes())["test"]["n_bytes"] == len(TEXT)
 
 
 # ---- runs that a plan finds finished
@@ -156,9 +156,9 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
-def planned(corpus: Path, *configs: Config, trust_runs: bool = False) -> list[RunOutcome]:
+def planned(corpus: Path, *configs: Config) -> list[RunOutcome]:
     runs = corpus.parent / "runs"
-    return list(run_plan(corpus, plan(*configs), runs, runtime=RUNTIME, trust_runs=trust_runs))
+    return list(run_plan(corpus, plan(*configs), runs, runtime=RUNTIME))
 
 
 @pytest.fixture
@@ -201,9 +201,8 @@ def test_a_plan_refuses_a_finished_run_whose_figures_another_user_may_have_chose
 ) -> None:
     spoil, reason = BAD_RUNS[name]
     spoil(finished)
-    with pytest.raises(CorpusError, match=f"{finished.name}' {reason}.*trust_runs=True uses it as it is$"):
+    with pytest.raises(CorpusError, match=f"{finished.name}' {reason}.*or choose another folder$"):
         planned(corpus)
-    assert [outcome.is_new for outcome in planned(corpus, trust_runs=True)] == [False]
     assert [outcome.is_new for outcome in planned(corpus, OTHER)] == [True]  # it stands in the way of no other
 
 
@@ -227,7 +226,7 @@ def test_a_code_length_without_archive_is_used_again_if_it_is_this_users(finishe
     ],
 )
 @pytest.mark.usefixtures("corpus")
-def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
+def test_a_command_names_a_planted_run_in_one_line(
     command: str, tmp_path: Path, monkeypatch: MonkeyPatch, one_line: OneLine
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -237,12 +236,11 @@ def test_a_command_names_a_planted_run_in_one_line_and_uses_it_only_when_told(
     (run, *_) = read_runs("runs")
     give_run_away(run)
     assert f"{run.name}' belongs to another user" in one_line(*words)
-    assert main([*words, "--trust-runs"]) == 0
 
 
 @pytest.mark.parametrize("options", ["--target-width 512 --target-bytes 200M -o forecast.json", "--score FROZEN"])
 @pytest.mark.first_quick
-def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
+def test_runs_of_another_user_make_no_forecast_and_no_score(
     options: str, tmp_path: Path, monkeypatch: MonkeyPatch, one_line: OneLine
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -252,7 +250,6 @@ def test_runs_of_another_user_make_no_forecast_and_no_score_unless_told(
     args = ["forecast", "ladder.jsonl", *(frozen if word == "FROZEN" else word for word in options.split()), "-q"]
     assert "belongs to another user" in one_line(*args)
     assert os.listdir() == ["ladder.jsonl"]  # noqa: PTH208
-    assert main([*args, "--trust-runs"]) == 0
 
 
 # ---- links, pipes and names in a folder that both may write

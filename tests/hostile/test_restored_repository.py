@@ -1,6 +1,5 @@
-"""A restored folder may be a git repository, whose configuration names programs: it is refused, or named in a warning."""
+"""A restored folder may be a git repository, whose configuration names programs: it is refused."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -40,31 +39,3 @@ def test_names_that_git_reads_as_a_repository_are_refused_and_not_stored(name: s
 
 def test_other_names_are_stored() -> None:
     assert not any(map(is_git, [*map(str.encode, NOT_GIT), b".git\xff", b"\xff.git"]))
-
-
-BARE = {
-    "x": ["x/HEAD", "x/objects/info/packs", "x/refs/heads/main", "x/config"],
-    "a/b.git": ["a/b.git/HEAD", "a/b.git/objects/x", "a/b.git/refs/x", "z/HEAD", "z/objects/x", "z/refs/x"],
-    "A": ["A/head", "A/OBJECTS/x", "A/Refs/x"],
-    "files": ["files/HEAD", "files/objects", "files/refs"],  # git only asks whether these may be executed
-    "tree": ["tree/HEAD", "tree/commondir"],
-    "": ["HEAD", "objects/x", "refs/x", "a"],
-}
-
-
-OTHERS = [
-    ["HEAD", "objects/x"],
-    ["a/HEAD", "b/objects/x", "b/refs/x"],
-    ["x/objects/x", "x/refs/x"],
-    ["HEAD/objects/refs"],
-]
-
-
-@pytest.mark.parametrize(("folder", "names"), [*BARE.items(), *((None, names) for names in OTHERS)])
-def test_a_folder_that_is_a_bare_repository_is_named_and_no_other(
-    folder: str | None, names: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        out = restored(tmp_path, *names, "other")
-    said = [record.getMessage().partition(" is a bare git repository")[0] for record in caplog.records]
-    assert said == ([] if folder is None else [repr(str(out / folder))])

@@ -1,4 +1,4 @@
-"""Monorepo loss without a repository: kinds, conditional sizes, settings of a series, and the picture of a series."""
+"""Monorepo loss without a repository: kinds, settings of a series, and the picture of a series."""
 
 import json
 from datetime import UTC, datetime
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prequential_codecs.baselines.registry import measure
 from prequential_corpora.corpus import Document
 from prequential_corpora.git import file_rules
 from prequential_corpora.git.file_rules import Rules
@@ -17,7 +16,6 @@ from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.summary import kinds_of, summarise_heldout
 from prequential.model.config import Config, ScheduleConfig
-from prequential.monorepo_loss.monorepo import conditional_sizes
 from prequential.monorepo_loss.series import SeriesSetting, append_point, read_series
 from prequential.report import plots, run_panels
 
@@ -84,24 +82,13 @@ def test_kinds_are_the_first_parts_of_names_and_sum_to_all_documents() -> None:
     assert new.bits + added.bits == loss.documents.bits
 
 
-def test_a_conditional_size_is_the_size_of_both_minus_the_size_of_the_first() -> None:
-    before, window = np.frombuffer(TEXT, np.uint8), np.frombuffer(TEXT[33:] + b"new", np.uint8)
-    (size,) = conditional_sizes(before, window, [measure("xz", window.tobytes())])
-    both, first = measure("xz", before.tobytes() + window.tobytes()), measure("xz", TEXT)
-    assert size.compressed_bytes == both.compressed_bytes - first.compressed_bytes
-    assert size.compressed_bytes < 100 < measure("xz", window.tobytes()).compressed_bytes
-    assert conditional_sizes(None, window, []) == ()
-
-
 # A series
 
 
 def test_a_setting_comes_back_from_its_record_through_json() -> None:
-    setting = SeriesSetting(
-        config=SETTING.config, rules=Rules(languages=("Python", "C")), train_limit_bytes=9, fixed=True
-    )
+    setting = SeriesSetting(config=SETTING.config, rules=Rules(languages=("Python", "C")), train_limit_bytes=9)
     assert SeriesSetting.of(json.loads(json.dumps({"setting": setting.to_record()}))) == setting
-    assert setting.differing(SETTING) == ["rules", "train_limit_bytes", "fixed"]
+    assert setting.differing(SETTING) == ["rules", "train_limit_bytes"]
     assert setting.differing(setting) == []
 
 

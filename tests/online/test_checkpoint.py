@@ -281,17 +281,6 @@ def test_tables_that_are_mostly_untouched_take_little_room(tmp_path):
     assert np.array_equal(read["a"], values) and read["a"].flags.writeable and read["b"].tolist() == [0, 1, 2]
 
 
-def test_an_error_of_the_library_is_one_of_the_disk(monkeypatch, tmp_path):
-    """safetensors raises its own error type."""
-
-    def full(*_):
-        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
-
-    monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoint.save_arrays(tmp_path / "c", {"a": np.zeros(3)})
-
-
 def test_packing_full_tables_holds_one_frame_at_a_time(tmp_path):
     random = np.random.default_rng(0)
     arrays = {f"a{i}": random.integers(0, 256, 1 << 22, np.uint8) for i in range(6)} | {
@@ -365,7 +354,7 @@ def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(
 def test_what_was_read_does_not_change_with_the_file(tmp_path):
     """A process that rewrites the file after the check of its values must not reach the kernels."""
     path, values = tmp_path / "a.safetensors", np.arange(1000)
-    checkpoint.save_arrays(path, {"a": values})
+    write_packed(path, {"a": values})
     with open_tensors(path) as file:
         read = checkpoint.read_arrays(file, {"a": values})
         with path.open("r+b") as other:
@@ -378,7 +367,7 @@ def test_what_was_read_does_not_change_with_the_file(tmp_path):
 def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path):
     """The library would map the file, and end the program by a signal."""
     path, values = tmp_path / "a.safetensors", np.arange(100_000)
-    checkpoint.save_arrays(path, {"a": values})
+    write_packed(path, {"a": values})
     with pytest.raises(CheckpointError, match="ends within 'a'"), open_tensors(path) as file:
         os.truncate(path, 1000)
         checkpoint.read_arrays(file, {"a": values})

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from prequential.compression import compress
-from prequential.decompression import decoding_s
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.matmul import Matmul
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
@@ -228,12 +227,3 @@ def test_calls_and_digests_are_counted() -> None:
 @pytest.mark.parametrize("level", PRESETS)
 def test_presets_are_far_below_the_limit_of_work(level: int) -> None:
     assert operations_per_byte(PRESETS[level]) < MAX_OPERATIONS_PER_BYTE / 100
-
-
-@pytest.mark.parametrize(("level", "kb_per_s"), [(1, 154), (2, 78), (3, 26), (4, 19), (5, 8.1), (6, 6.8)])
-def test_the_estimated_time_of_decoding_is_that_of_the_recorded_runs_within_a_factor_of_2(
-    level: int, kb_per_s: float
-) -> None:
-    """`benchmarks/results.py --every-row`, enwik6: 1,000,000 bytes, decompressed in these kB/s."""
-    seconds = decoding_s(preset(level), 1_000_000)
-    assert 0.5 < seconds / (1000 / kb_per_s) < 2

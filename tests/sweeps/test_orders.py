@@ -96,6 +96,3 @@ def test_options_of_one_run_are_refused(folder: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["evaluate", "docs", "-1", "--orders", "2", *option.split()])
     assert f"make several runs: leave out {option.split()[0]}" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["evaluate", "docs", "-1", "--trust-runs"])
-    assert "leave out --trust-runs" in capsys.readouterr().err

@@ -1,9 +1,9 @@
-"""Two ways in which a TorchLearner replays what it has read: windows from random places, and replay streams.
+"""What a TorchLearner saves by replay: windows of what it has read, from random places, beside the newest one.
 
-    python benchmarks/replay_streams.py [--bytes 100000] [--rows 4] [--seeds 0 1 2]
+    python benchmarks/replay.py [--bytes 100000] [--rows 4] [--seeds 0 1 2]
 
-prints one JSON line for each way and seed: bits a byte of sample:christmas_carol, and seconds of the processor. A stream reads
-from the beginning, a window a step, and begins again at its end, or at random (after Bornschein, Li and Hutter 2022).
+prints one JSON line for each seed, without replay and with rows - 1 replayed windows: bits a byte of sample:christmas_carol, and
+seconds of the processor.
 """
 
 import argparse
@@ -35,18 +35,18 @@ class GPT(torch.nn.Module):
         return self.head(self.layers(self.ids(x) + self.places.weight[:n], mask=self.mask[:n, :n], is_causal=True))
 
 
-def measure(replay: Any, n_rows: int, seed: int, n_bytes: int) -> dict[str, Any]:
+def measure(n_rows: int, seed: int, n_bytes: int) -> dict[str, Any]:
     def learner() -> TorchLearner:
         torch.manual_seed(seed)
         module = GPT()
         optimiser = torch.optim.AdamW(module.parameters(), lr=2e-3)
-        return TorchLearner(module, optimiser, window=WINDOW, rows=n_rows, replay=replay, seed=seed)
+        return TorchLearner(module, optimiser, window=WINDOW, rows=n_rows, seed=seed)
 
     start_s = time.process_time()
     found = prequential.evaluate("sample:christmas_carol", learner=learner, limit_bytes=n_bytes, baselines=())
     rate = found.ledger.code_bits / found.ledger.n_bytes
     cost = {"bits_per_byte": round(rate, 4), "processor_s": round(time.process_time() - start_s, 1)}
-    return {"replay": replay if n_rows > 1 else "none", "rows": n_rows, "seed": seed, "n_bytes": n_bytes, **cost}
+    return {"rows": n_rows, "seed": seed, "n_bytes": n_bytes, **cost}
 
 
 if __name__ == "__main__":
@@ -57,5 +57,5 @@ if __name__ == "__main__":
     args = parser.parse_args()
     torch.set_num_threads(1)
     for seed in args.seeds:
-        for replay, n_rows in (("uniform", 1), ("uniform", args.rows), ("streams", args.rows)):
-            print(json.dumps(measure(replay, n_rows, seed, args.bytes)), flush=True)
+        for n_rows in (1, args.rows):
+            print(json.dumps(measure(n_rows, seed, args.bytes)), flush=True)
