@@ -8,6 +8,8 @@
 Letters: (M, K) @ (K, N); B = N / ROWS and P = K / PART, rounded up.
 """
 
+import ctypes
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +18,12 @@ from llvmlite import ir  # type: ignore[import-untyped]
 
 from prequential.machine.compiled import Array, cgutils, cpu_target, inlined, intrinsic, kernel, types
 
-ROWS, PART, TILE = 64, 4, 4
+ROWS, PART, TILE, STRIP = 64, 4, 4, 16
 OFFSET = np.int32(128)
 SIGNS = np.uint32(0x80808080)  # of four bytes: they turn shifted entries into signed ones
+
+# How the processor's tiles are divided: palette 1; ROWS bytes in a row (uint16 from byte 16 on), STRIP rows (from byte 48 on).
+TILES = np.array([1, *[0] * 15, *[ROWS, 0] * 8, *[0] * 16, *[STRIP] * 8, *[0] * 8], np.uint8)
 
 
 @kernel
@@ -67,8 +72,19 @@ def interleaved(levels: Array, out: Array, offset: Array) -> None:
 
 def has_byte_products() -> bool:
     """Whether the processor that numba compiles for has AVX-512 VNNI, which multiplies bytes and adds four products at a time."""
+    return "+avx512vnni" in _features()
+
+
+def _features() -> list[str]:
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return "+avx512vnni" in features.split(",")
+    return list(features.split(","))
+
+
+@functools.cache
+def has_tiles() -> bool:
+    """Whether the processor multiplies tiles of bytes (AMX), and the system lets this process do so."""
+    permit, tile_data = 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+    return "+amx-int8" in _features() and ctypes.CDLL(None).syscall(158, permit, tile_data) == 0
 
 
 def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) -> Any:
@@ -140,6 +156,57 @@ def _multiply_tile(typing_context: Any, totals: types.Array, x: types.Array, w: 
     return _multiply(TILE, totals, x, w)
 
 
+def _multiply_by_tiles(
+    typing_context: Any, sums: types.Array, x: types.Array, w: types.Array, tiles: types.Array
+) -> Any:
+    """sums (STRIP, B * ROWS) int32 = x (STRIP, P * PART) uint8 times w (B, P, ROWS) uint32, if this process `has_tiles`.
+
+    P is a multiple of STRIP. tiles: TILES.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Sequence[Any]) -> Any:
+        if "+amx-int8" not in _features():
+            return context.get_dummy_value()
+        arrays = [context.make_array(t)(context, builder, a) for t, a in zip(signature.args, arguments, strict=True)]
+        size, byte = context.get_value_type(types.intp), ir.IntType(8)
+        starts = [builder.bitcast(array.data, byte.as_pointer()) for array in arrays]
+        n_sums = ROWS // STRIP
+        *totals, own, levels = (ir.Constant(byte, i) for i in range(n_sums + 2))  # tiles of STRIP rows of ROWS bytes
+
+        def number(value: int) -> Any:
+            return ir.Constant(size, value)
+
+        def call(name: str, *operands: Any) -> None:
+            kind = ir.FunctionType(ir.VoidType(), [operand.type for operand in operands])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}"), operands)
+
+        def at(array: int, *offsets: Any) -> Any:
+            return builder.gep(starts[array], [functools.reduce(builder.add, offsets)])
+
+        x_width, n_blocks = builder.udiv(arrays[1].nitems, number(STRIP)), builder.extract_value(arrays[2].shape, 0)
+        width = builder.mul(n_blocks, number(ROWS * PART))
+        call("ldtilecfg", starts[3])
+        with cgutils.for_range(builder, n_blocks) as block:
+            first = builder.mul(builder.mul(block.index, x_width), number(ROWS))
+            for tile in totals:
+                call("tilezero", tile)
+            with cgutils.for_range(builder, builder.udiv(x_width, number(ROWS))) as part:
+                call("tileloadd64", own, at(1, builder.mul(part.index, number(ROWS))), x_width)
+                start = builder.mul(part.index, number(STRIP * ROWS * PART))
+                for i, tile in enumerate(totals):
+                    call("tileloadd64", levels, at(2, first, start, number(i * ROWS)), number(ROWS * PART))
+                    call("tdpbusd", tile, own, levels)
+            for i, tile in enumerate(totals):
+                call(
+                    "tilestored64", tile, at(0, builder.mul(block.index, number(ROWS * PART)), number(i * ROWS)), width
+                )
+        call("tilerelease")
+        return context.get_dummy_value()
+
+    return types.void(sums, x, w, tiles), generate
+
+
+multiply_by_tiles: Any = intrinsic(_multiply_by_tiles)
 multiply_row: Any = intrinsic(_multiply_row)
 multiply_tile: Any = intrinsic(_multiply_tile)
 

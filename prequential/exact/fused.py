@@ -7,6 +7,7 @@ are on the host, and strided tensors are copied first. Letters as in plain.py.
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +26,17 @@ from prequential.exact.fused_loops import (
     ONE,
     SMALLEST_SCALE,
     array,
+    int8_level,
     inverse_rms,
     largest,
     largest_magnitude,
     levels_per_unit,
     magnitude_bits,
     ones,
+    over_sums,
     round_row_to_int8,
     scale_of,
+    sum_at,
 )
 from prequential.exact.plain import (
     EMBEDDING_LIMIT,
@@ -87,7 +91,7 @@ def quantise_row(x: Array, column_factor: Array, q: Array) -> np.float32:
     magnitude = scale_of(top)
     factor = levels_per_unit(magnitude, INT8_LIMIT)
     for j in range(x.size):
-        q[j] = np.int8(np.rint((x[j] * column_factor[j]) * factor))
+        q[j] = int8_level((x[j] * column_factor[j]) * factor)
     return magnitude * INVERSE_INT8_LIMIT
 
 
@@ -110,7 +114,7 @@ def _quantise_rows_finely(x: Array, column_factor: Array, high: Array, low: Arra
             level = row[j] * factor
             nearest = np.float32(np.rint(level))
             high[i, j] = np.int8(nearest)
-            low[i, j] = np.int8(np.rint((level - nearest) * np.float32(FINE)))
+            low[i, j] = int8_level((level - nearest) * np.float32(FINE))
         scale[i] = magnitude * np.float32(1.0 / (INT8_LIMIT * FINE))
 
 
@@ -149,7 +153,7 @@ def _round_columns(x: Array, row_factor: Array, peaks: Array, q: Array) -> None:
         factor[j] = levels_per_unit(peaks[j], INT8_LIMIT)
     for i in range(x.shape[0]):
         for j in range(peaks.size):
-            q[i, j] = np.int8(np.rint((x[i, j] * row_factor[i]) * factor[j]))
+            q[i, j] = int8_level((x[i, j] * row_factor[i]) * factor[j])
 
 
 # ---- RMS norm
@@ -199,93 +203,98 @@ def dequantise(
     acc: Tensor, row: Tensor | None, column: Tensor | None,
     base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    y = torch.empty(acc.shape)
-    row_factor = ones(acc.shape[0]) if row is None else array(row)
-    column_factor = ones(acc.shape[1]) if column is None else array(column)
-    onto = y.numpy() if base is None else array(base)
-    _dequantise(array(acc), row_factor, column_factor, beta, onto, base is not None, alpha, y.numpy())
+    y = over_sums(acc)
+    _dequantise(y.numpy(), *_factors(y, row, column, base, alpha, beta))
     return y
+
+
+def _factors(
+    y: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None, alpha: float, beta: float
+) -> tuple[Any, ...]:
+    n_rows, n_columns = y.shape
+    return (
+        ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column), np.float32(beta),
+        y.numpy() if base is None else array(base), base is not None, np.float32(alpha),
+    )  # fmt: skip
 
 
 @kernel
 def _dequantise(
-    acc: Array, row: Array, column: Array, beta: float, base: Array, has_base: bool, alpha: float, y: Array
+    y: Array, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32
 ) -> None:
-    for i in range(acc.shape[0]):
-        dequantise_row(acc[i], row[i], column, beta, base[i], has_base, alpha, y[i])
-
-
-@inlined
-def dequantise_row(
-    acc: Array, row: np.float32, column: Array, beta: float, base: Array, has_base: bool, alpha: float, y: Array
-) -> None:
-    factor, base_factor = np.float32(beta), np.float32(alpha)
-    for j in range(acc.size):
-        y[j] = ((np.float32(acc[j]) * row) * column[j]) * factor
-    if has_base:
-        for j in range(acc.size):
-            y[j] = base[j] * base_factor + y[j]
+    for i in range(y.shape[0]):
+        out, onto, factor = y[i], base[i], row[i]
+        for j in range(out.size):
+            value = ((sum_at(out[j]) * factor) * column[j]) * beta
+            out[j] = onto[j] * alpha + value if has_base else value
 
 
 def requantise(
     acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
     alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    n_rows, n_columns = acc.shape
-    y, q, scale = torch.empty(acc.shape), torch.empty(acc.shape, dtype=torch.int8), torch.empty(n_rows)
-    _requantise(
-        array(acc), ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column), beta,
-        y.numpy() if base is None else array(base), base is not None, alpha,
-        ones(n_columns) if column_factor is None else array(column_factor), y.numpy(), q.numpy(), scale.numpy(),
-    )  # fmt: skip
+    y = over_sums(acc)
+    q, scale = torch.empty(y.shape, dtype=torch.int8), torch.empty(len(y))
+    factor = ones(y.shape[1]) if column_factor is None else array(column_factor)
+    _requantise(y.numpy(), *_factors(y, row, column, base, alpha, beta), factor, q.numpy(), scale.numpy())
     return y, q, scale
 
 
 @kernel
 def _requantise(
-    acc: Array, row: Array, column: Array, beta: float, base: Array, has_base: bool, alpha: float, column_factor: Array,
-    y: Array, q: Array, scale: Array,
+    y: Array, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32,
+    column_factor: Array, q: Array, scale: Array,
 ) -> None:  # fmt: skip
-    for i in range(acc.shape[0]):
-        dequantise_row(acc[i], row[i], column, beta, base[i], has_base, alpha, y[i])
-        scale[i] = quantise_row(y[i], column_factor, q[i])
+    for i in range(y.shape[0]):
+        out, onto, factor, levels, top = y[i], base[i], row[i], q[i], np.int32(0)
+        for j in range(out.size):
+            value = ((sum_at(out[j]) * factor) * column[j]) * beta
+            value = onto[j] * alpha + value if has_base else value
+            out[j] = value
+            top = max(top, magnitude_bits(value * column_factor[j]))
+        magnitude = scale_of(top)
+        unit = levels_per_unit(magnitude, INT8_LIMIT)
+        for j in range(out.size):
+            levels[j] = int8_level((out[j] * column_factor[j]) * unit)
+        scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
 # ---- squared ReLU
 
 
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(len(acc)), torch.empty(acc.shape)
-    _squared_relu(array(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
+    q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(len(acc)), over_sums(acc)
+    _squared_relu(a.numpy(), array(row), array(column), q.numpy(), scale.numpy())
     return q, scale, a
 
 
 @kernel
-def _squared_relu(acc: Array, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
-    for i in range(acc.shape[0]):
-        top = np.int32(0)
-        for j in range(acc.shape[1]):
-            value = max((np.float32(acc[i, j]) * row[i]) * column[j], np.float32(0.0))
-            a[i, j] = value
+def _squared_relu(a: Array, row: Array, column: Array, q: Array, scale: Array) -> None:
+    for i in range(a.shape[0]):
+        own, levels, factor, top = a[i], q[i], row[i], np.int32(0)
+        for j in range(own.size):
+            value = max((sum_at(own[j]) * factor) * column[j], np.float32(0.0))
+            own[j] = value
             top = max(top, magnitude_bits(value * value))
         magnitude = scale_of(top)
-        factor = levels_per_unit(magnitude, INT8_LIMIT)
-        for j in range(acc.shape[1]):
-            q[i, j] = np.int8(np.rint((a[i, j] * a[i, j]) * factor))
+        unit = levels_per_unit(magnitude, INT8_LIMIT)
+        for j in range(own.size):
+            levels[j] = int8_level((own[j] * own[j]) * unit)
         scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
 def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
-    y = torch.empty(acc.shape)
-    _squared_relu_backward(array(acc), array(row), array(a), y.numpy())
+    y = over_sums(acc)
+    _squared_relu_backward(y.numpy(), array(row), array(a))
     return y
 
 
 @kernel
-def _squared_relu_backward(acc: Array, row: Array, a: Array, y: Array) -> None:
-    for i in range(acc.shape[0]):
-        for j in range(acc.shape[1]):
-            y[i, j] = (np.float32(acc[i, j]) * row[i]) * (a[i, j] + a[i, j])
+def _squared_relu_backward(y: Array, row: Array, a: Array) -> None:
+    for i in range(y.shape[0]):
+        out, own, factor = y[i], a[i], row[i]
+        for j in range(out.size):
+            out[j] = (sum_at(out[j]) * factor) * (own[j] + own[j])
 
 
 # ---- frequencies
