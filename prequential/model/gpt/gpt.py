@@ -21,10 +21,10 @@ from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import (
     EmbeddingGradient,
     Gradient,
-    Linear,
     MatrixGradient,
     SavedActivations,
     Weights,
+    joined,
     phases_of_rows,
 )
 
@@ -51,6 +51,7 @@ class GPT:
         self._weights = Weights.initial(config, seed, backend, device)
         layers = enumerate(self._weights.layers)
         self._hidden_matrices = {f"{i}.{name}": linear for i, layer in layers for name, linear in layer.items()}
+        self._matrices = {"head": self._weights.head, **self._hidden_matrices}
         self._momentum = {name: torch.zeros_like(linear.weight) for name, linear in self._hidden_matrices.items()}
         self._adam = {
             name: (torch.zeros_like(p), torch.zeros_like(p))
@@ -135,32 +136,34 @@ class GPT:
             raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
     def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
-        """The name and the gradient of each parameter, in the order of `_backward`."""
+        """The name and the gradient of each parameter. Rows are independent, so the pool computes pieces of them in parallel."""
         phases = phases_of_rows(self.config, inputs.shape[1], inputs.device)
-        gradient, saved = self._forward_rows(inputs, targets, phases)
-        yield from self._backward(gradient, saved, inputs, phases)
+        pieces = self.backend.pool.pieces(len(inputs))
+        parts: list[dict[str, tuple[Tensor, ...]]] = [{} for _ in pieces]
+
+        def work(i: int) -> None:
+            gradient, saved = self._forward_rows(inputs[pieces[i]], targets[pieces[i]], phases)
+            parts[i] = self._backward(gradient, saved, phases)
+
+        self.backend.pool.map(work, range(len(pieces)))
+        for name in parts[0]:
+            each = [part[name] for part in parts]
+            if name != "embedding":
+                yield name, MatrixGradient(self._matrices[name], [(x, s, g) for x, s, g in each])
+                continue
+            dh, rows, n = joined([g for (g,) in each]), inputs.flatten(0, 1), self.config.n_embeddings
+            yield name, EmbeddingGradient(self._ops, dh, rows[:, :n], N_SYMBOLS)
+            if self.config.contexts:
+                yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
 
     def _forward_rows(
         self, inputs: Tensor, targets: Tensor, phases: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, SavedActivations]:
-        """The gradient (N, V) at the logits, in nats, and the saved activations, whose first dimension is N or R."""
-        pieces = self.backend.pool.pieces(len(inputs))
-        saved: list[SavedActivations] = [{} for _ in pieces]
-        gradients: list[Tensor] = [torch.empty(0) for _ in pieces]
-
-        def work(i: int) -> None:
-            rows = inputs[pieces[i]]
-            attend = partial(self._attend, saved[i], phases, (*rows.shape[:2], self.config.n_heads))
-            logits = self._weights.logits(rows.flatten(0, 1), attend, saved[i])
-            gradients[i] = self._ops.loss_gradient(self._ops.frequencies(logits), targets[pieces[i]].reshape(-1))
-
-        self.backend.pool.map(work, range(len(pieces)))
-        if len(pieces) == 1:
-            return gradients[0], saved[0]
-        joined = {
-            name: tuple(torch.cat(parts) for parts in zip(*(s[name] for s in saved), strict=True)) for name in saved[0]
-        }
-        return torch.cat(gradients), joined
+        """The gradient (N, V) at the logits, in nats, and the saved activations."""
+        saved: SavedActivations = {}
+        attend = partial(self._attend, saved, phases, (*inputs.shape[:2], self.config.n_heads))
+        logits = self._weights.logits(inputs.flatten(0, 1), attend, saved)
+        return self._ops.loss_gradient(self._ops.frequencies(logits), targets.reshape(-1)), saved
 
     def _attend(
         self, saved: SavedActivations, phases: tuple[Tensor, Tensor], shape: tuple[int, int, int], i: int, qkv: Tensor
@@ -175,31 +178,28 @@ class GPT:
         return self._ops.attention_output(self.backend.matmul.batched(levels, v), scale * inverse_sum)
 
     def _backward(
-        self, g: Tensor, saved: SavedActivations, inputs: Tensor, phases: tuple[Tensor, Tensor]
-    ) -> Iterator[tuple[str, Gradient]]:
-        """Yields the name and the gradient of each parameter, from g (N, V) at the logits. Its update may then start."""
-        ops, head = self._ops, self._weights.head
+        self, g: Tensor, saved: SavedActivations, phases: tuple[Tensor, Tensor]
+    ) -> dict[str, tuple[Tensor, ...]]:
+        """From g (N, V) at the logits, for each matrix what a MatrixGradient needs of these rows; "embedding": dh, (N, D)."""
+        ops, head, found = self._ops, self._weights.head, {}
         norm = saved["head"]
         dh = self._through_norm(head.fine_input_gradient_sums(g), norm, g.new_zeros(len(g), self.config.width))
-        yield "head", MatrixGradient(head, norm[0], norm[1], g)
+        found["head"] = (norm[0], norm[1], g)
         for i, layer in reversed(list(enumerate(self._weights.layers))):
             x, scale, a = saved[f"{i}.down"]
             dy = ops.squared_relu_backward(*layer["down"].input_gradient_sums(dh), a)
-            yield f"{i}.down", MatrixGradient(layer["down"], x, scale, dh)
+            found[f"{i}.down"] = (x, scale, dh)
             norm = saved[f"{i}.up"]
             dh = self._through_norm(layer["up"].input_gradient_sums(dy), norm, dh)
-            yield f"{i}.up", MatrixGradient(layer["up"], norm[0], norm[1], dy)
+            found[f"{i}.up"] = (norm[0], norm[1], dy)
             x, scale = saved[f"{i}.out"]
             acc, row_scale = layer["out"].input_gradient_sums(dh)
-            yield f"{i}.out", MatrixGradient(layer["out"], x, scale, dh)
+            found[f"{i}.out"] = (x, scale, dh)
             dqkv = self._attention_backward(ops.dequantise(acc, row_scale, None), saved[f"{i}.attention"], phases)
             norm = saved[f"{i}.qkv"]
             dh = self._through_norm(layer["qkv"].input_gradient_sums(dqkv), norm, dh)
-            yield f"{i}.qkv", MatrixGradient(layer["qkv"], norm[0], norm[1], dqkv)
-        rows, n = inputs.flatten(0, 1), self.config.n_embeddings
-        yield "embedding", EmbeddingGradient(ops, dh, rows[:, :n], N_SYMBOLS)
-        if self.config.contexts:
-            yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
+            found[f"{i}.qkv"] = (norm[0], norm[1], dqkv)
+        return found | {"embedding": (dh,)}
 
     def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient at the input of an RMS norm. sums: integer sums and row scales of the gradient at its output."""
@@ -277,11 +277,8 @@ class GPT:
 
     def quantise(self) -> None:
         """Rounds the master copy of every matrix to its levels."""
-        for linear in self._all_matrices():
+        for linear in self._matrices.values():
             linear.quantise()
-
-    def _all_matrices(self) -> list[Linear]:
-        return [self._weights.head, *self._hidden_matrices.values()]
 
     def learned_state(self) -> dict[str, Tensor]:
         """The tensors of `state` that steps write: weights and optimiser state."""

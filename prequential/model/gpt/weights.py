@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Self
 
 import torch
@@ -79,11 +79,6 @@ class Linear:
         high, low, row_scale = self.backend.primitives.quantise_rows_finely(g, self.scale)
         sums = self.backend.matmul(high, self.levels.t()) * FINE + self.backend.matmul(low, self.levels.t())
         return sums, row_scale
-
-    def weight_gradient(self, x: Tensor, x_scale: Tensor, g: Tensor) -> Tensor:
-        """The gradient (C_in, C_out) float32 at the weight. x (N, C_in) int8, x_scale (N,): input; g (N, C_out): at output."""
-        levels, column_scale = self.backend.primitives.quantise_columns(g, row_factor=x_scale)
-        return self.backend.primitives.dequantise(self.backend.matmul(x.t(), levels), None, column_scale)
 
 
 @dataclass(frozen=True)
@@ -214,24 +209,28 @@ def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> t
 
 @dataclass(frozen=True)
 class MatrixGradient:
-    """The gradient of a matrix, (C_in, C_out) float32."""
+    """The gradient of a matrix, (C_in, C_out) float32.
+
+    parts: for each piece of the rows, the input x (N, C_in) int8, its row scale (N,), and the gradient at the output (N, C_out).
+    """
 
     linear: Linear
-    x: Tensor  # (N, C_in) int8, the input
-    x_scale: Tensor  # (N,) float32, its row scale
-    g: Tensor  # (N, C_out) float32, the gradient at the output
+    parts: Sequence[tuple[Tensor, Tensor, Tensor]]
 
     def __call__(self) -> Tensor:
-        return self.linear.weight_gradient(self.x, self.x_scale, self.g)
+        peaks = self.peaks()
+        return self.from_sums(self.linear.backend.primitives, self.sums(peaks), peaks)
 
     def peaks(self) -> Tensor:
         """The largest magnitude of each column of g * x_scale, at least TINY: (C_out,) float32."""
-        return self.linear.backend.primitives.column_peaks(self.g, self.x_scale)
+        column_peaks = self.linear.backend.primitives.column_peaks
+        return reduce(torch.maximum, [column_peaks(g, x_scale) for _, x_scale, g in self.parts])
 
     def sums(self, peaks: Tensor) -> Tensor:
         """(C_in, C_out) int32. 127 * 127 * N < 2**31 if all processes together have N <= 8192 rows."""
-        levels = self.linear.backend.primitives.round_columns(self.g, peaks, self.x_scale)
-        return self.linear.backend.matmul(self.x.t(), levels)
+        round_columns = self.linear.backend.primitives.round_columns
+        x, levels = joined([x for x, _, _ in self.parts]), joined([round_columns(g, peaks, s) for _, s, g in self.parts])
+        return self.linear.backend.matmul(x.t(), levels)
 
     @staticmethod
     def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
@@ -264,3 +263,8 @@ class EmbeddingGradient:
 
 
 Gradient = MatrixGradient | EmbeddingGradient | ContextGradient
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """The rows of all parts."""
+    return torch.cat(tuple(parts)) if len(parts) > 1 else parts[0]
