@@ -11,12 +11,16 @@ Letters: (M, K) @ (K, N); B = N / ROWS and P = K / PART, rounded up.
 import ctypes
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from llvmlite import ir  # type: ignore[import-untyped]
+from torch.nn.functional import pad
 
 from prequential.machine.compiled import Array, cgutils, cpu_target, inlined, intrinsic, kernel, types
+
+Tensor = torch.Tensor
 
 ROWS, PART, TILE, STRIP = 64, 4, 4, 16
 OFFSET = np.int32(128)
@@ -75,6 +79,7 @@ def has_byte_products() -> bool:
     return "+avx512vnni" in _features()
 
 
+@functools.cache
 def _features() -> list[str]:
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return list(features.split(","))
@@ -157,12 +162,9 @@ def _multiply_tile(typing_context: Any, totals: types.Array, x: types.Array, w: 
 
 
 def _multiply_by_tiles(
-    typing_context: Any, sums: types.Array, x: types.Array, w: types.Array, tiles: types.Array
+    typing_context: Any, sums: types.Array, x: types.Array, w: types.Array, shift: types.Array, tiles: types.Array
 ) -> Any:
-    """sums (STRIP, B * ROWS) int32 = x (STRIP, P * PART) uint8 times w (B, P, ROWS) uint32, if this process `has_tiles`.
-
-    P is a multiple of STRIP. tiles: TILES.
-    """
+    """`multiply_strip` for a process that `has_tiles`. tiles: TILES."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Sequence[Any]) -> Any:
         if "+amx-int8" not in _features():
@@ -185,11 +187,12 @@ def _multiply_by_tiles(
 
         x_width, n_blocks = builder.udiv(arrays[1].nitems, number(STRIP)), builder.extract_value(arrays[2].shape, 0)
         width = builder.mul(n_blocks, number(ROWS * PART))
-        call("ldtilecfg", starts[3])
+        call("ldtilecfg", starts[4])
         with cgutils.for_range(builder, n_blocks) as block:
             first = builder.mul(builder.mul(block.index, x_width), number(ROWS))
-            for tile in totals:
-                call("tilezero", tile)
+            columns = builder.mul(block.index, number(ROWS * PART))
+            for i, tile in enumerate(totals):  # all rows begin with the same numbers
+                call("tileloadd64", tile, at(3, columns, number(i * ROWS)), number(0))
             with cgutils.for_range(builder, builder.udiv(x_width, number(ROWS))) as part:
                 call("tileloadd64", own, at(1, builder.mul(part.index, number(ROWS))), x_width)
                 start = builder.mul(part.index, number(STRIP * ROWS * PART))
@@ -203,7 +206,7 @@ def _multiply_by_tiles(
         call("tilerelease")
         return context.get_dummy_value()
 
-    return types.void(sums, x, w, tiles), generate
+    return types.void(sums, x, w, shift, tiles), generate
 
 
 multiply_by_tiles: Any = intrinsic(_multiply_by_tiles)
@@ -217,3 +220,112 @@ def fill_offsets(levels: Array, offset: Array) -> None:
     x = np.full(levels.shape[1] * PART, OFFSET, np.uint8)
     for b in range(levels.shape[0]):
         multiply_row(offset[b * ROWS : (b + 1) * ROWS], x, levels[b])
+
+
+# ---- products that the kernels which need them compute
+
+
+class Layout(NamedTuple):
+    """A matrix (K, N) of bytes for products; zeros fill K and N up to multiples of ROWS."""
+
+    words: Array  # (B, P, ROWS) uint32, as `interleave` writes them
+    shift: Array  # (B * ROWS,) int32: minus OFFSET times the sum of each column
+    n_columns: int
+
+
+class Product(NamedTuple):
+    """x (N, K) int8 times a matrix. It is never in memory as a whole: writing its sums would take longer than computing them."""
+
+    x: Tensor
+    matrix: Layout
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.x), self.matrix.n_columns
+
+
+class Sums(NamedTuple):
+    """Integer sums (N, C) for a kernel: those that are given, or a Product."""
+
+    given: Array  # (N, C) int32, or none
+    x: Array
+    words: Array
+    shift: Array
+    use_tiles: bool
+
+
+NOT_GIVEN = np.empty((0, 0), np.int32)
+NO_PRODUCT = np.empty((0, 0), np.int8), np.empty((0, 0, 0), np.uint32), np.empty(0, np.int32), False
+
+
+def sums_of(acc: Tensor | Product) -> Sums:
+    if isinstance(acc, Product):
+        return Sums(NOT_GIVEN, acc.x.contiguous().numpy(), acc.matrix.words, acc.matrix.shift, has_tiles())
+    return Sums(acc.to(torch.int32).contiguous().numpy(), *NO_PRODUCT)
+
+
+def layouts(levels: Tensor) -> tuple[Layout, Layout]:
+    """The layouts of levels (K, N) int8 and of the transposed matrix."""
+    (k, n), filled = levels.shape, pad(levels, (0, -levels.shape[1] % ROWS, 0, -levels.shape[0] % ROWS)).contiguous()
+    n_in, n_out = filled.shape
+    words, shift = new_words(2 * filled.numel() // PART), np.empty(n_in + n_out, np.int32)
+    forward = Layout(words[: len(words) // 2].reshape(n_out // ROWS, -1, ROWS), shift[:n_out], n)
+    backward = Layout(words[len(words) // 2 :].reshape(n_in // ROWS, -1, ROWS), shift[n_out:], k)
+    _lay_out(filled.numpy().view(np.uint8), forward.words, forward.shift, backward.words, backward.shift)
+    return forward, backward
+
+
+@kernel
+def _lay_out(levels: Array, forward: Array, forward_shift: Array, backward: Array, backward_shift: Array) -> None:
+    interleave(levels, np.uint32(0), forward)
+    interleave_rows(levels.view(np.uint32), np.uint32(0), backward)
+    fill_shifts(forward, forward_shift)
+    fill_shifts(backward, backward_shift)
+
+
+@kernel
+def fill_shifts(levels: Array, shift: Array) -> None:
+    fill_offsets(levels, shift)
+    for j in range(shift.size):
+        shift[j] = -shift[j]
+
+
+@kernel
+def new_strip(sums: Sums) -> tuple[Array, Array, Array]:
+    """Memory for `strip_sums`: STRIP rows of x, shifted, then filled up with zeros; their sums; and TILE rows of a block."""
+    n_blocks, n_parts, n_rows = sums.words.shape
+    x, found = np.zeros((STRIP, n_parts * PART), np.uint8), np.empty((STRIP, n_blocks * ROWS), np.int32)
+    return x, found, np.empty((TILE, n_rows), np.int32)
+
+
+@kernel
+def strip_sums(sums: Sums, start: int, memory: tuple[Array, Array, Array]) -> Array:
+    """The sums of STRIP rows from `start` on, or of those that are left. There may be further columns."""
+    if sums.given.size:
+        return sums.given[start : start + STRIP]
+    x, found, tile = memory
+    for r in range(min(STRIP, len(sums.x) - start)):
+        row, shifted = sums.x[start + r], x[r]
+        for j in range(row.size):
+            shifted[j] = np.int32(np.int32(row[j]) + OFFSET)
+    multiply_strip(x, sums.words, sums.shift, sums.use_tiles, tile, found)
+    return found
+
+
+@kernel
+def multiply_strip(x: Array, w: Array, shift: Array, use_tiles: bool, tile: Array, sums: Array) -> None:
+    """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS) uint32; P is a multiple of STRIP.
+
+    tile: memory for (TILE, ROWS) int32. 255 * 127 * K < 2**31.
+    """
+    if use_tiles:
+        multiply_by_tiles(sums, x, w, shift, TILES)
+        return
+    for r in range(0, STRIP, TILE):
+        for b in range(len(w)):
+            multiply_tile(tile, x[r : r + TILE], w[b])
+            columns = slice(b * ROWS, (b + 1) * ROWS)
+            for i in range(TILE):
+                out, own, more = sums[r + i, columns], tile[i], shift[columns]
+                for j in range(out.size):
+                    out[j] = own[j] + more[j]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prequential.exact.byte_products import STRIP, Product, Sums, new_strip, strip_sums, sums_of
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
@@ -33,10 +34,8 @@ from prequential.exact.fused_loops import (
     levels_per_unit,
     magnitude_bits,
     ones,
-    over_sums,
     round_row_to_int8,
     scale_of,
-    sum_at,
 )
 from prequential.exact.plain import (
     EMBEDDING_LIMIT,
@@ -200,11 +199,11 @@ def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, base: Array
 
 
 def dequantise(
-    acc: Tensor, row: Tensor | None, column: Tensor | None,
+    acc: Tensor | Product, row: Tensor | None, column: Tensor | None,
     base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    y = over_sums(acc)
-    _dequantise(y.numpy(), *_factors(y, row, column, base, alpha, beta))
+    y = torch.empty(acc.shape)
+    _dequantise(sums_of(acc), *_factors(y, row, column, base, alpha, beta), y.numpy())
     return y
 
 
@@ -220,81 +219,68 @@ def _factors(
 
 @kernel
 def _dequantise(
-    y: Array, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32
+    sums: Sums, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32, y: Array
 ) -> None:
-    for i in range(y.shape[0]):
-        out, onto, factor = y[i], base[i], row[i]
-        for j in range(out.size):
-            value = ((sum_at(out[j]) * factor) * column[j]) * beta
-            out[j] = onto[j] * alpha + value if has_base else value
+    memory = new_strip(sums)
+    for start in range(0, len(y), STRIP):
+        strip = strip_sums(sums, start, memory)
+        for i in range(start, min(start + STRIP, len(y))):
+            out, own, onto, factor = y[i], strip[i - start], base[i], row[i]
+            for j in range(out.size):
+                value = ((np.float32(own[j]) * factor) * column[j]) * beta
+                out[j] = onto[j] * alpha + value if has_base else value
 
 
 def requantise(
     acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
     alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    y = over_sums(acc)
-    q, scale = torch.empty(y.shape, dtype=torch.int8), torch.empty(len(y))
-    factor = ones(y.shape[1]) if column_factor is None else array(column_factor)
-    _requantise(y.numpy(), *_factors(y, row, column, base, alpha, beta), factor, q.numpy(), scale.numpy())
-    return y, q, scale
-
-
-@kernel
-def _requantise(
-    y: Array, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32,
-    column_factor: Array, q: Array, scale: Array,
-) -> None:  # fmt: skip
-    for i in range(y.shape[0]):
-        out, onto, factor, levels, top = y[i], base[i], row[i], q[i], np.int32(0)
-        for j in range(out.size):
-            value = ((sum_at(out[j]) * factor) * column[j]) * beta
-            value = onto[j] * alpha + value if has_base else value
-            out[j] = value
-            top = max(top, magnitude_bits(value * column_factor[j]))
-        magnitude = scale_of(top)
-        unit = levels_per_unit(magnitude, INT8_LIMIT)
-        for j in range(out.size):
-            levels[j] = int8_level((out[j] * column_factor[j]) * unit)
-        scale[i] = magnitude * INVERSE_INT8_LIMIT
+    y = dequantise(acc, row, column, base, alpha, beta)
+    return y, *quantise_rows(y, column_factor)
 
 
 # ---- squared ReLU
 
 
-def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(len(acc)), over_sums(acc)
-    _squared_relu(a.numpy(), array(row), array(column), q.numpy(), scale.numpy())
+def squared_relu(acc: Tensor | Product, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(acc.shape[0]), torch.empty(acc.shape)
+    _squared_relu(sums_of(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
     return q, scale, a
 
 
 @kernel
-def _squared_relu(a: Array, row: Array, column: Array, q: Array, scale: Array) -> None:
-    for i in range(a.shape[0]):
-        own, levels, factor, top = a[i], q[i], row[i], np.int32(0)
-        for j in range(own.size):
-            value = max((sum_at(own[j]) * factor) * column[j], np.float32(0.0))
-            own[j] = value
-            top = max(top, magnitude_bits(value * value))
-        magnitude = scale_of(top)
-        unit = levels_per_unit(magnitude, INT8_LIMIT)
-        for j in range(own.size):
-            levels[j] = int8_level((own[j] * own[j]) * unit)
-        scale[i] = magnitude * INVERSE_INT8_LIMIT
+def _squared_relu(sums: Sums, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
+    memory = new_strip(sums)
+    for start in range(0, len(a), STRIP):
+        strip = strip_sums(sums, start, memory)
+        for i in range(start, min(start + STRIP, len(a))):
+            out, own, levels, factor, top = a[i], strip[i - start], q[i], row[i], np.int32(0)
+            for j in range(out.size):
+                value = max((np.float32(own[j]) * factor) * column[j], np.float32(0.0))
+                out[j] = value
+                top = max(top, magnitude_bits(value * value))
+            magnitude = scale_of(top)
+            unit = levels_per_unit(magnitude, INT8_LIMIT)
+            for j in range(out.size):
+                levels[j] = int8_level((out[j] * out[j]) * unit)
+            scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
-def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
-    y = over_sums(acc)
-    _squared_relu_backward(y.numpy(), array(row), array(a))
+def squared_relu_backward(acc: Tensor | Product, row: Tensor, a: Tensor) -> Tensor:
+    y = torch.empty(acc.shape)
+    _squared_relu_backward(sums_of(acc), array(row), array(a), y.numpy())
     return y
 
 
 @kernel
-def _squared_relu_backward(y: Array, row: Array, a: Array) -> None:
-    for i in range(y.shape[0]):
-        out, own, factor = y[i], a[i], row[i]
-        for j in range(out.size):
-            out[j] = (sum_at(out[j]) * factor) * (own[j] + own[j])
+def _squared_relu_backward(sums: Sums, row: Array, a: Array, y: Array) -> None:
+    memory = new_strip(sums)
+    for start in range(0, len(y), STRIP):
+        strip = strip_sums(sums, start, memory)
+        for i in range(start, min(start + STRIP, len(y))):
+            out, own, before, factor = y[i], strip[i - start], a[i], row[i]
+            for j in range(out.size):
+                out[j] = (np.float32(own[j]) * factor) * (before[j] + before[j])
 
 
 # ---- frequencies

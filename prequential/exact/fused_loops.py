@@ -22,11 +22,6 @@ def array(x: Tensor) -> Array:
     return x.contiguous().numpy()
 
 
-def over_sums(acc: Tensor) -> Tensor:
-    """The memory of the sums acc as float32, with their bits, for a kernel that reads them by `sum_at`."""
-    return acc.to(torch.int32).contiguous().view(torch.float32)
-
-
 @cache
 def ones(n: int) -> Array:
     """(n,) float32 for an absent factor; do not write to it. Multiplying by 1 changes no bit, so one kernel is enough."""
@@ -74,12 +69,6 @@ def levels_per_unit(scale: np.float32, limit: int) -> np.float32:
 def int8_level(x: np.float32) -> np.int8:
     """x rounded to an int8. The way through int32 takes two thirds of the time."""
     return np.int8(np.int32(np.rint(x)))
-
-
-@inlined
-def sum_at(x: np.float32) -> np.float32:
-    """The integer sum in these 32 bits. Kernels write their results over the sums: that takes no new memory."""
-    return np.float32(np.float32(x).view(np.int32))
 
 
 @inlined

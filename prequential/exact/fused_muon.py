@@ -16,13 +16,11 @@ from prequential.exact.byte_products import (
     SIGNS,
     STRIP,
     TILE,
-    TILES,
-    fill_offsets,
+    fill_shifts,
     has_tiles,
     interleave,
     interleave_rows,
-    multiply_by_tiles,
-    multiply_tile,
+    multiply_strip,
     new_words,
 )
 from prequential.exact.fused_loops import (
@@ -115,15 +113,6 @@ def _round_shifted(y: Array, column_factor: Array, top: np.int32, q: Array) -> n
 
 
 @kernel
-def _multiply(tile: Array, sums: Array, x: Array, levels: Array) -> None:
-    """sums (STRIP, N) int32 = the product of the rows x (STRIP, K) uint8, shifted, and `levels`. tile: scratch memory."""
-    for r in range(0, STRIP, TILE):
-        for b in range(len(levels)):
-            multiply_tile(tile, x[r : r + TILE], levels[b])
-            sums[r : r + TILE, b * ROWS : (b + 1) * ROWS] = tile
-
-
-@kernel
 def _requantise(
     sums: Array, q: Array, s: Array, levels: Array, t: Array, alpha: np.float32, y: Array, beta: np.float32, column_factor: Array,
     rounded: Array, scale: Array, use_tiles: bool,
@@ -133,19 +122,15 @@ def _requantise(
     q (R, K) and `rounded` are uint8, shifted. s belongs to rows of q, t to columns of the product, `scale` to rows of `rounded`.
     sums: for a strip.
     """
-    offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
-    fill_offsets(levels, offset)
+    shift, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
+    fill_shifts(levels, shift)
     for start in range(0, len(q), STRIP):
-        strip = q[start : start + STRIP]
-        if use_tiles:
-            multiply_by_tiles(sums, strip, levels, TILES)
-        else:
-            _multiply(tile, sums, strip, levels)
+        multiply_strip(q[start : start + STRIP], levels, shift, use_tiles, tile, sums)
         for r in range(STRIP):
             i, own = start + r, sums[r]
             row, factor, out, top = y[i], s[i], rounded[i], np.int32(0)
             for j in range(row.size):
-                value = row[j] * alpha + ((np.float32(np.int32(own[j] - offset[j])) * factor) * t[j]) * beta
+                value = row[j] * alpha + ((np.float32(own[j]) * factor) * t[j]) * beta
                 row[j] = value
                 top = max(top, magnitude_bits(value * column_factor[j]))
             scale[i] = _round_shifted(row, column_factor, top, out)

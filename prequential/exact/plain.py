@@ -136,8 +136,7 @@ def dequantise(
 ) -> Tensor:  # fmt: skip
     """base * alpha + acc * row[:, None] * column * beta: (..., R, C) float32, computed from left to right.
 
-    Each product and the sum are rounded once. acc: integers (..., R, C); row (..., R), column (..., C). Here and in the next
-    three functions other implementations may write the result over acc.
+    Each product and the sum are rounded once. acc: integers (..., R, C); row (..., R), column (..., C).
     """
     y = acc.float()
     if row is not None:

@@ -20,6 +20,7 @@ import torch
 
 from prequential.exact.arrays import uniform
 from prequential.exact.backend import Backend, Primitives
+from prequential.exact.byte_products import Layout, Product, has_byte_products, layouts
 from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -43,6 +44,7 @@ class Linear:
     backend: Backend
     levels: torch.Tensor
     scale: torch.Tensor
+    _layouts: tuple[Layout, Layout] | None
 
     def __init__(self, weight: Tensor, backend: Backend) -> None:
         self.weight, self.backend = weight, backend
@@ -51,25 +53,34 @@ class Linear:
     def quantise(self) -> None:
         """Replaces levels and scales by those of the master copy."""
         self.levels, self.scale = self.backend.primitives.quantise_columns(self.weight)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Lays the levels out for kernels that compute products, if the backend has these."""
+        fast = self.backend.primitives.COMPILED and self.backend.matmul.name == "int8" and has_byte_products()
+        self._layouts = layouts(self.levels) if fast else None
 
     def with_backend(self, backend: Backend, device: torch.device) -> "Linear":
         """The same levels for another backend, on a device. The float32 master copy is shared."""
         other = copy(self)
         other.backend = backend
         other.levels, other.scale = self.levels.to(device), self.scale.to(device)
+        other._lay_out()
         return other
 
-    def sums(self, x: Tensor) -> Tensor:
+    def sums(self, x: Tensor) -> Tensor | Product:
         """x (N, C_in) int8 -> (N, C_out) int32. The product is these sums times the row scale of x and `self.scale`."""
-        return self.backend.matmul(x, self.levels)
+        return Product(x, self._layouts[0]) if self._layouts else self.backend.matmul(x, self.levels)
 
-    def input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
+    def input_gradient_sums(self, g: Tensor) -> tuple[Tensor | Product, Tensor]:
         """The gradient at the input, as integer sums (N, C_in) and row scales (N,), from g (N, C_out) at the output.
 
         g is multiplied by the scales of the columns before it is rounded, so that the scale is constant along the summed axis.
         """
         levels, row_scale = self.backend.primitives.quantise_rows(g, column_factor=self.scale)
-        return self.backend.matmul(levels, self.levels.t()), row_scale
+        return Product(levels, self._layouts[1]) if self._layouts else self.backend.matmul(
+            levels, self.levels.t()
+        ), row_scale
 
     def fine_input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """`input_gradient_sums` with 15 bits of each entry instead of 7: (254 + 1) * 127 * 127 * C_out < 2**31 for C_out <= 522.
@@ -229,7 +240,10 @@ class MatrixGradient:
     def sums(self, peaks: Tensor) -> Tensor:
         """(C_in, C_out) int32. 127 * 127 * N < 2**31 if all processes together have N <= 8192 rows."""
         round_columns = self.linear.backend.primitives.round_columns
-        x, levels = joined([x for x, _, _ in self.parts]), joined([round_columns(g, peaks, s) for _, s, g in self.parts])
+        x, levels = (
+            joined([x for x, _, _ in self.parts]),
+            joined([round_columns(g, peaks, s) for _, s, g in self.parts]),
+        )
         return self.linear.backend.matmul(x.t(), levels)
 
     @staticmethod
