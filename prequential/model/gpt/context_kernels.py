@@ -11,6 +11,7 @@ Letters: N positions, C numbers of `recent`, K contexts in use, U distinct rows,
 import numpy as np
 
 from prequential.exact.fused_loops import levels_per_unit
+from prequential.machine.atomics import prefetch
 from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.config import CONTEXT_REACH, HASHED_CONTEXTS
 from prequential.model.hashing import hashed, is_letter
@@ -63,14 +64,22 @@ def context_rows(recent: Array, kinds: Array, n_rows: int, rows: Array) -> None:
         fill_context_rows(recent[i], kinds, n_rows, all_hashes, rows[i])
 
 
+@inlined
+def _expect(row: Array) -> None:
+    """Fetches a row from memory while others are computed."""
+    for line in range(0, row.size, 64 // row.itemsize):
+        prefetch(row, line)
+
+
 @kernel
 def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
     """sums (N, D) int32 = for each position, the sum of its rows (N, K) int64 of the table (2**context_bits, D) int16."""
     for i in range(rows.shape[0]):
-        total = sums[i]
+        total, following = sums[i], rows[min(i + 1, len(rows) - 1)]
         for j in range(total.size):
             total[j] = 0
         for k in range(rows.shape[1]):
+            _expect(table[following[k]])
             row = table[rows[i, k]]
             for j in range(total.size):
                 total[j] += np.int32(row[j])
@@ -80,6 +89,7 @@ def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
 def subtract_rows(table: Array, rows: Array, change: Array, limit: int) -> None:
     """table[rows[u]] -= change[u], clipped to `limit` in magnitude. rows (U,) int64: distinct; change (U, D) int32."""
     for u in range(rows.size):
+        _expect(table[rows[min(u + 8, rows.size - 1)]])
         row = table[rows[u]]
         for j in range(row.size):
             row[j] = np.int16(max(-limit, min(limit, np.int32(row[j]) - change[u, j])))
