@@ -1,18 +1,17 @@
 """The exact primitives as compiled loops: the same bits as `plain`, several times faster on a processor.
 
 Each function has the name, the signature and the contract of its definition in `plain`; those that would not become faster are
-imported from there. Each call runs in one thread without the interpreter lock, so a Pool runs several calls in parallel. Tensors
-are on the host, and strided tensors are copied first. Letters as in plain.py.
+imported from there. Instead of sums, acc may be a Product. Each call runs in one thread without the interpreter lock, so a Pool
+runs several calls in parallel. Tensors are on the host, and strided tensors are copied first. Letters as in plain.py.
 """
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 
-from prequential.exact.byte_products import STRIP, Product, Sums, new_strip, strip_sums, sums_of
+from prequential.exact.byte_products import STRIP, Sums, new_strip, strip_sums, sums_of
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
@@ -46,6 +45,7 @@ from prequential.exact.plain import (
     TOTAL,
     loss_gradient,
     peak_of,
+    row_squares,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 from prequential.machine.compiled import Array, inlined, kernel
@@ -56,7 +56,7 @@ __all__ = [
     "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
     "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
     "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "round_columns", "row_squares",
+    "quantise_rows", "quantise_rows_finely", "round_columns", "row_squares",
     "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
 
@@ -115,11 +115,6 @@ def _quantise_rows_finely(x: Array, column_factor: Array, high: Array, low: Arra
             high[i, j] = np.int8(nearest)
             low[i, j] = int8_level((level - nearest) * np.float32(FINE))
         scale[i] = magnitude * np.float32(1.0 / (INT8_LIMIT * FINE))
-
-
-def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    peaks = column_peaks(x, row_factor)
-    return round_columns(x, peaks, row_factor), peaks * (1.0 / INT8_LIMIT)
 
 
 def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
@@ -199,22 +194,16 @@ def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, base: Array
 
 
 def dequantise(
-    acc: Tensor | Product, row: Tensor | None, column: Tensor | None,
+    acc: Tensor, row: Tensor | None, column: Tensor | None,
     base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    y = torch.empty(acc.shape)
-    _dequantise(sums_of(acc), *_factors(y, row, column, base, alpha, beta), y.numpy())
-    return y
-
-
-def _factors(
-    y: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None, alpha: float, beta: float
-) -> tuple[Any, ...]:
-    n_rows, n_columns = y.shape
-    return (
-        ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column), np.float32(beta),
-        y.numpy() if base is None else array(base), base is not None, np.float32(alpha),
+    n_rows, n_columns = acc.shape
+    y = torch.empty(n_rows, n_columns)
+    _dequantise(
+        sums_of(acc), ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column),
+        np.float32(beta), y.numpy() if base is None else array(base), base is not None, np.float32(alpha), y.numpy(),
     )  # fmt: skip
+    return y
 
 
 @kernel
@@ -231,18 +220,10 @@ def _dequantise(
                 out[j] = onto[j] * alpha + value if has_base else value
 
 
-def requantise(
-    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
-    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    y = dequantise(acc, row, column, base, alpha, beta)
-    return y, *quantise_rows(y, column_factor)
-
-
 # ---- squared ReLU
 
 
-def squared_relu(acc: Tensor | Product, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(acc.shape[0]), torch.empty(acc.shape)
     _squared_relu(sums_of(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
     return q, scale, a
@@ -266,7 +247,7 @@ def _squared_relu(sums: Sums, row: Array, column: Array, q: Array, scale: Array,
             scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
-def squared_relu_backward(acc: Tensor | Product, row: Tensor, a: Tensor) -> Tensor:
+def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
     y = torch.empty(acc.shape)
     _squared_relu_backward(sums_of(acc), array(row), array(a), y.numpy())
     return y
@@ -394,21 +375,6 @@ def _nesterov(momentum: Array, gradient: Array, mu: np.float32, rest: np.float32
                 m = np.float32(0.0)
             momentum[i, j] = m
             y[i, j] = scaled + m * mu
-
-
-def row_squares(q: Tensor) -> Tensor:
-    y = torch.empty(len(q))
-    _row_squares(array(q), y.numpy())
-    return y
-
-
-@kernel
-def _row_squares(q: Array, y: Array) -> None:
-    for i in range(q.shape[0]):
-        total = np.int32(0)  # 127 * 127 * C < 2**31
-        for j in range(q.shape[1]):
-            total = np.int32(total + np.int32(q[i, j]) * np.int32(q[i, j]))
-        y[i] = np.float32(total)
 
 
 def adagrad_change(

@@ -106,8 +106,7 @@ class GPT:
         (R, T) int64: the place of each column in the memory of the context table, if it replays one whose contexts are kept
         there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal.
 
-        Each parameter is updated in parallel with the backward pass, as soon as its gradient is known. Raises ConfigError if the
-        weights are no longer finite.
+        Raises ConfigError if the weights are no longer finite.
         """
         self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
         self._check_finite()
@@ -119,9 +118,8 @@ class GPT:
 
     def _apply_step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
         """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
-        for name, gradient in self._gradients(inputs, targets):
-            self.backend.pool.start(partial(self._update_parameter, name, gradient, factor))
-        self.backend.pool.finish()
+        gradients = list(self._gradients(inputs, targets))
+        self.backend.pool.map(lambda found: self._update_parameter(*found, factor), gradients)
 
     def _next_step_factor(self) -> float:
         """Counts a step and returns the factor of its step sizes: a linear warm-up times an inverse square root decay."""

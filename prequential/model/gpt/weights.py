@@ -52,7 +52,9 @@ class Linear:
 
     def quantise(self) -> None:
         """Replaces levels and scales by those of the master copy."""
-        self.levels, self.scale = self.backend.primitives.quantise_columns(self.weight)
+        ops = self.backend.primitives
+        peaks = ops.column_peaks(self.weight)
+        self.levels, self.scale = ops.round_columns(self.weight, peaks), peaks * (1.0 / INT8_LIMIT)
         self._lay_out()
 
     def _lay_out(self) -> None:
