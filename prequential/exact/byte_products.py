@@ -3,7 +3,7 @@
 - The second matrix is copied to a layout in which ROWS sums grow together, by PART products at a time: no sum is ever split.
   TILE rows of the first one share what is read of the second.
 - Processors multiply unsigned by signed bytes. So signed entries of the first matrix are shifted by OFFSET, to 1 .. 255. That
-  adds OFFSET times the sum of a column of the second one to each result: the caller subtracts these known sums.
+  adds OFFSET times the sum of a column of the second one to each result: a known shift takes these sums away.
 
 Letters: (M, K) @ (K, N); B = N / ROWS and P = K / PART, rounded up.
 """
@@ -67,11 +67,11 @@ def interleave_rows(levels: Array, signs: np.uint32, out: Array) -> None:
 
 
 @kernel
-def interleaved(levels: Array, out: Array, offset: Array) -> None:
-    """out (L, B, P, ROWS) uint32, initially zeros, and offset (L, B * ROWS) of levels (L, K, N) uint8, signed bytes."""
+def interleaved(levels: Array, out: Array, shift: Array) -> None:
+    """out (L, B, P, ROWS) uint32, initially zeros, and shift (L, B * ROWS) of levels (L, K, N) uint8, signed bytes."""
     for i in range(len(levels)):
         interleave(levels[i], np.uint32(0), out[i])
-        fill_offsets(out[i], offset[i])
+        fill_shifts(out[i], shift[i])
 
 
 def has_byte_products() -> bool:
@@ -215,11 +215,13 @@ multiply_tile: Any = intrinsic(_multiply_tile)
 
 
 @kernel
-def fill_offsets(levels: Array, offset: Array) -> None:
-    """offset (B * ROWS,) int32 = OFFSET times the sum of each column of the matrix. levels: in the layout of `interleave`."""
+def fill_shifts(levels: Array, shift: Array) -> None:
+    """shift (B * ROWS,) int32 = minus OFFSET times the sum of each column. levels: in the layout of `interleave`."""
     x = np.full(levels.shape[1] * PART, OFFSET, np.uint8)
     for b in range(levels.shape[0]):
-        multiply_row(offset[b * ROWS : (b + 1) * ROWS], x, levels[b])
+        multiply_row(shift[b * ROWS : (b + 1) * ROWS], x, levels[b])
+    for j in range(shift.size):
+        shift[j] = -shift[j]
 
 
 # ---- products that the kernels which need them compute
@@ -281,13 +283,6 @@ def _lay_out(levels: Array, forward: Array, forward_shift: Array, backward: Arra
     interleave_rows(levels.view(np.uint32), np.uint32(0), backward)
     fill_shifts(forward, forward_shift)
     fill_shifts(backward, backward_shift)
-
-
-@kernel
-def fill_shifts(levels: Array, shift: Array) -> None:
-    fill_offsets(levels, shift)
-    for j in range(shift.size):
-        shift[j] = -shift[j]
 
 
 @kernel

@@ -17,7 +17,6 @@ from prequential.exact.fused_attention import (
     attention_backward_values,
     attention_inputs,
     attention_inputs_backward,
-    attention_output,
     attention_weights,
 )
 from prequential.exact.fused_loops import (
@@ -43,6 +42,7 @@ from prequential.exact.plain import (
     INT8_LIMIT,
     TINY,
     TOTAL,
+    attention_output,
     loss_gradient,
     peak_of,
     row_squares,
