@@ -10,6 +10,7 @@ Letters: (M, K) @ (K, N); B = N / ROWS and P = K / PART, rounded up.
 
 import ctypes
 import functools
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -89,7 +90,11 @@ def _features() -> list[str]:
 def has_tiles() -> bool:
     """Whether the processor multiplies tiles of bytes (AMX), and the system lets this process do so."""
     permit, tile_data = 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
-    return "+amx-int8" in _features() and ctypes.CDLL(None).syscall(158, permit, tile_data) == 0
+    return (
+        sys.platform == "linux"
+        and "+amx-int8" in _features()
+        and ctypes.CDLL(None).syscall(158, permit, tile_data) == 0
+    )
 
 
 def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) -> Any:

@@ -48,7 +48,7 @@ from prequential.exact.plain import (
     row_squares,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
-from prequential.machine.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, kernel
 
 Tensor = torch.Tensor
 
@@ -78,20 +78,14 @@ def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tenso
 @kernel
 def _quantise_rows(x: Array, column_factor: Array, q: Array, scale: Array) -> None:
     for i in range(x.shape[0]):
-        scale[i] = quantise_row(x[i], column_factor, q[i])
-
-
-@inlined
-def quantise_row(x: Array, column_factor: Array, q: Array) -> np.float32:
-    """Fills in q and returns the scale."""
-    top = np.int32(0)
-    for j in range(x.size):
-        top = max(top, magnitude_bits(x[j] * column_factor[j]))
-    magnitude = scale_of(top)
-    factor = levels_per_unit(magnitude, INT8_LIMIT)
-    for j in range(x.size):
-        q[j] = int8_level((x[j] * column_factor[j]) * factor)
-    return magnitude * INVERSE_INT8_LIMIT
+        row, levels, top = x[i], q[i], np.int32(0)
+        for j in range(row.size):
+            top = max(top, magnitude_bits(row[j] * column_factor[j]))
+        magnitude = scale_of(top)
+        factor = levels_per_unit(magnitude, INT8_LIMIT)
+        for j in range(row.size):
+            levels[j] = int8_level((row[j] * column_factor[j]) * factor)
+        scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -172,9 +172,3 @@ def test_nesterov_equals_numpy_and_sets_tiny_values_to_zero(ops, seed):
     expected = m * F(0.8) + g * F(1.0 - 0.8)
     expected[np.abs(expected) < F(1e-30)] = 0
     assert same_bits(momentum, expected) and same_bits(direction, g * F(1.0 - 0.8) + expected * F(0.8))
-
-
-@given(SEEDS)
-def test_row_squares_equal_int64_sums(ops, seed):
-    q = integers(seed, 4, 33)
-    assert same_bits(ops.row_squares(*t(q)), (q.astype(np.int64) ** 2).sum(1).astype(F))

@@ -215,9 +215,8 @@ def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> t
 
 # ---- gradients
 #
-# Objects that compute a gradient when they are called, so in parallel with the backward pass. Where processes share the rows of a
-# step, they take the maximum of their `peaks`, add their `sums` for these peaks, and make the gradient by `from_sums`. It has the
-# bits of the gradient that one process computes from all rows.
+# Objects that compute a gradient when they are called. Where processes share the rows of a step, they take the maximum of their
+# `peaks`, add their `sums` for these peaks, and make the gradient by `from_sums`: with the bits of one process with all rows.
 
 
 @dataclass(frozen=True)
