@@ -43,7 +43,7 @@ def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
     and in a stack.
     """
     if g.shape[-2] > g.shape[-1]:
-        return orthogonalise(g.mT.contiguous(), backend).mT.contiguous()
+        return orthogonalise(g.mT, backend).mT.contiguous()
     ops, matmul = backend.primitives, backend.matmul
     if ops.COMPILED and matmul.name == "int8":
         from prequential.exact.byte_products import has_byte_products

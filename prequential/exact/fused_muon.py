@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import torch
-from torch.nn.functional import pad
 
 from prequential.exact.byte_products import (
     OFFSET,
@@ -42,7 +41,8 @@ Tensor = torch.Tensor
 def orthogonalise_in_kernel(g: Tensor, n_steps: int, coefficients: tuple[float, float, float]) -> Tensor:
     """`backend.orthogonalise` of one matrix. Zeros fill up its blocks and change no bit of the others."""
     n_rows, n_columns = g.shape
-    x = pad(g, (0, -n_columns % ROWS, 0, -n_rows % ROWS))  # a copy
+    x = torch.zeros(n_rows + -n_rows % ROWS, n_columns + -n_columns % ROWS)
+    x[:n_rows, :n_columns] = g
     _orthogonalise(x.numpy(), n_steps, *map(np.float32, coefficients), has_tiles())
     return x[:n_rows, :n_columns].contiguous()
 

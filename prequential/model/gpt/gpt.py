@@ -230,7 +230,7 @@ class GPT:
             return
         if name in self._hidden_matrices:
             for w, g, step_size in self._muon_blocks(name, self._momentum_direction(name, gradient()), factor):
-                w.sub_(orthogonalise(g.contiguous(), self.backend).mul_(step_size))
+                w.sub_(orthogonalise(g, self.backend).mul_(step_size))
             self._hidden_matrices[name].quantise()
             return
         c, weights = self.config, self._weights

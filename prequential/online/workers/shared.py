@@ -144,7 +144,11 @@ class SharedGPT(TeamGPT):
         table, rows = self._weights.contexts, rows[..., self.config.n_embeddings :].flatten(0, 1)
         rows, places = rows[rows[:, -1] < 0].split((len(table.kinds), 1), 1)
         touched = rows.unique()
-        sums = own.sums(touched, peak) if own else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
+        sums = (
+            own.sums(torch.searchsorted(touched, own.rows.cpu()), len(touched), peak)
+            if own
+            else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
+        )
         self._team.sum_(sums)
         table.stage_update_from_sums(touched, sums, peak, rows, places[:, 0])
 
