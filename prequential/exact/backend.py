@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,21 +53,17 @@ def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
             return orthogonalise_in_kernel(g, NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ)
     a, b, c = NEWTON_SCHULZ
     q, s = ops.quantise_rows(g)
+
+    def rounded(y: Tensor, column_factor: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        return y, *ops.quantise_rows(y, column_factor)
+
     # The Frobenius norm comes from two integer sums: of the squares of each row, and of the rows, rounded to one scale.
-
-    def requantise(
-        acc: Tensor, row: Tensor, column: Tensor | None, factor: Tensor | None = None, **more: Any
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums times scales, also rounded again: y, levels of y * factor, and their scales."""
-        y = ops.dequantise(acc, row, column, **more)
-        return y, *ops.quantise_rows(y, factor)
-
-    x, q, s = requantise(q, s * _inverse_norm(ops.row_squares(q), s), None)
+    x, q, s = rounded(ops.dequantise(q, s * _inverse_norm(ops.row_squares(q), s), None))
     for _ in range(NEWTON_SCHULZ_STEPS):
         # X X^T, (R, R), is symmetric, so the scales of its rows are also those of its columns.
-        gram, p, t = requantise(matmul(q, q.mT), s, s)
-        _, w, u = requantise(matmul(p, p.mT), t, t, s, base=gram, alpha=b, beta=c)
-        x, q, s = requantise(matmul(w, q), u, None, base=x, alpha=a)
+        gram, p, t = rounded(ops.dequantise(matmul(q, q.mT), s, s))
+        _, w, u = rounded(ops.dequantise(matmul(p, p.mT), t, t, base=gram, alpha=b, beta=c), s)
+        x, q, s = rounded(ops.dequantise(matmul(w, q), u, None, base=x, alpha=a))
     return x
 
 

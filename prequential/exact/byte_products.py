@@ -177,8 +177,9 @@ def _multiply_by_tiles(
         arrays = [context.make_array(t)(context, builder, a) for t, a in zip(signature.args, arguments, strict=True)]
         size, byte = context.get_value_type(types.intp), ir.IntType(8)
         starts = [builder.bitcast(array.data, byte.as_pointer()) for array in arrays]
-        n_sums = ROWS // STRIP
-        *totals, own, levels = (ir.Constant(byte, i) for i in range(n_sums + 2))  # tiles of STRIP rows of ROWS bytes
+        *totals, own, levels = (
+            ir.Constant(byte, i) for i in range(ROWS // STRIP + 2)
+        )  # tiles of STRIP rows of ROWS bytes
 
         def number(value: int) -> Any:
             return ir.Constant(size, value)
@@ -205,9 +206,7 @@ def _multiply_by_tiles(
                     call("tileloadd64", levels, at(2, first, start, number(i * ROWS)), number(ROWS * PART))
                     call("tdpbusd", tile, own, levels)
             for i, tile in enumerate(totals):
-                call(
-                    "tilestored64", tile, at(0, builder.mul(block.index, number(ROWS * PART)), number(i * ROWS)), width
-                )
+                call("tilestored64", tile, at(0, columns, number(i * ROWS)), width)
         call("tilerelease")
         return context.get_dummy_value()
 
@@ -227,9 +226,6 @@ def fill_shifts(levels: Array, shift: Array) -> None:
         multiply_row(shift[b * ROWS : (b + 1) * ROWS], x, levels[b])
     for j in range(shift.size):
         shift[j] = -shift[j]
-
-
-# ---- products that the kernels which need them compute
 
 
 class Layout(NamedTuple):
@@ -254,21 +250,17 @@ class Product(NamedTuple):
 class Sums(NamedTuple):
     """Integer sums (N, C) for a kernel: those that are given, or a Product."""
 
-    given: Array  # (N, C) int32, or none
-    x: Array
-    words: Array
-    shift: Array
-    use_tiles: bool
-
-
-NOT_GIVEN = np.empty((0, 0), np.int32)
-NO_PRODUCT = np.empty((0, 0), np.int8), np.empty((0, 0, 0), np.uint32), np.empty(0, np.int32), False
+    given: Array = np.empty((0, 0), np.int32)  # (N, C)
+    x: Array = np.empty((0, 0), np.int8)
+    words: Array = np.empty((0, 0, 0), np.uint32)
+    shift: Array = np.empty(0, np.int32)
+    use_tiles: bool = False
 
 
 def sums_of(acc: Tensor | Product) -> Sums:
-    if isinstance(acc, Product):
-        return Sums(NOT_GIVEN, acc.x.contiguous().numpy(), acc.matrix.words, acc.matrix.shift, has_tiles())
-    return Sums(acc.to(torch.int32).contiguous().numpy(), *NO_PRODUCT)
+    if not isinstance(acc, Product):
+        return Sums(acc.to(torch.int32).contiguous().numpy())
+    return Sums(Sums().given, acc.x.contiguous().numpy(), acc.matrix.words, acc.matrix.shift, has_tiles())
 
 
 def layouts(levels: Tensor) -> tuple[Layout, Layout]:
@@ -293,9 +285,11 @@ def _lay_out(levels: Array, forward: Array, forward_shift: Array, backward: Arra
 @kernel
 def new_strip(sums: Sums) -> tuple[Array, Array, Array]:
     """Memory for `strip_sums`: STRIP rows of x, shifted, then filled up with zeros; their sums; and TILE rows of a block."""
-    n_blocks, n_parts, n_rows = sums.words.shape
-    x, found = np.zeros((STRIP, n_parts * PART), np.uint8), np.empty((STRIP, n_blocks * ROWS), np.int32)
-    return x, found, np.empty((TILE, n_rows), np.int32)
+    x, found = (
+        np.zeros((STRIP, sums.words.shape[1] * PART), np.uint8),
+        np.empty((STRIP, len(sums.words) * ROWS), np.int32),
+    )
+    return x, found, np.empty((TILE, ROWS), np.int32)
 
 
 @kernel
@@ -314,10 +308,7 @@ def strip_sums(sums: Sums, start: int, memory: tuple[Array, Array, Array]) -> Ar
 
 @kernel
 def multiply_strip(x: Array, w: Array, shift: Array, use_tiles: bool, tile: Array, sums: Array) -> None:
-    """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS) uint32; P is a multiple of STRIP.
-
-    tile: memory for (TILE, ROWS) int32. 255 * 127 * K < 2**31.
-    """
+    """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS). STRIP divides P."""
     if use_tiles:
         multiply_by_tiles(sums, x, w, shift, TILES)
         return
@@ -325,7 +316,4 @@ def multiply_strip(x: Array, w: Array, shift: Array, use_tiles: bool, tile: Arra
         for b in range(len(w)):
             multiply_tile(tile, x[r : r + TILE], w[b])
             columns = slice(b * ROWS, (b + 1) * ROWS)
-            for i in range(TILE):
-                out, own, more = sums[r + i, columns], tile[i], shift[columns]
-                for j in range(out.size):
-                    out[j] = own[j] + more[j]
+            sums[r : r + TILE, columns] = tile + shift[columns]

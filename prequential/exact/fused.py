@@ -61,7 +61,6 @@ __all__ = [
 ]  # fmt: skip
 
 COMPILED = True
-COLUMNS_PER_TASK = 64  # of a matrix that is processed in groups of columns: 256 bytes of each row
 
 
 # ---- rounding to int8
@@ -307,22 +306,15 @@ def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> 
 
 @kernel
 def _embedding_sums(g: Array, symbols: Array, peak: Array, total: Array) -> None:
-    factor = levels_per_unit(peak[0], EMBEDDING_LIMIT)
-    n_columns = g.shape[1]
-    for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
-        columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
-        sums = np.zeros((*total.shape[:2], COLUMNS_PER_TASK), dtype=np.int32)
-        for i in range(g.shape[0]):
-            row = g[i, columns]
-            for e in range(symbols.shape[1]):
-                into = sums[e, symbols[i, e]]
-                for j in range(row.size):
-                    into[j] += np.int32(np.rint(row[j] * factor))
-        for e in range(total.shape[0]):
-            for v in range(total.shape[1]):
-                out = total[e, v, columns]
-                for j in range(out.size):
-                    out[j] = sums[e, v, j]
+    factor, levels = levels_per_unit(peak[0], EMBEDDING_LIMIT), np.empty(g.shape[1], np.int32)
+    for i in range(g.shape[0]):
+        row = g[i]
+        for j in range(row.size):
+            levels[j] = np.int32(np.rint(row[j] * factor))
+        for e in range(symbols.shape[1]):
+            into = total[e, symbols[i, e]]
+            for j in range(into.size):
+                into[j] += levels[j]
 
 
 def adam_(
@@ -361,13 +353,11 @@ def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
 
 @kernel
 def _nesterov(momentum: Array, gradient: Array, mu: np.float32, rest: np.float32, y: Array) -> None:
-    for i in range(momentum.shape[0]):
+    for i in range(len(momentum)):
         for j in range(momentum.shape[1]):
             scaled = gradient[i, j] * rest
             m = momentum[i, j] * mu + scaled
-            if abs(m) < SMALLEST_SCALE:
-                m = np.float32(0.0)
-            momentum[i, j] = m
+            momentum[i, j] = m = np.float32(0.0) if abs(m) < SMALLEST_SCALE else m
             y[i, j] = scaled + m * mu
 
 

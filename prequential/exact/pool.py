@@ -102,17 +102,14 @@ class Pool:
         return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
     def map(self, work: Callable[[T], None], items: Sequence[T]) -> None:
-        """Calls `work` on every item in parallel and returns when all calls are done. Raises the first error.
-
-        The calling thread takes the first item, and then what no other has begun, the last first.
-        """
+        """Calls `work` on every item in parallel and returns when all calls are done. Raises the first error."""
         pieces = [_Piece(partial(work, item)) for item in items]
         for piece in pieces[1:]:
             if self._executor:
                 self._executor.submit(piece.run)
             if self._helper:
                 self._helper.pieces.put(piece)
-        for piece in (*pieces[:1], *reversed(pieces[1:])):
+        for piece in (*pieces[:1], *reversed(pieces[1:])):  # those that no other thread has begun
             piece.run()
         for piece in pieces:  # all, also after an error
             piece.done.exception()

@@ -34,8 +34,7 @@ MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without
 MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset
 _LAYER_STEP_OPERATIONS = 1e7  # the calls of a layer's step take 2 ms, even if its matrices are small
 
-# Bytes for each parameter of a hidden matrix: float32 weight and momentum; int8 levels in three layouts, and in four those of
-# the open segment.
+# Bytes for each parameter of a hidden matrix: float32 weight and momentum; int8 levels, three copies, and four of the segment's.
 _MATRIX_BYTES = 4 + 4 + 3 + 4
 # The same for embedding and head: float32 weight, gradient and Adam's two means; int8 levels.
 _TABLE_BYTES = 4 + 4 + 8 + 1

@@ -43,12 +43,10 @@ SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 300))
 @pytest.mark.parametrize("by", ["rows", "columns"])
 @given(matrices(limit=1e38), SEEDS)
 def test_rounding_equals_numpy_with_a_factor_and_without(ops, by, x, seed):
-    def quantise(*given):
-        if by == "rows":
-            return ops.quantise_rows(*given)
-        peaks = ops.column_peaks(*given)
-        return ops.round_columns(given[0], peaks, *given[1:]), peaks * (1.0 / 127)
+    def columns(x, *factor):
+        return ops.round_columns(x, peaks := ops.column_peaks(x, *factor), *factor), peaks * (1.0 / 127)
 
+    quantise = ops.quantise_rows if by == "rows" else columns
     axis = 1 if by == "rows" else 0
     factor = factors(seed, x.shape[axis])
     for scaled, given_factor in ((x, []), (x * np.expand_dims(factor, 1 - axis), t(factor))):

@@ -19,6 +19,7 @@ from prequential.model.hashing import hashed, is_letter
 LONGEST = 6  # contexts 0 .. LONGEST - 2 are the last 2 .. LONGEST symbols
 N_HASHED = LONGEST + 1  # with the two of words
 assert len(HASHED_CONTEXTS) == N_HASHED and CONTEXT_REACH >= LONGEST
+LINE = 32  # numbers of a row in a line of the cache
 SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms are below 2**31
 
 
@@ -64,13 +65,6 @@ def context_rows(recent: Array, kinds: Array, n_rows: int, rows: Array) -> None:
         fill_context_rows(recent[i], kinds, n_rows, all_hashes, rows[i])
 
 
-@inlined
-def _expect(row: Array) -> None:
-    """Fetches a row from memory while others are computed."""
-    for line in range(0, row.size, 64 // row.itemsize):
-        prefetch(row, line)
-
-
 @kernel
 def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
     """sums (N, D) int32 = for each position, the sum of its rows (N, K) int64 of the table (2**context_bits, D) int16."""
@@ -79,7 +73,8 @@ def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
         for j in range(total.size):
             total[j] = 0
         for k in range(rows.shape[1]):
-            _expect(table[following[k]])
+            for j in range(0, total.size, LINE):
+                prefetch(table[following[k]], j)
             row = table[rows[i, k]]
             for j in range(total.size):
                 total[j] += np.int32(row[j])
@@ -89,8 +84,9 @@ def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
 def subtract_rows(table: Array, rows: Array, change: Array, limit: int) -> None:
     """table[rows[u]] -= change[u], clipped to `limit` in magnitude. rows (U,) int64: distinct; change (U, D) int32."""
     for u in range(rows.size):
-        _expect(table[rows[min(u + 8, rows.size - 1)]])
-        row = table[rows[u]]
+        row, following = table[rows[u]], table[rows[min(u + 8, rows.size - 1)]]
+        for j in range(0, row.size, LINE):
+            prefetch(following, j)
         for j in range(row.size):
             row[j] = np.int16(max(-limit, min(limit, np.int32(row[j]) - change[u, j])))
 

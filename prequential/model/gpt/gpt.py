@@ -104,9 +104,8 @@ class GPT:
 
         inputs (R, T, C) int64: the last symbols at each column, as in `forward`; targets (R, T) int64: the next symbols; places
         (R, T) int64: the place of each column in the memory of the context table, if it replays one whose contexts are kept
-        there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal.
-
-        Raises ConfigError if the weights are no longer finite.
+        there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal. Raises
+        ConfigError if the weights are no longer finite.
         """
         self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
         self._check_finite()

@@ -179,12 +179,11 @@ class SharedGPT(TeamGPT):
         weights = [[self._parameters[name].flatten() for name in own] for own in names]
         packed = [torch.cat(w) if w else torch.empty(0, device=self._device) for w in weights]
         self._team.broadcast_each(packed)
-        received = []
         for i, own in enumerate(names):
             if i != self._team.rank:
                 for name, values in zip(own, packed[i].split([len(w) for w in weights[i]]), strict=True):
                     self._hidden_matrices[name].weight.view(-1).copy_(values)
-                    received.append(self._hidden_matrices[name])
+        received = [self._hidden_matrices[name] for name, owner in owners.items() if owner != self._team.rank]
         self.backend.pool.map(Linear.quantise, received)
 
 
