@@ -316,4 +316,7 @@ def multiply_strip(x: Array, w: Array, shift: Array, use_tiles: bool, tile: Arra
         for b in range(len(w)):
             multiply_tile(tile, x[r : r + TILE], w[b])
             columns = slice(b * ROWS, (b + 1) * ROWS)
-            sums[r : r + TILE, columns] = tile + shift[columns]
+            for i in range(TILE):
+                out, own, more = sums[r + i, columns], tile[i], shift[columns]
+                for j in range(out.size):
+                    out[j] = np.int32(own[j] + more[j])

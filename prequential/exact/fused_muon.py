@@ -33,8 +33,6 @@ from prequential.exact.fused_loops import (
 from prequential.exact.plain import INT8_LIMIT
 from prequential.machine.compiled import Array, inlined, kernel
 
-NOTHING = np.float32(0.0)
-
 Tensor = torch.Tensor
 
 
@@ -62,7 +60,7 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     for _ in range(n_steps):
         # X X^T is symmetric, so the scales of its rows are also those of its columns.
         interleave_rows(q.view(np.uint32), SIGNS, by_row)
-        _requantise(square_sums, q, s, by_row, s, NOTHING, gram, ONE, ones, p, t, use_tiles)
+        _requantise(square_sums, q, s, by_row, s, np.float32(0.0), gram, ONE, ones, p, t, use_tiles)
         interleave_rows(p.view(np.uint32), SIGNS, by_gram)
         _requantise(square_sums, p, t, by_gram, t, b, gram, c, s, w, u, use_tiles)
         interleave(q, SIGNS, by_column)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 KERNELS = ("fused", "plain")
 BACKENDS = ("int8", "float32", "float64")
 DEVICES = ("cpu", "cuda", "auto")
-MOST_STEP_THREADS = 4  # beside coding: the rows of the default's step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +77,9 @@ class Runtime:
     def n_step_threads(self) -> int:
         """Threads of a GPT's step while the learner codes, which takes the others; at least 1. Workers' steps take all.
 
-        The mixer takes half of them or more: it is the larger part, and a step has few rows (dev/LOG.md).
+        The mixer takes half of them or more: it is the larger part, and the default's step has 4 rows (dev/LOG.md).
         """
-        return self.n_threads if self.team else min(max(1, self.n_threads // 2), MOST_STEP_THREADS)
+        return self.n_threads if self.team else min(max(1, self.n_threads // 2), 4)
 
     def check(self, config: Config, *, n_learners: int = 1, extra_bytes: int = 0) -> None:
         """Raises ConfigError for learners that exceed the limits or that cannot be computed in this way on any machine.

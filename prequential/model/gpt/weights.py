@@ -20,7 +20,7 @@ import torch
 
 from prequential.exact.arrays import uniform
 from prequential.exact.backend import Backend, Primitives
-from prequential.exact.byte_products import Layout, Product, has_byte_products, layouts
+from prequential.exact.byte_products import Layout, Product, has_tiles, layouts
 from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -59,7 +59,7 @@ class Linear:
 
     def _lay_out(self) -> None:
         """Lays the levels out for kernels that compute products, if the backend has these."""
-        fast = self.backend.primitives.COMPILED and self.backend.matmul.name == "int8" and has_byte_products()
+        fast = self.backend.primitives.COMPILED and self.backend.matmul.name == "int8" and has_tiles()
         self._layouts = layouts(self.levels) if fast else None
 
     def with_backend(self, backend: Backend, device: torch.device) -> "Linear":
