@@ -43,7 +43,8 @@ def pack_weights(learner: OnlineLearner, start: OnlineLearner) -> bytes:
             change = weight - _weights(start)[EMBEDDING]
             levels, scale = plain.quantise_rows(change.reshape(-1, change.shape[-1]))
         else:
-            levels, scale = plain.quantise_columns(weight)
+            peaks = plain.column_peaks(weight)
+            levels, scale = plain.round_columns(weight, peaks), peaks * (1.0 / plain.INT8_LIMIT)
         coded = order0.compress(levels.contiguous().numpy().tobytes())
         packed += varint(len(coded)) + coded + scale.numpy().astype("<f4").tobytes()
     return packed

@@ -43,7 +43,7 @@ def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
     and in a stack.
     """
     if g.shape[-2] > g.shape[-1]:
-        return orthogonalise(g.mT.contiguous(), backend).mT.contiguous()
+        return orthogonalise(g.mT, backend).mT.contiguous()
     ops, matmul = backend.primitives, backend.matmul
     if ops.COMPILED and matmul.name == "int8":
         from prequential.exact.byte_products import has_byte_products
@@ -53,13 +53,17 @@ def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
             return orthogonalise_in_kernel(g, NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ)
     a, b, c = NEWTON_SCHULZ
     q, s = ops.quantise_rows(g)
+
+    def rounded(y: Tensor, column_factor: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        return y, *ops.quantise_rows(y, column_factor)
+
     # The Frobenius norm comes from two integer sums: of the squares of each row, and of the rows, rounded to one scale.
-    x, q, s = ops.requantise(q, s * _inverse_norm(ops.row_squares(q), s), None)
+    x, q, s = rounded(ops.dequantise(q, s * _inverse_norm(ops.row_squares(q), s), None))
     for _ in range(NEWTON_SCHULZ_STEPS):
         # X X^T, (R, R), is symmetric, so the scales of its rows are also those of its columns.
-        gram, p, t = ops.requantise(matmul(q, q.mT), s, s)
-        _, w, u = ops.requantise(matmul(p, p.mT), t, t, base=gram, alpha=b, beta=c, column_factor=s)
-        x, q, s = ops.requantise(matmul(w, q), u, None, base=x, alpha=a)
+        gram, p, t = rounded(ops.dequantise(matmul(q, q.mT), s, s))
+        _, w, u = rounded(ops.dequantise(matmul(p, p.mT), t, t, base=gram, alpha=b, beta=c), s)
+        x, q, s = rounded(ops.dequantise(matmul(w, q), u, None, base=x, alpha=a))
     return x
 
 

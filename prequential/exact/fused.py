@@ -1,8 +1,8 @@
 """The exact primitives as compiled loops: the same bits as `plain`, several times faster on a processor.
 
 Each function has the name, the signature and the contract of its definition in `plain`; those that would not become faster are
-imported from there. Each call runs in one thread without the interpreter lock, so a Pool runs several calls in parallel. Tensors
-are on the host, and strided tensors are copied first. Letters as in plain.py.
+imported from there. Instead of sums, acc may be a Product. Each call runs in one thread without the interpreter lock, so a Pool
+runs several calls in parallel. Tensors are on the host, and strided tensors are copied first. Letters as in plain.py.
 """
 
 import math
@@ -11,12 +11,12 @@ from functools import cache
 import numpy as np
 import torch
 
+from prequential.exact.byte_products import STRIP, Sums, new_strip, strip_sums, sums_of
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
     attention_inputs,
     attention_inputs_backward,
-    attention_output,
     attention_weights,
 )
 from prequential.exact.fused_loops import (
@@ -25,6 +25,7 @@ from prequential.exact.fused_loops import (
     ONE,
     SMALLEST_SCALE,
     array,
+    int8_level,
     inverse_rms,
     largest,
     largest_magnitude,
@@ -41,11 +42,13 @@ from prequential.exact.plain import (
     INT8_LIMIT,
     TINY,
     TOTAL,
+    attention_output,
     loss_gradient,
     peak_of,
+    row_squares,
 )
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
-from prequential.machine.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, kernel
 
 Tensor = torch.Tensor
 
@@ -53,12 +56,11 @@ __all__ = [
     "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
     "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
     "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "round_columns", "row_squares",
+    "quantise_rows", "quantise_rows_finely", "round_columns", "row_squares",
     "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
 
 COMPILED = True
-COLUMNS_PER_TASK = 64  # of a matrix that is processed in groups of columns: 256 bytes of each row
 
 
 # ---- rounding to int8
@@ -75,20 +77,14 @@ def quantise_rows(x: Tensor, column_factor: Tensor | None = None) -> tuple[Tenso
 @kernel
 def _quantise_rows(x: Array, column_factor: Array, q: Array, scale: Array) -> None:
     for i in range(x.shape[0]):
-        scale[i] = quantise_row(x[i], column_factor, q[i])
-
-
-@inlined
-def quantise_row(x: Array, column_factor: Array, q: Array) -> np.float32:
-    """Fills in q and returns the scale."""
-    top = np.int32(0)
-    for j in range(x.size):
-        top = max(top, magnitude_bits(x[j] * column_factor[j]))
-    magnitude = scale_of(top)
-    factor = levels_per_unit(magnitude, INT8_LIMIT)
-    for j in range(x.size):
-        q[j] = np.int8(np.rint((x[j] * column_factor[j]) * factor))
-    return magnitude * INVERSE_INT8_LIMIT
+        row, levels, top = x[i], q[i], np.int32(0)
+        for j in range(row.size):
+            top = max(top, magnitude_bits(row[j] * column_factor[j]))
+        magnitude = scale_of(top)
+        factor = levels_per_unit(magnitude, INT8_LIMIT)
+        for j in range(row.size):
+            levels[j] = int8_level((row[j] * column_factor[j]) * factor)
+        scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
 def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,13 +106,8 @@ def _quantise_rows_finely(x: Array, column_factor: Array, high: Array, low: Arra
             level = row[j] * factor
             nearest = np.float32(np.rint(level))
             high[i, j] = np.int8(nearest)
-            low[i, j] = np.int8(np.rint((level - nearest) * np.float32(FINE)))
+            low[i, j] = int8_level((level - nearest) * np.float32(FINE))
         scale[i] = magnitude * np.float32(1.0 / (INT8_LIMIT * FINE))
-
-
-def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    peaks = column_peaks(x, row_factor)
-    return round_columns(x, peaks, row_factor), peaks * (1.0 / INT8_LIMIT)
 
 
 def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
@@ -149,7 +140,7 @@ def _round_columns(x: Array, row_factor: Array, peaks: Array, q: Array) -> None:
         factor[j] = levels_per_unit(peaks[j], INT8_LIMIT)
     for i in range(x.shape[0]):
         for j in range(peaks.size):
-            q[i, j] = np.int8(np.rint((x[i, j] * row_factor[i]) * factor[j]))
+            q[i, j] = int8_level((x[i, j] * row_factor[i]) * factor[j])
 
 
 # ---- RMS norm
@@ -199,93 +190,71 @@ def dequantise(
     acc: Tensor, row: Tensor | None, column: Tensor | None,
     base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    y = torch.empty(acc.shape)
-    row_factor = ones(acc.shape[0]) if row is None else array(row)
-    column_factor = ones(acc.shape[1]) if column is None else array(column)
-    onto = y.numpy() if base is None else array(base)
-    _dequantise(array(acc), row_factor, column_factor, beta, onto, base is not None, alpha, y.numpy())
+    n_rows, n_columns = acc.shape
+    y = torch.empty(n_rows, n_columns)
+    _dequantise(
+        sums_of(acc), ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column),
+        np.float32(beta), y.numpy() if base is None else array(base), base is not None, np.float32(alpha), y.numpy(),
+    )  # fmt: skip
     return y
 
 
 @kernel
 def _dequantise(
-    acc: Array, row: Array, column: Array, beta: float, base: Array, has_base: bool, alpha: float, y: Array
+    sums: Sums, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32, y: Array
 ) -> None:
-    for i in range(acc.shape[0]):
-        dequantise_row(acc[i], row[i], column, beta, base[i], has_base, alpha, y[i])
-
-
-@inlined
-def dequantise_row(
-    acc: Array, row: np.float32, column: Array, beta: float, base: Array, has_base: bool, alpha: float, y: Array
-) -> None:
-    factor, base_factor = np.float32(beta), np.float32(alpha)
-    for j in range(acc.size):
-        y[j] = ((np.float32(acc[j]) * row) * column[j]) * factor
-    if has_base:
-        for j in range(acc.size):
-            y[j] = base[j] * base_factor + y[j]
-
-
-def requantise(
-    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
-    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    n_rows, n_columns = acc.shape
-    y, q, scale = torch.empty(acc.shape), torch.empty(acc.shape, dtype=torch.int8), torch.empty(n_rows)
-    _requantise(
-        array(acc), ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column), beta,
-        y.numpy() if base is None else array(base), base is not None, alpha,
-        ones(n_columns) if column_factor is None else array(column_factor), y.numpy(), q.numpy(), scale.numpy(),
-    )  # fmt: skip
-    return y, q, scale
-
-
-@kernel
-def _requantise(
-    acc: Array, row: Array, column: Array, beta: float, base: Array, has_base: bool, alpha: float, column_factor: Array,
-    y: Array, q: Array, scale: Array,
-) -> None:  # fmt: skip
-    for i in range(acc.shape[0]):
-        dequantise_row(acc[i], row[i], column, beta, base[i], has_base, alpha, y[i])
-        scale[i] = quantise_row(y[i], column_factor, q[i])
+    memory = new_strip(sums)
+    for start in range(0, len(y), STRIP):
+        strip = strip_sums(sums, start, memory)
+        for i in range(start, min(start + STRIP, len(y))):
+            out, own, onto, factor = y[i], strip[i - start], base[i], row[i]
+            for j in range(out.size):
+                value = ((np.float32(own[j]) * factor) * column[j]) * beta
+                out[j] = onto[j] * alpha + value if has_base else value
 
 
 # ---- squared ReLU
 
 
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(len(acc)), torch.empty(acc.shape)
-    _squared_relu(array(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
+    q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(acc.shape[0]), torch.empty(acc.shape)
+    _squared_relu(sums_of(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
     return q, scale, a
 
 
 @kernel
-def _squared_relu(acc: Array, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
-    for i in range(acc.shape[0]):
-        top = np.int32(0)
-        for j in range(acc.shape[1]):
-            value = max((np.float32(acc[i, j]) * row[i]) * column[j], np.float32(0.0))
-            a[i, j] = value
-            top = max(top, magnitude_bits(value * value))
-        magnitude = scale_of(top)
-        factor = levels_per_unit(magnitude, INT8_LIMIT)
-        for j in range(acc.shape[1]):
-            q[i, j] = np.int8(np.rint((a[i, j] * a[i, j]) * factor))
-        scale[i] = magnitude * INVERSE_INT8_LIMIT
+def _squared_relu(sums: Sums, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
+    memory = new_strip(sums)
+    for start in range(0, len(a), STRIP):
+        strip = strip_sums(sums, start, memory)
+        for i in range(start, min(start + STRIP, len(a))):
+            out, own, levels, factor, top = a[i], strip[i - start], q[i], row[i], np.int32(0)
+            for j in range(out.size):
+                value = max((np.float32(own[j]) * factor) * column[j], np.float32(0.0))
+                out[j] = value
+                top = max(top, magnitude_bits(value * value))
+            magnitude = scale_of(top)
+            unit = levels_per_unit(magnitude, INT8_LIMIT)
+            for j in range(out.size):
+                levels[j] = int8_level((out[j] * out[j]) * unit)
+            scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
 def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
     y = torch.empty(acc.shape)
-    _squared_relu_backward(array(acc), array(row), array(a), y.numpy())
+    _squared_relu_backward(sums_of(acc), array(row), array(a), y.numpy())
     return y
 
 
 @kernel
-def _squared_relu_backward(acc: Array, row: Array, a: Array, y: Array) -> None:
-    for i in range(acc.shape[0]):
-        for j in range(acc.shape[1]):
-            y[i, j] = (np.float32(acc[i, j]) * row[i]) * (a[i, j] + a[i, j])
+def _squared_relu_backward(sums: Sums, row: Array, a: Array, y: Array) -> None:
+    memory = new_strip(sums)
+    for start in range(0, len(y), STRIP):
+        strip = strip_sums(sums, start, memory)
+        for i in range(start, min(start + STRIP, len(y))):
+            out, own, before, factor = y[i], strip[i - start], a[i], row[i]
+            for j in range(out.size):
+                out[j] = (np.float32(own[j]) * factor) * (before[j] + before[j])
 
 
 # ---- frequencies
@@ -337,22 +306,15 @@ def embedding_sums(g: Tensor, symbols: Tensor, n_symbols: int, peak: Tensor) -> 
 
 @kernel
 def _embedding_sums(g: Array, symbols: Array, peak: Array, total: Array) -> None:
-    factor = levels_per_unit(peak[0], EMBEDDING_LIMIT)
-    n_columns = g.shape[1]
-    for task in range((n_columns + COLUMNS_PER_TASK - 1) // COLUMNS_PER_TASK):
-        columns = slice(task * COLUMNS_PER_TASK, min((task + 1) * COLUMNS_PER_TASK, n_columns))
-        sums = np.zeros((*total.shape[:2], COLUMNS_PER_TASK), dtype=np.int32)
-        for i in range(g.shape[0]):
-            row = g[i, columns]
-            for e in range(symbols.shape[1]):
-                into = sums[e, symbols[i, e]]
-                for j in range(row.size):
-                    into[j] += np.int32(np.rint(row[j] * factor))
-        for e in range(total.shape[0]):
-            for v in range(total.shape[1]):
-                out = total[e, v, columns]
-                for j in range(out.size):
-                    out[j] = sums[e, v, j]
+    factor, levels = levels_per_unit(peak[0], EMBEDDING_LIMIT), np.empty(g.shape[1], np.int32)
+    for i in range(g.shape[0]):
+        row = g[i]
+        for j in range(row.size):
+            levels[j] = np.int32(np.rint(row[j] * factor))
+        for e in range(symbols.shape[1]):
+            into = total[e, symbols[i, e]]
+            for j in range(into.size):
+                into[j] += levels[j]
 
 
 def adam_(
@@ -391,29 +353,12 @@ def nesterov_(momentum: Tensor, gradient: Tensor, mu: float) -> Tensor:
 
 @kernel
 def _nesterov(momentum: Array, gradient: Array, mu: np.float32, rest: np.float32, y: Array) -> None:
-    for i in range(momentum.shape[0]):
+    for i in range(len(momentum)):
         for j in range(momentum.shape[1]):
             scaled = gradient[i, j] * rest
             m = momentum[i, j] * mu + scaled
-            if abs(m) < SMALLEST_SCALE:
-                m = np.float32(0.0)
-            momentum[i, j] = m
+            momentum[i, j] = m = np.float32(0.0) if abs(m) < SMALLEST_SCALE else m
             y[i, j] = scaled + m * mu
-
-
-def row_squares(q: Tensor) -> Tensor:
-    y = torch.empty(len(q))
-    _row_squares(array(q), y.numpy())
-    return y
-
-
-@kernel
-def _row_squares(q: Array, y: Array) -> None:
-    for i in range(q.shape[0]):
-        total = np.int32(0)  # 127 * 127 * C < 2**31
-        for j in range(q.shape[1]):
-            total = np.int32(total + np.int32(q[i, j]) * np.int32(q[i, j]))
-        y[i] = np.float32(total)
 
 
 def adagrad_change(

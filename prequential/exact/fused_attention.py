@@ -139,24 +139,6 @@ def softmax_numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array,
     return total
 
 
-def attention_output(acc: Tensor, factor: Tensor) -> Tensor:
-    n_rows, n_heads, n_time, width = acc.shape
-    y = torch.empty(n_rows * n_time, n_heads * width)
-    _attention_output(array(acc), array(factor), y.numpy())
-    return y
-
-
-@kernel
-def _attention_output(acc: Array, factor: Array, y: Array) -> None:
-    n_rows, n_heads, n_time, width = acc.shape
-    for position in range(n_rows * n_time):
-        b, t = position // n_time, position % n_time
-        for h in range(n_heads):
-            out, sums, f = y[position, h * width : (h + 1) * width], acc[b, h, t], factor[b, h, t]
-            for i in range(width):
-                out[i] = sums[i] * f
-
-
 # ---- backward
 
 

@@ -66,6 +66,12 @@ def levels_per_unit(scale: np.float32, limit: int) -> np.float32:
 
 
 @inlined
+def int8_level(x: np.float32) -> np.int8:
+    """x rounded to an int8. The way through int32 takes two thirds of the time."""
+    return np.int8(np.int32(np.rint(x)))
+
+
+@inlined
 def round_row(x: Array, limit: int, levels: Array) -> np.float32:
     """levels = x rounded to `limit` levels; returns the largest magnitude of x. levels may be x itself."""
     scale = largest_magnitude(x)

@@ -1,24 +1,25 @@
 """Muon's orthogonalisation as one compiled loop, with the bits of `backend.orthogonalise`, for processors with byte products.
 
-TILE rows of a product stay in the processor's cache until they are rounded again. Letters as in backend.py; R <= C.
+STRIP rows of a product stay in the processor's cache until they are rounded again. Letters as in backend.py; R <= C.
 """
 
 import math
 
 import numpy as np
 import torch
-from torch.nn.functional import pad
 
 from prequential.exact.byte_products import (
     OFFSET,
     PART,
     ROWS,
     SIGNS,
+    STRIP,
     TILE,
-    fill_offsets,
+    fill_shifts,
+    has_tiles,
     interleave,
     interleave_rows,
-    multiply_tile,
+    multiply_strip,
     new_words,
 )
 from prequential.exact.fused_loops import (
@@ -32,21 +33,20 @@ from prequential.exact.fused_loops import (
 from prequential.exact.plain import INT8_LIMIT
 from prequential.machine.compiled import Array, inlined, kernel
 
-NOTHING = np.float32(0.0)
-
 Tensor = torch.Tensor
 
 
 def orthogonalise_in_kernel(g: Tensor, n_steps: int, coefficients: tuple[float, float, float]) -> Tensor:
-    """`backend.orthogonalise` of one matrix. Zeros fill up its tiles and change no bit of the others."""
+    """`backend.orthogonalise` of one matrix. Zeros fill up its blocks and change no bit of the others."""
     n_rows, n_columns = g.shape
-    x = pad(g, (0, -n_columns % PART, 0, -n_rows % TILE))  # a copy
-    _orthogonalise(x.numpy(), n_steps, *map(np.float32, coefficients))
+    x = torch.zeros(n_rows + -n_rows % ROWS, n_columns + -n_columns % ROWS)
+    x[:n_rows, :n_columns] = g
+    _orthogonalise(x.numpy(), n_steps, *map(np.float32, coefficients), has_tiles())
     return x[:n_rows, :n_columns].contiguous()
 
 
 @kernel
-def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.float32) -> None:
+def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.float32, use_tiles: bool) -> None:
     """x (R, C) float32: from the matrix to the orthogonal one. q, p and w are the rounded x, X X^T and factor of x, shifted."""
     n_rows, n_columns = x.shape
     q, s = np.empty(x.shape, np.uint8), np.empty(n_rows, np.float32)
@@ -55,21 +55,21 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     gram, ones = np.zeros((n_rows, n_rows), np.float32), np.ones(max(n_rows, n_columns), np.float32)
     by_row, by_gram = _new_levels(n_columns, n_rows), _new_levels(n_rows, n_rows)
     by_column = _new_levels(n_rows, n_columns)
-    square_sums, sums = np.empty((TILE, n_rows), np.int32), np.empty((TILE, n_columns), np.int32)
+    square_sums, sums = np.empty((STRIP, n_rows), np.int32), np.empty((STRIP, n_columns), np.int32)
     _normalise(x, q, s, ones)
     for _ in range(n_steps):
         # X X^T is symmetric, so the scales of its rows are also those of its columns.
         interleave_rows(q.view(np.uint32), SIGNS, by_row)
-        _requantise(square_sums, q, s, by_row, s, NOTHING, gram, ONE, ones, p, t)
+        _requantise(square_sums, q, s, by_row, s, np.float32(0.0), gram, ONE, ones, p, t, use_tiles)
         interleave_rows(p.view(np.uint32), SIGNS, by_gram)
-        _requantise(square_sums, p, t, by_gram, t, b, gram, c, s, w, u)
+        _requantise(square_sums, p, t, by_gram, t, b, gram, c, s, w, u, use_tiles)
         interleave(q, SIGNS, by_column)
-        _requantise(sums, w, u, by_column, ones, a, x, ONE, ones, q, s)
+        _requantise(sums, w, u, by_column, ones, a, x, ONE, ones, q, s, use_tiles)
 
 
 @kernel
 def _new_levels(n_in: int, n_out: int) -> Array:
-    shape = (n_out + ROWS - 1) // ROWS, n_in // PART, ROWS
+    shape = n_out // ROWS, n_in // PART, ROWS
     return new_words(shape[0] * shape[1] * ROWS).reshape(shape)
 
 
@@ -93,54 +93,42 @@ def _normalise(x: Array, q: Array, s: Array, ones: Array) -> None:
     squared = np.float32(max(total, np.int64(1))) * (peak * np.float32(2.0**-24))
     inverse = ONE / (np.float32(math.sqrt(np.float64(squared))) * largest)
     for i in range(n_rows):
-        row, factor = x[i], s[i] * inverse
+        row, factor, out, top = x[i], s[i] * inverse, q[i], np.int32(0)
         for j in range(row.size):
             row[j] = row[j] * factor
-        s[i] = _round_shifted(row, ones, q[i])
+            top = max(top, magnitude_bits(row[j]))
+        s[i] = _round_shifted(row, ones, top, out)
 
 
 @inlined
-def _round_shifted(y: Array, column_factor: Array, q: Array) -> np.float32:
-    """q = y * column_factor, rounded to int8 and shifted; returns the scale, as `quantise_row` does."""
-    top = np.int32(0)
-    for j in range(y.size):
-        top = max(top, magnitude_bits(y[j] * column_factor[j]))
+def _round_shifted(y: Array, column_factor: Array, top: np.int32, q: Array) -> np.float32:
+    """q = y * column_factor, rounded to int8 and shifted; returns the scale. top: the bits of the largest magnitude."""
     magnitude = scale_of(top)
     factor = levels_per_unit(magnitude, INT8_LIMIT)
     for j in range(y.size):
-        q[j] = np.int32(np.rint((y[j] * column_factor[j]) * factor)) + OFFSET
+        q[j] = np.int32(np.int32(np.rint((y[j] * column_factor[j]) * factor)) + OFFSET)
     return magnitude * INVERSE_INT8_LIMIT
-
-
-@inlined
-def _multiply(x: Array, levels: Array, offset: Array, tile: Array, sums: Array) -> None:
-    """sums (TILE, N) int32 = the product of the rows x (TILE, K) uint8, shifted, and `levels`. 255 * 127 * K < 2**31."""
-    for b in range(levels.shape[0]):
-        multiply_tile(tile, x, levels[b])
-        columns = slice(b * ROWS, min((b + 1) * ROWS, sums.shape[1]))
-        shift = offset[columns]
-        for r in range(TILE):
-            out, totals = sums[r, columns], tile[r]
-            for j in range(out.size):
-                out[j] = totals[j] - shift[j]
 
 
 @kernel
 def _requantise(
     sums: Array, q: Array, s: Array, levels: Array, t: Array, alpha: np.float32, y: Array, beta: np.float32, column_factor: Array,
-    rounded: Array, scale: Array,
+    rounded: Array, scale: Array, use_tiles: bool,
 ) -> None:  # fmt: skip
-    """y = y * alpha + (q levels) * s * t * beta, and y * column_factor rounded: `requantise` of a product, TILE rows at a time.
+    """y = y * alpha + (q levels) * s * t * beta, and y * column_factor rounded: `requantise` of a product, a strip at a time.
 
     q (R, K) and `rounded` are uint8, shifted. s belongs to rows of q, t to columns of the product, `scale` to rows of `rounded`.
+    sums: for a strip.
     """
-    offset, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
-    fill_offsets(levels, offset)
-    for start in range(0, len(q), TILE):
-        _multiply(q[start : start + TILE], levels, offset, tile, sums)
-        for r in range(TILE):
+    shift, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
+    fill_shifts(levels, shift)
+    for start in range(0, len(q), STRIP):
+        multiply_strip(q[start : start + STRIP], levels, shift, use_tiles, tile, sums)
+        for r in range(STRIP):
             i, own = start + r, sums[r]
-            row, factor = y[i], s[i]
+            row, factor, out, top = y[i], s[i], rounded[i], np.int32(0)
             for j in range(row.size):
-                row[j] = row[j] * alpha + ((np.float32(own[j]) * factor) * t[j]) * beta
-            scale[i] = _round_shifted(row, column_factor, rounded[i])
+                value = row[j] * alpha + ((np.float32(own[j]) * factor) * t[j]) * beta
+                row[j] = value
+                top = max(top, magnitude_bits(value * column_factor[j]))
+            scale[i] = _round_shifted(row, column_factor, top, out)

@@ -76,19 +76,13 @@ def quantise_rows_finely(x: Tensor, column_factor: Tensor) -> tuple[Tensor, Tens
     return high.to(torch.int8), low.to(torch.int8), scale * (1.0 / (INT8_LIMIT * FINE))
 
 
-def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """y = x * row_factor[:, None] in 127 levels per column: int8 q (R, C) and float32 scale (C,), y ~ q * scale."""
-    peaks = column_peaks(x, row_factor)
-    return round_columns(x, peaks, row_factor), peaks * (1.0 / INT8_LIMIT)
-
-
 def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
     """The largest magnitude in each column of x * row_factor[:, None], at least TINY: (C,) float32."""
     return _largest_magnitude(x if row_factor is None else x * row_factor[:, None], 0)
 
 
 def round_columns(x: Tensor, peaks: Tensor, row_factor: Tensor | None = None) -> Tensor:
-    """The int8 integers of `quantise_columns` for given `column_peaks`, which may be those of a matrix with further rows."""
+    """int8 integers in 127 levels of the `column_peaks`, which may be those of a matrix with further rows."""
     if row_factor is not None:
         x = x * row_factor[:, None]
     return (x * _levels_per_unit(peaks, INT8_LIMIT)).round_().to(torch.int8)
@@ -148,18 +142,6 @@ def dequantise(
     if base is not None:
         y = (base if alpha == 1.0 else base * alpha) + y
     return y
-
-
-def requantise(
-    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
-    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """`dequantise`, and `quantise_rows` of its result: y (..., R, C) float32, q (..., R, C) int8, scale (..., R) float32.
-
-    column_factor (..., C): of what is rounded, not of y.
-    """
-    y = dequantise(acc, row, column, base, alpha, beta)
-    return y, *quantise_rows(y, column_factor)
 
 
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -95,7 +95,6 @@ class Pool:
             else None
         )
         self._helper = _Helper() if with_helper else None
-        self._started: list[_Piece] = []
 
     def pieces(self, n: int) -> list[slice]:
         """range(n) in contiguous, about equal pieces, at most one for each thread but the helper. None is empty if n > 0."""
@@ -104,30 +103,21 @@ class Pool:
 
     def map(self, work: Callable[[T], None], items: Sequence[T]) -> None:
         """Calls `work` on every item in parallel and returns when all calls are done. Raises the first error."""
-        others = [self._offered(partial(work, item)) for item in items[1:]]
-        try:
-            work(items[0])
-        finally:
-            _complete(others)
-        for piece in others:
-            piece.done.result()
-
-    def start(self, work: Callable[[], None]) -> None:
-        """Offers a piece of work to the other threads. Without others it runs now."""
-        if self.n_threads == 1:
-            work()
-        else:
-            self._started.append(self._offered(work))
-
-    def finish(self) -> None:
-        """Returns when all started work is done. The calling thread runs what no other has begun, the newest first."""
-        started, self._started = self._started, []
-        _complete(started)
+        pieces = [_Piece(partial(work, item)) for item in items]
+        for piece in pieces[1:]:
+            if self._executor:
+                self._executor.submit(piece.run)
+            if self._helper:
+                self._helper.pieces.put(piece)
+        for piece in (*pieces[:1], *reversed(pieces[1:])):  # those that no other thread has begun
+            piece.run()
+        for piece in pieces:  # all, also after an error
+            piece.done.exception()
         if self._helper:  # what it did not take: among large tensors, these small objects would keep freed memory apart
             with suppress(Empty):
                 while True:
                     self._helper.pieces.get_nowait()
-        for piece in started:
+        for piece in pieces:
             piece.done.result()
 
     def wait_for(self, step: "Future[None]") -> None:
@@ -142,19 +132,3 @@ class Pool:
         finally:
             if self._helper:
                 self._helper.gate.clear()
-
-    def _offered(self, work: Callable[[], None]) -> _Piece:
-        piece = _Piece(work)
-        if self._executor:
-            self._executor.submit(piece.run)
-        if self._helper:
-            self._helper.pieces.put(piece)
-        return piece
-
-
-def _complete(pieces: Sequence[_Piece]) -> None:
-    """Runs those that no thread has begun, the newest first, and waits for the others, also after an error."""
-    for piece in reversed(pieces):
-        piece.run()
-    for piece in pieces:
-        piece.done.exception()

@@ -34,8 +34,8 @@ MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without
 MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset
 _LAYER_STEP_OPERATIONS = 1e7  # the calls of a layer's step take 2 ms, even if its matrices are small
 
-# Bytes for each parameter of a hidden matrix: float32 weight, momentum and gradient; int8 levels.
-_MATRIX_BYTES = 4 + 4 + 4 + 1
+# Bytes for each parameter of a hidden matrix: float32 weight and momentum; int8 levels, three copies, and four of the segment's.
+_MATRIX_BYTES = 4 + 4 + 3 + 4
 # The same for embedding and head: float32 weight, gradient and Adam's two means; int8 levels.
 _TABLE_BYTES = 4 + 4 + 8 + 1
 _LOGIT_BYTES = 6 * 4  # for each logit: two float32 copies, int32 frequencies, gradient, two temporaries
@@ -266,25 +266,24 @@ def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
     matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
     return (
         matrices * _MATRIX_BYTES
-        + largest * 40 * min(n_threads, 4 * gpt.n_layers)
+        + largest * 24 * min(n_threads, 4 * gpt.n_layers)  # gradient, direction and orthogonal matrix, in copies
         + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
         + _context_bytes(gpt)
     )
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
-    """A step's saved activations, keys, values and attention scores, and those of the segment read, in blocks of 64 keys."""
+    """A step's saved activations, keys, values and attention scores, and those of the columns that are read at once."""
     n_positions = schedule.n_rows * schedule.row_symbols
     kept = n_positions * gpt.width * (8 + 6 * gpt.mlp_factor) * 4
     scores = n_positions * gpt.n_heads * schedule.row_symbols * 4
-    n_read = schedule.segment_symbols
-    reading = n_read * (gpt.width * (8 + 2 * gpt.mlp_factor) + gpt.n_heads * 3 * (gpt.window + 64)) * 4
-    head = gpt.width // gpt.n_heads
-    # for each slot: key and value, up to three copies of the key, three factors of 4 bytes
-    cache = gpt.n_layers * gpt.n_heads * (gpt.window + n_read + 64) * (2 * head + 3 * (head + 3) + 12)
+    n_read = min(schedule.segment_symbols, COLUMNS_AT_ONCE)
+    reading = n_read * (gpt.width * (8 + 2 * gpt.mlp_factor) + gpt.n_heads * 3 * (gpt.window + n_read)) * 4
+    # for each slot: key and value, carried, new and interleaved, and their factors
+    cache = gpt.n_layers * (gpt.window + schedule.segment_symbols) * (6 * gpt.width + 20 * gpt.n_heads)
     # for each row of the table that occurs: sums, gradient, its levels and the change
     contexts = n_positions * len(gpt.contexts) * gpt.width * 4 * 4
-    return gpt.n_layers * (kept + scores) + 6 * scores + reading + cache + contexts
+    return gpt.n_layers * (kept + scores) + 9 * scores + reading + cache + contexts
 
 
 def _mixer_bytes(mixer: MixerConfig) -> int:

@@ -77,9 +77,9 @@ class Runtime:
     def n_step_threads(self) -> int:
         """Threads of a GPT's step while the learner codes, which takes the others; at least 1. Workers' steps take all.
 
-        With two threads each takes one. With more, the mixer takes half of them: it is the larger part (dev/LOG.md).
+        The mixer takes half of them or more: it is the larger part, and the default's step has 4 rows (dev/LOG.md).
         """
-        return self.n_threads if self.team else max(1, self.n_threads // 2)
+        return self.n_threads if self.team else min(max(1, self.n_threads // 2), 4)
 
     def check(self, config: Config, *, n_learners: int = 1, extra_bytes: int = 0) -> None:
         """Raises ConfigError for learners that exceed the limits or that cannot be computed in this way on any machine.

@@ -21,7 +21,16 @@ from prequential.exact.device.attention import (
 )
 from prequential.exact.device.rounding import FINE as FINE_LEVELS
 from prequential.exact.device.rounding import TINY, block_of, inverse, inverse_rms, largest, levels, rounded, row_dot
-from prequential.exact.plain import FINE, GRADIENT_LIMIT, INT8_LIMIT, TOTAL, embedding_sums, loss_gradient, peak_of
+from prequential.exact.plain import (
+    FINE,
+    GRADIENT_LIMIT,
+    INT8_LIMIT,
+    TOTAL,
+    embedding_sums,
+    loss_gradient,
+    peak_of,
+    row_squares,
+)
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
 Tensor = torch.Tensor
@@ -30,7 +39,7 @@ __all__ = [
     "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
     "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
     "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_columns", "quantise_rows", "quantise_rows_finely", "requantise", "round_columns", "row_squares",
+    "quantise_rows", "quantise_rows_finely", "round_columns", "row_squares",
     "squared_relu", "squared_relu_backward",
 ]  # fmt: skip
 
@@ -92,11 +101,6 @@ def _quantise_rows_finely(
     tl.store(high + at, nearest.to(tl.int8), inside)
     tl.store(low + at, rounded((exact - nearest) * FINE_LEVELS).to(tl.int8), inside)
     tl.store(scale + row, magnitude * SHARE)
-
-
-def quantise_columns(x: Tensor, row_factor: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    peaks = column_peaks(x, row_factor)
-    return round_columns(x, peaks, row_factor), peaks * (1.0 / INT8_LIMIT)
 
 
 def column_peaks(x: Tensor, row_factor: Tensor | None = None) -> Tensor:
@@ -227,64 +231,6 @@ def _dequantise(
             start = start * ALPHA
         y = start + y
     tl.store(out + i, y, inside)
-
-
-def requantise(
-    acc: Tensor, row: Tensor | None, column: Tensor | None, base: Tensor | None = None,
-    alpha: float = 1.0, beta: float = 1.0, column_factor: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    acc = acc.contiguous()
-    y, q = torch.empty_like(acc, dtype=torch.float32), torch.empty_like(acc, dtype=torch.int8)
-    scale, n = y.new_empty(acc.shape[:-1]), acc.shape[-1]
-    factors = [acc if x is None else x.contiguous() for x in (row, column, base, column_factor)]
-    rounding.launch(
-        _requantise, (scale.numel(),), acc, *factors, y, q, scale, n, acc.shape[-2],
-        HAS_ROW=row is not None, HAS_COLUMN=column is not None, HAS_BASE=base is not None, ALPHA=float(alpha),
-        BETA=float(beta), HAS_FACTOR=column_factor is not None, LIMIT=INT8_LIMIT, BLOCK=block_of(n), width=n,
-    )  # fmt: skip
-    return y, q, scale
-
-
-@triton.jit
-def _requantise(
-    acc, row, column, base, factor, y, q, scale, n, rows_per_matrix, HAS_ROW: tl.constexpr, HAS_COLUMN: tl.constexpr,
-    HAS_BASE: tl.constexpr, ALPHA: tl.constexpr, BETA: tl.constexpr, HAS_FACTOR: tl.constexpr, LIMIT: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    i, j = tl.program_id(0), tl.arange(0, BLOCK)
-    inside, at, of_matrix = j < n, i.to(tl.int64) * n + j, (i // rows_per_matrix) * n + j
-    x = tl.load(acc + at, inside, 0).to(tl.float32)
-    if HAS_ROW:
-        x = x * tl.load(row + i)
-    if HAS_COLUMN:
-        x = x * tl.load(column + of_matrix, inside, 0.0)
-    if BETA != 1.0:
-        x = x * BETA
-    if HAS_BASE:
-        start = tl.load(base + at, inside, 0.0)
-        if ALPHA != 1.0:
-            start = start * ALPHA
-        x = start + x
-    tl.store(y + at, x, inside)
-    if HAS_FACTOR:
-        x = x * tl.load(factor + of_matrix, inside, 0.0)
-    magnitude = largest(x)
-    tl.store(q + at, levels(x, magnitude, LIMIT).to(tl.int8), inside)
-    tl.store(scale + i, magnitude * (1.0 / LIMIT))
-
-
-def row_squares(q: Tensor) -> Tensor:
-    q = q.contiguous()
-    out, n = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device), q.shape[-1]
-    rounding.launch(_row_squares, (out.numel(),), q, out, n, BLOCK=block_of(n), width=n)
-    return out
-
-
-@triton.jit
-def _row_squares(q, out, n, BLOCK: tl.constexpr):
-    row, j = tl.program_id(0), tl.arange(0, BLOCK)
-    whole = tl.load(q + row.to(tl.int64) * n + j, j < n, 0).to(tl.int32)
-    tl.store(out + row, tl.sum(whole * whole, 0).to(tl.float32))
 
 
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:

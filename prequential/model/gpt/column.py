@@ -45,7 +45,7 @@ class MatrixArrays(NamedTuple):
     """One matrix of each of L layers, in the layout of `interleaved`. C_in and C_out rounded up are P * PART and B * ROWS."""
 
     levels: Array  # (L, B, P, ROWS) uint32
-    offset: Array  # (L, B * ROWS) int32
+    shift: Array  # (L, B * ROWS) int32
     scale: Array  # (L, C_out) float32
 
 
@@ -66,7 +66,7 @@ class ColumnArrays(NamedTuple):
     v_scale: Array  # (L, H, S) float32
     # Bytes of k and v, interleaved. S and K rounded up are numbers of blocks times ROWS, or of parts times PART:
     keys: Array  # (L, H, blocks of S, parts of K, ROWS, PART) int8
-    key_offset: Array  # (L, H, blocks of S * ROWS) int32: OFFSET times the sum of each key
+    key_shift: Array  # (L, H, blocks of S * ROWS) int32: minus OFFSET times the sum of each key
     values: Array  # (L, H, blocks of K, parts of S, ROWS, PART) int8
     cos: Array  # (T, K/2) float32
     sin: Array  # (T, K/2) float32
@@ -85,7 +85,7 @@ class ColumnDecoder:
         """Arguments as in `ColumnArrays`. Nothing else may add to the cache as long as this decoder is used. phases: cos, sin."""
         arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in cache.items()}
         arrays |= {name: stack_matrices([layer[name] for layer in weights.layers]) for name in weights.layers[0]}
-        keys, key_offset = interleaved_stack(cache["k"].flatten(0, 1).mT)
+        keys, key_shift = interleaved_stack(cache["k"].flatten(0, 1).mT)
         values, _ = interleaved_stack(cache["v"].flatten(0, 1))
         heads = cache["k"].shape[:2]
         self.arrays: ColumnArrays = ColumnArrays(
@@ -94,7 +94,7 @@ class ColumnDecoder:
             contexts=weights.contexts.rows.numpy(),
             head=stack_matrices([weights.head]),
             keys=keys.view(np.int8).reshape(*heads, *keys.shape[1:], PART),
-            key_offset=key_offset.reshape(*heads, -1),
+            key_shift=key_shift.reshape(*heads, -1),
             values=values.view(np.int8).reshape(*heads, *values.shape[1:], PART),
             cos=phases[0].numpy(),
             sin=phases[1].numpy(),
@@ -128,14 +128,14 @@ class ColumnDecoder:
 
 
 def interleaved_stack(levels: Tensor) -> tuple[Array, Array]:
-    """`interleaved` for levels (L, C_in, C_out) int8, filled with zeros, and the offsets."""
+    """`interleaved` for levels (L, C_in, C_out) int8, filled with zeros, and the shifts."""
     n, n_in, n_out = levels.shape
     levels = pad(levels, (0, 0, 0, -n_in % PART)) if n_in % PART else levels
     shape = n, -(-n_out // ROWS), levels.shape[1] // PART, ROWS
     out = new_words(math.prod(shape)).reshape(shape)
-    offset = np.empty((n, out.shape[1] * ROWS), np.int32)
-    interleaved(array(levels).view(np.uint8), out, offset)
-    return out, offset
+    shift = np.empty((n, out.shape[1] * ROWS), np.int32)
+    interleaved(array(levels).view(np.uint8), out, shift)
+    return out, shift
 
 
 def stack_matrices(matrices: Sequence[Linear]) -> MatrixArrays:
@@ -250,7 +250,7 @@ def _quantise(y: Array, x: Array, scales: Array) -> None:
 @kernel
 def multiply(x: Array, factors: Array, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
     """y = ((x - 128) @ levels) * factors * scale, for the matrix of this layer. x: one row, or TILE. totals: (n, ROWS) int32."""
-    levels, offset, scale = matrix.levels[layer], matrix.offset[layer], matrix.scale[layer]
+    levels, shifts, scale = matrix.levels[layer], matrix.shift[layer], matrix.scale[layer]
     for i in range(levels.shape[0]):
         if len(x) == TILE:  # 255 * 127 * C < 2**31
             multiply_tile(totals, x, levels[i])
@@ -258,11 +258,11 @@ def multiply(x: Array, factors: Array, matrix: MatrixArrays, layer: int, totals:
             multiply_row(totals, x, levels[i])
         # Parts of arrays, because numba makes vector operations only of loops whose indices cannot be negative.
         block = slice(i * ROWS, (i + 1) * ROWS)
-        shift, columns = offset[block], scale[block]
+        shift, columns = shifts[block], scale[block]
         for t in range(len(x)):
             part, sums, factor = y[t, block], totals[t], factors[t]
             for j in range(part.size):
-                part[j] = (np.float32(np.int32(sums[j] - shift[j])) * factor) * columns[j]
+                part[j] = (np.float32(np.int32(sums[j] + shift[j])) * factor) * columns[j]
 
 
 @inlined
@@ -297,10 +297,10 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
             part, sums, shift = (
                 scores[begin - first : end - first],
                 totals[begin - low :],
-                a.key_offset[layer, h, begin:],
+                a.key_shift[layer, h, begin:],
             )
             for j in range(part.size):
-                part[j] = np.float32(np.int32(sums[j] - shift[j]))
+                part[j] = np.float32(np.int32(sums[j] + shift[j]))
         sum_of_weights = softmax_numerators(scores, q_r * a.score_scale, k_r[visible], a.softmax_table, weights)
         seen_scale = v_scale[visible]
         for j in range(n_keys):
@@ -333,7 +333,7 @@ def _keep(kv: Array, column: int, a: ColumnArrays, layer: int) -> None:
             level = np.int32(levels[i])
             k[i] = block[i // PART, own % ROWS, i % PART] = level
             total += level
-        a.key_offset[layer, h, own] = total * OFFSET
+        a.key_shift[layer, h, own] = -total * OFFSET
         value = kv[depth + h * width : depth + (h + 1) * width]
         a.v_scale[layer, h, own] = round_row(value, INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
         for i in range(width):

@@ -11,6 +11,7 @@ Letters: N positions, C numbers of `recent`, K contexts in use, U distinct rows,
 import numpy as np
 
 from prequential.exact.fused_loops import levels_per_unit
+from prequential.machine.atomics import prefetch
 from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.config import CONTEXT_REACH, HASHED_CONTEXTS
 from prequential.model.hashing import hashed, is_letter
@@ -18,6 +19,7 @@ from prequential.model.hashing import hashed, is_letter
 LONGEST = 6  # contexts 0 .. LONGEST - 2 are the last 2 .. LONGEST symbols
 N_HASHED = LONGEST + 1  # with the two of words
 assert len(HASHED_CONTEXTS) == N_HASHED and CONTEXT_REACH >= LONGEST
+LINE = 32  # numbers of a row in a line of the cache
 SUM_LIMIT = 32767  # levels of a gradient: sums of 2**16 terms are below 2**31
 
 
@@ -67,10 +69,12 @@ def context_rows(recent: Array, kinds: Array, n_rows: int, rows: Array) -> None:
 def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
     """sums (N, D) int32 = for each position, the sum of its rows (N, K) int64 of the table (2**context_bits, D) int16."""
     for i in range(rows.shape[0]):
-        total = sums[i]
+        total, following = sums[i], rows[min(i + 1, len(rows) - 1)]
         for j in range(total.size):
             total[j] = 0
         for k in range(rows.shape[1]):
+            for j in range(0, total.size, LINE):
+                prefetch(table[following[k]], j)
             row = table[rows[i, k]]
             for j in range(total.size):
                 total[j] += np.int32(row[j])
@@ -80,7 +84,9 @@ def sum_of_rows(table: Array, rows: Array, sums: Array) -> None:
 def subtract_rows(table: Array, rows: Array, change: Array, limit: int) -> None:
     """table[rows[u]] -= change[u], clipped to `limit` in magnitude. rows (U,) int64: distinct; change (U, D) int32."""
     for u in range(rows.size):
-        row = table[rows[u]]
+        row, following = table[rows[u]], table[rows[min(u + 8, rows.size - 1)]]
+        for j in range(0, row.size, LINE):
+            prefetch(following, j)
         for j in range(row.size):
             row[j] = np.int16(max(-limit, min(limit, np.int32(row[j]) - change[u, j])))
 

@@ -186,11 +186,11 @@ class DeviceGPT(GPT):
 
     def levels(self) -> list[tuple[Tensor, Tensor]]:
         """Levels and scales of every matrix. A step replaces them by new tensors."""
-        return [(linear.levels, linear.scale) for linear in self._all_matrices()]
+        return [(linear.levels, linear.scale) for linear in self._matrices.values()]
 
     def set_levels(self, levels: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Sets levels and scales of every matrix, in the order of `levels`."""
-        for linear, (entries, scale) in zip(self._all_matrices(), levels, strict=True):
+        for linear, (entries, scale) in zip(self._matrices.values(), levels, strict=True):
             linear.levels, linear.scale = entries, scale
 
     def state(self) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ import torch
 
 from prequential.errors import ConfigError
 from prequential.exact.backend import Backend, Primitives, orthogonalise
+from prequential.exact.byte_products import Product
 from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -22,10 +23,10 @@ from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import (
     EmbeddingGradient,
     Gradient,
-    Linear,
     MatrixGradient,
     SavedActivations,
     Weights,
+    joined,
     phases_of_rows,
 )
 
@@ -52,6 +53,7 @@ class GPT:
         self._weights = Weights.initial(config, seed, backend, device)
         layers = enumerate(self._weights.layers)
         self._hidden_matrices = {f"{i}.{name}": linear for i, layer in layers for name, linear in layer.items()}
+        self._matrices = {"head": self._weights.head, **self._hidden_matrices}
         self._momentum = {name: torch.zeros_like(linear.weight) for name, linear in self._hidden_matrices.items()}
         self._adam = {
             name: (torch.zeros_like(p), torch.zeros_like(p))
@@ -107,10 +109,8 @@ class GPT:
 
         inputs (R, T, C) int64: the last symbols at each column, as in `forward`; targets (R, T) int64: the next symbols; places
         (R, T) int64: the place of each column in the memory of the context table, if it replays one whose contexts are kept
-        there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal.
-
-        Each parameter is updated in parallel with the backward pass, as soon as its gradient is known. Raises ConfigError if the
-        weights are no longer finite.
+        there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal. Raises
+        ConfigError if the weights are no longer finite.
         """
         self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
         self._check_finite()
@@ -122,9 +122,8 @@ class GPT:
 
     def _apply_step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
         """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
-        for name, gradient in self._gradients(inputs, targets):
-            self.backend.pool.start(partial(self._update_parameter, name, gradient, factor))
-        self.backend.pool.finish()
+        gradients = list(self._gradients(inputs, targets))
+        self.backend.pool.map(lambda found: self._update_parameter(*found, factor), gradients)
 
     def _next_step_factor(self) -> float:
         """Counts a step and returns the factor of its step sizes: a linear warm-up times an inverse square root decay."""
@@ -140,32 +139,34 @@ class GPT:
             raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
     def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
-        """The name and the gradient of each parameter, in the order of `_backward`."""
+        """The name and the gradient of each parameter. Rows are independent, so the pool computes pieces of them in parallel."""
         phases = phases_of_rows(self.config, inputs.shape[1], inputs.device)
-        gradient, saved = self._forward_rows(inputs, targets, phases)
-        yield from self._backward(gradient, saved, inputs, phases)
+        pieces = self.backend.pool.pieces(len(inputs))
+        parts: list[dict[str, tuple[Tensor, ...]]] = [{} for _ in pieces]
+
+        def work(i: int) -> None:
+            gradient, saved = self._forward_rows(inputs[pieces[i]], targets[pieces[i]], phases)
+            parts[i] = self._backward(gradient, saved, phases)
+
+        self.backend.pool.map(work, range(len(pieces)))
+        for name in parts[0]:
+            each = [part[name] for part in parts]
+            if name != "embedding":
+                yield name, MatrixGradient(self._matrices[name], [(x, s, g) for x, s, g in each])
+                continue
+            dh, rows, n = joined([g for (g,) in each]), inputs.flatten(0, 1), self.config.n_embeddings
+            yield name, EmbeddingGradient(self._ops, dh, rows[:, :n], N_SYMBOLS)
+            if self.config.contexts:
+                yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
 
     def _forward_rows(
         self, inputs: Tensor, targets: Tensor, phases: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, SavedActivations]:
-        """The gradient (N, V) at the logits, in nats, and the saved activations, whose first dimension is N or R."""
-        pieces = self.backend.pool.pieces(len(inputs))
-        saved: list[SavedActivations] = [{} for _ in pieces]
-        gradients: list[Tensor] = [torch.empty(0) for _ in pieces]
-
-        def work(i: int) -> None:
-            rows = inputs[pieces[i]]
-            attend = partial(self._attend, saved[i], phases, (*rows.shape[:2], self.config.n_heads))
-            logits = self._weights.logits(rows.flatten(0, 1), attend, saved[i])
-            gradients[i] = self._ops.loss_gradient(self._ops.frequencies(logits), targets[pieces[i]].reshape(-1))
-
-        self.backend.pool.map(work, range(len(pieces)))
-        if len(pieces) == 1:
-            return gradients[0], saved[0]
-        joined = {
-            name: tuple(torch.cat(parts) for parts in zip(*(s[name] for s in saved), strict=True)) for name in saved[0]
-        }
-        return torch.cat(gradients), joined
+        """The gradient (N, V) at the logits, in nats, and the saved activations."""
+        saved: SavedActivations = {}
+        attend = partial(self._attend, saved, phases, (*inputs.shape[:2], self.config.n_heads))
+        logits = self._weights.logits(inputs.flatten(0, 1), attend, saved)
+        return self._ops.loss_gradient(self._ops.frequencies(logits), targets.reshape(-1)), saved
 
     def _attend(
         self, saved: SavedActivations, phases: tuple[Tensor, Tensor], shape: tuple[int, int, int], i: int, qkv: Tensor
@@ -180,33 +181,30 @@ class GPT:
         return self._ops.attention_output(self.backend.matmul.batched(levels, v), scale * inverse_sum)
 
     def _backward(
-        self, g: Tensor, saved: SavedActivations, inputs: Tensor, phases: tuple[Tensor, Tensor]
-    ) -> Iterator[tuple[str, Gradient]]:
-        """Yields the name and the gradient of each parameter, from g (N, V) at the logits. Its update may then start."""
-        ops, head = self._ops, self._weights.head
+        self, g: Tensor, saved: SavedActivations, phases: tuple[Tensor, Tensor]
+    ) -> dict[str, tuple[Tensor, ...]]:
+        """From g (N, V) at the logits, for each matrix what a MatrixGradient needs of these rows; "embedding": dh, (N, D)."""
+        ops, head, found = self._ops, self._weights.head, {}
         norm = saved["head"]
         dh = self._through_norm(head.fine_input_gradient_sums(g), norm, g.new_zeros(len(g), self.config.width))
-        yield "head", MatrixGradient(head, norm[0], norm[1], g)
+        found["head"] = (norm[0], norm[1], g)
         for i, layer in reversed(list(enumerate(self._weights.layers))):
             x, scale, a = saved[f"{i}.down"]
             dy = ops.squared_relu_backward(*layer["down"].input_gradient_sums(dh), a)
-            yield f"{i}.down", MatrixGradient(layer["down"], x, scale, dh)
+            found[f"{i}.down"] = (x, scale, dh)
             norm = saved[f"{i}.up"]
             dh = self._through_norm(layer["up"].input_gradient_sums(dy), norm, dh)
-            yield f"{i}.up", MatrixGradient(layer["up"], norm[0], norm[1], dy)
+            found[f"{i}.up"] = (norm[0], norm[1], dy)
             x, scale = saved[f"{i}.out"]
             acc, row_scale = layer["out"].input_gradient_sums(dh)
-            yield f"{i}.out", MatrixGradient(layer["out"], x, scale, dh)
+            found[f"{i}.out"] = (x, scale, dh)
             dqkv = self._attention_backward(ops.dequantise(acc, row_scale, None), saved[f"{i}.attention"], phases)
             norm = saved[f"{i}.qkv"]
             dh = self._through_norm(layer["qkv"].input_gradient_sums(dqkv), norm, dh)
-            yield f"{i}.qkv", MatrixGradient(layer["qkv"], norm[0], norm[1], dqkv)
-        rows, n = inputs.flatten(0, 1), self.config.n_embeddings
-        yield "embedding", EmbeddingGradient(ops, dh, rows[:, :n], N_SYMBOLS)
-        if self.config.contexts:
-            yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
+            found[f"{i}.qkv"] = (norm[0], norm[1], dqkv)
+        return found | {"embedding": (dh,)}
 
-    def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
+    def _through_norm(self, sums: tuple[Tensor | Product, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient at the input of an RMS norm. sums: integer sums and row scales of the gradient at its output."""
         q, r, s = norm
         return self._ops.normalise_rows_backward(self._ops.dequantise(*sums, None), q, r, s, base=dh)
@@ -236,7 +234,7 @@ class GPT:
             return
         if name in self._hidden_matrices:
             for w, g, step_size in self._muon_blocks(name, self._momentum_direction(name, gradient()), factor):
-                w.sub_(orthogonalise(g.contiguous(), self.backend) * step_size)
+                w.sub_(orthogonalise(g, self.backend).mul_(step_size))
             self._hidden_matrices[name].quantise()
             return
         c, weights = self.config, self._weights
@@ -282,11 +280,8 @@ class GPT:
 
     def quantise(self) -> None:
         """Rounds the master copy of every matrix to its levels."""
-        for linear in self._all_matrices():
+        for linear in self._matrices.values():
             linear.quantise()
-
-    def _all_matrices(self) -> list[Linear]:
-        return [self._weights.head, *self._hidden_matrices.values()]
 
     def learned_state(self) -> dict[str, Tensor]:
         """The tensors of `state` that steps write: weights and optimiser state."""

@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Self
 
 import torch
 
 from prequential.exact.arrays import uniform
 from prequential.exact.backend import Backend, Primitives
+from prequential.exact.byte_products import Layout, Product, has_tiles, layouts
 from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -43,6 +44,7 @@ class Linear:
     backend: Backend
     levels: torch.Tensor
     scale: torch.Tensor
+    _layouts: tuple[Layout, Layout] | None
 
     def __init__(self, weight: Tensor, backend: Backend) -> None:
         self.weight, self.backend = weight, backend
@@ -50,26 +52,37 @@ class Linear:
 
     def quantise(self) -> None:
         """Replaces levels and scales by those of the master copy."""
-        self.levels, self.scale = self.backend.primitives.quantise_columns(self.weight)
+        ops = self.backend.primitives
+        peaks = ops.column_peaks(self.weight)
+        self.levels, self.scale = ops.round_columns(self.weight, peaks), peaks * (1.0 / INT8_LIMIT)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Lays the levels out for kernels that compute products, if the backend has these."""
+        fast = self.backend.primitives.COMPILED and self.backend.matmul.name == "int8" and has_tiles()
+        self._layouts = layouts(self.levels) if fast else None
 
     def with_backend(self, backend: Backend, device: torch.device) -> "Linear":
         """The same levels for another backend, on a device. The float32 master copy is shared."""
         other = copy(self)
         other.backend = backend
         other.levels, other.scale = self.levels.to(device), self.scale.to(device)
+        other._lay_out()
         return other
 
-    def sums(self, x: Tensor) -> Tensor:
+    def sums(self, x: Tensor) -> Tensor | Product:
         """x (N, C_in) int8 -> (N, C_out) int32. The product is these sums times the row scale of x and `self.scale`."""
-        return self.backend.matmul(x, self.levels)
+        return Product(x, self._layouts[0]) if self._layouts else self.backend.matmul(x, self.levels)
 
-    def input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
+    def input_gradient_sums(self, g: Tensor) -> tuple[Tensor | Product, Tensor]:
         """The gradient at the input, as integer sums (N, C_in) and row scales (N,), from g (N, C_out) at the output.
 
         g is multiplied by the scales of the columns before it is rounded, so that the scale is constant along the summed axis.
         """
         levels, row_scale = self.backend.primitives.quantise_rows(g, column_factor=self.scale)
-        return self.backend.matmul(levels, self.levels.t()), row_scale
+        return Product(levels, self._layouts[1]) if self._layouts else self.backend.matmul(
+            levels, self.levels.t()
+        ), row_scale
 
     def fine_input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """`input_gradient_sums` with 15 bits of each entry instead of 7: (254 + 1) * 127 * 127 * C_out < 2**31 for C_out <= 522.
@@ -79,11 +92,6 @@ class Linear:
         high, low, row_scale = self.backend.primitives.quantise_rows_finely(g, self.scale)
         sums = self.backend.matmul(high, self.levels.t()) * FINE + self.backend.matmul(low, self.levels.t())
         return sums, row_scale
-
-    def weight_gradient(self, x: Tensor, x_scale: Tensor, g: Tensor) -> Tensor:
-        """The gradient (C_in, C_out) float32 at the weight. x (N, C_in) int8, x_scale (N,): input; g (N, C_out): at output."""
-        levels, column_scale = self.backend.primitives.quantise_columns(g, row_factor=x_scale)
-        return self.backend.primitives.dequantise(self.backend.matmul(x.t(), levels), None, column_scale)
 
 
 @dataclass(frozen=True)
@@ -207,31 +215,37 @@ def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> t
 
 # ---- gradients
 #
-# Objects that compute a gradient when they are called, so in parallel with the backward pass. Where processes share the rows of a
-# step, they take the maximum of their `peaks`, add their `sums` for these peaks, and make the gradient by `from_sums`. It has the
-# bits of the gradient that one process computes from all rows.
+# Objects that compute a gradient when they are called. Where processes share the rows of a step, they take the maximum of their
+# `peaks`, add their `sums` for these peaks, and make the gradient by `from_sums`: with the bits of one process with all rows.
 
 
 @dataclass(frozen=True)
 class MatrixGradient:
-    """The gradient of a matrix, (C_in, C_out) float32."""
+    """The gradient of a matrix, (C_in, C_out) float32.
+
+    parts: for each piece of the rows, the input x (N, C_in) int8, its row scale (N,), and the gradient at the output (N, C_out).
+    """
 
     linear: Linear
-    x: Tensor  # (N, C_in) int8, the input
-    x_scale: Tensor  # (N,) float32, its row scale
-    g: Tensor  # (N, C_out) float32, the gradient at the output
+    parts: Sequence[tuple[Tensor, Tensor, Tensor]]
 
     def __call__(self) -> Tensor:
-        return self.linear.weight_gradient(self.x, self.x_scale, self.g)
+        peaks = self.peaks()
+        return self.from_sums(self.linear.backend.primitives, self.sums(peaks), peaks)
 
     def peaks(self) -> Tensor:
         """The largest magnitude of each column of g * x_scale, at least TINY: (C_out,) float32."""
-        return self.linear.backend.primitives.column_peaks(self.g, self.x_scale)
+        column_peaks = self.linear.backend.primitives.column_peaks
+        return reduce(torch.maximum, [column_peaks(g, x_scale) for _, x_scale, g in self.parts])
 
     def sums(self, peaks: Tensor) -> Tensor:
         """(C_in, C_out) int32. 127 * 127 * N < 2**31 if all processes together have N <= 8192 rows."""
-        levels = self.linear.backend.primitives.round_columns(self.g, peaks, self.x_scale)
-        return self.linear.backend.matmul(self.x.t(), levels)
+        round_columns = self.linear.backend.primitives.round_columns
+        x, levels = (
+            joined([x for x, _, _ in self.parts]),
+            joined([round_columns(g, peaks, s) for _, s, g in self.parts]),
+        )
+        return self.linear.backend.matmul(x.t(), levels)
 
     @staticmethod
     def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
@@ -264,3 +278,8 @@ class EmbeddingGradient:
 
 
 Gradient = MatrixGradient | EmbeddingGradient | ContextGradient
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """The rows of all parts."""
+    return torch.cat(tuple(parts)) if len(parts) > 1 else parts[0]

@@ -26,7 +26,7 @@ from prequential.model.gpt.context_table import ContextGradient
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT, NOT_LEARNED
 from prequential.model.gpt.replicas import Replicas, split_range
-from prequential.model.gpt.weights import EmbeddingGradient, MatrixGradient
+from prequential.model.gpt.weights import EmbeddingGradient, Linear, MatrixGradient
 from prequential.model.learner import OnlineLearner
 from prequential.online.workers.team import Team
 
@@ -120,23 +120,20 @@ class SharedGPT(TeamGPT):
         if team.rank:
             peaks[BUSY].fill_(own_s)
         if own.stop > own.start:
-            for name, gradient in self._gradients(rows[own].to(self._device), targets[own].to(self._device)):
-                gradients[name] = gradient
-                pool.start(partial(_fill, peaks[name], gradient.peaks))
-            pool.finish()
+            gradients = dict(self._gradients(rows[own].to(self._device), targets[own].to(self._device)))
+            pool.map(lambda name: _fill(peaks[name], gradients[name].peaks), list(gradients))
         team.maximum_(all_peaks)
         self._adapt(own_s, float(peaks[BUSY]))
         self._learn_contexts(gradients.pop(CONTEXTS, None), rows, peaks[CONTEXTS].cpu())
         if not gradients:
             all_sums.zero_()
-        for name, gradient in gradients.items():
-            pool.start(partial(_fill, sums[name], partial(gradient.sums, peaks[name])))
-        pool.finish()
+        pool.map(lambda name: _fill(sums[name], partial(gradients[name].sums, peaks[name])), list(gradients))
         team.sum_(all_sums)
         owners = assign_work({name: _work(linear.weight) for name, linear in self._hidden_matrices.items()}, shares)
-        for name in self._parameters:
-            pool.start(partial(self._learn_shared, name, factor, owners.get(name, team.rank) == team.rank))
-        pool.finish()
+        pool.map(
+            lambda name: self._learn_shared(name, factor, owners.get(name, team.rank) == team.rank),
+            list(self._parameters),
+        )
         self._exchange(owners)
         self._check_finite()
 
@@ -147,7 +144,11 @@ class SharedGPT(TeamGPT):
         table, rows = self._weights.contexts, rows[..., self.config.n_embeddings :].flatten(0, 1)
         rows, places = rows[rows[:, -1] < 0].split((len(table.kinds), 1), 1)
         touched = rows.unique()
-        sums = own.sums(touched, peak) if own else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
+        sums = (
+            own.sums(torch.searchsorted(touched, own.rows.cpu()), len(touched), peak)
+            if own
+            else torch.zeros(len(touched), self.config.width, dtype=torch.int32)
+        )
         self._team.sum_(sums)
         table.stage_update_from_sums(touched, sums, peak, rows, places[:, 0])
 
@@ -182,8 +183,8 @@ class SharedGPT(TeamGPT):
             if i != self._team.rank:
                 for name, values in zip(own, packed[i].split([len(w) for w in weights[i]]), strict=True):
                     self._hidden_matrices[name].weight.view(-1).copy_(values)
-                    self.backend.pool.start(self._hidden_matrices[name].quantise)
-        self.backend.pool.finish()
+        received = [self._hidden_matrices[name] for name, owner in owners.items() if owner != self._team.rank]
+        self.backend.pool.map(Linear.quantise, received)
 
 
 class SharedDeviceGPT(SharedGPT, DeviceGPT):
