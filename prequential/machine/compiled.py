@@ -47,8 +47,10 @@ import numba
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, event, registry, types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.compiler_machinery import register_pass
+from numba.core import typed_passes as typed
+from numba.core import untyped_passes as untyped
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, overload, register_jitable
 
@@ -80,14 +82,6 @@ class _WithoutCollector(event.Listener):
 
 event.register("numba:compile", _WithoutCollector())
 
-# Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
-# becomes part of it before types are inferred, so it is compiled once; but inferring types takes more than in proportion to the
-# size of a function, so the largest parts of the mixer are `inlined`. Neither allocates, so neither counts references to arrays.
-# An `inlined` function that Python calls is interpreted. For type checkers the result is Any.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
-
-
 class _Part(JITCodeLibrary):
     """The code of an inlined function, as numba generates it. LLVM sees it only within kernels."""
 
@@ -102,7 +96,7 @@ class _Part(JITCodeLibrary):
         self._finalized = True
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
+@register_pass(mutates_CFG=False, analysis_only=False)
 class _PartLowering(NativeLowering):
     _name = "part_lowering"
 
@@ -115,19 +109,43 @@ class _PartLowering(NativeLowering):
         function = _dynfunc.make_function(about.lookup_module(), about.qualname, "", 0, made.env, (state.library,))
         state.targetctx.insert_user_function(function, about, [state.library])
         state.cr = made._replace(cfunc=function)
-        return True
+        return False
 
 
-class _PartCompiler(Compiler):
-    """Compiles what is `inlined`: without machine code of its own, which nobody calls."""
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _KernelLowering(NativeLowering):
+    _name = "kernel_lowering"
+
+
+class _KernelCompiler(CompilerBase):
+    """Compiles kernels with the steps of numba that they need."""
+
+    _lowering: Any = _KernelLowering
 
     def define_pipelines(self) -> Any:
-        (steps,) = super().define_pipelines()
-        steps.passes = [(_PartLowering if step is NativeLowering else step, name) for step, name in steps.passes]
-        steps._finalized = False
+        steps = PassManager("kernel")
+        for step in (
+            untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.GenericRewrites,
+            untyped.InlineInlinables, untyped.ReconstructSSA, typed.NopythonTypeInference, typed.PreLowerStripPhis,
+            typed.InlineOverloads, typed.IRLegalization, self._lowering, typed.NoPythonBackend
+        ):  # fmt: skip
+            steps.add_pass(step, step.name())
         steps.finalize()
         return [steps]
 
+
+class _PartCompiler(_KernelCompiler):
+    """Compiles what is `inlined`: without machine code of its own, which nobody calls."""
+
+    _lowering = _PartLowering
+
+
+# Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
+# becomes part of it before types are inferred, so it is compiled once; but inferring types takes more than in proportion to the
+# size of a function, so the largest parts of the mixer are `inlined`. Neither allocates, so neither counts references to arrays.
+# An `inlined` function that Python calls is interpreted. For type checkers the result is Any.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler}
+_WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
 
 inlined: Any = register_jitable(**_WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler})
 merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
