@@ -112,9 +112,74 @@ class _PartLowering(NativeLowering):
         return False
 
 
+class _RememberingContext:
+    """numba's typing context. It remembers the types of calls; numba asks for each some five times, and tries all overloads."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._calls: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, function: Any, arguments: Any, named: Any) -> Any:
+        if named or isinstance(function, types.Dispatcher):
+            return self._context.resolve_function_type(function, arguments, named)
+        key = function, arguments
+        if key not in self._calls:
+            self._calls[key] = self._context.resolve_function_type(function, arguments, named)
+        return self._calls[key]
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        key = target, index, value
+        if key not in self._calls:
+            self._calls[key] = self._context.resolve_setitem(target, index, value)
+        return self._calls[key]
+
+    def resolve_getattr(self, kind: Any, name: str) -> Any:
+        key = kind, name
+        if key not in self._calls:
+            self._calls[key] = self._context.resolve_getattr(kind, name)
+        return self._calls[key]
+
+
+_remembering = functools.cache(_RememberingContext)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Typing(typed.NopythonTypeInference):
+    _name = "typing"
+
+    def run_pass(self, state: Any) -> bool:
+        context = state.typingctx
+        state.typingctx = _remembering(context)
+        try:
+            super().run_pass(state)
+        finally:
+            state.typingctx = context
+        return False
+
+
+class _Kernel(JITCodeLibrary):
+    """The code of a kernel. Nothing in it counts references, so LLVM sees it once."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _KernelLowering(NativeLowering):
     _name = "kernel_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Kernel(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        super().run_pass(state)
+        return False
 
 
 class _KernelCompiler(CompilerBase):
@@ -126,7 +191,7 @@ class _KernelCompiler(CompilerBase):
         steps = PassManager("kernel")
         for step in (
             untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.GenericRewrites,
-            untyped.InlineInlinables, untyped.ReconstructSSA, typed.NopythonTypeInference, typed.PreLowerStripPhis,
+            untyped.InlineInlinables, untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis,
             typed.InlineOverloads, typed.IRLegalization, self._lowering, typed.NoPythonBackend
         ):  # fmt: skip
             steps.add_pass(step, step.name())
