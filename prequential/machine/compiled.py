@@ -55,7 +55,7 @@ from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, overload, register_jitable
 
 __all__ = [
-    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "is_cached", "kernel", "merged", "overload",
+    "INLINED", "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "is_cached", "kernel", "overload",
     "sharing_kernel", "span", "types",
 ]  # fmt: skip
 
@@ -191,11 +191,11 @@ class _KernelCompiler(CompilerBase):
         steps = PassManager("kernel")
         for step in (
             untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.GenericRewrites,
-            untyped.InlineInlinables, untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis,
-            typed.InlineOverloads, typed.IRLegalization, self._lowering, typed.NoPythonBackend
+            untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, typed.IRLegalization, self._lowering, typed.NoPythonBackend
         ):  # fmt: skip
             steps.add_pass(step, step.name())
         steps.finalize()
+        steps._ENFORCING = False
         return [steps]
 
 
@@ -205,15 +205,15 @@ class _PartCompiler(_KernelCompiler):
     _lowering = _PartLowering
 
 
-# Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
-# becomes part of it before types are inferred, so it is compiled once; but inferring types takes more than in proportion to the
-# size of a function, so the largest parts of the mixer are `inlined`. Neither allocates, so neither counts references to arrays.
-# An `inlined` function that Python calls is interpreted. For type checkers the result is Any.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler}
+# Python calls a `kernel`; kernels call `inlined` functions, which become part of each caller in LLVM. These do not allocate, so
+# they do not count references to arrays. When Python calls one, it is interpreted. For type checkers the result is Any.
+_OPTIONS: dict[str, Any] = {
+    "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler
+}  # fmt: skip
 _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
+INLINED: dict[str, Any] = _WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler}
 
-inlined: Any = register_jitable(**_WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler})
-merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
+inlined: Any = register_jitable(**INLINED)
 
 
 @inlined
@@ -242,7 +242,7 @@ def is_cached(kernel: Any) -> bool:
 
 def sharing_kernel(function: Any) -> Any:
     """A kernel whose arrays other threads use at the same time. It allocates nothing: counts of references are not touched."""
-    return kernel(function, _WITHIN | {"no_cfunc_wrapper": True})
+    return kernel(function, _WITHIN)
 
 
 def _quiet(function: Any) -> Any:
