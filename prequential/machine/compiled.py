@@ -55,7 +55,7 @@ from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, overload, register_jitable
 
 __all__ = [
-    "INLINED", "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "is_cached", "kernel", "overload",
+    "INLINED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached", "kernel", "overload",
     "sharing_kernel", "span", "types",
 ]  # fmt: skip
 
@@ -214,6 +214,7 @@ _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
 INLINED: dict[str, Any] = _WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler}
 
 inlined: Any = register_jitable(**INLINED)
+helper: Any = register_jitable(**INLINED | {"forceinline": False, "_nrt": True})
 
 
 @inlined

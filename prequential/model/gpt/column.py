@@ -26,7 +26,7 @@ from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
-from prequential.machine.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, helper, inlined, kernel
 from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.recall import RecallArrays, read_symbols
@@ -141,7 +141,7 @@ def fill_logits(recent: Array, first: int, a: ColumnArrays, logits: Array) -> No
         n_done += n
 
 
-@kernel
+@helper
 def _fill_tile(recent: Array, first: int, a: ColumnArrays, logits: Array) -> None:
     """`fill_logits` for one column or TILE columns."""
     n, width = len(recent), a.embedding.shape[2]
@@ -173,7 +173,7 @@ def _fill_tile(recent: Array, first: int, a: ColumnArrays, logits: Array) -> Non
     multiply(x, factors, a.head, 0, totals, logits)
 
 
-@kernel
+@helper
 def _embed(recent: Array, a: ColumnArrays, h: Array) -> None:
     """h (n, D) = the input of the columns: sums of embeddings and of rows of contexts."""
     all_hashes, rows = np.empty(N_HASHED, np.int64), np.empty(a.context_kinds.size, np.int64)
@@ -212,7 +212,7 @@ def _quantise(y: Array, x: Array, scales: Array) -> None:
         scales[t] = magnitude * INVERSE_INT8_LIMIT
 
 
-@kernel
+@helper
 def multiply(x: Array, factors: Array, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
     """y = ((x - 128) @ levels) * factors * scale, for the matrix of this layer. x: one row, or TILE. totals: (n, ROWS) int32."""
     levels, offset, scale = matrix.levels[layer], matrix.offset[layer], matrix.scale[layer]
@@ -238,7 +238,7 @@ def _add(h: Array, y: Array) -> None:
             to[j] = to[j] + more[j]
 
 
-@kernel
+@helper
 def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array, y: Array) -> None:
     """y = the output (D,) of attention in this layer, with the bits of plain.py, from qkv (3D,). totals: space for ROWS int32."""
     _, n_heads, _, width = a.k.shape
@@ -342,7 +342,7 @@ def _decode(
         _advance(recent, symbol, recall)
 
 
-@kernel
+@helper
 def _advance(recent: Array, symbol: Array, recall: RecallArrays) -> None:
     """recent = the inputs for the symbol after this one, (1,): the last symbols, and what is recalled."""
     n_values = recall.values.shape[1]
