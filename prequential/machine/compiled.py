@@ -46,9 +46,9 @@ if "numba" not in sys.modules:
 import numba
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, event, registry, types
-from numba.core.codegen import JITCodeLibrary
 from numba.core import typed_passes as typed
 from numba.core import untyped_passes as untyped
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import NativeLowering
@@ -81,6 +81,7 @@ class _WithoutCollector(event.Listener):
 
 
 event.register("numba:compile", _WithoutCollector())
+
 
 class _Part(JITCodeLibrary):
     """The code of an inlined function, as numba generates it. LLVM sees it only within kernels."""

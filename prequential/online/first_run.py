@@ -1,4 +1,4 @@
-"""The first run after an installation: compiling the kernels, those of GPT and mixer at the same time in two processes.
+"""The first run after an installation: compiling kernels at the same time in two processes.
 
 numba compiles one kernel at a time in a process, and caches it on disk: so a second process, of some 500 MB, can compile others.
 """
@@ -17,6 +17,10 @@ from prequential_codecs.archive_header import Header
 
 from prequential.machine.compiled import is_cached
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.learner import OnlineLearner
+from prequential.model.mixer import mixing
+from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.past.advance import advance
 from prequential.online import coding
 from prequential.online.loop import Learner
 
@@ -47,20 +51,14 @@ def run_once(config: Config, make: Callable[[Config], Learner]) -> None:
 
 
 def compile_kernels(config: Config) -> None:
-    """On a first run, compiles most kernels of a learner with GPT and mixer, in two processes. Later it does nothing.
+    """On a first run, compiles most kernels of a learner with a mixer, in two processes. Later it does nothing.
 
     Whatever the other process cannot do costs time only: a kernel that is not in the cache is compiled where it is needed.
     """
-    if config.gpt is None or config.mixer is None:
-        return
-    from prequential.exact import fused
-    from prequential.model.learner import OnlineLearner
-    from prequential.model.mixer import mixing
-
-    if is_cached(mixing.code_mixed) or is_cached(fused.fill_frequencies):
+    if config.mixer is None or is_cached(mixing.code_mixed):
         return
     started = time.monotonic()
-    if (other := _start_other()) is None:
+    if (other := _start_other(_compile_gpt if config.gpt else _compile_parts)) is None:
         return
     try:
         run_once(small_config(has_gpt=False, has_mixer=True), OnlineLearner)
@@ -71,15 +69,27 @@ def compile_kernels(config: Config) -> None:
         other.wait()
 
 
-def _start_other() -> subprocess.Popen[bytes] | None:
-    """The process that compiles the kernels of the GPT; None where none can be started."""
+def _compile_parts() -> None:
+    """A part of `code_mixed` that this process has before the other one needs it, and the kernel of other threads."""
+    config = small_config(has_gpt=False, has_mixer=True).mixer
+    assert config
+    mixer = Mixer(config, np.zeros(N_BYTES, np.uint8), most_threads=2)
+    now = mixer.arrays
+    advance(now.past, now.ring, now.indirect, now.followers, now.fields, 0, now.learns)
+    mixer.threads.compile(now)
+
+
+def _compile_gpt() -> None:
+    from prequential.online.runtime import Runtime
+
+    run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1).learner)  # decodes without a mixer, too
+
+
+def _start_other(compiling: Callable[[], None]) -> subprocess.Popen[bytes] | None:
+    """A process that calls this function of this module; None where none can be started."""
     if not sys.executable or getattr(sys, "frozen", False) or OTHER_PROCESS in os.environ:
         return None
-    program = (
-        f"import sys; sys.path[:] = {sys.path!r}; from prequential.online.runtime import Runtime; "
-        f"from {__name__} import run_once, small_config; "
-        "run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1).learner)"  # decodes without a mixer, too
-    )
+    program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import {compiling.__name__} as call; call()"
     try:
         return subprocess.Popen(
             [sys.executable, "-c", program], env=os.environ | {OTHER_PROCESS: "1"}, stdin=subprocess.DEVNULL,
