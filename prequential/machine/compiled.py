@@ -189,10 +189,11 @@ class _KernelCompiler(CompilerBase):
     _lowering: Any = _KernelLowering
 
     def define_pipelines(self) -> Any:
+        counting = [typed.IRLegalization] if self.state.flags.nrt else []  # where variables end
         steps = PassManager("kernel")
         for step in (
             untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.GenericRewrites,
-            untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, typed.IRLegalization, self._lowering, typed.NoPythonBackend
+            untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, *counting, self._lowering, typed.NoPythonBackend
         ):  # fmt: skip
             steps.add_pass(step, step.name())
         steps.finalize()
