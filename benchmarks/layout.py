@@ -200,7 +200,9 @@ def functions() -> Iterator[Function]:
                     n_lines=(node.end_lineno or node.lineno) - node.lineno + 1,
                     n_parameters=len(unnamed) + len(arguments.kwonlyargs),
                     n_unnamed=len(unnamed),
-                    is_kernel=any(ast.unparse(d) in ("kernel", "inlined", "triton.jit") for d in node.decorator_list),
+                    is_kernel=any(
+                        ast.unparse(d) in ("kernel", "helper", "inlined", "triton.jit") for d in node.decorator_list
+                    ),
                 )
 
 

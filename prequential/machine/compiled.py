@@ -83,11 +83,19 @@ class _WithoutCollector(event.Listener):
 event.register("numba:compile", _WithoutCollector())
 
 
-class _Part(JITCodeLibrary):
-    """The code of an inlined function, as numba generates it. LLVM sees it only within kernels."""
+class _Kernel(JITCodeLibrary):
+    """The code of a kernel and of what it calls. LLVM optimises it once, and not each function before."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+class _Part(_Kernel):
+    """The code of a function that only kernels call, as numba generates it. LLVM sees it only within kernels."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -95,6 +103,16 @@ class _Part(JITCodeLibrary):
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
         self._finalized = True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _KernelLowering(NativeLowering):
+    _name = "kernel_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Kernel(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().run_pass(state)
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -110,15 +128,17 @@ class _PartLowering(NativeLowering):
         function = _dynfunc.make_function(about.lookup_module(), about.qualname, "", 0, made.env, (state.library,))
         state.targetctx.insert_user_function(function, about, [state.library])
         state.cr = made._replace(cfunc=function)
-        return False
+        return True
 
 
 class _RememberingContext:
-    """numba's typing context. It remembers the types of calls; numba asks for each some five times, and tries all overloads."""
+    """numba's typing context. It remembers the types of calls: numba asks for each again and again, and tries all overloads."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self._calls: dict[Any, Any] = {}
+        self._call = functools.cache(lambda function, arguments: context.resolve_function_type(function, arguments, {}))
+        self.resolve_setitem = functools.cache(context.resolve_setitem)
+        self.resolve_getattr = functools.cache(context.resolve_getattr)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
@@ -126,22 +146,7 @@ class _RememberingContext:
     def resolve_function_type(self, function: Any, arguments: Any, named: Any) -> Any:
         if named or isinstance(function, types.Dispatcher):
             return self._context.resolve_function_type(function, arguments, named)
-        key = function, arguments
-        if key not in self._calls:
-            self._calls[key] = self._context.resolve_function_type(function, arguments, named)
-        return self._calls[key]
-
-    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
-        key = target, index, value
-        if key not in self._calls:
-            self._calls[key] = self._context.resolve_setitem(target, index, value)
-        return self._calls[key]
-
-    def resolve_getattr(self, kind: Any, name: str) -> Any:
-        key = kind, name
-        if key not in self._calls:
-            self._calls[key] = self._context.resolve_getattr(kind, name)
-        return self._calls[key]
+        return self._call(function, arguments)
 
 
 _remembering = functools.cache(_RememberingContext)
@@ -155,32 +160,9 @@ class _Typing(typed.NopythonTypeInference):
         context = state.typingctx
         state.typingctx = _remembering(context)
         try:
-            super().run_pass(state)
+            return super().run_pass(state)
         finally:
             state.typingctx = context
-        return False
-
-
-class _Kernel(JITCodeLibrary):
-    """The code of a kernel. Nothing in it counts references, so LLVM sees it once."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _KernelLowering(NativeLowering):
-    _name = "kernel_lowering"
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = _Kernel(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        super().run_pass(state)
-        return False
 
 
 class _KernelCompiler(CompilerBase):
@@ -189,31 +171,32 @@ class _KernelCompiler(CompilerBase):
     _lowering: Any = _KernelLowering
 
     def define_pipelines(self) -> Any:
-        counting = [typed.IRLegalization] if self.state.flags.nrt else []  # where variables end
+        lives = [typed.IRLegalization] if self.state.flags.nrt else []  # where counted references end
         steps = PassManager("kernel")
         for step in (
             untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.GenericRewrites,
-            untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, *counting, self._lowering, typed.NoPythonBackend
+            untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, *lives, self._lowering, typed.NoPythonBackend,
         ):  # fmt: skip
             steps.add_pass(step, step.name())
         steps.finalize()
-        steps._ENFORCING = False
+        steps._ENFORCING = False  # no analysis after each step
         return [steps]
 
 
 class _PartCompiler(_KernelCompiler):
-    """Compiles what is `inlined`: without machine code of its own, which nobody calls."""
+    """Compiles what only kernels call: without machine code of its own."""
 
     _lowering = _PartLowering
 
 
-# Python calls a `kernel`; kernels call `inlined` functions, which become part of each caller in LLVM. These do not allocate, so
-# they do not count references to arrays. When Python calls one, it is interpreted. For type checkers the result is Any.
+# Python calls a `kernel`. Kernels call the others, whose code becomes part of theirs: LLVM sees it once in each. An `inlined`
+# function allocates nothing, so it counts no references to arrays; a `helper` may. When Python calls one of these, it is
+# interpreted. For type checkers the result is Any.
 _OPTIONS: dict[str, Any] = {
     "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler
 }  # fmt: skip
 _WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
-INLINED: dict[str, Any] = _WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler}
+INLINED: Any = _WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler}
 
 inlined: Any = register_jitable(**INLINED)
 helper: Any = register_jitable(**INLINED | {"forceinline": False, "_nrt": True})

@@ -26,6 +26,12 @@ from prequential.online.loop import Learner
 
 N_BYTES = 64
 LEAST_WAIT_S = 5.0  # for the other process, which may take as long as this one
+# What the other process compiles beside the kernel of the mixer:
+OF_GPT = (
+    "from prequential.online.runtime import Runtime; from prequential.online.first_run import run_once, small_config; "
+    "run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1).learner)"  # decodes without a mixer, too
+)
+OF_MIXER = "from prequential.online.first_run import compile_parts; compile_parts()"
 OTHER_PROCESS = "PREQUENTIAL_COMPILES"  # set in its environment: it must not start a third one
 
 
@@ -58,7 +64,7 @@ def compile_kernels(config: Config) -> None:
     if config.mixer is None or is_cached(mixing.code_mixed):
         return
     started = time.monotonic()
-    if (other := _start_other(_compile_gpt if config.gpt else _compile_parts)) is None:
+    if (other := _start_other(OF_GPT if config.gpt else OF_MIXER)) is None:
         return
     try:
         run_once(small_config(has_gpt=False, has_mixer=True), OnlineLearner)
@@ -69,7 +75,7 @@ def compile_kernels(config: Config) -> None:
         other.wait()
 
 
-def _compile_parts() -> None:
+def compile_parts() -> None:
     """A part of `code_mixed` that this process has before the other one needs it, and the kernel of other threads."""
     config = small_config(has_gpt=False, has_mixer=True).mixer
     assert config
@@ -79,17 +85,11 @@ def _compile_parts() -> None:
     mixer.threads.compile(now)
 
 
-def _compile_gpt() -> None:
-    from prequential.online.runtime import Runtime
-
-    run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1).learner)  # decodes without a mixer, too
-
-
-def _start_other(compiling: Callable[[], None]) -> subprocess.Popen[bytes] | None:
-    """A process that calls this function of this module; None where none can be started."""
+def _start_other(program: str) -> subprocess.Popen[bytes] | None:
+    """A process that runs this program; None where none can be started."""
     if not sys.executable or getattr(sys, "frozen", False) or OTHER_PROCESS in os.environ:
         return None
-    program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import {compiling.__name__} as call; call()"
+    program = f"import sys; sys.path[:] = {sys.path!r}; {program}"
     try:
         return subprocess.Popen(
             [sys.executable, "-c", program], env=os.environ | {OTHER_PROCESS: "1"}, stdin=subprocess.DEVNULL,
