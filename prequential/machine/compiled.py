@@ -84,14 +84,10 @@ event.register("numba:compile", _WithoutCollector())
 
 
 class _Kernel(JITCodeLibrary):
-    """The code of a kernel and of what it calls. LLVM optimises it once, and not each function before."""
+    """The code of a kernel and of what it calls. LLVM optimises all together, and not each function before."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
 
 
 class _Part(_Kernel):
