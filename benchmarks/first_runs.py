@@ -34,7 +34,7 @@ COMMANDS = {
     "report": "report -f latest -o page.html",
     "estimate": "estimate text",
     "heldout": "heldout -1 --train text --test other",
-    "train": "train -1 text -f -o model",
+    "train": "train -1 text -o model-$$",
     "doctor": "doctor",
 }
 

@@ -201,7 +201,7 @@ def functions() -> Iterator[Function]:
                     n_parameters=len(unnamed) + len(arguments.kwonlyargs),
                     n_unnamed=len(unnamed),
                     is_kernel=any(
-                        ast.unparse(d) in ("kernel", "inlined", "merged", "triton.jit") for d in node.decorator_list
+                        ast.unparse(d) in ("kernel", "helper", "inlined", "triton.jit") for d in node.decorator_list
                     ),
                 )
 

@@ -45,7 +45,7 @@ OPTIONS = {
 }
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
 _ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))
-COMPILING = "first such run: compiling kernels (15 to 40 s, minutes if busy)"
+COMPILING = "first such run: compiling kernels (10 to 30 s, minutes if busy)"
 
 
 class StandardOutputError(OutputError):

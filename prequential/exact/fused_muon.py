@@ -31,7 +31,7 @@ from prequential.exact.fused_loops import (
     scale_of,
 )
 from prequential.exact.plain import INT8_LIMIT
-from prequential.machine.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, helper, inlined, kernel
 
 Tensor = torch.Tensor
 
@@ -67,13 +67,13 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
         _requantise(sums, w, u, by_column, ones, a, x, ONE, ones, q, s, use_tiles)
 
 
-@kernel
+@helper
 def _new_levels(n_in: int, n_out: int) -> Array:
     shape = n_out // ROWS, n_in // PART, ROWS
     return new_words(shape[0] * shape[1] * ROWS).reshape(shape)
 
 
-@kernel
+@helper
 def _normalise(x: Array, q: Array, s: Array, ones: Array) -> None:
     """x, q and s = x / Frobenius norm, rounded to levels at first; the norm is that of `backend._inverse_norm`."""
     n_rows = len(x)
@@ -110,7 +110,7 @@ def _round_shifted(y: Array, column_factor: Array, top: np.int32, q: Array) -> n
     return magnitude * INVERSE_INT8_LIMIT
 
 
-@kernel
+@helper
 def _requantise(
     sums: Array, q: Array, s: Array, levels: Array, t: Array, alpha: np.float32, y: Array, beta: np.float32, column_factor: Array,
     rounded: Array, scale: Array, use_tiles: bool,

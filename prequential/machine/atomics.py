@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from prequential.machine import compiled
-from prequential.machine.compiled import Array, cgutils, overload, types
+from prequential.machine.compiled import INLINED, Array, cgutils, overload, types
 
 intrinsic: Any = compiled.intrinsic
 DOZE_US = 20  # one sleep of a waiting thread, in microseconds
@@ -104,26 +104,26 @@ def _doze(typing_context: Any) -> Any:
     return types.void(), generate
 
 
-@overload(load, inline="always", strict=False)
+@overload(load, strict=False, jit_options=INLINED)
 def _compiled_load(array: Any, i: Any) -> Any:
     return lambda array, i: _load(array, i)
 
 
-@overload(store, inline="always", strict=False)
+@overload(store, strict=False, jit_options=INLINED)
 def _compiled_store(array: Any, i: Any, value: Any) -> Any:
     return lambda array, i, value: _store(array, i, value)
 
 
-@overload(prefetch, inline="always", strict=False)
+@overload(prefetch, strict=False, jit_options=INLINED)
 def _compiled_prefetch(array: Any, i: Any) -> Any:
     return lambda array, i: _prefetch(array, i)
 
 
-@overload(pause, inline="always", strict=False)
+@overload(pause, strict=False, jit_options=INLINED)
 def _compiled_pause() -> Any:
     return lambda: _pause()
 
 
-@overload(doze, inline="always", strict=False)
+@overload(doze, strict=False, jit_options=INLINED)
 def _compiled_doze() -> Any:
     return lambda: _doze()

@@ -46,14 +46,16 @@ if "numba" not in sys.modules:
 import numba
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, event, registry, types
+from numba.core import typed_passes as typed
+from numba.core import untyped_passes as untyped
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.compiler_machinery import register_pass
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, overload, register_jitable
 
 __all__ = [
-    "Array", "cgutils", "cpu_target", "event", "inlined", "intrinsic", "is_cached", "kernel", "merged", "overload",
+    "INLINED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached", "kernel", "overload",
     "sharing_kernel", "span", "types",
 ]  # fmt: skip
 
@@ -80,19 +82,16 @@ class _WithoutCollector(event.Listener):
 
 event.register("numba:compile", _WithoutCollector())
 
-# Python calls a `kernel`; kernels call the others. An `inlined` function becomes part of each caller in LLVM. A `merged` one
-# becomes part of it before types are inferred, so it is compiled once; but inferring types takes more than in proportion to the
-# size of a function, so the largest parts of the mixer are `inlined`. Neither allocates, so neither counts references to arrays.
-# An `inlined` function that Python calls is interpreted. For type checkers the result is Any.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
 
-
-class _Part(JITCodeLibrary):
-    """The code of an inlined function, as numba generates it. LLVM sees it only within kernels."""
+class _Kernel(JITCodeLibrary):
+    """The code of a kernel and of what it calls. LLVM optimises all together, and not each function before."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
+
+
+class _Part(_Kernel):
+    """The code of a function that only kernels call, as numba generates it. LLVM sees it only within kernels."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -102,7 +101,17 @@ class _Part(JITCodeLibrary):
         self._finalized = True
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _KernelLowering(NativeLowering):
+    _name = "kernel_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Kernel(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().run_pass(state)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
 class _PartLowering(NativeLowering):
     _name = "part_lowering"
 
@@ -118,19 +127,75 @@ class _PartLowering(NativeLowering):
         return True
 
 
-class _PartCompiler(Compiler):
-    """Compiles what is `inlined`: without machine code of its own, which nobody calls."""
+class _RememberingContext:
+    """numba's typing context. It remembers the types of calls: numba asks for each again and again, and tries all overloads."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._call = functools.cache(lambda function, arguments: context.resolve_function_type(function, arguments, {}))
+        self.resolve_setitem = functools.cache(context.resolve_setitem)
+        self.resolve_getattr = functools.cache(context.resolve_getattr)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, function: Any, arguments: Any, named: Any) -> Any:
+        if named or isinstance(function, types.Dispatcher):
+            return self._context.resolve_function_type(function, arguments, named)
+        return self._call(function, arguments)
+
+
+_remembering = functools.cache(_RememberingContext)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Typing(typed.NopythonTypeInference):
+    _name = "typing"
+
+    def run_pass(self, state: Any) -> bool:
+        context = state.typingctx
+        state.typingctx = _remembering(context)
+        try:
+            return super().run_pass(state)
+        finally:
+            state.typingctx = context
+
+
+class _KernelCompiler(CompilerBase):
+    """Compiles kernels with the steps of numba that they need."""
+
+    _lowering: Any = _KernelLowering
 
     def define_pipelines(self) -> Any:
-        (steps,) = super().define_pipelines()
-        steps.passes = [(_PartLowering if step is NativeLowering else step, name) for step, name in steps.passes]
-        steps._finalized = False
+        lives = [typed.IRLegalization] if self.state.flags.nrt else []  # where counted references end
+        steps = PassManager("kernel")
+        for step in (
+            untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.GenericRewrites,
+            untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, *lives, self._lowering, typed.NoPythonBackend,
+        ):  # fmt: skip
+            steps.add_pass(step, step.name())
         steps.finalize()
+        steps._ENFORCING = False  # no analysis after each step
         return [steps]
 
 
-inlined: Any = register_jitable(**_WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler})
-merged: Any = numba.njit(**_WITHIN | {"inline": "always"})
+class _PartCompiler(_KernelCompiler):
+    """Compiles what only kernels call: without machine code of its own."""
+
+    _lowering = _PartLowering
+
+
+# Python calls a `kernel`. Kernels call the others, whose code becomes part of theirs: LLVM sees it once in each. An `inlined`
+# function allocates nothing, so it counts no references to arrays; a `helper` may. When Python calls one of these, it is
+# interpreted. For type checkers the result is Any.
+_OPTIONS: dict[str, Any] = {
+    "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler
+}  # fmt: skip
+_WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
+INLINED: Any = _WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler}
+
+inlined: Any = register_jitable(**INLINED)
+helper: Any = register_jitable(**INLINED | {"forceinline": False, "_nrt": True})
 
 
 @inlined
@@ -159,7 +224,7 @@ def is_cached(kernel: Any) -> bool:
 
 def sharing_kernel(function: Any) -> Any:
     """A kernel whose arrays other threads use at the same time. It allocates nothing: counts of references are not touched."""
-    return kernel(function, _WITHIN | {"no_cfunc_wrapper": True})
+    return kernel(function, _WITHIN)
 
 
 def _quiet(function: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The first run after an installation: compiling the kernels, those of GPT and mixer at the same time in two processes.
+"""The first run after an installation: compiling kernels at the same time in two processes.
 
 numba compiles one kernel at a time in a process, and caches it on disk: so a second process, of some 500 MB, can compile others.
 """
@@ -17,11 +17,21 @@ from prequential_codecs.archive_header import Header
 
 from prequential.machine.compiled import is_cached
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.learner import OnlineLearner
+from prequential.model.mixer import mixing
+from prequential.model.mixer.mixer import Mixer
+from prequential.model.mixer.past.advance import advance
 from prequential.online import coding
 from prequential.online.loop import Learner
 
 N_BYTES = 64
 LEAST_WAIT_S = 5.0  # for the other process, which may take as long as this one
+# What the other process compiles beside the kernel of the mixer:
+OF_GPT = (
+    "from prequential.online.runtime import Runtime; from prequential.online.first_run import run_once, small_config; "
+    "run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1).learner)"  # decodes without a mixer, too
+)
+OF_MIXER = "from prequential.online.first_run import compile_parts; compile_parts()"
 OTHER_PROCESS = "PREQUENTIAL_COMPILES"  # set in its environment: it must not start a third one
 
 
@@ -47,39 +57,40 @@ def run_once(config: Config, make: Callable[[Config], Learner]) -> None:
 
 
 def compile_kernels(config: Config) -> None:
-    """On a first run, compiles most kernels of a learner with GPT and mixer, in two processes. Later it does nothing.
+    """On a first run, compiles most kernels of a learner with a mixer, in two processes. Later it does nothing.
 
     Whatever the other process cannot do costs time only: a kernel that is not in the cache is compiled where it is needed.
     """
-    if config.gpt is None or config.mixer is None:
-        return
-    from prequential.exact import fused
-    from prequential.model.learner import OnlineLearner
-    from prequential.model.mixer import mixing
-
-    if is_cached(mixing.code_mixed) or is_cached(fused.fill_frequencies):
+    if config.mixer is None or is_cached(mixing.code_mixed):
         return
     started = time.monotonic()
-    if (other := _start_other()) is None:
+    if (other := _start_other(OF_GPT if config.gpt else OF_MIXER)) is None:
         return
     try:
         run_once(small_config(has_gpt=False, has_mixer=True), OnlineLearner)
-        with suppress(subprocess.TimeoutExpired):
-            other.wait(max(LEAST_WAIT_S, time.monotonic() - started))
+        if config.gpt:  # without one, a short run does not need the rest
+            with suppress(subprocess.TimeoutExpired):
+                other.wait(max(LEAST_WAIT_S, time.monotonic() - started))
     finally:
         other.kill()
         other.wait()
 
 
-def _start_other() -> subprocess.Popen[bytes] | None:
-    """The process that compiles the kernels of the GPT; None where none can be started."""
+def compile_parts() -> None:
+    """A part of `code_mixed` that this process has before the other one needs it, and the kernel of other threads."""
+    config = small_config(has_gpt=False, has_mixer=True).mixer
+    assert config
+    mixer = Mixer(config, np.zeros(N_BYTES, np.uint8), most_threads=2)
+    now = mixer.arrays
+    advance(now.past, now.ring, now.indirect, now.followers, now.fields, 0, now.learns)
+    mixer.threads.compile(now)
+
+
+def _start_other(program: str) -> subprocess.Popen[bytes] | None:
+    """A process that runs this program; None where none can be started."""
     if not sys.executable or getattr(sys, "frozen", False) or OTHER_PROCESS in os.environ:
         return None
-    program = (
-        f"import sys; sys.path[:] = {sys.path!r}; from prequential.online.runtime import Runtime; "
-        f"from {__name__} import run_once, small_config; "
-        "run_once(small_config(has_gpt=True, has_mixer=False), Runtime(threads=1).learner)"  # decodes without a mixer, too
-    )
+    program = f"import sys; sys.path[:] = {sys.path!r}; {program}"
     try:
         return subprocess.Popen(
             [sys.executable, "-c", program], env=os.environ | {OTHER_PROCESS: "1"}, stdin=subprocess.DEVNULL,

@@ -200,7 +200,7 @@ def test_every_file_that_a_kernel_may_take_constants_from_is_in_the_version():
         package_folder("prequential_codecs") / "archive_header.py",
     }
     sources = {path.resolve() for path in kernel_cache.kernel_sources().values()}
-    decorators = ("@kernel", "@inlined", "@merged", "= inlined(", "= kernel(", "= merged(")
+    decorators = ("@kernel", "@inlined", "@helper", "= inlined(", "= kernel(")
     with_kernels = {path for path in program_files() if any(word in path.read_text() for word in decorators)}
     assert with_kernels <= sources
     for path in with_kernels:

@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from prequential.exact.byte_products import PART, ROWS, TILE
+from prequential.machine.compiled import kernel
 from prequential.model.gpt import column
+multiply = kernel(column.multiply)
 rng = np.random.default_rng(4)
 for n_in, n_out in ((1, 1), (16, 5), (255, 7), (256, 768), (257, 3), (1024, 256), (16384, 2)):
     drawn = (rng.integers(-127, 128, (n_in, n_out)), rng.integers(-127, 128, (TILE, n_in)))
@@ -23,7 +25,7 @@ for n_in, n_out in ((1, 1), (16, 5), (255, 7), (256, 768), (257, 3), (1024, 256)
         n, width = len(x), stacked.levels.shape[2] * PART
         shifted, y = np.full((n, width), 255, np.uint8), np.empty((n, n_out), np.float32)
         shifted[:, :n_in] = x + 128
-        column.multiply(shifted, np.ones(n, np.float32), stacked, 0, np.empty((n, ROWS), np.int32), y)
+        multiply(shifted, np.ones(n, np.float32), stacked, 0, np.empty((n, ROWS), np.int32), y)
         assert np.array_equal(y, (x @ weights).astype(np.float32)), (n, n_in, n_out)
 print("exact")
 """

@@ -27,7 +27,7 @@ from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, s
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
 from prequential.exact.pool import Pool
-from prequential.machine.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, helper, inlined, kernel
 from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
 from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.recall import RecallArrays, read_symbols
@@ -172,7 +172,7 @@ def fill_logits(
         n_done += n
 
 
-@kernel
+@helper
 def _fill_tile(recent: Array, first: int, a: ColumnArrays, stage: int, h: Array, qkv: Array, logits: Array) -> None:
     """A stage for one column or TILE columns: the layer before, from its attention on; then what the next attention reads."""
     n, width = h.shape
@@ -208,7 +208,7 @@ def _fill_tile(recent: Array, first: int, a: ColumnArrays, stage: int, h: Array,
         multiply(x, factors, a.head, 0, totals, logits)
 
 
-@kernel
+@helper
 def _embed(recent: Array, a: ColumnArrays, h: Array) -> None:
     """h (n, D) = the input of the columns: sums of embeddings and of rows of contexts."""
     all_hashes, rows = np.empty(N_HASHED, np.int64), np.empty(a.context_kinds.size, np.int64)
@@ -247,7 +247,7 @@ def _quantise(y: Array, x: Array, scales: Array) -> None:
         scales[t] = magnitude * INVERSE_INT8_LIMIT
 
 
-@kernel
+@helper
 def multiply(x: Array, factors: Array, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
     """y = ((x - 128) @ levels) * factors * scale, for the matrix of this layer. x: one row, or TILE. totals: (n, ROWS) int32."""
     levels, shifts, scale = matrix.levels[layer], matrix.shift[layer], matrix.scale[layer]
@@ -273,7 +273,7 @@ def _add(h: Array, y: Array) -> None:
             to[j] = to[j] + more[j]
 
 
-@kernel
+@helper
 def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array, y: Array) -> None:
     """y = the output (D,) of attention in this layer, with the bits of plain.py, from qkv (3D,). totals: space for ROWS int32.
 
@@ -317,7 +317,7 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
                 output[i] = np.float32(totals[i]) * factor
 
 
-@kernel
+@helper
 def _keep(kv: Array, column: int, a: ColumnArrays, layer: int) -> None:
     """Adds the keys and values of a column to the cache. kv (2D,): keys of all heads, then values."""
     _, n_heads, _, width = a.k.shape
@@ -385,7 +385,7 @@ def _decode(
         _advance(recent, symbol, recall)
 
 
-@kernel
+@helper
 def _advance(recent: Array, symbol: Array, recall: RecallArrays) -> None:
     """recent = the inputs for the symbol after this one, (1,): the last symbols, and what is recalled."""
     n_values = recall.values.shape[1]

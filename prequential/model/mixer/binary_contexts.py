@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prequential.machine.compiled import Array, merged
+from prequential.machine.compiled import Array, inlined
 from prequential.model.config import CONTEXTS
 from prequential.model.hashing import hashed
 from prequential.model.mixer.past import entries as at
@@ -53,7 +53,7 @@ def kinds_by_input(names: Sequence[str]) -> Array:
     return by_input
 
 
-@merged
+@inlined
 def pair_contexts(past: Array, h: Array) -> None:
     """PAIR_MASKS."""
     last4, last8 = past[at.LAST4], past[at.LAST8]
@@ -65,7 +65,7 @@ def pair_contexts(past: Array, h: Array) -> None:
         h[FIRST_PAIR + i] = hashed(hashed(first, last4 & PAIR_MASKS[i, 0]), last8 & PAIR_MASKS[i, 1])
 
 
-@merged
+@inlined
 def record_contexts(past: Array, ring: Array, h: Array) -> None:
     """RECORD_CONTEXTS.
 

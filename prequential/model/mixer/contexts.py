@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import hashed, is_letter
 from prequential.model.mixer.binary_contexts import N_HASHES, pair_contexts, record_contexts
 from prequential.model.mixer.past import entries as at
@@ -60,7 +60,7 @@ def hash_of(every: Array, kinds: Array, kind: int, code: int, c: int) -> Any:
     return hashed(every[i], i + 1 + code * N_HASHES)
 
 
-@merged
+@inlined
 def byte_contexts(past: Array, h: Array) -> None:
     """The last bytes, all or some of them, and other views of them."""
     last4, last8, last12 = past[at.LAST4], past[at.LAST8], past[at.LAST12]
@@ -95,7 +95,7 @@ def byte_contexts(past: Array, h: Array) -> None:
     h[64] = hashed(folded, last8 & 0xDF)  # "folded5"
 
 
-@merged
+@inlined
 def word_contexts(past: Array, h: Array) -> None:
     """The current word, and words before it."""
     last4 = past[at.LAST4]
@@ -128,7 +128,7 @@ def word_contexts(past: Array, h: Array) -> None:
     h[89] = hashed(word, past[at.INITIALS] & 0xFFFFFF)  # "word,initials"
 
 
-@merged
+@inlined
 def phrase_contexts(past: Array, h: Array) -> None:
     """What stands between words, and the parts of a text."""
     c1, lengths = past[at.LAST4] & 255, min(past[at.LENGTH], 7)
@@ -148,7 +148,7 @@ def phrase_contexts(past: Array, h: Array) -> None:
     h[78] = hashed(past[at.PARAGRAPH], word)  # "paragraph,word"
 
 
-@merged
+@inlined
 def line_contexts(past: Array, ring: Array, h: Array) -> None:
     """Lines and columns."""
     c1, word = past[at.LAST4] & 255, past[at.WORD]
@@ -170,7 +170,7 @@ def line_contexts(past: Array, ring: Array, h: Array) -> None:
     h[99] = hashed(hashed(past[at.LINE_HASH], 1), hashed(above, above2))  # "whole line,above2"
 
 
-@merged
+@inlined
 def structure_contexts(past: Array, h: Array) -> None:
     """Brackets and tags."""
     c1, word, nest = past[at.LAST4] & 255, past[at.WORD], past[at.NEST]
@@ -187,7 +187,7 @@ def structure_contexts(past: Array, h: Array) -> None:
     h[103] = hashed(hashed(past[at.TAGS], 7), past[at.LINE_HASH])  # "tags,line"
 
 
-@merged
+@inlined
 def indirect_contexts(past: Array, indirect: Array, followers: Array, h: Array) -> None:
     """The bytes or words that followed earlier occurrences of the last ones."""
     last4, word, lengths = past[at.LAST4], past[at.WORD], min(past[at.LENGTH], 7)
@@ -210,7 +210,7 @@ def indirect_contexts(past: Array, indirect: Array, followers: Array, h: Array) 
     h[105] = hashed(hashed(next_word2, 3), hashed(word, c1))  # "nextword2"
 
 
-@merged
+@inlined
 def match_contexts(past: Array, ring: Array, h: Array) -> None:
     """The byte that the longest match predicts."""
     length, last4 = past[at.MATCH_LENGTH], past[at.LAST4]
@@ -222,7 +222,7 @@ def match_contexts(past: Array, ring: Array, h: Array) -> None:
     h[74] = hashed(hashed(last4, past[at.LAST8]), past[at.LAST12])  # "12"
 
 
-@merged
+@inlined
 def field_contexts(past: Array, ring: Array, h: Array) -> None:
     """Templates of lines, fields, identifiers, keys, and brackets with what stands before them."""
     c1, identifier, template = past[at.LAST4] & 255, past[at.IDENTIFIER], past[at.TEMPLATE]

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from prequential_codecs.bit_coder import code_bit
 
-from prequential.machine.compiled import Array, inlined, kernel, merged, sharing_kernel
+from prequential.machine.compiled import Array, inlined, kernel, sharing_kernel
 from prequential.model.mixer import sets
 from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
 from prequential.model.mixer.binary_contexts import N_HASHES
@@ -98,7 +98,7 @@ def match_place(facts: Array, k: int) -> int:
     return ((facts[sets.EXPECTED_BYTE] & 255) << 3 | k) << 2 | max(facts[sets.MATCH_CLASS] - 1, 0)
 
 
-@merged
+@inlined
 def read_matches(
     expected: int, long_expected: int, k: int, facts: Array, past: Array, match_map: Array, match_byte_map: Array, inputs: Array
 ) -> None:  # fmt: skip
@@ -112,7 +112,7 @@ def read_matches(
         inputs[3] = signed(long_expected, min(past[at.LONG_MATCH_LENGTH], 32) * 16)
 
 
-@merged
+@inlined
 def learn_orders(bit: int, order0: int, order1: int, maps: Array) -> None:
     for order in (order0, order1):
         maps[0, order] = step_towards(np.int64(maps[0, order]), bit)
@@ -274,7 +274,7 @@ def order1_place(past: Array, prefix: int) -> Any:
     return 256 + ((past[at.LAST4] & 255) << 8 | prefix)
 
 
-@merged
+@inlined
 def predict_bit(
     number: int, prefix: int, k: int, has_gpt: bool, together: bool, mixer: MixerArrays, scratch: Scratch, own: Share,
     board: Array,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from prequential.machine.atomics import prefetch
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import hashed
 from prequential.model.mixer.nodes import RECIPROCAL, clamp, log_odds_of_share, step_towards
 from prequential.model.mixer.past.entries import COLLAPSED, LAST4
@@ -39,7 +39,7 @@ def select_curves(kinds: Array, prefix: int, past: Array, facts: Array, expects:
         curves[m] = curve_of(kinds[m], prefix, past, facts, expects)
 
 
-@merged
+@inlined
 def curve_of(kind: int, prefix: int, past: Array, facts: Array, expects: int) -> Any:
     """The context of the map of this kind."""
     last4: Any = past[LAST4]
@@ -84,7 +84,7 @@ def set_point(maps: Array, m: int, curve: int, point: int, packed: Any) -> None:
     maps[np.uint64(m), np.uint64(curve), np.uint64(point)] = packed ^ FIRST_POINTS[np.uint64(point)]
 
 
-@merged
+@inlined
 def refine(mixed: Any, maps: Array, curves: Array) -> Any:
     """The probability of a one in 2**-16. curves (n,) int64: the context of each of n maps."""
     total = 2 * squash(mixed)
@@ -102,14 +102,14 @@ def refined(log_odds: Any, maps: Array, m: int, curves: Array) -> Any:
     return (low * (128 - share) + high * share) >> 13
 
 
-@merged
+@inlined
 def refine_gpt(log_odds: Any, maps: Array, curves: Array, inputs: Array) -> None:
     """inputs[m] = the log-odds of the curve of map m at the GPT's log-odds."""
     for m in range(curves.size):
         inputs[m] = log_odds_of_share(refined(log_odds, maps, m, curves))
 
 
-@merged
+@inlined
 def learn_curves(bit: int, log_odds: Any, maps: Array, curves: Array) -> None:
     """The curves that `refined` these log-odds learn from the bit."""
     position = curve_position(log_odds)

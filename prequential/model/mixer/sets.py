@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, merged, span
+from prequential.machine.compiled import Array, inlined, span
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
 from prequential.model.mixer.lookup import NONE
@@ -88,7 +88,7 @@ def count_known(first: int, stop: int, runs: Array, groups: Array, counts: Array
             counts[groups[c]] += 1
 
 
-@merged
+@inlined
 def describe_byte(past: Array, ring: Array, facts: Array) -> None:
     """facts (N_FACTS,) int64: what the selectors need and what is constant for a byte, but for what is known."""
     last4, length = past[at.LAST4], past[at.MATCH_LENGTH]
@@ -130,7 +130,7 @@ def likeliest_left(facts: Array, prefix: int, k: int) -> Any:
     return np.int64(NO_BYTE)
 
 
-@merged
+@inlined
 def select_rows(
     prefix: int, k: int, gpt_step: int, past: Array, facts: Array, state_contexts: Array, seen: Array, buckets: Array,
     every: Array,

@@ -80,15 +80,17 @@ class Threads:
             may_compile = self.fixed or time.perf_counter() >= self._compiles_s
             if not may_compile and not is_cached(following.follow):
                 return False
-            memory, board = self._memory_of(2), new_board(2)
-            board[BYTE * WIDTH + WIDTH - 1] = LEAVE
             self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
-            self._compiled = self._executor.submit(
-                following.follow, 1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board
-            )
+            self._compiled = self._executor.submit(self.compile, arrays)
         if self.fixed:
             self._compiled.result()
         return self._compiled.done() and self._compiled.exception() is None
+
+    def compile(self, arrays: MixerArrays) -> None:
+        """Compiles the kernel of the other threads, by a call that ends at once."""
+        memory, board = self._memory_of(2), new_board(2)
+        board[BYTE * WIDTH + WIDTH - 1] = LEAVE
+        following.follow(1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board)
 
     def _chosen(self, most: int) -> int:
         """How many threads mix in this call: as many as before, or for a trial twice or half as many."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, kernel, merged, span
+from prequential.machine.compiled import Array, inlined, kernel, span
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, clamp, log_odds_tables
 from prequential.model.mixer.sets import N_LAST
 
@@ -106,7 +106,7 @@ def sum_columns(inputs: Array, columns: Columns, sums: Array) -> None:
     describe_inputs(own, sums[columns.rows.size :])
 
 
-@merged
+@inlined
 def mix(n_contexts: int, sums: Array, outputs: Array, last: Array, last_rows: Array, finals: Array) -> Any:
     """The log-odds of the mixer. outputs (S,), finals (N_LAST,) receive those of each set and each last set.
 
@@ -163,7 +163,7 @@ def share_of_set(s: int, n_sets: int, last: Array, last_rows: Array) -> Any:
     return clamp(total * n_sets // N_LAST, 0, MAX_SHARE)
 
 
-@merged
+@inlined
 def find_errors(
     bit: int, mixed: Any, n_contexts: int, n_bits: int, columns: Columns, ages: Array, mean_errors: Array, new_rates: Array,
     outputs: Array, last: Array, last_rows: Array, finals: Array,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined, sharing_kernel
 from prequential.model.hashing import hashed, is_letter
 from prequential.model.mixer.past import entries as at
 from prequential.model.mixer.past.entries import byte_above, place_after, shifted, word_or_gap
@@ -12,7 +12,7 @@ from prequential.model.mixer.past.records import advance_line_of_record, advance
 from prequential.model.mixer.past.text import advance_gap, advance_line, advance_structure, advance_views, advance_word
 
 
-@inlined
+@sharing_kernel
 def advance(
     past: Array, ring: Array, indirect: Array, followers: Array, fields: Array, byte: int, learns: bool
 ) -> None:
@@ -40,7 +40,7 @@ def advance(
     follow_fields(past, ring, fields, byte, learns)
 
 
-@merged
+@inlined
 def record_followers(past: Array, indirect: Array, followers: Array, byte: int) -> None:
     last4 = past[at.LAST4]
     for place in (at.AFTER_1 + (last4 & 255), at.AFTER_2 + (last4 & 0xFFFF)):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import HASH_MASK, hashed, is_letter
 from prequential.model.mixer.past import entries as at
 from prequential.model.mixer.past.entries import byte_at, follower, place_after
@@ -17,7 +17,7 @@ def separates(byte: int) -> bool:
     return byte == 44 or byte == 59 or byte == 9 or byte == 124  # , ; tabulator |
 
 
-@merged
+@inlined
 def advance_fields(past: Array, byte: int) -> None:
     """Identifiers, keys with their values, templates and fields."""
     is_digit = CLASS[byte] == DIGIT
@@ -39,7 +39,7 @@ def advance_fields(past: Array, byte: int) -> None:
         past[at.FIELD] = min(past[at.FIELD] + 1, 255)
 
 
-@merged
+@inlined
 def advance_owners(past: Array, byte: int) -> None:
     """What stands before each open bracket, and at which of its arguments the text is."""
     owner = at.OWNERS + past[at.DEPTH]
@@ -52,7 +52,7 @@ def advance_owners(past: Array, byte: int) -> None:
         past[owner] += 1
 
 
-@merged
+@inlined
 def follow_fields(past: Array, ring: Array, fields: Array, byte: int, learns: bool) -> None:
     """Positions after equal templates, words and fields. Digits only move them on, so numbers are compared digit by digit."""
     is_number = CLASS[byte] == DIGIT

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import hashed
 from prequential.model.mixer.past import entries as at
 from prequential.model.mixer.past.entries import byte_at
@@ -47,7 +47,7 @@ def find_match(past: Array, ring: Array, candidate: int, match: int, min_length:
         past[match], past[match + 1] = candidate, length
 
 
-@merged
+@inlined
 def follow_matches(past: Array, ring: Array, byte: int) -> None:
     for match in (at.MATCH, at.LONG_MATCH):
         if past[match + 1] > 0:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import HASH_MASK, hashed
 from prequential.model.mixer.past import entries as at
 from prequential.model.mixer.past.text import BLANK
@@ -18,7 +18,7 @@ BINARY, RECORDS = 1, 2  # kinds of input; 0: text
 FEW_CONTROLS, STAYS_BINARY = 32, 4096
 
 
-@merged
+@inlined
 def advance_record(past: Array, indirect: Array, byte: int, learns: bool) -> None:
     """Whether the data are binary, and the length of their records."""
     past[at.PRINTED] = min(past[at.PRINTED] + 1, N_PRINTED) if BLANK <= byte < 127 else 0
@@ -33,7 +33,7 @@ def advance_record(past: Array, indirect: Array, byte: int, learns: bool) -> Non
     past[at.IN_RECORDS] = 1 if past[at.RECORD] > 0 and past[at.CONTROLS] == N_CONTROLS else 0
 
 
-@merged
+@inlined
 def find_record(past: Array, indirect: Array, byte: int) -> None:
     """A byte that came three times at equal distances votes for this distance, as in the record model of paq8 (Mahoney 2007)."""
     position = past[at.POSITION] & HASH_MASK
@@ -58,7 +58,7 @@ def input_kind(past: Array) -> Any:
     return RECORDS if past[at.IN_RECORDS] == 1 and past[at.POSITION] - past[at.RECORD_SINCE] >= STEADY else BINARY
 
 
-@merged
+@inlined
 def advance_line_of_record(past: Array, byte: int) -> None:
     """A record counts as a line. Newlines are bytes like any other."""
     past[at.LINE_HASH] = hashed(past[at.LINE_HASH], byte)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.machine.compiled import Array, inlined, merged
+from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import hashed, is_letter
 from prequential.model.mixer.past import entries as at
 from prequential.model.mixer.past.entries import place_after, shifted
@@ -45,7 +45,7 @@ COLLAPSES = np.isin(np.arange(256), (LOWER, CAPITAL, DIGIT, LEADING, TRAILING))
 VOWEL, CONSONANT, HALF_VOWEL = 1, 2, 3
 
 
-@merged
+@inlined
 def advance_views(past: Array, byte: int) -> None:
     """The last bytes, and other views of them."""
     past[at.LAST16] = shifted(past[at.LAST16], 8, past[at.LAST12] >> 24)
@@ -83,7 +83,7 @@ def vowel_of(letter: int) -> Any:
     return CONSONANT
 
 
-@merged
+@inlined
 def advance_word(past: Array, byte: int) -> None:
     """One more letter."""
     is_capital = 65 <= byte <= 90
@@ -103,7 +103,7 @@ def advance_word(past: Array, byte: int) -> None:
     past[at.PHRASE] = hashed(past[at.PHRASE], letter)
 
 
-@merged
+@inlined
 def advance_gap(past: Array, followers: Array, byte: int, learns: bool) -> None:
     """One more byte that is not a letter."""
     if past[at.WORD] != 0:
@@ -119,7 +119,7 @@ def advance_gap(past: Array, followers: Array, byte: int, learns: bool) -> None:
         past[at.SENTENCE] = past[at.SENTENCE_WORDS] = 0
 
 
-@merged
+@inlined
 def end_word(past: Array, followers: Array, byte: int, learns: bool) -> None:
     word = past[at.WORD]
     past[at.MARK2], past[at.MARK] = past[at.MARK], byte
@@ -137,7 +137,7 @@ def end_word(past: Array, followers: Array, byte: int, learns: bool) -> None:
     past[at.LENGTH2], past[at.LENGTH], past[at.VOWELS] = min(past[at.LENGTH], 7), 0, 0
 
 
-@merged
+@inlined
 def advance_structure(past: Array, byte: int) -> None:
     """Brackets, quotation marks and tags."""
     kind = CLASS[byte]
@@ -165,7 +165,7 @@ def advance_structure(past: Array, byte: int) -> None:
             past[at.TAG_NAME] = hashed(past[at.TAG_NAME], byte)
 
 
-@merged
+@inlined
 def advance_line(past: Array, byte: int, last: int) -> None:
     """Lines and paragraphs. last: the byte before."""
     past[at.LINE_HASH] = hashed(past[at.LINE_HASH], byte)
