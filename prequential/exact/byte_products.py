@@ -19,7 +19,7 @@ import torch
 from llvmlite import ir  # type: ignore[import-untyped]
 from torch.nn.functional import pad
 
-from prequential.machine.compiled import Array, cgutils, cpu_target, inlined, intrinsic, kernel, types
+from prequential.machine.compiled import Array, cgutils, cpu_target, helper, inlined, intrinsic, kernel, types
 
 Tensor = torch.Tensor
 
@@ -218,7 +218,7 @@ multiply_row: Any = intrinsic(_multiply_row)
 multiply_tile: Any = intrinsic(_multiply_tile)
 
 
-@kernel
+@helper
 def fill_shifts(levels: Array, shift: Array) -> None:
     """shift (B * ROWS,) int32 = minus OFFSET times the sum of each column. levels: in the layout of `interleave`."""
     x = np.full(levels.shape[1] * PART, OFFSET, np.uint8)
@@ -282,7 +282,7 @@ def _lay_out(levels: Array, forward: Array, forward_shift: Array, backward: Arra
     fill_shifts(backward, backward_shift)
 
 
-@kernel
+@helper
 def new_strip(sums: Sums) -> tuple[Array, Array, Array]:
     """Memory for `strip_sums`: STRIP rows of x, shifted, then filled up with zeros; their sums; and TILE rows of a block."""
     x, found = (
@@ -292,7 +292,7 @@ def new_strip(sums: Sums) -> tuple[Array, Array, Array]:
     return x, found, np.empty((TILE, ROWS), np.int32)
 
 
-@kernel
+@helper
 def strip_sums(sums: Sums, start: int, memory: tuple[Array, Array, Array]) -> Array:
     """The sums of STRIP rows from `start` on, or of those that are left. There may be further columns."""
     if sums.given.size:
@@ -306,7 +306,7 @@ def strip_sums(sums: Sums, start: int, memory: tuple[Array, Array, Array]) -> Ar
     return found
 
 
-@kernel
+@helper
 def multiply_strip(x: Array, w: Array, shift: Array, use_tiles: bool, tile: Array, sums: Array) -> None:
     """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS). STRIP divides P."""
     if use_tiles:
