@@ -170,7 +170,7 @@ class _KernelCompiler(CompilerBase):
         lives = [typed.IRLegalization] if self.state.flags.nrt else []  # where counted references end
         steps = PassManager("kernel")
         for step in (
-            untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.GenericRewrites,
+            untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.DeadBranchPrune, untyped.GenericRewrites,
             untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, *lives, self._lowering, typed.NoPythonBackend,
         ):  # fmt: skip
             steps.add_pass(step, step.name())

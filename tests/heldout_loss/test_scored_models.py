@@ -367,7 +367,7 @@ def test_the_last_sentence_says_which_model_to_take(
         ("heldout --test text --scores missing.jsonl", 1, "cannot read 'missing.jsonl'"),
         ("heldout --test empty --scores missing.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
         ("heldout --test empty --documents o.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
-        ("monorepo --static hf:a --since HEAD", 2, "need REPO"),
+        ("monorepo --static hf:a --since HEAD", 2, "are required: REPO"),
         ("monorepo repo --static hf:a", 2, "give --since, the beginning of the window"),
         ("monorepo repo --static hf:a --since HEAD --series s.jsonl", 2, "leave out --series"),
     ],
