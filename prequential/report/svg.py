@@ -27,7 +27,7 @@ DASH = 9.0  # pixels of each colour of lines that coincide
 HEIGHT, BOTTOM = 270.0, 220.0  # of a drawing, and of the plotting area in it, in pixels
 UNITS = 1000.0  # of the width of the plotting area
 MARGIN = 0.04  # of the range of the values, above and below them
-LABEL_HEIGHT, MAX_LABEL = 16.0, 19  # of the name at the end of a line, in pixels and in letters
+LABEL_HEIGHT, MAX_LABEL, SHORT_LABEL = 16.0, 19, 6  # of the name at the end of a line, in pixels and in letters
 MIN_GAP = 0.2  # of the width, between two ticks that have their labels on narrow pages, too
 
 
@@ -36,7 +36,8 @@ def html_figure(panel: Panel) -> Html:
     cut = [line.name for line in panel.series if _cut(line.name) != line.name]
     notes = [panel.note] * bool(panel.note) + [f"In full: {', '.join(cut)}."] * bool(cut)
     small = (element("small", note) for note in notes)
-    return element("figure", element("figcaption", panel.title), inline_svg(panel), *small, class_="plot")
+    kind = "plot short" if all(len(line.name) <= SHORT_LABEL for line in panel.series) else "plot"
+    return element("figure", element("figcaption", panel.title), inline_svg(panel), *small, class_=kind)
 
 
 def inline_svg(panel: Panel) -> Html:
