@@ -70,7 +70,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (matrix, "corpora", "ab"), (matrix, "limit_bytes", 1.5),
     *((labels, name, 5) for name in ("rows", "label", "given_field", "config", "runtime", "on_progress")),
     *((decompose, name, 5) for name in ("source", "config", "runtime", "epsilons", "on_step")),
-    (decompose, "orders", -1), (decompose, "limit_bytes", 1.5), (decompose, "config", SMALL),
+    (decompose, "orders", -1), (decompose, "epsilons", [float("nan")]), (decompose, "limit_bytes", 1.5), (decompose, "config", SMALL),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
     *((prequential.preset, "level", value) for value in ("5", 10, 5.5, True, None, [1])),
