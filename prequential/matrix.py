@@ -85,11 +85,6 @@ class Matrix:
         return f"<{_advice(self, short_names(self.names))}>"
 
     @property
-    def givens(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return self.names
-
-    @property
     def saved(self) -> NDArray[np.float64]:
         """The share of the bits of each corpus that each one saves if it was read before, (n, n): 1 - L(X|Y) / L(X)."""
         return np.asarray(1.0 - self.after / self.alone[:, None])

@@ -19,7 +19,8 @@ from prequential_corpora.corpus import Document
 ALONE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\ua980-\ua9ff\uaa60-\uaadf"  # Thai, Khmer
     "\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\uff61-\uff9f\U00016fe0-\U00018d7f\U0001aff0-\U0001b2ff\U00020000-\U0003ffff"  # Han
-    "\u2000-\u2bff\U0001f000-\U0001faff"  # punctuation, symbols, pictures
+    "\u2010-\u2bff\U0001f000-\U0001faff"  # punctuation, symbols, pictures; then those of alphabets
+    "\x80-\xa9\xab\xac\xae-\xb1\xb4\xb6-\xb8\xbb\xbf\xd7\xf7\u055a-\u055f\u0589\u060c\u061b\u061f\u06d4\u0964\u0965"
 )
 ASCII_SIGNS = r"\x00-/:-@\[-`{-\x7f"
 TOKEN = re.compile(rf"[^\s{ASCII_SIGNS}{ALONE}]+|\S")  # a word, or one character

@@ -131,7 +131,7 @@ def _list(item: Callable[[str], Any], text: str) -> list[Any]:
 
 # By the name of a value in the help text. Others are texts.
 _TYPES: Mapping[str, Callable[[str], Any]] = {
-    "BITS": float,
+    "BITS": partial(_number, number=float, lowest=0, kind="a number of 0 or more"),
     "BYTES": _n_bytes,
     "INTEGER": int,
     "INTEGERS": partial(_list, _positive),

@@ -5,6 +5,7 @@ a GPT without context mixer and table of contexts, and again under its last weig
 continues from segment to segment.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -64,8 +65,10 @@ def decompose(
         True
     """
     check_arguments(config=config, runtime=runtime, orders=orders, limit_bytes=limit_bytes, on_step=on_step)
-    if not isinstance(epsilons, list | tuple) or not all(isinstance(each, int | float) for each in epsilons):
-        raise wrong_argument("epsilons", epsilons, "a list of numbers, in bits per byte")
+    if not isinstance(epsilons, list | tuple) or not all(
+        isinstance(each, int | float) and math.isfinite(each) for each in epsilons
+    ):
+        raise wrong_argument("epsilons", epsilons, "a list of finite numbers, in bits per byte")
     if run := opened_run(source, "the evaluation"):
         if config is not None or orders is not None or limit_bytes is not None:
             raise ConfigError("a run has its learner and its bytes: leave out config=, orders= and limit_bytes=")

@@ -180,7 +180,7 @@ def _checked(value: Any, where: str) -> dict[str, Any]:
 
 
 def find_run(name: str, folder: PathLike = "runs") -> str:
-    """The path of the run in `folder` that `latest`, or the beginning of its name, means. Any other name stays as it is.
+    """The path of the run in `folder` that `latest`, its name, or the beginning of it, means. Any other name stays as it is.
 
     Raises CorpusError if several runs begin so.
     """
@@ -190,6 +190,7 @@ def find_run(name: str, folder: PathLike = "runs") -> str:
         return str(runs[-1].path)
     children = Path(folder).iterdir() if Path(folder).is_dir() else ()
     found = [child for child in children if child.name.startswith(name) and (child / RECORD).exists()]
+    found = [child for child in found if child.name == name] or found
     if len(found) > 1:
         many = f"{len(found)} runs in {os.fspath(folder)!r} begin so"
         raise CorpusError(f"{name!r}: {many}; `prequential runs list` lists them")

@@ -115,7 +115,7 @@ def _requantise(
     sums: Array, q: Array, s: Array, levels: Array, t: Array, alpha: np.float32, y: Array, beta: np.float32, column_factor: Array,
     rounded: Array, scale: Array, use_tiles: bool,
 ) -> None:  # fmt: skip
-    """y = y * alpha + (q levels) * s * t * beta, and y * column_factor rounded: `requantise` of a product, a strip at a time.
+    """y = y * alpha + (q levels) * s * t * beta, and y * column_factor rounded: of a product, a strip at a time.
 
     q (R, K) and `rounded` are uint8, shifted. s belongs to rows of q, t to columns of the product, `scale` to rows of `rounded`.
     sums: for a strip.

@@ -44,15 +44,31 @@ if "numba" not in sys.modules:
     _import_numba()
 
 import numba
-from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import cgutils, event, registry, types
-from numba.core import typed_passes as typed
-from numba.core import untyped_passes as untyped
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase
-from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.typed_passes import NativeLowering
-from numba.extending import intrinsic, overload, register_jitable
+
+try:
+    from numba import _dynfunc  # type: ignore[attr-defined]
+    from numba.core import cgutils, event, registry, types
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import CompilerBase
+    from numba.core.compiler_machinery import PassManager, register_pass
+    from numba.core.typed_passes import (
+        IRLegalization,
+        NativeLowering,
+        NoPythonBackend,
+        NopythonTypeInference,
+        PreLowerStripPhis,
+    )
+    from numba.core.untyped_passes import (
+        DeadBranchPrune,
+        FixupArgs,
+        GenericRewrites,
+        IRProcessing,
+        ReconstructSSA,
+        TranslateByteCode,
+    )
+    from numba.extending import intrinsic, overload, register_jitable
+except ImportError as error:  # these parts of numba are its own
+    raise ConfigError(f"kernels need numba 0.61 to 0.68, not {numba.__version__}: {error}") from error
 
 __all__ = [
     "INLINED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached", "kernel", "overload",
@@ -149,7 +165,7 @@ _remembering = functools.cache(_RememberingContext)
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
-class _Typing(typed.NopythonTypeInference):
+class _Typing(NopythonTypeInference):
     _name = "typing"
 
     def run_pass(self, state: Any) -> bool:
@@ -167,11 +183,11 @@ class _KernelCompiler(CompilerBase):
     _lowering: Any = _KernelLowering
 
     def define_pipelines(self) -> Any:
-        lives = [typed.IRLegalization] if self.state.flags.nrt else []  # where counted references end
+        lives = [IRLegalization] if self.state.flags.nrt else []  # where counted references end
         steps = PassManager("kernel")
         for step in (
-            untyped.TranslateByteCode, untyped.FixupArgs, untyped.IRProcessing, untyped.DeadBranchPrune, untyped.GenericRewrites,
-            untyped.ReconstructSSA, _Typing, typed.PreLowerStripPhis, *lives, self._lowering, typed.NoPythonBackend,
+            TranslateByteCode, FixupArgs, IRProcessing, DeadBranchPrune, GenericRewrites, ReconstructSSA, _Typing,
+            PreLowerStripPhis, *lives, self._lowering, NoPythonBackend,
         ):  # fmt: skip
             steps.add_pass(step, step.name())
         steps.finalize()

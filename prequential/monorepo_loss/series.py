@@ -53,15 +53,18 @@ class SeriesSetting:
     def of(cls, record: Mapping[str, Any]) -> "SeriesSetting":
         """The setting in the record of a point. Raises CorpusError if it is not valid, ConfigError for other rules of files."""
         try:
-            values = {
-                name: value for name, value in record["setting"].items() if name != "fixed"
-            }  # of earlier versions
+            values = dict(record["setting"])
+            was_fixed = values.pop("fixed", False)  # of earlier versions
             given = dict(values["rules"])
             digest, languages = given.pop("digest"), given.pop("languages")
             rules = Rules(**given, languages=None if languages is None else tuple(languages))
             setting = cls(**{**values, "config": Config.from_record(values["config"]), "rules": rules})
-        except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise CorpusError(f"the series has a record without a complete setting: {error}") from error
+        if was_fixed:
+            raise ConfigError(
+                "one stored model measured all points of the series, which is no longer done: begin a new series"
+            )
         if rules.digest() != digest:
             raise ConfigError("this program chooses files by other rules than the series: begin a new series")
         return setting

@@ -103,20 +103,20 @@ def text(run: Measured) -> ColouredText:
 def matrix(found: Matrix, values: Literal["saved", "distance"] = "saved", *, ax: Axes | None = None) -> Axes:
     """A map of the corpora: the bits of a byte of the row's corpus that the column's one saves, or the distances."""
     of = {
-        "saved": ("bits of a byte of the row that the column saves", found.saved_per_byte, found.givens, "Blues"),
-        "distance": ("distance", found.distances, found.names, "Blues_r"),
+        "saved": ("bits of a byte of the row that the column saves", found.saved_per_byte, "Blues"),
+        "distance": ("distance", found.distances, "Blues_r"),
     }
     if values not in of:
         raise wrong_argument("values", values, '"saved" or "distance"')
-    title, cells, columns, colours = of[values]
-    size = 3.0 + 0.6 * len(columns)
+    title, cells, colours = of[values]
+    size = 3.0 + 0.6 * len(cells)
     plot = new_axes(ax, size, size)
     others = np.where(np.eye(*cells.shape) == 1, np.nan, cells)  # a corpus given itself has no colour
     low, high = float(np.nanmin(others)), float(np.nanmax(others))
     plot.imshow(others, cmap=colours, vmin=low, vmax=high)
-    names = [short(name) for name in short_names(columns)]
-    plot.set_xticks(range(len(columns)), names, rotation=40, ha="right", parse_math=False)
-    plot.set_yticks(range(len(found.names)), [short(name) for name in short_names(found.names)], parse_math=False)
+    names = [short(name) for name in short_names(found.names)]
+    plot.set_xticks(range(len(names)), names, rotation=40, ha="right", parse_math=False)
+    plot.set_yticks(range(len(names)), names, parse_math=False)
     plot.set_title(title, fontsize="medium")
     for i, j in np.argwhere(~np.isnan(others)):
         share = (others[i, j] - low) / max(high - low, 1e-9)

@@ -96,9 +96,9 @@ def run_plan(
 ) -> Iterator[RunOutcome]:
     """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
 
-    folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run.
-    The other arguments are those of
-    `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is not to be trusted.
+    folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run. The
+    other arguments are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is
+    not to be trusted.
     """
     source = in_memory(source)
     corpus, used = corpus_key(source, limit_bytes), runtime or Runtime()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prequential_corpora import overlap as overlap_module
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import Overlap, measure_overlap
-from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, Layout, gram_chunks
+from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, TOKEN, Layout, gram_chunks
 
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 
@@ -153,6 +153,13 @@ def test_tokens_do_not_depend_on_where_chunks_end():
     grams = [grams_of(b" " * shift + text) for shift in (0, 1, 5)]
     assert len(grams[0]) == len(tokens_by_brute_force(text)) - GRAM_TOKENS + 1
     assert grams[0] == grams[1] == grams[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "n"), [('x_1 = "Été"', 7), ("«Été», ¿qué?", 7), ("日本語です。", 6), ("नमस्ते।", 2), ("می\u200cخواهم؟", 2)]
+)
+def test_signs_are_tokens_of_their_own_and_marks_and_joiners_are_not(text, n):
+    assert len(TOKEN.findall(text)) == n
 
 
 @pytest.mark.parametrize(("n_copied", "dirty"), [(50, False), (100, True)])

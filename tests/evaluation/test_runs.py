@@ -11,7 +11,7 @@ import prequential
 from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.curves import crossing_byte
 from prequential.evaluation.evaluation import evaluation_record
-from prequential.evaluation.runs import new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
+from prequential.evaluation.runs import find_run, new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
 from prequential.evaluation.summary import format_report
 from prequential.files import output_file
 
@@ -55,6 +55,18 @@ def test_every_bit_is_accounted_for(run):
     for part in ("model", "gpt", "mixer"):
         assert np.diff(found.curves[part].bits, prepend=0).sum() == found.record["parts"][part]
         assert result.trace.bits(part).sum() == found.record["parts"][part]
+
+
+def test_a_whole_name_is_that_run_even_if_others_begin_so(tmp_path):
+    for name in ("small", "small-2", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.jsonl").touch()
+    found = {name: find_run(name, tmp_path) for name in ("small", "small-", "oth", "none")}
+    assert found == {"none": "none"} | {
+        name: str(tmp_path / whole) for name, whole in (("small", "small"), ("small-", "small-2"), ("oth", "other"))
+    }
+    with pytest.raises(CorpusError, match="2 runs"):
+        find_run("smal", tmp_path)
 
 
 def test_a_record_says_how_many_threads_mixed(run):

@@ -256,6 +256,15 @@ def test_a_wrong_setting_of_numba_is_one_line(folder):
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "NUMBA_*" in done.stderr, done.stderr
 
 
+@pytest.mark.thorough
+def test_a_numba_without_the_parts_that_kernels_need_is_one_line(folder):
+    (folder / "sitecustomize.py").write_text(
+        "from numba.core import typed_passes\ndel typed_passes.PreLowerStripPhis\n"
+    )
+    done = run(folder, *QUICK, PYTHONPATH=f"{PROJECT}{os.pathsep}{folder}")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "numba 0.61 to" in done.stderr, done.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
 @pytest.mark.thorough
 def test_a_user_without_home_and_entry_leaves_nothing_in_the_current_folder(tmp_path, folder):

@@ -98,7 +98,10 @@ def test_an_incomplete_setting_or_other_tables_of_rules_are_refused(monkeypatch:
             SeriesSetting.of({"setting": {**SETTING.to_record(), **broken}})
     with pytest.raises(CorpusError, match="complete setting"):
         SeriesSetting.of({"setting": {}})
-    old = {"setting": SETTING.to_record()}
+    old = {"setting": SETTING.to_record() | {"fixed": False}}
+    assert SeriesSetting.of(old) == SETTING
+    with pytest.raises(ConfigError, match="begin a new series"):
+        SeriesSetting.of({"setting": old["setting"] | {"fixed": True}})
     monkeypatch.setitem(file_rules.EXTENSIONS, "new", "New")
     with pytest.raises(ConfigError, match="other rules"):
         SeriesSetting.of(old)
