@@ -19,7 +19,17 @@ import torch
 from llvmlite import ir  # type: ignore[import-untyped]
 from torch.nn.functional import pad
 
-from prequential.machine.compiled import Array, cgutils, cpu_target, helper, inlined, intrinsic, kernel, types
+from prequential.machine.compiled import (
+    IS_INTERPRETED,
+    Array,
+    cgutils,
+    cpu_target,
+    helper,
+    inlined,
+    intrinsic,
+    kernel,
+    types,
+)
 
 Tensor = torch.Tensor
 
@@ -82,6 +92,9 @@ def has_byte_products() -> bool:
 
 @functools.cache
 def _features() -> list[str]:
+    """Of the processor that numba compiles for; none where kernels are interpreted."""
+    if IS_INTERPRETED:
+        return []
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return list(features.split(","))
 

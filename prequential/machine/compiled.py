@@ -71,8 +71,8 @@ except ImportError as error:  # these parts of numba are its own
     raise ConfigError(f"kernels need numba 0.61 to 0.68, not {numba.__version__}: {error}") from error
 
 __all__ = [
-    "INLINED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached", "kernel", "overload",
-    "sharing_kernel", "span", "types",
+    "INLINED", "IS_INTERPRETED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached",
+    "kernel", "overload", "sharing_kernel", "span", "types",
 ]  # fmt: skip
 
 Array = np.ndarray
@@ -212,6 +212,9 @@ INLINED: Any = _WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler}
 
 inlined: Any = register_jitable(**INLINED)
 helper: Any = register_jitable(**INLINED | {"forceinline": False, "_nrt": True})
+
+
+IS_INTERPRETED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
 
 
 @inlined
