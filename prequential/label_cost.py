@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pandas
 
 Places = NDArray[np.int64]
-# A path is that of a file of JSON lines, and data are such lines.
+# A path names a file of JSON lines. Bytes, and what an open file gives, are JSON lines.
 RowsLike: TypeAlias = "PathLike | Data | Readable | Sequence[Mapping[str, Any]] | pandas.DataFrame"
 ROWS = "a file of JSON lines, their bytes, a file open for bytes, a list of dicts, or a data frame"
 

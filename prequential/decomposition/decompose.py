@@ -79,7 +79,7 @@ def decompose(
 
 
 def _of_run(run: Run, epsilons: Sequence[float]) -> Decomposition:
-    """The split curve of a run. Nothing is learned, so there is no hindsight."""
+    """Splits the learning curve that a run recorded. No learner runs, so hindsight is unknown."""
     record, curve = run.record, run.curves[MODEL]
     what = proof(record) if is_reported(record) else "ideal code length"
     about: dict[str, Any] = {name: record[name] for name in ("corpus", "config", "coding") if name in record}

@@ -63,7 +63,7 @@ class SeriesSetting:
             raise CorpusError(f"the series has a record without a complete setting: {error}") from error
         if was_fixed:
             raise ConfigError(
-                "one stored model measured all points of the series, which is no longer done: begin a new series"
+                "one stored model measured this series, and this program trains one for each point: begin a new series"
             )
         if rules.digest() != digest:
             raise ConfigError("this program chooses files by other rules than the series: begin a new series")
