@@ -307,7 +307,7 @@ def new_strip(sums: Sums) -> tuple[Array, Array, Array]:
 
 @helper
 def strip_sums(sums: Sums, start: int, memory: tuple[Array, Array, Array]) -> Array:
-    """The sums of STRIP rows from `start` on, or of all rows that are left. Columns beyond those of the matrix have no meaning."""
+    """The sums of STRIP rows from `start` on, or of all that are left. Columns beyond the matrix have no meaning."""
     if sums.given.size:
         return sums.given[start : start + STRIP]
     x, found, tile = memory
