@@ -51,7 +51,7 @@ ORDER = (
     ("labels",),
     ("monorepo_loss",),
     ("sweeps",),
-    ("decomposition", "forecasting", "matrix"),
+    ("decomposition", "forecasting"),
     ("report",),
     ("",),
     ("cli", "__main__"),

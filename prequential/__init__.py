@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from prequential.heldout_loss.request import Heldout, heldout
     from prequential.label_cost import LabelCost, labels
     from prequential.learners.protocol import OnlineModel
-    from prequential.matrix import Matrix, measure_matrix
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
     from prequential.model.presets import preset
     from prequential.monorepo_loss.request import monorepo
@@ -63,10 +62,10 @@ __all__ = [
     "CheckpointError", "Comparison", "CompressionResult", "Config", "ConfigError", "CorpusError", "CorruptArchiveError",
     "Curve", "Decomposition", "DecompressionResult", "DocumentComparison", "DraftFolder", "Evaluation", "FaultError",
     "Finding", "Forecast", "ForecastScore", "GPTConfig", "Health", "Heldout", "InexactMachineError",
-    "InvalidDistributionError", "LabelCost", "LawError", "Ledger", "Matrix", "MissingDependencyError", "MixerConfig",
+    "InvalidDistributionError", "LabelCost", "LawError", "Ledger", "MissingDependencyError", "MixerConfig",
     "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "ReplicaConfig", "Run", "Runtime",
     "ScheduleConfig", "UnsupportedVersionError", "compare", "compress", "decompose", "decompress", "evaluate", "forecast",
-    "heldout", "import_log", "labels", "measure_matrix", "memory_bytes", "monorepo", "preset", "progress", "read_forecast",
+    "heldout", "import_log", "labels", "memory_bytes", "monorepo", "preset", "progress", "read_forecast",
     "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan",
 ]  # fmt: skip
 _MODULES = {
@@ -87,7 +86,6 @@ _MODULES = {
     "prequential.monorepo_loss.request": ("monorepo",),
     "prequential.monorepo_loss.series": ("read_series",),
     "prequential.label_cost": ("LabelCost", "labels"),
-    "prequential.matrix": ("Matrix", "measure_matrix"),
     "prequential.sweeps.plans": ("sweep_plan",),
     "prequential.sweeps.sweep": ("sweep",),
     "prequential.watch.health": ("Finding", "Health"),

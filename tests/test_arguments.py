@@ -42,7 +42,6 @@ def calling(function: Callable[..., object], **good: Any) -> Callable[..., objec
 compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=FUSED, on_progress=work)
 decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
 sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
-matrix = calling(prequential.measure_matrix, corpora=["a", "b"], config=SMALL, runtime=FUSED, on_step=work)
 labels = calling(prequential.labels, rows=b"", label="a", config=SMALL, runtime=FUSED, on_progress=work)
 decompose = calling(prequential.decompose, source=b"text", runtime=FUSED, on_step=work)
 compared = calling(prequential.compare, runs=["a", "b"])
@@ -66,8 +65,6 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (evaluate, "draft", prequential.DraftFolder(path=Path("none"))),
     *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
     (sweep, "limit_bytes", "1K"),
-    *((matrix, name, 5) for name in ("corpora", "config", "runtime", "whole", "on_step")),
-    (matrix, "corpora", "ab"), (matrix, "limit_bytes", 1.5),
     *((labels, name, 5) for name in ("rows", "label", "given_field", "config", "runtime", "on_progress")),
     *((decompose, name, 5) for name in ("source", "config", "runtime", "epsilons", "on_step")),
     (decompose, "epsilons", [float("nan")]), (decompose, "orders", -1),
@@ -106,7 +103,7 @@ def test_every_public_function_is_among_those_whose_arguments_are_checked() -> N
     functions = {name for name in prequential.__all__ if type(getattr(prequential, name)).__name__ == "function"}
     assert functions - {"sample_path"} == {
         "compare", "compress", "decompose", "decompress", "evaluate", "forecast", "heldout", "import_log", "labels",
-        "measure_matrix", "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
+        "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
         "read_series", "runs_frame", "sweep", "sweep_plan",
     }  # fmt: skip
     assert BACKENDS == BACKEND_NAMES

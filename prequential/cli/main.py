@@ -30,7 +30,6 @@ from prequential.cli import (
     heldout,
     import_,
     labels,
-    matrix,
     monorepo,
     options,
     report,
@@ -59,7 +58,7 @@ from prequential.version import VERSION
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, listing),
     "measure": (evaluate, heldout, monorepo, labels, decompose, compare, import_, runs, report),
-    "study": (sweep, ablate, forecast, matrix),
+    "study": (sweep, ablate, forecast),
     "models": (train,),
     "machine": (doctor, estimate),
 }

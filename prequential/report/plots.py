@@ -17,7 +17,6 @@ from prequential.evaluation.curves import MODEL, Curve, Curves, table_of
 from prequential.evaluation.evaluation import Evaluation
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import learner_label
-from prequential.matrix import short_names
 from prequential.report import run_panels
 from prequential.report.figures import PLAIN, draw, new_axes, short
 from prequential.report.panels import LINE_COLOURS, Axis, Panel, Series
@@ -26,10 +25,9 @@ from prequential.report.sections import ColouredText
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from prequential.matrix import Matrix
     from prequential.sweeps.sweep import Summary
 
-__all__ = ["costs", "front", "learning_curves", "matrix", "monorepo", "regret", "text"]
+__all__ = ["costs", "front", "learning_curves", "monorepo", "regret", "text"]
 
 Measured: TypeAlias = Run | Evaluation
 Runs: TypeAlias = Measured | Sequence[Measured] | Mapping[str, Measured | Curve]
@@ -98,31 +96,6 @@ def costs(run: Measured, table: str = "byte_classes", *, ax: Axes | None = None)
 def text(run: Measured) -> ColouredText:
     """Passages of the corpus, each character coloured by its bits, for a notebook. It needs no matplotlib."""
     return ColouredText(run.passages if isinstance(run, Evaluation) else run.record["passages"])
-
-
-def matrix(found: Matrix, values: Literal["saved", "distance"] = "saved", *, ax: Axes | None = None) -> Axes:
-    """A map of the corpora: the bits of a byte of the row's corpus that the column's one saves, or the distances."""
-    of = {
-        "saved": ("bits of a byte of the row that the column saves", found.saved_per_byte, "Blues"),
-        "distance": ("distance", found.distances, "Blues_r"),
-    }
-    if values not in of:
-        raise wrong_argument("values", values, '"saved" or "distance"')
-    title, cells, colours = of[values]
-    size = 3.0 + 0.6 * len(cells)
-    plot = new_axes(ax, size, size)
-    others = np.where(np.eye(*cells.shape) == 1, np.nan, cells)  # a corpus given itself has no colour
-    low, high = float(np.nanmin(others)), float(np.nanmax(others))
-    plot.imshow(others, cmap=colours, vmin=low, vmax=high)
-    names = [short(name) for name in short_names(found.names)]
-    plot.set_xticks(range(len(names)), names, rotation=40, ha="right", parse_math=False)
-    plot.set_yticks(range(len(names)), names, parse_math=False)
-    plot.set_title(title, fontsize="medium")
-    for i, j in np.argwhere(~np.isnan(others)):
-        share = (others[i, j] - low) / max(high - low, 1e-9)
-        is_dark = (share if colours == "Blues" else 1 - share) > 0.6
-        plot.text(j, i, f"{others[i, j]:.2f}", ha="center", va="center", color="white" if is_dark else "black")
-    return plot
 
 
 def monorepo(

@@ -54,12 +54,6 @@ def test_one_text_given_another(run, folder, text):
 
 
 @pytest.mark.thorough
-def test_the_matrix_names_what_each_corpus_was_given(run, folder):
-    done = run(folder, "matrix", "-1", "-q", "text", "before")
-    assert done.returncode == 0 and b"| before" in done.stdout
-
-
-@pytest.mark.thorough
 def test_every_command_takes_the_same_level_for_the_same_small_input_and_says_so(folder):
     def shown(*args):
         command = [sys.executable, "-m", "prequential", *args]

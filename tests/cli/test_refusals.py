@@ -86,8 +86,6 @@ REFUSALS = [
     ("compare --group x a0 b0", 2, "1 group labels for 2 runs"),
     ("compare --confidence 2 a0 b0", 2, "confidence 2.0"),
     ("matrix -1 a empty", 1, "'empty' is empty"),
-    ("matrix -1 a", 2, "give two corpora or more, each once"),
-    ("matrix -1 a a", 2, "give two corpora or more, each once"),
     ("runs list none", 1, "there is no such folder"),
     ("doctor --samples -1 --law a", 2, "--samples"),
     ("doctor --limit 0 --law a", 2, "not a number of bytes"),

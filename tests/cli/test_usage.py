@@ -208,7 +208,7 @@ def test_every_two_levels_differ_and_a_higher_one_names_the_highest(capsys):
     assert len(set(PRESETS.values())) == len(PRESETS)
     (commands,) = (action.choices for action in build_parser()._actions if action.choices)
     with_levels = [name for name, parser in commands.items() if "-1" in parser._option_string_actions]
-    assert {"compress", "evaluate", "train", "heldout", "estimate", "matrix", "monorepo"} <= set(with_levels)
+    assert {"compress", "evaluate", "train", "heldout", "estimate", "monorepo"} <= set(with_levels)
     for command, level in itertools.product(with_levels, ("-7", "-9", "-0")):
         with pytest.raises(SystemExit) as ended:
             build_parser().parse_args([command, level, "a"])

@@ -4,7 +4,6 @@ import io
 import zlib
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.given import remembering
 from prequential.learners.subject import follow
-from prequential.matrix import format_matrix, matrix_record, measure_matrix
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.online.coding import config_of
@@ -114,51 +112,6 @@ def test_a_header_with_a_damaged_entry_is_refused(given):
         prequential.decompress(file.getvalue(), runtime=ONE)
     reader = ArchiveReader(io.BytesIO(file.getvalue()))
     assert config_of(reader.header, knows_given=True) == ALONE
-
-
-# ---- the matrix
-
-
-@pytest.mark.thorough
-def test_the_matrix_holds_code_lengths_alone_and_after_each_other(tmp_path):
-    for name, data in (("a", A), ("b", B), ("c", bytes(range(256)) * 4)):
-        (tmp_path / name).write_bytes(data)
-    names = [str(tmp_path / name) for name in "abc"]
-    steps = []
-    found = measure_matrix(names, BOTH, ONE, whole=True, on_step=steps.append)
-    assert found.alone[1] == prequential.evaluate(B, config=BOTH, runtime=ONE, baselines=()).ledger.code_bits
-    assert (
-        found.after[1, 0] == prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=()).ledger.code_bits
-    )
-    assert found.saved[1, 0] > found.saved[1, 2] and found.saved[0, 0] > 0.5
-    assert np.array_equal(found.distances, found.distances.T) and found.distances[0, 1] < found.distances[0, 2]
-    assert len(steps) == 3 + 3
-    text, record = format_matrix(found), matrix_record(found, ONE)
-    assert "| b" in text and record["code_bits_given"][1][0] == found.after[1, 0]
-    with pytest.raises(prequential.CorpusError, match="two corpora or more"):
-        measure_matrix(names[:1], BOTH, ONE)
-
-
-@pytest.mark.thorough
-def test_an_excerpt_is_nearer_to_its_book_than_any_foreign_text(tmp_path):
-    """With 50 kB of the book, -1 and max(L(X|Y), L(Y|X)) / max(L(X), L(Y)) it is 0.875 away, another part of the book 0.878."""
-    book = sample_path("christmas_carol").read_bytes()
-    code = b"".join(path.read_bytes() for path in sorted(Path(prequential.__file__).parent.glob("*.py")))
-    texts = {
-        "book": book[5000:35_000], "excerpt": book[20_000:25_000], "part": book[100_000:130_000], "code": code[:30_000],
-        "dates": b"".join(b"2026-%02d-%02d was day %d\n" % (1 + n % 12, 1 + n % 28, n) for n in range(1000)),
-    }  # fmt: skip
-    config = Config(gpt=None, mixer=MixerConfig(contexts=("1", "2", "3", "4", "5", "word"), table_bits=16))
-    for name, text in texts.items():
-        (tmp_path / name).write_bytes(text)
-    names = [str(tmp_path / name) for name in texts]
-    for whole in (False, True):
-        found = measure_matrix(names, config, ONE, whole=whole)
-        of_excerpt = dict(zip(texts, found.distances[1], strict=True))
-        assert of_excerpt["book"] < min(of_excerpt["code"], of_excerpt["dates"]) - 0.05
-        assert len(set(found.n_bytes)) == (3 if whole else 1) and found.n_bytes[1] == 5000
-    assert of_excerpt["book"] < 0.1 < found.distances[0, 2] - of_excerpt["book"]
-    assert format_matrix(found).endswith("the most of all pairs.")
 
 
 def test_ring_and_index_of_matches_hold_both_texts():

@@ -52,8 +52,8 @@ def read(path):
     return nbformat.read(path, as_version=4)
 
 
-def test_there_are_six_notebooks():
-    assert {path.stem for path in NOTEBOOKS} == LONG | {"quick_start", "your_model", "your_training_run"}
+def test_the_notebooks_are_these():
+    assert {path.stem for path in NOTEBOOKS} == LONG | {"corpora_that_teach", "quick_start", "your_model", "your_training_run"}
 
 
 @pytest.mark.thorough
