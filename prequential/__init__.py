@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from prequential.label_cost import LabelCost, labels
     from prequential.learners.protocol import OnlineModel
     from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
-    from prequential.model.presets import preset
+    from prequential.model.presets import preset, without
     from prequential.monorepo_loss.request import monorepo
     from prequential.monorepo_loss.series import read_series
     from prequential.online.coding import Progress
@@ -66,7 +66,7 @@ __all__ = [
     "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "ReplicaConfig", "Run", "Runtime",
     "ScheduleConfig", "UnsupportedVersionError", "compare", "compress", "decompose", "decompress", "evaluate", "forecast",
     "heldout", "import_log", "labels", "memory_bytes", "monorepo", "preset", "progress", "read_forecast",
-    "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan",
+    "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan", "without",
 ]  # fmt: skip
 _MODULES = {
     "prequential.comparison.compare": ("Comparison", "compare"),
@@ -91,7 +91,7 @@ _MODULES = {
     "prequential.watch.health": ("Finding", "Health"),
     "prequential.watch.progress": ("progress",),
     "prequential.model.config": ("Config", "GPTConfig", "MixerConfig", "ReplicaConfig", "ScheduleConfig"),
-    "prequential.model.presets": ("preset",),
+    "prequential.model.presets": ("preset", "without"),
     "prequential.online.coding": ("Progress",),
     "prequential.online.costs": ("memory_bytes",),
     "prequential.learners.protocol": ("OnlineModel",),

@@ -71,6 +71,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (decompose, "limit_bytes", 1.5), (decompose, "config", SMALL),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
+    (lambda **wrong: prequential.without(**{"config": BOTH, **wrong}), "config", 5),
     *((prequential.preset, "level", value) for value in ("5", 10, 5.5, True, None, [1])),
     (lambda **wrong: prequential.preset(5, **wrong), "pure", "no"), (lambda **wrong: prequential.preset(5, **wrong), "seed", "a"),
     *((prequential.Runtime, name, "a") for name in ("threads", "backend", "kernels", "device")),
@@ -104,7 +105,7 @@ def test_every_public_function_is_among_those_whose_arguments_are_checked() -> N
     assert functions - {"sample_path"} == {
         "compare", "compress", "decompose", "decompress", "evaluate", "forecast", "heldout", "import_log", "labels",
         "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
-        "read_series", "runs_frame", "sweep", "sweep_plan",
+        "read_series", "runs_frame", "sweep", "sweep_plan", "without",
     }  # fmt: skip
     assert BACKENDS == BACKEND_NAMES
 

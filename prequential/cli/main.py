@@ -18,7 +18,6 @@ from typing import Any
 from prequential_corpora import is_path
 
 from prequential.cli import (
-    ablate,
     compare,
     compress,
     decompose,
@@ -58,7 +57,7 @@ from prequential.version import VERSION
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, listing),
     "measure": (evaluate, heldout, monorepo, labels, decompose, compare, import_, runs, report),
-    "study": (sweep, ablate, forecast),
+    "study": (sweep, forecast),
     "models": (train,),
     "machine": (doctor, estimate),
 }

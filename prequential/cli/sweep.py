@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,18 +21,26 @@ from prequential.cli.streams import EXIT_FAILURE, fitted, foreign_code, in_optio
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
     from prequential.sweeps.finished import CorpusKey
-    from prequential.sweeps.plan_runs import RunOutcome, Study
+    from prequential.sweeps.plan_runs import RunOutcome
     from prequential.sweeps.plans import Plan
     from prequential.watch.progress import SilentProgress
 
 SCHEMA = 1
 DEFAULT_SEEDS = (0, 1, 2)  # of a ladder
+OF_LADDER = "each run contains the runs over every prefix of the corpus"
 OF_GRID = ("replay", "width", "layers", "update_size")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    runs = "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)"
-    add_study(parser, {"--runs FOLDER": runs})
+    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:NAME or shards:FOLDER")
+    own = {
+        "--runs FOLDER": "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)",
+        "--seeds SEEDS": "seeds; results are averaged over them",
+        "--dry-run": "print the plan and run nothing",
+    }
+    options.add(parser, {**options.LIMIT, **own, **options.JSON})
+    options.add_learner(parser)
+    parser.set_defaults(inputs=("source",))
     options.add(
         parser.add_argument_group("grid (each is a list such as 1,2,4; default: the value of the configuration)"),
         {
@@ -57,20 +65,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     from prequential.sweeps.finished import corpus_key
-    from prequential.sweeps.ladder import ladder_study
-    from prequential.sweeps.plan_runs import Study
-    from prequential.sweeps.sweep import summarise
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
-    study = ladder_study(plan) if args.ladder else Study(kind="sweep", plan=plan, summarise=partial(summarise, plan))
-    return run_study(args, study, runtime, corpus_key(args.source, args.limit))
+    return _run_plan(args, plan, runtime, corpus_key(args.source, args.limit))
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     """Ends the program with a usage error if options of a grid and of a ladder, or of two kinds of seeds, meet."""
-    check_seeds(args, has_default=args.ladder)
+    if args.seed is not None and (args.ladder or args.seeds is not None):
+        args.parser.error("--seeds gives all seeds: leave out --seed")
     if args.ladder:
         options.refuse(args, options.given_of(args, *OF_GRID, "learner"), "a ladder has its own options")
     elif wrong := options.given_of(args, "sizes", "seeded"):
@@ -103,39 +108,26 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
         )
 
 
-# ---- what `sweep` and `ablate` share
-
-
-def add_study(parser: argparse.ArgumentParser, runs: Mapping[str, str]) -> None:
-    parser.add_argument("source", metavar="CORPUS", help="file, folder, sample:NAME, hf:NAME or shards:FOLDER")
-    seeds = {"--seeds SEEDS": "seeds; results are averaged over them"}
-    dry_run = {"--dry-run": "print the plan and run nothing"}
-    options.add(parser, {**options.LIMIT, **runs, **seeds, **dry_run, **options.JSON})
-    options.add_learner(parser)
-    parser.set_defaults(inputs=("source",))
-
-
-def check_seeds(args: argparse.Namespace, *, has_default: bool = False) -> None:
-    """Ends the program with a usage error if both --seeds, or seeds by default, and --seed are given."""
-    if args.seed is not None and (has_default or args.seeds is not None):
-        args.parser.error("--seeds gives all seeds: leave out --seed")
-
-
-def run_study(args: argparse.Namespace, study: Study, runtime: Runtime, corpus: CorpusKey) -> int:
+def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime, corpus: CorpusKey) -> int:
     from prequential.sweeps.finished import finished_runs
+    from prequential.sweeps.ladder import ladder_of
     from prequential.sweeps.plans import format_plan, plan_record
+    from prequential.sweeps.sweep import summarise
 
-    plan, prints = study.plan, not (args.json or args.quiet)
+    prints = not (args.json or args.quiet)
     bad: list[Exception] = []
     finished = finished_runs(args.runs, corpus, plan.keys, on_bad=bad.append).keys()
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     if prints or (args.dry_run and not args.json):
-        print(fitted(in_options(format_plan(plan, corpus, len(finished), study.notes))), flush=True)
+        print(
+            fitted(in_options(format_plan(plan, corpus, len(finished), OF_LADDER if args.ladder else ""))), flush=True
+        )
     outcomes = [] if args.dry_run else run_all(args, args.source, plan, runtime, args.limit)
-    summary = study.summarise(outcomes) if any(outcome.run for outcome in outcomes) else None
+    made = [outcome.run for outcome in outcomes if outcome.run]
+    summary = (ladder_of(made) if args.ladder else summarise(plan, outcomes)) if made else None
     if args.json:
-        record = {"schema": SCHEMA, "kind": study.kind, **plan_record(plan, corpus)}
+        record = {"schema": SCHEMA, "kind": "ladder" if args.ladder else "sweep", **plan_record(plan, corpus)}
         record["runs"] = [outcome.to_record() for outcome in outcomes]
         print(json.dumps(record | (summary.to_record() if summary else {}), allow_nan=False))
     elif summary:

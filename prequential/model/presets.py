@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from numbers import Integral
@@ -14,6 +15,8 @@ from prequential.model.config import (
     FAST_CONTEXTS,
     FAST_SETS,
     GPT_CONTEXTS,
+    HASHED_CONTEXTS,
+    RECALL_CONTEXTS,
     WEIGHT_SETS,
     Config,
     GPTConfig,
@@ -151,3 +154,68 @@ def _names() -> dict[str, str]:
             del values["seed"]
             found[json.dumps(values, sort_keys=True)] = options + " --pure" * pure
     return found
+
+
+# What `without` removes. Of the mixer's contexts: the patterns of their names, of which the last one that matches decides.
+_GPT_FEATURES: Mapping[str, Mapping[str, Any]] = {
+    "embeddings": {"n_embeddings": 1},  # only the last symbol enters
+    "window": {"window": 16},
+    "warmup": {"warmup_updates": 1},
+    "decay": {"decay_updates": 10**9},  # updates after which a step has 1/sqrt(2) of its size
+    "momentum": {"momentum": 0.0},
+    "mlp": {"mlp_factor": 1},
+}
+_GPT_CONTEXTS = {"contexts": HASHED_CONTEXTS, "recall": RECALL_CONTEXTS}
+_MIXER_CONTEXTS = {
+    "high-orders": r"[5-9]|1\d",  # of 5 bytes and more
+    "words": r".*(word|letters|vowels|length|gap|phrase|suffix).*",
+    "sparse": r"skip.*|halves|nibbles.*",
+    "columns": r".*(above|line|indent).*|first.*",
+    "structure": r"(nest|tag|inside|opened).*",
+    "classes": r"classes|(groups|collapsed|folded).*",
+    "indirect": r"(after|next).*",
+    "match": r"match.*",
+}
+FEATURES = (*_GPT_FEATURES, *_GPT_CONTEXTS, *_MIXER_CONTEXTS, "replay", "short-start", "mixer")
+
+
+def without(config: Config, *features: str) -> Config:
+    """`config` without these features, for ablations: each sets fields of its own, so their order does not matter.
+
+    Raises ConfigError for an unknown feature, and for one that `config` does not have.
+
+    Examples:
+        >>> import prequential
+        >>> prequential.without(prequential.preset(5), "momentum", "mixer").gpt.momentum
+        0.0
+    """
+    if not isinstance(config, Config):
+        raise wrong_argument("config", config, "a Config")
+    for name in features:
+        if name not in FEATURES:
+            raise ConfigError(f"there is no feature {name!r}; the features are {', '.join(FEATURES)}")
+        if (less := _without(config, name)) == config:
+            raise ConfigError(f"the configuration has no {name!r} that could be removed")
+        config = less
+    return config
+
+
+def _without(config: Config, name: str) -> Config:
+    replace, gpt, mixer, schedule = dataclasses.replace, config.gpt, config.mixer, config.schedule
+    if name == "replay":
+        n_rows = -(-schedule.segment_symbols // schedule.row_symbols)
+        return replace(config, schedule=replace(schedule, n_rows=n_rows))
+    if name == "short-start":
+        return replace(config, schedule=replace(schedule, first_segment_symbols=schedule.segment_symbols))
+    if name == "mixer":
+        return replace(config, mixer=None)
+    if gpt and name in _GPT_FEATURES:
+        return replace(config, gpt=replace(gpt, **_GPT_FEATURES[name]))
+    if gpt and name in _GPT_CONTEXTS:
+        return replace(
+            config, gpt=replace(gpt, contexts=tuple(c for c in gpt.contexts if c not in _GPT_CONTEXTS[name]))
+        )
+    if mixer and name in _MIXER_CONTEXTS:
+        kinds = {c: [kind for kind, names in _MIXER_CONTEXTS.items() if re.fullmatch(names, c)] for c in mixer.contexts}
+        return replace(config, mixer=replace(mixer, contexts=tuple(c for c, of in kinds.items() if of[-1:] != [name])))
+    return config

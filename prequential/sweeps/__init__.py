@@ -1,1 +1,1 @@
-"""Many runs over one corpus: plans, sweep, ladder, ablation."""
+"""Many runs over one corpus: plans, sweep, ladder."""

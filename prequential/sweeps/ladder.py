@@ -26,7 +26,6 @@ from prequential.online.costs import hidden_matrices, total_flops
 from prequential.online.runtime import Runtime
 from prequential.printable import format_table
 from prequential.sweeps.finished import CorpusKey, recorded_corpus
-from prequential.sweeps.plan_runs import Study
 from prequential.sweeps.plans import Plan, Variant, seeded
 
 MAX_HEAD_WIDTH = 32
@@ -202,15 +201,6 @@ class Ladder:
 
     def to_record(self) -> dict[str, Any]:
         return {"diverged": diverged_runs(self)}
-
-
-def ladder_study(plan: Plan) -> Study:
-    return Study(
-        kind="ladder",
-        plan=plan,
-        summarise=lambda outcomes: ladder_of([outcome.run for outcome in outcomes if outcome.run]),
-        notes="each run contains the runs over every prefix of the corpus",
-    )
 
 
 def ladder_of(runs: Iterable[Run]) -> Ladder:

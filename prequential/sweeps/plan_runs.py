@@ -1,10 +1,10 @@
 """The runs of a plan, one after another, in run folders. A finished run of the same configuration and bytes is used again."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from prequential.errors import CorpusError
 from prequential.evaluation.draft import DraftFolder
@@ -51,27 +51,6 @@ class RunOutcome:
             "bits_per_byte": self.run.record["bits_per_byte"] if self.run else None,
             "error": str(self.error) if self.error else None,
         }
-
-
-class StudySummary(Protocol):
-    """What the finished runs of a study show: tables without a final newline, and JSON values."""
-
-    def to_text(self) -> str: ...
-
-    def to_record(self) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """A question to many runs over one corpus. summarise: takes outcomes of which at least one has a run.
-
-    kind: of its record. notes: printed below the plan.
-    """
-
-    kind: str
-    plan: Plan
-    summarise: Callable[[Sequence[RunOutcome]], StudySummary]
-    notes: str = ""
 
 
 def runs_by_variant(outcomes: Iterable[RunOutcome]) -> dict[Variant, list[Run]]:

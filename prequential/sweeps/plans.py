@@ -1,4 +1,4 @@
-"""Plans: what to run over one corpus. `sweep`, ladders and `ablate` differ in the plan that they make and in its summary."""
+"""Plans: what to run over one corpus. sweeps and ladders."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -303,7 +303,6 @@ decompose latest
 compress rows.jsonl -f -o a.pq
 list a.pq
 labels -1 rows.jsonl --label parity
-matrix -1 --limit 2K {SAMPLE} rows.jsonl
 heldout -1 --train rows.jsonl --test {SAMPLE} --limit 9K --no-run
 forecast ladder.jsonl --target-width 512 --target-bytes 900K -o OUT
 sweep --pure --limit 1K --width 16,32 {SAMPLE}

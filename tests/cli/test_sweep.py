@@ -1,9 +1,8 @@
-"""sweep, sweep --ladder and ablate: the plan, runs that are kept, tables, JSON, and usage errors."""
+"""sweep and sweep --ladder: the plan, runs that are kept, tables, JSON, and usage errors."""
 
 import json
 import re
 from contextlib import chdir, redirect_stdout
-from dataclasses import replace
 from functools import cache
 from io import StringIO
 
@@ -16,14 +15,11 @@ from prequential.cli.main import build_parser
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")
 
-FEATURES = ("--features", "replay,decay")
 STUDIES = {
     "sweep": ("sweep", "a", "--config", "gpt.json", "--limit", "2K", "--replay", "1,2,1.1", "--seeds", "0,1"),
     "ladder": ("sweep", "--ladder", "a", "--config", "gpt.json", "--limit", "1500", "--sizes", "16x1,24x1,32x1"),
-    "ablate": ("ablate", "a", "--config", "fine.json", "--limit", "1100", "--sizes", "16x1,32x1,33x1", *FEATURES),
 }
 COMPUTED = ("--kernels", "fused", "--threads", "1")
-NUMBER = r"([+-]\d\.\d{4})"
 
 
 def called(folder, *args):
@@ -38,8 +34,6 @@ def folder(text, tmp_path_factory):
     folder = tmp_path_factory.mktemp("studies")
     (folder / "a").write_bytes(text)
     (folder / "gpt.json").write_text(json.dumps(TINY.to_dict()))
-    schedule = replace(TINY.schedule, first_segment_symbols=16, segment_symbols=16, row_symbols=16, n_rows=2)
-    (folder / "fine.json").write_text(json.dumps(replace(TINY, schedule=schedule).to_dict()))
     return folder
 
 
@@ -66,9 +60,6 @@ refused: replay 1\.1, width 16, layers 1, update 128: replay 1\.1 of 128 symbols
     "ladder": r"""5 runs of 1,500 bytes: 3 configurations; 0 finished already.*
 24x1 +0, 1, 2 +[\d,]+
 each run contains the runs over every prefix of the corpus""",
-    "ablate": r"""8 runs of 1,100 bytes: 8 configurations; 0 finished already.*
-refused: 33x1: width = 33 must be a multiple.*
-replay +a step learns from more rows.*""",
 }
 
 
@@ -80,13 +71,13 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(name, folder):
         assert re.search(f"^{line}$", shown, re.MULTILINE), line
 
 
-@pytest.mark.parametrize(("name", "n_runs"), [("sweep", 4), ("ladder", 3), ("ablate", 8)])
+@pytest.mark.parametrize(("name", "n_runs"), [("sweep", 4), ("ladder", 3)])
 @pytest.mark.first_quick
 def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
     _, record, runs = studied(name)
     assert [run["is_new"] for run in record["runs"]] == [False] * n_runs
     assert len(runs) == n_runs
-    assert record["kind"] == {"ablate": "ablation"}.get(name, name)
+    assert record["kind"] == name
     planned = [Config.from_dict(config) for variant in record["plan"] for config in variant["configs"]]
     assert {Config.from_record(run.record["config"]) for run in runs} == set(planned)
 
@@ -109,24 +100,6 @@ def test_a_ladder_is_shown_at_every_prefix(studied):
     assert record["diverged"] == {}
 
 
-def test_an_ablation_shows_every_feature_at_every_size_with_an_interval_and_a_verdict(studied):
-    shown, record, runs = studied("ablate")
-    rows = re.findall(rf"^(replay|decay|all) +(16x1|32x1) +{NUMBER} +\[{NUMBER}, {NUMBER}\] ", shown, re.MULTILINE)
-    assert [row[:2] for row in rows] == [(f, s) for f in ("replay", "decay", "all") for s in ("16x1", "32x1")]
-    assert all(float(low) <= float(saved) <= float(high) for _, _, saved, low, high in rows)
-    verdicts = re.findall(rf"^(replay|decay|all) +{NUMBER} +\[{NUMBER}, {NUMBER}\] +\w[\w ]*$", shown, re.MULTILINE)
-    assert [row[0] for row in verdicts] == ["replay", "decay", "all"]
-    assert "other text of this length and kind, under this seed" in shown
-    bits = {Config.from_dict(run.record["config"]): run.record["code_bits"] for run in runs}
-    configs = {variant["name"]: Config.from_dict(variant["configs"][0]) for variant in record["plan"]}
-    for result in record["results"]:
-        added = "all" if result["feature"] == "all" else f"base + {result['feature']}"
-        for effect in result["effects"]:
-            off, on = (bits[configs[f"{effect['size']}, {name}"]] for name in ("base", added))
-            assert effect["saved"]["bits"] == off - on
-    assert (len(record["results"]), record["sizes"]) == (3, ["16x1", "32x1"])
-
-
 FAILURES = {  # which configurations fail, the first line on stderr, and what is shown of the others
     "sweep": (
         lambda config: config.seed == 0,
@@ -135,7 +108,6 @@ FAILURES = {  # which configurations fail, the first line on stderr, and what is
         "as a multiple of",
     ),
     "ladder": (lambda config: config.gpt.width == 24, 3, "24x1, seed 0", "16x1, seed 0 "),
-    "ablate": (lambda config: True, 8, "16x1, base, seed 0", ""),
 }
 
 
@@ -153,7 +125,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(name, folder, tmp_
     lines = capsys.readouterr().err.splitlines()
     assert (code, len(lines)) == (1, n_failed)
     assert lines[0] == f"prequential: {first}: the GPT has diverged"
-    assert others in shown and "added to base" not in shown
+    assert others in shown
     assert len(list(tmp_path.iterdir())) == shown.count("archive ")  # a failed run leaves nothing
 
 

@@ -13,6 +13,7 @@ from prequential.comparison.clusters import (
     cluster,
     count_of,
     folders_of,
+    holm,
     loss_interval,
     rate_interval,
     reason_for_none,
@@ -163,3 +164,11 @@ def test_clusters_are_counted_in_words() -> None:
         "1,200 commits",
         "1 values of author",
     ]
+
+
+def test_holm_counts_the_figures_together_and_stops_at_the_first_that_stands():
+    assert holm([0.04, 0.01, 0.03], 0.1) == [True, True, True]  # 3 * 0.01, 2 * 0.03, 0.04
+    assert holm([0.04, 0.01, 0.06], 0.1) == [True, True, True]
+    assert holm([0.06, 0.01, 0.09], 0.1) == [False, True, False]
+    assert holm([0.04, 0.05, 0.06], 0.1) == [False] * 3  # each would fall alone
+    assert holm([], 0.1) == []

@@ -43,7 +43,6 @@ CASES = {
     "monorepo repo --since HEAD~1 --runs mono MIXER": "mono/repo.series.jsonl",
     "sweep a --runs swept --limit 600 GPT": "swept/a-*",
     "sweep --ladder a --runs ladder --limit 600 --sizes 16x1 --seeds 0 GPT": "ladder/a-*",
-    "ablate a --runs ablated --limit 600 --sizes 16x1,32x1 --features mlp GPT": "ablated/a-*",
     "forecast ladder.jsonl --target-width 512 --target-bytes 200M -o forecast.json": "forecast.json",
     "forecast ladder.jsonl --score frozen.json": "scores.jsonl",
 }

@@ -222,7 +222,6 @@ def test_a_code_length_without_archive_is_used_again_if_it_is_this_users(finishe
         "sweep a --dry-run",
         "sweep a --json",
         "sweep a --ladder --sizes 16x1 --seeds 0",
-        "ablate a --sizes 16x1,32x1 --features mlp",
     ],
 )
 @pytest.mark.usefixtures("corpus")

@@ -310,7 +310,7 @@ def test_a_bad_run_is_named_and_the_others_are_listed(runs_folder: Path, capsys:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("command", ["sweep", "sweep --ladder --sizes 16x1", "ablate --sizes 16x1,32x1"])
+@pytest.mark.parametrize("command", ["sweep", "sweep --ladder --sizes 16x1"])
 def test_a_bad_run_does_not_stop_a_plan(command: str, runs_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs_folder / "bad").mkdir()
     BAD_RUNS["incomplete"](runs_folder / "bad")

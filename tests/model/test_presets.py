@@ -10,7 +10,7 @@ from prequential.cli.options import learner_config
 from prequential.errors import ConfigError
 from prequential.exact.pool import MAX_DEFAULT_THREADS
 from prequential.model.config import Config
-from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, PRESETS, name_of, preset
+from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, FEATURES, PRESETS, name_of, preset, without
 from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
 from prequential.sweeps.ladder import n_weights
 
@@ -74,3 +74,20 @@ def test_only_a_record_may_be_older_than_contexts() -> None:
 def test_values_that_are_not_a_configuration_are_refused(values: object) -> None:
     with pytest.raises(ConfigError):
         Config.from_record(values)
+
+
+def test_features_are_removed_in_any_order_and_each_level_with_a_gpt_has_them():
+    names = [name for name in FEATURES if name != "mixer"]
+    lean = without(preset(6), *names)
+    assert without(preset(6), *reversed(names)) == lean != preset(6)
+    assert lean.gpt.contexts == () and 0 < len(lean.mixer.contexts) < len(preset(6).mixer.contexts)
+    for name in FEATURES:
+        less = without(preset(6), name)
+        assert sum(getattr(less, part) != getattr(preset(6), part) for part in ("gpt", "mixer", "schedule")) == 1
+        with pytest.raises(ConfigError, match=f"no '{name}' that could be removed"):
+            without(less, name)
+
+
+def test_a_feature_that_does_not_exist_is_named():
+    with pytest.raises(ConfigError, match="no feature 'reply'; the features are embeddings"):
+        without(preset(5), "reply")

@@ -28,6 +28,7 @@ SMALL = {
     "TARGET_BYTES": "12_000",
     "TRAIN_BYTES": "20_000",
     "N_STEPS": "5",
+    "SIZES": "(32, 64)",
 }
 
 
@@ -53,7 +54,8 @@ def read(path):
 
 
 def test_the_notebooks_are_these():
-    assert {path.stem for path in NOTEBOOKS} == LONG | {"corpora_that_teach", "quick_start", "your_model", "your_training_run"}
+    short = {"ablation", "corpora_that_teach", "quick_start", "your_model", "your_training_run"}
+    assert {path.stem for path in NOTEBOOKS} == LONG | short
 
 
 @pytest.mark.thorough
