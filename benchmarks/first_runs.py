@@ -32,7 +32,6 @@ COMMANDS = {
     "compare": "compare runs/*",
     "decompose": "decompose latest",
     "report": "report -f latest -o page.html",
-    "estimate": "estimate text",
     "heldout": "heldout -1 --train text --test other",
     "train": "train -1 text -o model-$$",
     "doctor": "doctor",

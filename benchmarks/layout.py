@@ -44,7 +44,7 @@ ORDER = (
     ("records",),
     ("evaluation",),
     ("compression",),
-    ("estimation", "proof"),
+    ("proof",),
     ("comparison",),
     ("recording",),
     ("heldout_loss",),

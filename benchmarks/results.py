@@ -123,13 +123,12 @@ def main() -> int:
 
 
 def evaluate(name: str, level: str, more: list[str]) -> Record | None:
-    """The record of one evaluation, with more options, and of the estimate before it; None if one of them failed."""
+    """The record of one evaluation, with more options; None if it failed."""
     options = options_of(level)
-    estimate = record_of_command("estimate", *options, "--json", "--", name)
-    found = estimate and record_of_command("evaluate", *options, *more, "--no-run", "--json", "--", name)
-    if not estimate or not found:
+    found = record_of_command("evaluate", *options, *more, "--no-run", "--json", "--", name)
+    if not found:
         return None
-    record: Record = {**found, "options": options, "estimate": compared(estimate, found)}
+    record: Record = {**found, "options": options}
     record.pop("passages", None)  # parts of the corpus, which are not ours to publish
     print(format_report(record) + "\n", flush=True)
     return record
@@ -140,24 +139,6 @@ def record_of_command(*words: str) -> Record | None:
     print("+ prequential", *words, flush=True)
     done = subprocess.run([sys.executable, "-m", "prequential", *words], stdout=subprocess.PIPE, check=False)
     return None if done.returncode else json.loads(done.stdout)
-
-
-def compared(estimate: Record, found: Record) -> Record:
-    """The estimate next to what the evaluation measured. relative_error is (estimated - actual) / actual."""
-    actual = {
-        "compress_s": found["wall_s"],
-        "decompress_s": found["verify_wall_s"],
-        "peak_memory_bytes": found["peak_memory_bytes"],
-    }
-    figures = {
-        name: {
-            "estimated": estimate[name],
-            "actual": value,
-            "relative_error": None if value is None else (estimate[name] - value) / value,
-        }
-        for name, value in actual.items()
-    }
-    return {"probe_bytes": estimate["probe_bytes"], **figures}
 
 
 def options_of(level: str) -> list[str]:

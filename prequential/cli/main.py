@@ -23,7 +23,6 @@ from prequential.cli import (
     decompose,
     decompress,
     doctor,
-    estimate,
     evaluate,
     forecast,
     heldout,
@@ -59,7 +58,7 @@ COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "measure": (evaluate, heldout, monorepo, labels, decompose, compare, import_, runs, report),
     "study": (sweep, forecast),
     "models": (train,),
-    "machine": (doctor, estimate),
+    "machine": (doctor,),
 }
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
 decodes bit-exactly on any machine, so its length is the number of bits that the

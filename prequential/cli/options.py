@@ -253,7 +253,7 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
         action=_Level,
         nargs=0,
         help="preset, from -1 or --fast to -6 or --best, the smallest archive; -1 to -4 have no GPT (default: -5; "
-        "compress, evaluate and estimate take -4 below 256 KiB)",
+        "compress and evaluate take -4 below 256 KiB)",
     )
     add(level, LEVEL)
     add(group, LEARNER)

@@ -45,7 +45,6 @@ def test_optional_packages_are_imported_inside_functions_only() -> None:
         ("model.learner", "def f():\n    from prequential.records import schema", False),
         ("evaluation.ledger", "from prequential.compression import compress", False),
         ("watch.health", "from prequential.evaluation.ledger import Ledger", False),
-        ("estimation", "from prequential.report import page", False),
         ("online.loop", "from prequential.records.schema import append_record", False),
         ("errors", "from prequential.exact import tables", False),
         ("model.learner", "if TYPE_CHECKING:\n    from prequential.comparison.compare import compare", False),

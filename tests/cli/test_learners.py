@@ -65,7 +65,6 @@ def test_every_command_takes_the_same_level_for_the_same_small_input_and_says_so
     assert shown("compress", "-v", "-o", "piped.pq").stderr.endswith(said)
     evaluated = shown("evaluate", "-v", "--no-run", "--json", "--baselines", "none", "text")
     assert evaluated.stderr.endswith(b"text: " + said)
-    assert said in shown("estimate", "text").stdout
     listed = [json.loads(shown("list", "--json", name).stdout)["config"] for name in ("text.pq", "piped.pq")]
     for config in (*listed, json.loads(evaluated.stdout)["config"]):
         assert Config.from_dict(config) == default_for(SMALL_N_BYTES - 1)

@@ -64,7 +64,6 @@ REFUSALS = [
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
     ("evaluate --resume x --no-run a", 2, "--no-run"),
-    ("estimate --probe 0 a", 2, "not a number of bytes"),
     ("decompose -1 a", 2, "used alone"),
     ("decompose --config small.json a", 1, "GPT alone"),
     ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),

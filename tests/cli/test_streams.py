@@ -112,7 +112,6 @@ def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
         clean(run(hostile, *command, str(folders[1])))
     clean(run(hostile, "report", "-f", "-o", f"{HOSTILE}.html", str(folders[1])))
     clean(run(hostile, "runs", "list", HOSTILE + "-runs"))
-    clean(run(hostile, "estimate", "-1", "--probe", "1K", HOSTILE))
 
 
 def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, archive: bytes) -> None:
@@ -305,8 +304,7 @@ list a.pq
 labels -1 rows.jsonl --label parity
 heldout -1 --train rows.jsonl --test {SAMPLE} --limit 9K --no-run
 forecast ladder.jsonl --target-width 512 --target-bytes 900K -o OUT
-sweep --pure --limit 1K --width 16,32 {SAMPLE}
-estimate -1 --limit 20K {SAMPLE}"""
+sweep --pure --limit 1K --width 16,32 {SAMPLE}"""
 
 
 @pytest.mark.thorough

@@ -73,7 +73,6 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         ["test", "b.pq"],
         ["list", "--json", "a.pq"],
         ["evaluate", "-1", "--verify", "a"],
-        ["estimate", "-5", "--probe", "200", "a"],  # its probe has a process of its own
     ):
         command = [sys.executable, "-c", WITHOUT_TORCH, *args]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
@@ -86,7 +85,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
     [
         "compress none", "compress a", "compress a -o a", "decompress none.pq", "decompress a", "test none", "list none",
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
-        "estimate none", "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
+        "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
         "forecast none",
         "forecast none --score none", "compare none none", "report none", "decompose none", "labels none --label y",
         "train none -o m", "doctor --law none", "monorepo none",
@@ -208,7 +207,7 @@ def test_every_two_levels_differ_and_a_higher_one_names_the_highest(capsys):
     assert len(set(PRESETS.values())) == len(PRESETS)
     (commands,) = (action.choices for action in build_parser()._actions if action.choices)
     with_levels = [name for name, parser in commands.items() if "-1" in parser._option_string_actions]
-    assert {"compress", "evaluate", "train", "heldout", "estimate", "monorepo"} <= set(with_levels)
+    assert {"compress", "evaluate", "train", "heldout", "monorepo"} <= set(with_levels)
     for command, level in itertools.product(with_levels, ("-7", "-9", "-0")):
         with pytest.raises(SystemExit) as ended:
             build_parser().parse_args([command, level, "a"])

@@ -120,7 +120,7 @@ os.execv(sys.executable, [sys.executable, "-m", "prequential", *{args!r}])
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize("command", ["compress -4 -o x.pq", "evaluate -4 --no-run", "estimate -4"])
+@pytest.mark.parametrize("command", ["compress -4 -o x.pq", "evaluate -4 --no-run"])
 @pytest.mark.first_quick
 def test_a_real_control_group_makes_one_line_and_no_killed_process(command: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(b"some text " * 100)

@@ -88,7 +88,7 @@ def test_an_impossible_size_refuses_the_complete_ladder():
 
 def test_a_ladder_is_read_back_from_its_runs(run_all, tmp_path):
     plan = ladder_plan(TINY, [Size(32, 1), Size(16, 1)], seeds=[0, 1])
-    outcomes = run_all(plan, tmp_path / "runs")
+    run_all(plan, tmp_path / "runs")
     run_all(sweep_plan(TINY, replay=[2], widths=[16]), tmp_path / "runs")  # of another family
     ladder, left_out = read_ladder(tmp_path / "runs")
     assert left_out == {}
