@@ -178,7 +178,7 @@ def run(name: str, level: str, data: np.ndarray, config: Config, device: str) ->
 
 def _time_mixer(row: dict[str, Any], config: Config, data: np.ndarray) -> None:
     """The rate of the mixer without a GPT."""
-    learner = Runtime().learner(dataclasses.replace(config, gpt=None, replicas=None))
+    learner = Runtime().learner(dataclasses.replace(config, gpt=None))
     with _timed(row, "mixer_kb_per_s", len(data)):
         for _ in loop.run(learner, BitCoder(FOLLOW), slice(0, len(data)), data.copy()):
             pass

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from prequential.heldout_loss.request import Heldout, heldout
     from prequential.label_cost import LabelCost, labels
     from prequential.learners.protocol import OnlineModel
-    from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
+    from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
     from prequential.model.presets import preset, without
     from prequential.monorepo_loss.request import monorepo
     from prequential.monorepo_loss.series import read_series
@@ -63,7 +63,7 @@ __all__ = [
     "Curve", "Decomposition", "DecompressionResult", "DocumentComparison", "DraftFolder", "Evaluation", "FaultError",
     "Finding", "Forecast", "ForecastScore", "GPTConfig", "Health", "Heldout", "InexactMachineError",
     "InvalidDistributionError", "LabelCost", "LawError", "Ledger", "MissingDependencyError", "MixerConfig",
-    "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "ReplicaConfig", "Run", "Runtime",
+    "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "Run", "Runtime",
     "ScheduleConfig", "UnsupportedVersionError", "compare", "compress", "decompose", "decompress", "evaluate", "forecast",
     "heldout", "import_log", "labels", "memory_bytes", "monorepo", "preset", "progress", "read_forecast",
     "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan", "without",
@@ -90,7 +90,7 @@ _MODULES = {
     "prequential.sweeps.sweep": ("sweep",),
     "prequential.watch.health": ("Finding", "Health"),
     "prequential.watch.progress": ("progress",),
-    "prequential.model.config": ("Config", "GPTConfig", "MixerConfig", "ReplicaConfig", "ScheduleConfig"),
+    "prequential.model.config": ("Config", "GPTConfig", "MixerConfig", "ScheduleConfig"),
     "prequential.model.presets": ("preset", "without"),
     "prequential.online.coding": ("Progress",),
     "prequential.online.costs": ("memory_bytes",),

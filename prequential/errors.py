@@ -70,7 +70,3 @@ class LawError(PrequentialError):
 
 class MissingDependencyError(PrequentialError):
     """A package or program that this request needs is not installed."""
-
-
-class WorkerLostError(PrequentialError):
-    """Another worker of the run has ended or does not answer."""

@@ -24,20 +24,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     given = "what the learner reads first, or a model of `train`; decompress needs the same"
     options.add(parser, {"--given CORPUS|MODEL": given})
     options.add_learner(parser)
-    parser.set_defaults(inputs=("names",), output_of=_output_path, shared="steps")
+    parser.set_defaults(inputs=("names",), output_of=_output_path)
 
 
 def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and (args.output is not None or args.stdout):
         args.parser.error("one output cannot hold the archives of several inputs; compress their folder instead")
-    from prequential.online.workers.serving import run_by_all
-
-    config = options.given_config(args)
-
-    def compress_all(runtime: "Runtime") -> int:
-        return for_each(args.names, partial(_compress, args, config, runtime), verbose=args.verbose)
-
-    return run_by_all(options.runtime(args), compress_all)
+    work = partial(_compress, args, options.given_config(args), options.runtime(args))
+    return for_each(args.names, work, verbose=args.verbose)
 
 
 def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:

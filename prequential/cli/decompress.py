@@ -25,18 +25,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_output(parser)
     options.add(parser, options.DECODING)
     options.add_runtime(parser)
-    parser.set_defaults(inputs=("names",), output_of=_output_file, shared="steps")
+    parser.set_defaults(inputs=("names",), output_of=_output_file)
 
 
 def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, but there are several archives: leave out -o")
-    from prequential.online.workers.serving import run_by_all
-
-    def decompress_all(runtime: "Runtime") -> int:
-        return for_each(args.names, partial(_decompress, args, runtime), verbose=args.verbose)
-
-    return run_by_all(options.runtime(args), decompress_all)
+    return for_each(args.names, partial(_decompress, args, options.runtime(args)), verbose=args.verbose)
 
 
 def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:

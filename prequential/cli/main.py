@@ -47,10 +47,9 @@ from prequential.cli.streams import (
     was_interrupted,
     with_notes,
 )
-from prequential.errors import ConfigError, CorpusError, PrequentialError
+from prequential.errors import CorpusError, PrequentialError
 from prequential.files import check_output, reading
 from prequential.machine.usable_memory import check_address_space
-from prequential.online.workers.environment import workers
 from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
@@ -102,20 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_missing_streams()  # before any file is opened
     if argv is None:  # this process is the program, and `-c` would put the current folder on a child's path
         os.environ.setdefault("PYTHONSAFEPATH", "1")
-    try:
-        n_workers, rank = workers()
-    except ConfigError as error:
-        report_failure(None, error, verbose=False)
-        return EXIT_FAILURE
-    if rank:  # only the first worker prints
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(devnull, stream.fileno())
     with printable_streams():
-        return _run(argv, n_workers, rank)
+        return _run(argv)
 
 
-def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments. Ends the program after wrong ones, and after a help text."""
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions (docs/MACHINES.md)
@@ -126,23 +116,18 @@ def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
     args, unknown = parser.parse_known_args(argv)
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if n_workers > 1 and not hasattr(args, "shared"):
-        args.parser.error(
-            "several workers can share a compression or a decompression: start this command without torchrun"
-        )
     if argv is None and getattr(args, "learner", None) is None:
         # Our own work uses no threads of numpy's library. Its import starts them, and each thread takes address space.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return args
 
 
-def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
+def _run(argv: Sequence[str] | None) -> int:
     """Runs the command; every exception becomes one line and an exit code."""
     args = argparse.Namespace()
     try:
-        args = _parsed(argv, n_workers)
-        if rank == 0:  # the other workers have nothing to clean up
-            _unwind_on_signals()
+        args = _parsed(argv)
+        _unwind_on_signals()
         _find_runs(args)
         if _are_refused(args):
             return EXIT_FAILURE

@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,7 +26,7 @@ from prequential.printable import printable
 if TYPE_CHECKING:
     from prequential.heldout_loss.scored import Models
     from prequential.learners.subject import Subject
-    from prequential.model.config import Config, ReplicaConfig
+    from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
 EXIT_USAGE = 2
@@ -202,8 +201,6 @@ LEVEL = {
 LEARNER = {
     "--pure": "the GPT of -5 without the context mixer",
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
-    "--sync-every N": "for workers with slow links: train separate GPTs and average them every N steps (docs/MACHINES.md)",
-    "--replicas N": "with --sync-every: number of GPTs (default: the number of workers that torchrun started)",
 }
 RUNTIME = {
     "--threads INTEGER": "number of threads (default: the number of cores, at most 8)",
@@ -290,11 +287,8 @@ def usage_errors(args: argparse.Namespace) -> Iterator[None]:
 def runtime(args: argparse.Namespace) -> Runtime:
     """The Runtime of the options; a value out of range ends the program with a usage error."""
     from prequential.online.runtime import Runtime
-    from prequential.online.workers.environment import launched
 
     with usage_errors(args):
-        if launched() and args.device == "auto":
-            raise ConfigError("with torchrun all processes use the same device: give --device cuda or --device cpu")
         names = ("threads", "backend", "kernels", "device", "audit_every")
         return Runtime(**{name: getattr(args, name) for name in names}, max_memory_bytes=args.max_memory)
 
@@ -303,18 +297,11 @@ def learner_config(args: argparse.Namespace) -> Config:
     """The Config of the options of `add_learner`; a wrong or contradictory value ends the program with a usage error."""
     from prequential.model.presets import DEFAULT_PRESET, preset
 
-    has_replicas = args.sync_every or args.replicas
     with usage_errors(args):
         if args.config is not None:
             refuse(args, given_learner_options(args)[1:], "--config gives the complete learner")
             return _read_config(args.config)
-        config = preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
-        if not has_replicas:
-            return config
-        # Replicas do not share a table of contexts.
-        if args.pure:
-            raise ConfigError("--pure reads contexts from a table: leave out --sync-every or --pure")
-        return replace(config, gpt=config.gpt and replace(config.gpt, contexts=()), replicas=_replicas(args))
+        return preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
 
 
 def given_config(args: argparse.Namespace) -> Config | None:
@@ -375,7 +362,7 @@ def models(args: argparse.Namespace) -> Models:
 def given_learner_options(args: argparse.Namespace) -> list[str]:
     """Names of the options of `add_learner` that the command line contains."""
     level = ["-1..-6 or --config"] if args.preset or args.config else []
-    return level + given_of(args, "pure", "seed", "sync_every", "replicas")
+    return level + given_of(args, "pure", "seed")
 
 
 def refuse(args: argparse.Namespace, given: Iterable[str], reason: str) -> None:
@@ -388,18 +375,6 @@ def given_of(args: argparse.Namespace, *names: str) -> list[str]:
     """Which of these options have another value than by default."""
     default = args.parser.get_default
     return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) != default(name)]
-
-
-def _replicas(args: argparse.Namespace) -> ReplicaConfig:
-    from prequential.model.config import ReplicaConfig
-    from prequential.online.workers.environment import workers
-
-    if not args.sync_every:
-        raise ConfigError("--replicas needs --sync-every N, the number of steps between two averages")
-    n_replicas = args.replicas or (workers()[0] if getattr(args, "shared", None) == "steps" else 1)
-    if not args.replicas and n_replicas == 1:
-        raise ConfigError("--sync-every needs --replicas N, unless torchrun started several workers of one run")
-    return ReplicaConfig(n_replicas=n_replicas, sync_every=args.sync_every)
 
 
 def _read_config(path: str) -> Config:

@@ -1,5 +1,6 @@
 """Evaluation of a learner on a corpus. The archive is really written, to a file (draft.py), and all figures are of that file."""
 
+import io
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import OTHER, Header
 from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
 
@@ -40,10 +42,10 @@ from prequential.learners.subject import Subject, follow, other_subject, own_sub
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.machine.usable_memory import usable_memory_bytes
-from prequential.model.config import Config
+from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import default_for, name_of
+from prequential.online import coding
 from prequential.online.coding import OnProgress, config_of, ignore
-from prequential.online.first_run import run_once, small_config
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, in_memory, mode_of, open_source
 from prequential.records.forms import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord
@@ -231,7 +233,7 @@ def _coded(
         verify_wall_s = verified(symbols, draft.archive, subject.make(), on_progress) if verify else None
     if MIXER in draft.trace.parts and subject.config:
         begin(on_progress, "mixer alone")
-        mixer_alone = own_subject(replace(subject.config, gpt=None, replicas=None), runtime, subject.given)
+        mixer_alone = own_subject(replace(subject.config, gpt=None), runtime, subject.given)
         for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
             draft.trace.append(MIXER, bits)
     return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s, draft.mixing)
@@ -306,7 +308,16 @@ def _check_memory(subject: Subject | None, baselines: Sequence[Baseline], runtim
 def warm_up(runtime: Runtime, planned: Config) -> None:
     """Runs self-tests and compiles kernels, once in a process, so that no later wall time of `planned` includes it."""
     runtime.accelerator(planned)
-    run_once(small_config(has_gpt=planned.gpt is not None, has_mixer=True), replace(runtime, device="cpu").learner)
+    gpt = GPTConfig(n_layers=1, width=64, n_heads=2, window=16, contexts=GPT_CONTEXTS, context_bits=8)
+    schedule = ScheduleConfig(first_segment_symbols=16, segment_symbols=16, row_symbols=16, n_rows=1)
+    small = Config(gpt=planned.gpt and gpt, mixer=MixerConfig(table_bits=8), schedule=schedule)
+    source, archive, on_cpu = np.zeros(64, np.uint8), io.BytesIO(), replace(runtime, device="cpu")
+    header = Header(n_bytes=len(source), blake2b=bytes(32), config=small.to_dict())
+    for _ in coding.compress(source, header, archive, on_cpu.learner(small)):
+        pass
+    archive.seek(0)
+    for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), on_cpu.learner(small)):
+        pass
 
 
 # ---- its record, as records/forms.py describes it

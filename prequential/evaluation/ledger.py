@@ -166,7 +166,6 @@ ROOTS = (
     "prequential.exact.fused",  # Runtime imports the primitives that it is asked for, inside a function
     "prequential.exact.fused_muon",  # imported inside a function, where it can be used
     "prequential.exact.plain",
-    "prequential.model.gpt.replicas",  # Runtime imports it for archives of learners with replicas
 )
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every file in the zip, so that its size depends on the source alone
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

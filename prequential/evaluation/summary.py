@@ -179,8 +179,6 @@ def model_summary(config: dict[str, Any]) -> str:
     parts = []
     if gpt:
         parts.append(f"GPT {gpt['n_layers']} x {gpt['width']}, window {gpt['window']}")
-        if replicas := config.get("replicas"):
-            parts[-1] = f"{replicas['n_replicas']} of {parts[-1]}, averaged every {replicas['sync_every']} steps"
     if mixer:
         parts.append(f"{len(mixer['contexts'])} mixed contexts in 2**{mixer['table_bits']} buckets")
     return " + ".join(parts) + (f", given {name_of_given(config['given'])}" if "given" in config else "")

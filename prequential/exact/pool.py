@@ -21,10 +21,10 @@ T = TypeVar("T")
 MAX_DEFAULT_THREADS = 8
 
 
-def available_threads(n_processes: int = 1) -> int:
-    """Threads for each of `n_processes` equal processes that share the processors of this one: 1 to MAX_DEFAULT_THREADS."""
+def available_threads() -> int:
+    """The processors of this process, at most MAX_DEFAULT_THREADS."""
     n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(max(1, n // n_processes), MAX_DEFAULT_THREADS)
+    return min(n, MAX_DEFAULT_THREADS)
 
 
 class _Piece:

@@ -226,24 +226,6 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplicaConfig:
-    """n_replicas GPTs learn separately, each from its share of a step's rows, and become their mean every sync_every steps.
-
-    Examples:
-        >>> import prequential
-        >>> config = prequential.Config(replicas=prequential.ReplicaConfig(n_replicas=4))
-        >>> config.replicas.sync_every
-        16
-    """
-
-    n_replicas: int = 2
-    sync_every: int = 16
-
-    def __post_init__(self) -> None:
-        _check_range(self, n_replicas=(2, 64), sync_every=(1, 10**6))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything that decides the coded bits: equal configurations and equal bytes give equal blocks.
 
@@ -257,14 +239,12 @@ class Config:
     gpt: GPTConfig | None = field(default_factory=GPTConfig)
     mixer: MixerConfig | None = field(default_factory=MixerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    replicas: ReplicaConfig | None = None
 
     def __post_init__(self) -> None:
         _check_range(self, seed=(0, 2**63 - 1))
         _check_part("gpt", self.gpt, GPTConfig | None, "a GPTConfig, or None")
         _check_part("mixer", self.mixer, MixerConfig | None, "a MixerConfig, or None")
         _check_part("schedule", self.schedule, ScheduleConfig, "a ScheduleConfig")
-        _check_part("replicas", self.replicas, ReplicaConfig | None, "a ReplicaConfig, or None")
         _check(
             self.gpt is not None or self.mixer is not None, "gpt and mixer are both None: a learner needs at least one"
         )
@@ -272,26 +252,18 @@ class Config:
             n_terms = self.schedule.n_rows * self.schedule.row_symbols * len(self.gpt.contexts)
             limit = f"must be at most {MOST_CONTEXT_TERMS}, so that sums stay exact"
             _check(n_terms <= MOST_CONTEXT_TERMS, f"n_rows * row_symbols * the number of the GPT's contexts {limit}")
-        if self.replicas:
-            _check(self.gpt is not None, "replicas are copies of the GPT, but gpt is None")
-            enough = self.replicas.n_replicas <= self.schedule.n_rows
-            _check(enough, "n_replicas must be at most n_rows: each replica needs a row")
-            with_contexts = self.gpt is not None and self.gpt.contexts
-            _check(not with_contexts, "replicas do not support contexts of the GPT: leave gpt.contexts empty")
 
     def to_dict(self) -> dict[str, Any]:
-        """Values for JSON, the inverse of `from_dict`. The name `replicas` is absent if there are none."""
-        values = dataclasses.asdict(self)
-        return values if self.replicas else {name: value for name, value in values.items() if name != "replicas"}
+        """Values for JSON, the inverse of `from_dict`."""
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Any) -> "Config":
         """The inverse of `to_dict`. Raises ConfigError for unknown or missing names, wrong types and values out of range."""
-        parts = {"gpt": GPTConfig, "mixer": MixerConfig, "schedule": ScheduleConfig, "replicas": ReplicaConfig}
-        without = isinstance(values, dict) and "replicas" not in values
-        fields = _fields(cls, {**values, "replicas": None} if without else values, "config")
+        parts = {"gpt": GPTConfig, "mixer": MixerConfig, "schedule": ScheduleConfig}
+        fields = _fields(cls, values, "config")
         for name, part in parts.items():
-            if fields[name] is not None or name == "schedule" or (name == "replicas" and not without):
+            if fields[name] is not None or name == "schedule":
                 fields[name] = part(**_fields(part, fields[name], name))
         return cls(**fields)
 

@@ -1,1 +1,1 @@
-"""The loop, and what a run needs: source, limits, checkpoints, audits, devices, workers."""
+"""The loop, and what a run needs: source, limits, checkpoints, audits, devices."""

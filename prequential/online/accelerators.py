@@ -10,7 +10,7 @@ from types import ModuleType
 
 import torch
 
-from prequential.errors import ConfigError, InexactMachineError
+from prequential.errors import InexactMachineError
 from prequential.exact import matmul, plain
 from prequential.exact.arrays import digest, random_words
 from prequential.exact.backend import Backend, Primitives
@@ -20,7 +20,6 @@ from prequential.model.config import LEAST_MEMORY_BITS, Config, GPTConfig
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import DEVICE_COLUMNS
-from prequential.online.workers.environment import launched, local_rank, local_workers
 
 Tensor = torch.Tensor
 
@@ -39,24 +38,6 @@ def cuda_available() -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.cuda.is_available()
-
-
-def claim_device() -> torch.device:
-    """Makes a CUDA device current and returns it; each process of torchrun takes the next. Raises RuntimeError of torch."""
-    if launched():
-        torch.cuda.set_device(local_rank() % torch.cuda.device_count())
-    return torch.device("cuda", torch.cuda.current_device())
-
-
-def check_device_count() -> None:
-    """Raises InexactMachineError or ConfigError unless each process that torchrun started here can have its own device."""
-    if not cuda_available():
-        raise InexactMachineError(NO_DEVICE)
-    n_workers, n_devices = local_workers(), torch.cuda.device_count()
-    if n_workers > n_devices:
-        raise ConfigError(
-            f"{n_workers} workers need a CUDA device each, but this machine has {n_devices}: start fewer workers"
-        )
 
 
 def select_device(name: str, config: Config, host: Backend) -> Accelerator | None:
@@ -86,7 +67,7 @@ def verify_device(
         return NO_DEVICE
     host = Backend(primitives, matmul_of_host, Pool(1))
     try:
-        device = claim_device()
+        device = torch.device("cuda", torch.cuda.current_device())
         products = matmul.choose(device)
         failures: list[str] = []
         for own, captures, otherwise in _ways(fused=primitives.COMPILED):

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.machine.process import HeldSignals, held
 from prequential.online.loop import Learner
 from prequential.online.tensor_file import TensorFile, open_tensors, write_packed
-from prequential.online.workers.environment import workers
 
 VERSION = 2
 COST = 1 / 40  # of the run's time that may go into checkpoints
@@ -86,8 +85,7 @@ class Checkpoints:
     @contextmanager
     def holding_signals(self) -> Iterator[None]:
         """While the body runs, Ctrl-C and termination wait until the run has been saved; a second signal acts at once."""
-        # a worker would wait for the others, which have ended
-        with nullcontext(HeldSignals()) if workers()[0] > 1 else held() as self._signals:
+        with held() as self._signals:
             yield
 
     def load(self, direction: str, header: Header, learner: Learner) -> Saved | None:

@@ -15,7 +15,7 @@ from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, Bloc
 from prequential_codecs.archive_header import GIVEN, OTHER, Header, name_of_given
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
-from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
+from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError, UnsupportedVersionError
 from prequential.files import Sink
 from prequential.model.config import Config
 from prequential.model.schedule import blocks
@@ -174,9 +174,10 @@ class _Run:
 
 
 def config_of(header: Header, *, knows_given: bool = False) -> Config:
-    """The configuration that an archive declares. Raises CorruptArchiveError if no learner can have it.
+    """The configuration that an archive declares.
 
-    Raises ConfigError for a learner that is not of this program, or one that needs another text, unless knows_given.
+    Raises CorruptArchiveError if no learner can have it, UnsupportedVersionError if only earlier versions have it, ConfigError
+    for a learner that is not of this program, or one that needs another text, unless knows_given.
     """
     values = dict(header.config)
     if isinstance(other := values.get(OTHER), dict):
@@ -185,6 +186,10 @@ def config_of(header: Header, *, knows_given: bool = False) -> Config:
         )
     if (needed := values.pop(GIVEN, None)) is not None and not knows_given:
         raise ConfigError(f"the archive needs {name_of_given(needed)} to decode: name it with given=")
+    if "replicas" in values:
+        raise UnsupportedVersionError(
+            "the archive is of a learner with several GPTs, which only earlier versions decode"
+        )
     try:
         return Config.from_dict(values)
     except ConfigError as error:

@@ -130,13 +130,12 @@ def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
 
 def _segment_flops(config: Config, segment: _Segment) -> Flops:
     mixer = mixer_operations(config.mixer, has_gpt=config.gpt is not None) if config.mixer else 0
-    n_gpts = config.replicas.n_replicas if config.replicas else 1
-    gpt = _gpt_flops(config.gpt, segment, n_gpts) if config.gpt else Flops()
+    gpt = _gpt_flops(config.gpt, segment) if config.gpt else Flops()
     return gpt._replace(mixer=mixer * segment.n_symbols)
 
 
-def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:
-    """The operations of one GPT, or of all replicas, in a segment.
+def _gpt_flops(gpt: GPTConfig, segment: _Segment) -> Flops:
+    """The operations of the GPT in a segment.
 
     In the backward pass each matrix takes two products of the size of its forward product: the gradient of its input and its own.
     The gradient of the head's input has entries in two halves, so its product counts twice.
@@ -147,12 +146,11 @@ def _gpt_flops(gpt: GPTConfig, segment: _Segment, n_gpts: int) -> Flops:
     positions = rows * length
     # six products of 2 * length * width for each position: scores and output forward; values, weights, queries and keys backward
     learning_attention = gpt.n_layers * 12 * positions * length * gpt.width
-    steps = min(rows, n_gpts)
     return Flops(
         reading=2 * n * (hidden + head),
         learning=2 * positions * (3 * hidden + 4 * head),
         attention=gpt.n_layers * _reading_attention(gpt, n) + learning_attention,
-        optimiser=steps * gpt.n_layers * sum(k * _orthogonalisation(r, c) for r, c, k in hidden_matrices(gpt)),
+        optimiser=min(rows, 1) * gpt.n_layers * sum(k * _orthogonalisation(r, c) for r, c, k in hidden_matrices(gpt)),
     )
 
 
@@ -216,8 +214,7 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
     n_bytes = (1 << schedule.history_bits) + 16  # 16: two counters
     if config.gpt:
         n_bytes += n_positions * N_SYMBOLS * _LOGIT_BYTES
-        n_replicas = config.replicas.n_replicas if config.replicas else 1
-        n_bytes += _gpt_bytes(config.gpt, n_threads) * n_replicas + _activation_bytes(config.gpt, schedule)
+        n_bytes += _gpt_bytes(config.gpt, n_threads) + _activation_bytes(config.gpt, schedule)
     if config.mixer:
         n_bytes += _mixer_bytes(config.mixer)
     if config.gpt and n_learners > 1:
@@ -246,8 +243,7 @@ def operations_per_byte(config: Config) -> float:
     These are the calls of a layer's step, and the digest of the learner after each block, which reads all its memory. The slowest
     of 534 random learners computed 2e9 of them a second. So a stranger's archive takes some 50 seconds a byte at most.
     """
-    n_gpts = config.replicas.n_replicas if config.replicas else 1
-    layers = config.gpt.n_layers * n_gpts if config.gpt else 0
+    layers = config.gpt.n_layers if config.gpt else 0
     return (
         most_flops_per_byte(config)
         + layers * _LAYER_STEP_OPERATIONS * steps_per_byte(config)

@@ -14,11 +14,10 @@ from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
 
-# Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices and no workers.
+# Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices.
 if TYPE_CHECKING:
     from prequential.model.gpt.device import Accelerator
     from prequential.model.gpt.gpt import GPT
-    from prequential.online.workers.team import Team
 
 KERNELS = ("fused", "plain")
 BACKENDS = ("int8", "float32", "float64")
@@ -30,8 +29,8 @@ class Runtime:
     """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
     backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
-    "cuda" or "auto"; the rest is of the processor. audit_every: segments in a period of the audit; 0: no audit. team: the
-    processes that share the GPT's steps, each with this many threads. max_memory_bytes: a learner that takes more is refused;
+    "cuda" or "auto"; the rest is of the processor. audit_every: segments in a period of the audit; 0: no audit.
+    max_memory_bytes: a learner that takes more is refused;
     None: 6 GiB, or less where this process may use less.
 
     Examples:
@@ -48,7 +47,6 @@ class Runtime:
     kernels: str | None = None
     device: str = "cpu"
     audit_every: int = 0
-    team: Team | None = None
     max_memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -70,16 +68,16 @@ class Runtime:
 
     @property
     def n_threads(self) -> int:
-        """Threads of the run, or of each of its workers."""
-        return self.threads or available_threads(self.team.n_local if self.team else 1)
+        """Threads of the run."""
+        return self.threads or available_threads()
 
     @property
     def n_step_threads(self) -> int:
-        """Threads of a GPT's step while the learner codes, which takes the others; at least 1. Workers' steps take all.
+        """Threads of a GPT's step while the learner codes, which takes the others; at least 1.
 
         The mixer takes half of them or more: it is the larger part, and the default's step has 4 rows (dev/LOG.md).
         """
-        return self.n_threads if self.team else min(max(1, self.n_threads // 2), 4)
+        return min(max(1, self.n_threads // 2), 4)
 
     def check(self, config: Config, *, n_learners: int = 1, extra_bytes: int = 0) -> None:
         """Raises ConfigError for learners that exceed the limits or that cannot be computed in this way on any machine.
@@ -94,19 +92,10 @@ class Runtime:
                 from prequential.machine.usable_memory import check_usable
 
                 check_usable(n_bytes + extra_bytes, has_gpt=config.gpt is not None)
-        if self.audit_every and config.replicas:
-            raise ConfigError("an audit is of one GPT, and this learner has several replicas: leave out audit_every=")
-        if self.device == "cuda" and config.replicas:
-            raise ConfigError('replicas are computed on processors: leave out device="cuda"')
 
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
         self.check(config)
-        if self.kernels != "plain" and self.n_threads > 1 and self.team is None:
-            with suppress(ImportError):  # the zipped decoder does without it
-                from prequential.online.first_run import compile_kernels
-
-                compile_kernels(config)
         backend = self.exact_backend(config, beside_coding=self.n_step_threads < self.n_threads)
         if self.audit_every:
             from prequential.online.audit import AuditedLearner
@@ -115,10 +104,6 @@ class Runtime:
         if backend is None or config.gpt is None:
             return OnlineLearner(config, mixer_threads=self.n_threads)
         accelerator = self.accelerator(config, backend)
-        if self.team:
-            from prequential.online.workers.shared import SharedLearner
-
-            return SharedLearner(self.team, config, backend, accelerator)
         step_thread = backend.pool.n_threads > 1 or accelerator is not None  # coding continues while a device computes
         gpt = make_gpt(config, backend, accelerator)
         mixer_threads = self.n_threads if accelerator else self.n_threads - self.n_step_threads
@@ -142,7 +127,7 @@ class Runtime:
 
         backend: `exact_backend` of the configuration, if it has been made.
         """
-        if self.device == "cpu" or config.gpt is None or config.replicas:
+        if self.device == "cpu" or config.gpt is None:
             return None
         from prequential.online.accelerators import select_device
 
@@ -158,12 +143,8 @@ def _check_name(name: str, value: Any, known: Sequence[str | None]) -> None:
 
 
 def make_gpt(config: Config, backend: Backend, accelerator: Accelerator | None = None) -> GPT:
-    """The configuration's GPT: on the accelerator if there is one, as replicas if the configuration has them."""
+    """The configuration's GPT: on the accelerator if there is one."""
     assert config.gpt is not None
-    if config.replicas:
-        from prequential.model.gpt.replicas import Replicas
-
-        return Replicas(config.replicas, config.gpt, config.seed, backend)
     if accelerator:
         from prequential.model.gpt.device import DeviceGPT
 

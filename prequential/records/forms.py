@@ -63,13 +63,6 @@ class MixerFields(Struct, kw_only=True):
     table_bits: Annotated[Count, says("base-2 logarithm of the buckets of its table")] | Absent = UNSET
 
 
-class ReplicaFields(Struct, kw_only=True):
-    """The part of a configuration that describes copies of the GPT."""
-
-    n_replicas: Annotated[Size, says("number of copies")] | Absent = UNSET
-    sync_every: Annotated[Size, says("steps between two averages")] | Absent = UNSET
-
-
 class ConfigFields(Struct, kw_only=True):
     """The complete configuration of a learner, as in an archive (FORMAT.md). Here are the fields that readers use."""
 
@@ -77,7 +70,6 @@ class ConfigFields(Struct, kw_only=True):
     seed: Annotated[Count, says("seed of the random numbers")] | Absent = UNSET
     gpt: Annotated[GPTFields | None, says("the GPT; null: none")] | Absent = UNSET
     mixer: Annotated[MixerFields | None, says("the context mixer; null: none")] | Absent = UNSET
-    replicas: Annotated[ReplicaFields | None, says("copies of the GPT")] | Absent = UNSET
 
 
 class Corpus(Struct, kw_only=True):

@@ -127,14 +127,3 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(name, folder, tmp_
     assert lines[0] == f"prequential: {first}: the GPT has diverged"
     assert others in shown
     assert len(list(tmp_path.iterdir())) == shown.count("archive ")  # a failed run leaves nothing
-
-
-def test_a_plan_that_cannot_be_audited_is_refused_before_its_first_run(run, text, tmp_path):
-    (tmp_path / "a").write_bytes(text)
-    replicas = {"replicas": {"n_replicas": 2, "sync_every": 2}}
-    (tmp_path / "gpt.json").write_text(json.dumps(TINY.to_dict() | replicas))
-    grid = ("--kernels", "fused", "--config", "gpt.json", "--limit", "2K", "--seeds", "0,1")
-    done = run(tmp_path, "sweep", "a", *grid, "--audit-every", "4")
-    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-    assert b"leave out --audit-every" in done.stderr
-    assert not (tmp_path / "runs").exists()

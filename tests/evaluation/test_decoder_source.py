@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,6 @@ MAX_ZIP_BYTES = 133_000
 # They refuse arguments and long or large work, or keep compiled kernels; the zip decodes without them, as a test shows.
 LEFT_OUT = {f"prequential.{name}" for name in ("arguments", "machine.kernel_cache", "machine.usable_memory")}
 TEXT = b"It was the best of times, it was the worst of times. " * 8
-REPLICAS = replace(
-    GPT_AND_MIXER,
-    gpt=replace(GPT_AND_MIXER.gpt, contexts=()),
-    replicas=prequential.ReplicaConfig(n_replicas=2, sync_every=2),
-)
 DECOMPRESS = """
 import sys
 import prequential
@@ -47,8 +41,8 @@ def modules_loaded_by_decompression(archive: Path, output: Path, kernels: str) -
 
 @pytest.mark.parametrize(
     ("config", "kernels", "is_folder"),
-    [(GPT_AND_MIXER, "fused", True), (GPT_AND_MIXER, "plain", False), (REPLICAS, "fused", False)],
-    ids=["folder", "plain", "replicas"],
+    [(GPT_AND_MIXER, "fused", True), (GPT_AND_MIXER, "plain", False)],
+    ids=["folder", "plain"],
 )
 @pytest.mark.first_quick
 def test_every_module_that_decoding_loads_is_in_the_zip(

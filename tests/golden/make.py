@@ -1,6 +1,5 @@
 """Makes the golden archives of this folder. Replaces none."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,6 @@ def make(name: str, data: bytes, config: prequential.Config) -> None:
 for level in range(1, 7):
     make(f"v1-preset{level}", TEXT[: 4000 if level <= 5 else 1500], prequential.preset(level))
 make("v1-pure", TEXT[:2000], prequential.preset(5, pure=True))
-DEFAULT = prequential.preset(5)
-assert DEFAULT.gpt
-REPLICAS = replace(DEFAULT, gpt=replace(DEFAULT.gpt, contexts=()), replicas=prequential.ReplicaConfig(sync_every=2))
-make("v1-replicas", TEXT[:2000], REPLICAS)
 make("v1-empty", b"", prequential.preset(5))
 make("v1-raw", NOISE, prequential.preset(1))
 (FOLDER / "v1-raw.bin").write_bytes(NOISE)

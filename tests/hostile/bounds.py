@@ -21,7 +21,7 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, MODE, N_WORDS, 
 
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.model import config as configs
-from prequential.model.config import Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
+from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt.context_kernels import context_rows
 from prequential.model.gpt.context_table import MOST_SHIFTS
@@ -57,9 +57,6 @@ CONFIGS = {
         schedule=SCHEDULE,
     ),
     "both": Config(gpt=SMALL, mixer=MixerConfig(**ALL, table_bits=6, match_bits=6), schedule=SCHEDULE),
-    "replicas": Config(
-        gpt=SMALL, mixer=None, schedule=SCHEDULE, replicas=ReplicaConfig(n_replicas=2, sync_every=2)
-    ),
 }  # fmt: skip
 
 
@@ -101,7 +98,7 @@ def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) ->
     """A state with any values that `load_state` accepts. Some arrays keep the values of `state`."""
     found = {}
     for name, array in state.items():
-        own = re.sub(r"^gpt\.(replica\.\d+\.)?", "", name)
+        own = re.sub(r"^gpt\.", "", name)
         if draw.random.random() < 0.2:
             found[name] = array.copy()
         elif array.dtype.kind == "f":
@@ -172,7 +169,7 @@ def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Arrays, seed: in
     symbols = draw(N_SYMBOLS, 0, 255)
     one.load_state(state)
     other.load_state(state)
-    frozen, outcomes = FrozenLearner(one) if not one.config.replicas else None, []
+    frozen, outcomes = FrozenLearner(one), []
 
     def attempt(name: str, work: object) -> None:
         try:
@@ -181,7 +178,6 @@ def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Arrays, seed: in
             outcomes.append(f"{name}: {type(error).__name__}")
 
     def frozen_coding() -> str:
-        assert frozen
         coded(frozen, BitCoder(FOLLOW), symbols)
         frozen.restart()
         coded(frozen, BitCoder(DECODE, draw.random.bytes(400)), symbols[:50])
@@ -206,8 +202,7 @@ def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Arrays, seed: in
         coder.payload() if mode == ENCODE else coder.check_end()
         return "done"
 
-    if frozen:
-        attempt("frozen", frozen_coding)
+    attempt("frozen", frozen_coding)
     attempt("round trip", round_trip)
     attempt("resumed encoder", lambda: resumed(ENCODE))
     attempt("resumed decoder", lambda: resumed(DECODE, draw.random.bytes(4 * int(draw(1, 0, 400)[0]))))

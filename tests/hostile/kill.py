@@ -1,11 +1,10 @@
 """Kills runs at random moments with SIGKILL, resumes them, and compares every byte.
 
-    python tests/hostile/kill.py [--count 100] [--seed 0] [--workers]
+    python tests/hostile/kill.py [--count 100] [--seed 0]
 
 A trial forks a process that runs the library on a text, and kills it at a random moment, uniform over the duration of a complete
 run. It does so up to three times, and each process resumes the run of the one before. A last process then completes the run.
-With --workers, two workers compress the text under the agent of `torchrun --max-restarts`, as forks of this process; a random one
-is killed, and the agent restarts both. Checkpoints are written far more often than by default, so that kills occur before,
+Checkpoints are written far more often than by default, so that kills occur before,
 between and within them. Prints one JSON object. Exits with 1 unless every trial gives the bytes of an uninterrupted run.
 """
 
@@ -17,9 +16,7 @@ import random
 import signal
 import sys
 import tempfile
-import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +24,6 @@ from pathlib import Path
 from prequential_corpora.bundled import sample_path
 
 import prequential
-from prequential.cli.main import main as program
-from prequential.files import checkpoint_path
 from prequential.online import checkpoint
 
 RUNTIME = prequential.Runtime(threads=1)
@@ -41,7 +36,6 @@ CONFIG = prequential.Config(
 )
 N_BYTES = 12_000
 MAX_KILLS = 3  # of one run
-N_WORKERS = 2
 Counts = Counter[str]
 
 
@@ -94,65 +88,12 @@ def killed(work: Callable[[Path], None], folder: Path, run_s: float, draw: rando
     counts["failed"] += status_of(start(work, folder))
 
 
-# ---- workers
-
-
-def work_as_one_of_two(folder: Path) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits the agent's handlers
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    rank, restart = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
-    number = folder / "workers" / f"{restart}.{rank}"
-    number.parent.mkdir(exist_ok=True)
-    number.with_suffix(".new").write_text(str(os.getpid()))
-    number.with_suffix(".new").rename(f"{number}.pid")
-    if restart == "1" and rank == "0" and checkpoint_path(folder / "a.pq").exists():
-        (folder / "workers" / "resumed").touch()
-    hurry()
-    where = [f"{folder}/a", "-o", f"{folder}/a.pq", "--config", f"{folder}/config", "--threads", "1"]
-    sys.exit(program(["compress", *where, "--resume"]))
-
-
-def agent(folder: Path) -> None:
-    """Two workers compress folder/a and are restarted when one ends."""
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    how = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=N_WORKERS, run_id=uuid.uuid4().hex, rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0", max_restarts=2, monitor_interval=0.05, start_method="fork",
-    )  # fmt: skip
-    elastic_launch(how, work_as_one_of_two)(folder)
-
-
-def killed_worker(
-    work: Callable[[Path], None], folder: Path, run_s: float, draw: random.Random, counts: Counts
-) -> None:
-    """One run, of which one worker is killed after both have started for the first time."""
-    rank, after_s = draw.randrange(N_WORKERS), draw.uniform(0.0, run_s)
-
-    def kill() -> None:
-        numbers = [folder / "workers" / f"0.{i}.pid" for i in range(N_WORKERS)]
-        while not all(number.exists() for number in numbers):
-            time.sleep(0.005)
-        time.sleep(after_s)
-        if not (folder / "a.pq").exists():
-            os.kill(int(numbers[rank].read_text()), signal.SIGKILL)
-            counts["kills"] += 1
-        else:
-            counts["done before the kill"] += 1
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    counts["failed"] += status_of(start(work, folder))
-    killer.join()
-    counts["resumed from a checkpoint"] += (folder / "workers" / "resumed").exists()
-
-
 # ---- all of them
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file in the folder, without what the workers write for this script."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "workers")
+    """Every file in the folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -179,16 +120,13 @@ def trials(
     return dict(counts)
 
 
-def run(count: int, seed: int, *, workers: bool = False) -> dict[str, dict[str, int]]:
-    """The counts of `trials` for each direction, or for two workers."""
+def run(count: int, seed: int) -> dict[str, dict[str, int]]:
+    """The counts of `trials` for each direction."""
     draw = random.Random(seed)
     text = sample_path("christmas_carol").read_bytes()[:N_BYTES]
     # compiles the kernels and loads all modules once
     archive = prequential.compress(text, config=CONFIG, runtime=RUNTIME)
     assert prequential.decompress(archive, runtime=RUNTIME) == text
-    if workers:
-        given = {"a": text, "config": json.dumps(CONFIG.to_dict()).encode()}
-        return {"workers": trials(agent, given, count, draw, killed_worker)}
     return {
         "compress": trials(compress, {"a": text}, count, draw, killed),
         "decompress": trials(decompress, {"complete.pq": archive}, count, draw, killed),
@@ -199,9 +137,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=100, metavar="N", help="trials of each direction")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--workers", action="store_true", help="kill one of two workers")
     args = parser.parse_args()
-    report = run(args.count, args.seed, workers=args.workers)
+    report = run(args.count, args.seed)
     print(json.dumps(report, indent=2))
     return 0 if all(c.get("identical") == args.count and not c.get("failed") for c in report.values()) else 1
 

@@ -9,17 +9,13 @@ from prequential_corpora.bundled import sample_path
 from small import DEEPER
 
 from prequential.exact.matmul import trials
-from prequential.model.config import ReplicaConfig
 from prequential.model.history import History
 from prequential.model.learner import training_rows
 from prequential.online.runtime import Runtime
 
 BOTH = replace(DEEPER, gpt=replace(DEEPER.gpt, contexts=()))
 PURE = replace(BOTH, mixer=None)
-APART = replace(BOTH, replicas=ReplicaConfig(n_replicas=3, sync_every=2))
-CONFIGS = pytest.mark.parametrize(
-    "config", [BOTH, PURE, replace(BOTH, gpt=None), APART], ids=["both", "pure", "mixer", "apart"]
-)
+CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, replace(BOTH, gpt=None)], ids=["both", "pure", "mixer"])
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 40_000).astype(np.int64)
 SIZES = (48, 48, 48, 30, 48, 17)  # of segments
 

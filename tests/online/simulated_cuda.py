@@ -245,7 +245,6 @@ def simulated_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[_SimulatedCuda]:
     _SimulatedCuda.n_operations = _Graph.n_replays = 0
     with monkeypatch.context() as patch, _SimulatedCuda() as mode:
         patch.setattr("prequential.model.learner.ThreadPoolExecutor", _Threads)
-        patch.setattr("prequential.online.workers.team.WITH_DEVICES", "gloo")  # the tensors are really on the host
         patch.setitem(matmul.TIMED_SHAPES, "cuda", (64, 64, 64))  # a processor takes seconds for a device's product
         patch.setattr(torch.cuda, "device_count", lambda: 2)
         patch.setattr(torch.cuda, "set_device", lambda device: None)

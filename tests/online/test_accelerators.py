@@ -27,7 +27,7 @@ from prequential.exact import fused, matmul, plain, tables
 from prequential.exact.backend import Backend
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.exact.pool import Pool
-from prequential.model.config import Config, GPTConfig, ReplicaConfig, ScheduleConfig
+from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import weights
 from prequential.model.gpt.device import Accelerator, DeviceGPT
@@ -391,17 +391,11 @@ def test_a_learner_without_a_gpt_needs_no_device():
     assert ON_CUDA.learner(replace(FIXED_CONFIG, gpt=None)).gpt is None
 
 
-def test_audits_and_replicas_refuse_cuda(monkeypatch):
+def test_audits_refuse_cuda_and_an_unknown_device_is_named():
     with pytest.raises(ConfigError, match=r"device=.cuda"):
         Runtime(device="cuda", audit_every=4)
     with pytest.raises(ConfigError, match="unknown device 'tpu'"):
         Runtime(device="tpu")
-    gpt = replace(FIXED_CONFIG.gpt, contexts=())
-    replicas = replace(FIXED_CONFIG, gpt=gpt, replicas=ReplicaConfig(n_replicas=2, sync_every=2))
-    with simulated_cuda(monkeypatch):
-        with pytest.raises(ConfigError, match="replicas"):
-            ON_CUDA.learner(replicas)
-        assert not isinstance(Runtime(device="auto", threads=1).learner(replicas).gpt, DeviceGPT)
 
 
 @real

@@ -13,7 +13,7 @@ from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from small import BOTH, CONFIGS, SCHEDULE
 
-from prequential.errors import CorruptArchiveError
+from prequential.errors import CorruptArchiveError, UnsupportedVersionError
 from prequential.model.schedule import blocks
 from prequential.online.coding import compress, config_of, decompress
 from prequential.online.loop import run
@@ -139,3 +139,9 @@ def test_a_prediction_depends_on_no_later_symbol():
         assert np.array_equal(coded[:first], changed_coded[:first])
         assert not np.array_equal(coded[first + 1 :], changed_coded[first + 1 :])
         assert first < 32 or not np.array_equal(rows[first + 1 :], changed_rows[first + 1 :])
+
+
+def test_an_archive_of_a_learner_that_went_is_of_a_version_that_is_not_read_and_not_damaged():
+    config = BOTH.to_dict() | {"replicas": {"n_replicas": 2, "sync_every": 16}}
+    with pytest.raises(UnsupportedVersionError, match="several GPTs, which only earlier versions decode"):
+        config_of(Header(n_bytes=1, blake2b=bytes(32), config=config))

@@ -12,7 +12,7 @@ import torch
 from prequential.compression import compress
 from prequential.errors import ConfigError, CorpusError
 from prequential.exact.matmul import Matmul
-from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ReplicaConfig, ScheduleConfig
+from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.mixer.mixer import Mixer, n_inputs
 from prequential.model.presets import PRESETS, preset
 from prequential.online.costs import (
@@ -187,8 +187,7 @@ def _random_config(random: Random) -> Config:
         history_bits=14,
         block_symbols=up_to(1 << 15),
     )
-    replicas = ReplicaConfig(n_replicas=1 + up_to(63)) if random.random() < 0.2 else None
-    return Config(gpt=gpt, mixer=random.choice((None, MixerConfig())), schedule=schedule, replicas=replicas)
+    return Config(gpt=gpt, mixer=random.choice((None, MixerConfig())), schedule=schedule)
 
 
 def test_the_bound_of_the_work_holds_for_every_length_of_a_corpus() -> None:
@@ -217,7 +216,6 @@ def test_calls_and_digests_are_counted() -> None:
         gpt=GPTConfig(n_layers=64, width=16, n_heads=1, window=2),
         mixer=None,
         schedule=shortest,
-        replicas=ReplicaConfig(n_replicas=64),
     )
     assert operations_per_byte(calls) > 2 * most_flops_per_byte(calls)
     digests = Config(gpt=None, mixer=MixerConfig(table_bits=25), schedule=shortest)
