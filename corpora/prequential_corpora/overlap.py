@@ -183,6 +183,16 @@ def measure_overlap(
     )
 
 
+def repeated_bytes(
+    stream: NDArray[np.uint8], max_memory_bytes: int = MAX_MEMORY_BYTES
+) -> tuple[NDArray[np.bool_], int]:
+    """(n,) bool: the bytes of `stream` in matches of 50 bytes or more to earlier bytes; and how many windows were forgotten."""
+    whole = Side(_flat(stream), Layout.of([Document("", 0, len(stream))], len(stream)))
+    nothing = Side(np.zeros(0, np.uint8), Layout.of([], 0))
+    _, repeated, n_forgotten = _match_windows(nothing, whole, max_memory_bytes)
+    return repeated, n_forgotten
+
+
 def _match_windows(train: Side, test: Side, max_memory_bytes: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
     """(n,) bytes of test that train covers, (n,) bytes that earlier bytes of test cover, and the number of forgotten windows."""
     table = KeyTable(_window_chunks(test), len(test.stream), max_memory_bytes)

@@ -5,6 +5,8 @@ the ledger. Rows without bytes are left out. docs/MEASURES.md explains the table
 """
 
 import base64
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from posixpath import splitext
 from typing import Any, NamedTuple
@@ -12,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
+from prequential_corpora.overlap import repeated_bytes
 
-from prequential.evaluation.novelty import N_DECILES, Copies, Words
 from prequential.evaluation.trace import Trace
 from prequential.printable import format_table, printable
 
@@ -28,6 +30,10 @@ FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 MAX_CUT, SPACES = 40, tuple(b"\t\n\r ")
+WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
+MAX_WORDS = 1 << 21  # some 300 MB; further words count as words that occur once
+N_DECILES = 10
+MAX_COPIES_MEMORY_BYTES = 1 << 28
 
 # Classes of bytes by their value alone. The names are right for ASCII and UTF-8.
 BYTE_CLASSES: dict[str, Sequence[int]] = {
@@ -181,6 +187,50 @@ def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
     return {"rows": _with_bytes(sums.row(name, label) for label, name in enumerate(BYTE_CLASSES))}
 
 
+class Words:
+    """How common the word of each byte of `source` (n,) uint8 is.
+
+    Words with equal numbers of occurrences form a class. times (C,) int64: these numbers, ascending. n_distinct (C,): the number
+    of words in each class. deciles (C,): all occurrences, those of the most common words first, are cut into ten equal parts; a
+    class belongs to the part that contains its middle occurrence, 0 for the most common words. So a part may have no class.
+    n_untracked: occurrences of words beyond the first max_words different ones; they count as words that occur once.
+    """
+
+    def __init__(self, source: NDArray[np.uint8], max_words: int = MAX_WORDS) -> None:
+        words = np.ascontiguousarray(source).data
+        self._counts: Counter[bytes] = Counter()
+        self.n_untracked = 0
+        for found in WORD.finditer(words):
+            word = found.group()
+            if word in self._counts or len(self._counts) < max_words:
+                self._counts[word] += 1
+            else:
+                self.n_untracked += 1
+        classes = Counter(self._counts.values())
+        if self.n_untracked:
+            classes[1] += self.n_untracked
+        self.times: NDArray[np.int64] = np.array(sorted(classes), np.int64)
+        self.n_distinct: NDArray[np.int64] = np.array([classes[times] for times in self.times.tolist()], np.int64)
+        occurrences = self.times * self.n_distinct
+        n_words = int(occurrences.sum())
+        n_more_common = n_words - np.cumsum(occurrences)  # occurrences of words in more common classes
+        self.deciles: NDArray[np.int64] = N_DECILES * (2 * n_more_common + occurrences) // max(2 * n_words, 1)
+        self._decile_of = dict(zip(self.times.tolist(), self.deciles.tolist(), strict=True))
+        self._words = WORD.finditer(words)
+        self._word = next(self._words, None)
+
+    def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
+        """(end - start,): the decile of each byte's word, or N_DECILES outside words. Call it for consecutive stretches."""
+        labels = np.full(end - start, N_DECILES, np.uint8)
+        while self._word and self._word.start() < end:
+            times = self._counts.get(self._word.group(), 1)
+            labels[max(self._word.start() - start, 0) : self._word.end() - start] = self._decile_of[times]
+            if self._word.end() > end:
+                break
+            self._word = next(self._words, None)
+        return labels
+
+
 def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
     """Deciles of the occurrences of words, the most common words first."""
     words = Words(source)
@@ -198,9 +248,9 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
 
 
 def _by_copy(source: NDArray[np.uint8], trace: Trace) -> Table:
-    copies = Copies(source)
-    sums = _sums(trace, 2, copies.next_labels)
-    return {"rows": _with_bytes([sums.row("novel", 0), sums.row("copied", 1)]), "n_forgotten": copies.n_forgotten}
+    is_copied, n_forgotten = repeated_bytes(source, MAX_COPIES_MEMORY_BYTES)
+    sums = _sums(trace, 2, lambda start, end: is_copied[start:end].astype(np.int64))
+    return {"rows": _with_bytes([sums.row("novel", 0), sums.row("copied", 1)]), "n_forgotten": n_forgotten}
 
 
 def _with_bytes(rows: Iterable[Row]) -> list[Row]:
@@ -219,7 +269,7 @@ EXPLANATIONS = {
     EXTENSIONS: "By the extension of the document's name, the costliest first.",
     CLASSES: "By the value of the byte.",
     WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
-    COPIES: "Copied: in a match of 32 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
+    COPIES: "Copied: in a match of 50 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }
 COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
 
@@ -255,7 +305,7 @@ def _table(table: Table) -> str:
 def notes(table: Table) -> list[str]:
     """What the reader of a table must know: bytes or words that were counted elsewhere."""
     texts = {
-        "n_forgotten": "{:,} windows of 32 bytes were forgotten to save memory: some bytes that count as novel are copied",
+        "n_forgotten": "{:,} windows of bytes were forgotten to save memory: some bytes that count as novel are copied",
         "n_untracked": "{:,} occurrences of words were not tracked to save memory: they count as words that occur once",
     }
     return [text.format(table[key]) for key, text in texts.items() if table.get(key)]

@@ -38,7 +38,6 @@ KERNEL_SOURCES = (
     "prequential/model/mixer/**/*.py",
     "prequential/model/config.py",
     "prequential/model/hashing.py",
-    "prequential/evaluation/novelty.py",
     "prequential/learners/distributions.py",
     "prequential_codecs/bit_coder.py",
 )

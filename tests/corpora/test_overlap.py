@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_corpora import overlap as overlap_module
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap import Overlap, measure_overlap
+from prequential_corpora.overlap import Overlap, measure_overlap, repeated_bytes
 from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, TOKEN, Layout, gram_chunks
 
 from prequential.errors import ConfigError, CorpusError, PrequentialError
@@ -93,6 +93,18 @@ def test_covered_bytes_agree_with_a_brute_force_search(train, test, gap):
     assert np.array_equal(overlap.in_test, in_test)
     assert np.array_equal(overlap.novel, ~(in_train | in_test))
     assert overlap.seen_bytes.tolist() == [in_train[d.offset : d.offset + d.n_bytes].sum() for d in documents]
+
+
+@settings(max_examples=40, deadline=None)
+@given(CORPORA)
+def test_repeated_bytes_are_those_in_windows_that_occurred_before_in_any_document(texts):
+    data = b"".join(texts)
+    windows, seen, expected = windows_by_brute_force(data), set(), np.zeros(len(data), bool)
+    for i, window in enumerate(windows):
+        expected[i : i + 50] |= window in seen
+        seen.add(window)
+    repeated, n_forgotten = repeated_bytes(np.frombuffer(data, np.uint8))
+    assert np.array_equal(repeated, expected) and n_forgotten == 0
 
 
 @settings(max_examples=40, deadline=None)

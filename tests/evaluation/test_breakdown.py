@@ -14,8 +14,7 @@ from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
 
 from prequential.evaluation import breakdown as tables_of
-from prequential.evaluation.breakdown import BYTE_CLASSES, EXPLANATIONS, breakdown, format_tables
-from prequential.evaluation.novelty import MATCH_BYTES, N_DECILES, Copies, Words
+from prequential.evaluation.breakdown import BYTE_CLASSES, EXPLANATIONS, N_DECILES, Words, breakdown, format_tables
 from prequential.evaluation.trace import Trace
 
 PARTS = ("model", "gpt", "mixer")
@@ -43,16 +42,6 @@ def in_stretches(next_labels, n_bytes, length):
     return np.concatenate([*stretches, np.zeros(0, np.uint8)]).astype(np.int64).tolist()
 
 
-def copied_slowly(data):
-    seen, copied = set(), [0] * len(data)
-    for i in range(len(data) - MATCH_BYTES + 1):
-        window = data[i : i + MATCH_BYTES]
-        if window in seen:
-            copied[i : i + MATCH_BYTES] = [1] * MATCH_BYTES
-        seen.add(window)
-    return copied
-
-
 def words_slowly(data):
     """The word that each byte lies in, or None; and how often each word comes."""
     of, count, i = [None] * len(data), Counter(), 0
@@ -75,32 +64,6 @@ def deciles_slowly(data):
         places = [place for place, word in enumerate(descending) if count[word] == times]
         middle[times] = places[0] + places[-1] + 1
     return [N_DECILES if word is None else N_DECILES * middle[count[word]] // (2 * len(descending)) for word in of]
-
-
-@settings(deadline=None)
-@given(corpora, st.integers(1, 100))
-def test_copied_bytes_are_those_in_windows_of_32_bytes_that_occurred_before(data, length):
-    copies = Copies(array(data))
-    assert in_stretches(copies.next_labels, len(data), length) == copied_slowly(data)
-    assert copies.n_forgotten == 0
-
-
-@settings(deadline=None)
-@given(corpora, st.integers(1, 100))
-def test_with_little_memory_no_novel_byte_counts_as_copied(data, length):
-    copies = Copies(array(data), max_slots=16)
-    labels = in_stretches(copies.next_labels, len(data), length)
-    assert all(label <= right for label, right in zip(labels, copied_slowly(data), strict=True))
-    assert labels == copied_slowly(data) or copies.n_forgotten
-
-
-@pytest.mark.parametrize(("dtype", "position_bits"), [(np.uint32, 32), (np.uint64, 40)], ids=["no tag", "64 bits"])
-def test_entries_without_a_tag_or_of_64_bits_find_the_same_copies(dtype, position_bits):
-    """Corpora of gigabytes have such entries. Without a tag, only the bytes distinguish windows in the same slot."""
-    data = bytes(CAROL[:3000]) + bytes(CAROL[1000:1100])
-    copies = Copies(array(data))
-    copies._table, copies._position_bits = copies._table.astype(dtype), position_bits
-    assert in_stretches(copies.next_labels, len(data), 512) == copied_slowly(data)
 
 
 @settings(deadline=None)
@@ -194,7 +157,7 @@ def test_a_single_document_has_no_table_and_an_odd_name_can_be_recorded_and_prin
 
 def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotten(monkeypatch):
     half = len(CAROL) // 2
-    monkeypatch.setattr(tables_of, "Copies", lambda source: Copies(source, 64))
+    monkeypatch.setattr(tables_of, "MAX_COPIES_MEMORY_BYTES", 4096)
     text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
     for part in (*EXPLANATIONS.values(), "novel", "were forgotten to save memory"):
         assert part in text
