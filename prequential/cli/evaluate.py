@@ -14,11 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from prequential.cli import options
 from prequential.cli.streams import command_line, fitted, for_each, foreign_code, print_summary, progress_bar
 
-OF_ONE_RUN = (
-    "verify", "baselines", "static", "static_window", "static_stride", "static_apart", "tables", "configs_tried", "seeds_tried",
-    "given", "no_run", "resume",
-)  # fmt: skip
-
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
     from prequential.evaluation.runs import RunFolder
@@ -54,11 +49,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--resume DRAFT": "resume an interrupted evaluation of this corpus from the folder that it left",
     }
     options.add(parser.add_mutually_exclusive_group(), folder)
-    several = {
-        "--orders K": "run so many drawn orders of the documents",
-        "--seeds S": "run so many seeds, each with each order; finished runs are not repeated",
-    }
-    options.add(parser.add_argument_group("orders and seeds as one population (docs/MEASURES.md)"), several)
     options.add_learner(parser)
     options.add_other_learner(parser)
 
@@ -67,9 +57,6 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is not None and len(args.names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
     names = _baseline_names(args)
-    if args.orders or args.seeds:
-        options.refuse(args, options.given_of(args, *OF_ONE_RUN), "--orders and --seeds make several runs")
-        return for_each(args.names, partial(_population, args, options.runtime(args)), verbose=args.verbose)
     learner, runtime = _learner(args), options.runtime(args)
     baselines = [*names, *_statics(args)]
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
@@ -123,25 +110,6 @@ def _evaluate(
     if learner is None and not (args.given and is_model(args.given)):
         print_summary(args, f"{name}: {options.level_by_size(evaluation.header.n_bytes)}")
     _print_record(args, record, path)
-
-
-def _population(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
-    """Runs the learner with every order and seed, and prints what they have in common."""
-    from prequential.cli.sweep import run_all
-    from prequential.sweeps.orders import order_files, population_of
-    from prequential.sweeps.plans import Plan, Variant, learner_plan, seeded
-
-    seeds = [(args.seed or 0) + i for i in range(args.seeds or 1)]
-    if options.other_learner(args):
-        plan = learner_plan(args.learner, options.other_learner_grid(args) or {}, seeds if args.seeds else None)
-    else:
-        plan = Plan(variants=(Variant(name=name, configs=seeded(options.learner_config(args), seeds)),))
-    with order_files(name, args.orders, args.limit) if args.orders else nullcontext([name]) as sources:
-        limit_bytes = None if args.orders else args.limit
-        outcomes = [run_all(args, source, plan, runtime, limit_bytes) for source in sources]
-    found = population_of(outcomes, is_ordered=bool(args.orders))
-    record = {"schema": 1, "kind": "population", "runs": [o.to_record() for each in outcomes for o in each]}
-    print(json.dumps(record | found.to_record()) if args.json else fitted(found.to_text()), flush=True)
 
 
 def _run_folder(args: argparse.Namespace, name: str) -> "AbstractContextManager[RunFolder | None]":
