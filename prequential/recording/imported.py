@@ -85,7 +85,7 @@ def import_log(
         "n_bytes": int(ends[-1]),
         "blake2b": hashlib.blake2b(declared + f"/{ends[-1]}".encode(), digest_size=32).hexdigest(),
     }
-    run = TrainingRun(
+    return TrainingRun(
         coding=IMPORTED,
         corpus=corpus,
         learner={"name": name or Path(path).stem, "arguments": dict(arguments or {})},
@@ -94,8 +94,7 @@ def import_log(
         curve=Curve(n_bytes=ends, bits=bits),
         notes=(*notes, *_doubts(losses * BITS_PER[unit])),
         mode=common_mode(path),
-    )
-    return run.save(folder)
+    ).save(folder)
 
 
 def _check_options(tokens: str, loss: str, bytes_per_token: Any, per_step: Any, epochs: Any, unit: str) -> None:
