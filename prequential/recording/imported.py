@@ -106,7 +106,7 @@ def _check_options(tokens: str, loss: str, bytes_per_token: Any, per_step: Any, 
     if per_step is not None and not (isinstance(per_step, int) and 0 < per_step < 1 << 40):
         raise ConfigError(f"import_log: tokens_per_step is {per_step!r}: give a number of tokens")
     if tokens.lower() in STEPS and per_step is None:
-        raise ConfigError(f"import_log: the column {tokens!r} counts steps: give tokens_per_step")
+        raise ConfigError(f"import_log: the column {tokens!r} counts steps: give tokens_per_step=")
     if EVALUATIONS.fullmatch(loss.lower()):
         raise ConfigError(f"import_log: {loss!r} is the loss of an evaluation: name that of the training")
 
@@ -200,7 +200,7 @@ def _cells(text: bytes, tokens: str, loss: str, log: str) -> Iterator[tuple[str,
     def wanted(names: Sequence[str]) -> list[str]:
         for name in (tokens, loss):
             if (n := names.count(name)) != 1:
-                known = f"no column {name!r}; it has {', '.join(map(repr, names[:12]))}"
+                known = f"no column {name!r}; it has {', '.join(map(repr, names[:12])) or 'none'}"
                 raise CorpusError(f"{log} has {f'two columns {name!r}: rename one' if n else known}")
         return [tokens, loss, *filter(EPOCH.fullmatch, names)]
 

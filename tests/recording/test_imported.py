@@ -71,7 +71,7 @@ def test_a_table_becomes_the_same_run(tmp_path: Path) -> None:
         ("epoch,loss,num_input_tokens_seen\n1.5,1,1000\n1.6,1,1010\n1.7,1,1020", "no line of the first epoch"),
         ("{", "neither a table"),
         ('{"log_history": 1}', "neither a table"),
-        ("", "no column"),
+        ("", "no column 'num_input_tokens_seen'; it has none"),
     ],
 )
 def test_a_log_that_cannot_be_used_is_refused(tmp_path: Path, text: str, message: str) -> None:
