@@ -1,7 +1,7 @@
-"""Split a code length into the cost of learning and the rest.
+"""Compare a code length with that of the end.
 
 The learner is the GPT alone. Its code length is compared with the code length under its last weights. For a run, also of a
-training loop, only the curve is split (docs/MEASURES.md).
+training loop, only the last tenth of its curve is compared (docs/MEASURES.md).
 """
 
 import argparse
@@ -16,9 +16,7 @@ from prequential.printable import printable
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="CORPUS|RUN", help=f"{options.CORPUS}; or {options.RUN}")
     parser.set_defaults(inputs=("names",), runs_of=("names",))
-    orders = "also learn N shuffled orders of the text: their mean curve tells learning from changes of the text"
-    epsilon = "also print the surplus over this rate, in bits/byte; repeatable"
-    options.add(parser, options.LIMIT | {"--orders N": orders, "--epsilon BITS ...": epsilon} | options.JSON)
+    options.add(parser, options.LIMIT | options.JSON)
     options.add_learner(parser)
 
 
@@ -27,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
     are_runs = [is_run(name) for name in args.names]
     if any(are_runs):
-        given = [*options.given_learner_options(args), *options.given_of(args, "limit", "orders")]
+        given = [*options.given_learner_options(args), *options.given_of(args, "limit")]
         options.refuse(args, given, "a run has its learner and its bytes")
     from prequential.decomposition.decompose import decompose
 
@@ -39,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
             if not args.quiet and sys.stderr.isatty():
                 print(f"{printable(name)}: {step}", file=sys.stderr)
 
-        own = {"config": config, "runtime": runtime, "orders": args.orders, "limit_bytes": args.limit, "on_step": say}
-        found = decompose(name, epsilons=args.epsilon, **({} if is_run(name) else own))
+        own = {"config": config, "runtime": runtime, "limit_bytes": args.limit, "on_step": say}
+        found = decompose(name, **({} if is_run(name) else own))
         print(json.dumps(found.to_dict()) if args.json else fitted(f"{found}\n"), flush=True)
 
     return for_each(args.names, split, verbose=args.verbose)

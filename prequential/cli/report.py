@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import suppress
 
 from prequential.cli import options
 from prequential.printable import printable
@@ -19,13 +20,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.evaluation.runs import find_runs, mode_of_all
+    from prequential.evaluation.runs import find_runs, holds_other_records, mode_of_all
     from prequential.files import check_output, output_file, stream_output
 
     output = "-" if args.stdout else args.output or DEFAULT_OUTPUT
+    overwrite = args.force or _is_own_page(output)
     if output != "-":
-        check_output(output, overwrite=args.force)
-    runs = [run for name in args.names for run in find_runs(name)]
+        check_output(output, overwrite=overwrite)
+    others = [name for name in args.names if holds_other_records(name)]
+    runs = [run for name in args.names if name not in others or args.names == others for run in find_runs(name)]
+    for name in others:
+        print(printable(f"prequential: {name!r} holds no runs: left out"), file=sys.stderr)
     from prequential.report.page import html_report
 
     page = html_report(runs).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
@@ -34,8 +39,18 @@ def run(args: argparse.Namespace) -> int:
         sink.write(page)
         sink.flush()
         return 0
-    with output_file(output, overwrite=args.force, mode=mode_of_all(runs)) as file:
+    with output_file(output, overwrite=overwrite, mode=mode_of_all(runs)) as file:
         file.write(page)
     if not args.quiet:
         print(printable(output), file=sys.stderr)
     return 0
+
+
+def _is_own_page(path: str) -> bool:
+    """Whether `report` wrote this file, so that it may be replaced. A link is not followed."""
+    from prequential.files import open_regular
+    from prequential.report.markup import MARK
+
+    with suppress(OSError), open_regular(path, follow_links=False) as file:
+        return MARK.encode() in file.read(1000)
+    return False

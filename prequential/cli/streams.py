@@ -39,6 +39,7 @@ OPTIONS = {
     "since=": "--since",
     "cluster=": "--cluster",
     "orders=": "--orders",
+    "tokens_per_step=": "--tokens-per-step",
     "audit_every=": "--audit-every",
     "max_memory_bytes=": "--max-memory",
     "max_output_bytes=": "--max-output",

@@ -80,6 +80,11 @@ class Difference:
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
 
     @property
+    def is_none(self) -> bool:
+        """Whether both cost the same up to every byte."""
+        return not self.bits and not self.running_bits.any()
+
+    @property
     def bits_per_byte(self) -> float:
         """The difference per byte of the corpus."""
         return self.bits / int(self.n_bytes[-1])
@@ -225,6 +230,8 @@ def _bounds(low_bits: float, high_bits: float) -> str:
 def sentence(difference: Difference) -> str:
     """What the difference is and what to expect on another text, for a reader who decides by it."""
     a, b, found = difference.reference.label, difference.other.label, difference.intervals
+    if difference.is_none:
+        return f"{b} and {a} are equal: they cost the same everywhere."
     saved = -difference.percent
     if found is None:
         few = f"with fewer than {MIN_CELLS} segments it is too short to say more"

@@ -232,6 +232,8 @@ def difference_of(
 
 def sentence(difference: LossDifference, reference: str, other: str) -> str:
     """Which of the two models to take, and how sure that is."""
+    if not any(difference.clusters.bits):
+        return f"{other} and {reference} are equal: they cost the same everywhere"
     rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
     share = f" ({100 * abs(rate) / base:.1f} %)" if base else ""
     claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"

@@ -5,8 +5,7 @@ a GPT without context mixer and table of contexts, and again under its last weig
 continues from segment to segment.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.arguments import check_arguments
-from prequential.decomposition.expected import N_CELLS, expected_curve
+from prequential.decomposition.expected import expected_curve
 from prequential.decomposition.parts import Decomposition
-from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.opened import opened_run
 from prequential.evaluation.runs import Run
@@ -40,17 +39,14 @@ def decompose(
     config: Config | None = None,
     runtime: "Runtime | None" = None,
     *,
-    orders: int | None = None,
-    epsilons: Sequence[float] = (),
     limit_bytes: int | None = None,
     on_step: Callable[[str], object] = lambda text: None,
 ) -> Decomposition:
     """The parts of the code length of a finished run, or of a corpus under a GPT that reads it now.
 
     source: a run, its folder, or a result of `evaluate`; or a corpus, as `source` of `prequential.compress`. config: a GPT
-    without mixer, whose contexts are left out (default: that of preset 5). orders: fit the law to the mean curve of so many
-    shuffled orders of the text, in which no kind of text comes late. epsilons: rates in bits per byte, of which the surplus is
-    reported. on_step: called with the name of each step. Takes as long as two runs, and one more for each order.
+    without mixer, whose contexts are left out (default: that of preset 5). on_step: called with the name of each step. Takes as
+    long as two runs.
 
     Raises ConfigError for a learner that is not a GPT alone, and for a learner with a run; CorpusError for an empty corpus, and
     what reading raises.
@@ -58,28 +54,21 @@ def decompose(
     Examples:
         >>> import prequential
         >>> ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl"
-        >>> found = prequential.decompose(prequential.read_runs(ladder)[0], epsilons=[2.0])
-        >>> found.to_frame()["part"].tolist()
-        ['code', 'data', 'learning', 'surplus over 2']
-        >>> found.expected.learning_bits.low < found.expected.learning_bits.point
-        True
+        >>> prequential.decompose(prequential.read_runs(ladder)[0]).to_frame()["part"].tolist()
+        ['code']
     """
-    check_arguments(config=config, runtime=runtime, orders=orders, limit_bytes=limit_bytes, on_step=on_step)
-    if not isinstance(epsilons, list | tuple) or not all(
-        isinstance(each, int | float) and math.isfinite(each) for each in epsilons
-    ):
-        raise wrong_argument("epsilons", epsilons, "a list of finite numbers, in bits per byte")
+    check_arguments(config=config, runtime=runtime, limit_bytes=limit_bytes, on_step=on_step)
     if run := opened_run(source, "the evaluation"):
-        if config is not None or orders is not None or limit_bytes is not None:
-            raise ConfigError("a run has its learner and its bytes: leave out config=, orders= and limit_bytes=")
-        return _of_run(run, epsilons)
+        if config is not None or limit_bytes is not None:
+            raise ConfigError("a run has its learner and its bytes: leave out config= and limit_bytes=")
+        return _of_run(run)
     check_arguments(source=source)
     with open_source(cast("CorpusLike", source), limit_bytes) as opened:
-        return _measured(opened, config, runtime, orders or 0, epsilons, on_step)
+        return _measured(opened, config, runtime, on_step)
 
 
-def _of_run(run: Run, epsilons: Sequence[float]) -> Decomposition:
-    """Splits the learning curve that a run recorded. No learner runs, so hindsight is unknown."""
+def _of_run(run: Run) -> Decomposition:
+    """The learning curve that a run recorded. No learner runs, so hindsight is unknown."""
     record, curve = run.record, run.curves[MODEL]
     what = proof(record) if is_reported(record) else "ideal code length"
     about: dict[str, Any] = {name: record[name] for name in ("corpus", "config", "coding") if name in record}
@@ -88,7 +77,6 @@ def _of_run(run: Run, epsilons: Sequence[float]) -> Decomposition:
         about={"run": str(run.path), **about},
         online=curve,
         expected=expected_curve(curve),
-        epsilons=tuple(epsilons),
         note=REPEATS if record.get("reported", {}).get("counts_repeats") else "",
     )
 
@@ -97,11 +85,9 @@ def _measured(
     source: Source,
     config: Config | None,
     runtime: "Runtime | None",
-    n_orders: int,
-    epsilons: Sequence[float],
     on_step: Callable[[str], object],
 ) -> Decomposition:
-    """The parts of a corpus that is read now: online, in shuffled orders, and in hindsight."""
+    """The parts of a corpus that is read now: online, and in hindsight."""
     from prequential.decomposition.weights import fresh_learner, pack_weights, unpack_weights
     from prequential.learners.subject import follow
     from prequential.model.frozen import FrozenLearner
@@ -118,12 +104,6 @@ def _measured(
     on_step("online")
     online = _curve(follow(learner, symbols))
     finish(learner)
-    expected = expected_curve(online)
-    if n_orders:
-        on_step("shuffled orders")
-        orders = [_curve(follow(fresh_learner(config, runtime), shuffled(symbols, seed))) for seed in range(n_orders)]
-        mean = Curve(n_bytes=online.n_bytes, bits=np.mean([each.bits for each in orders], axis=0))
-        expected = replace(expected_curve(mean, is_shuffled=True), code_bits=float(online.bits[-1]))
     on_step("hindsight")
     weights = pack_weights(learner, fresh_learner(config, runtime))
     by = f"{model_summary(config.to_dict())}, without contexts"
@@ -131,17 +111,10 @@ def _measured(
         title=f"{source.name or 'bytes'}, {online.bits[-1]:,.0f} bits (ideal code length) by the {by}, as it learns",
         about={"corpus": source.record(), "config": config.to_dict(), "environment": environment(runtime, config)},
         online=online,
-        expected=expected,
-        epsilons=tuple(epsilons),
+        expected=expected_curve(online),
         hindsight=_curve(follow(FrozenLearner(unpack_weights(weights, config, runtime)), symbols)),
         weights_bytes=len(weights),
     )
-
-
-def shuffled(source: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
-    """The text (n,) with its N_CELLS pieces in another order."""
-    pieces = np.array_split(source, min(N_CELLS, len(source)))
-    return np.concatenate([pieces[i] for i in np.random.default_rng(seed).permutation(len(pieces))])
 
 
 def _curve(costs: Iterable[NDArray[np.float64]]) -> Curve:

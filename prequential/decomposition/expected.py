@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,29 +244,3 @@ def _noise(residuals: Values, tangents: Values, hurst_exponents: Sequence[float]
         scale = math.sqrt(float(np.square(residuals).sum()) / left)
         parts.append(scale * (root @ random.standard_normal((n_cells, N_REPLICATES // len(hurst_exponents)))))
     return np.concatenate(parts, axis=1)
-
-
-def curve_record(expected: ExpectedCurve, epsilons: Sequence[float] = ()) -> dict[str, Any]:
-    """The figures that a learning curve alone gives, as JSON values: all without hindsight. epsilons: in bits per byte.
-
-    data_bits + learning_bits = code_bits, also at the ends of their intervals.
-    """
-    rate, n_bytes = expected.final_rate, expected.n_bytes
-    return {
-        "n_bytes": n_bytes,
-        "level": LEVEL,
-        "n_cells": expected.n_cells,
-        "changes": [{"byte": byte, "bits_per_byte": jump} for byte, jump in expected.changes],
-        "code_bits": expected.code_bits,
-        "final_bits_per_byte": vars(rate),
-        "data_bits": {end: value and n_bytes * value for end, value in vars(rate).items()},
-        "learning_bits": vars(expected.learning_bits),
-        "thresholds": [
-            {
-                "epsilon": epsilon,
-                "is_reached": rate.point <= epsilon,
-                "surplus_bits": vars(expected.surplus_bits(epsilon)),
-            }
-            for epsilon in epsilons
-        ],
-    }

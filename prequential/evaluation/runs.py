@@ -182,13 +182,14 @@ def _checked(value: Any, where: str) -> dict[str, Any]:
 def find_run(name: str, folder: PathLike = "runs") -> str:
     """The path of the run in `folder` that `latest`, its name, or the beginning of it, means. Any other name stays as it is.
 
-    Raises CorpusError if several runs begin so.
+    A link in the folder is not followed: it may lead out of it. Raises CorpusError if several runs begin so.
     """
     if not RUN_NAME.fullmatch(name):
         return name
-    if name == "latest" and (runs := runs_so_far(folder, on_bad=lambda error: None)):
-        return str(runs[-1].path)
-    children = Path(folder).iterdir() if Path(folder).is_dir() else ()
+    runs = runs_so_far(folder, on_bad=lambda error: None) if name == "latest" else []
+    if inside := [run.path for run in runs if not run.path.is_symlink()]:
+        return str(inside[-1])
+    children = [each for each in Path(folder).iterdir() if not each.is_symlink()] if Path(folder).is_dir() else []
     found = [child for child in children if child.name.startswith(name) and (child / RECORD).exists()]
     found = [child for child in found if child.name == name] or found
     if len(found) > 1:
@@ -204,6 +205,14 @@ def find_runs(path: PathLike) -> list[Run]:
             return runs
         raise CorpusError(f"{os.fspath(path)!r} is not a run, and holds none")
     return [read_run(path)]
+
+
+def holds_other_records(path: PathLike) -> bool:
+    """Whether it is a file of records that are no runs, such as heldout.jsonl."""
+    first: Any = None
+    with suppress(CorpusError):
+        first = parse_object(next(read_lines(path), b""), "")
+    return isinstance(first, dict) and "kind" in first and first["kind"] != "packed run"
 
 
 def record_line(record: dict[str, Any]) -> str:

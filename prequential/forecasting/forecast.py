@@ -132,8 +132,8 @@ def forecast_record(
     learner = target.learner(ladder)
     compute = _compute(ladder, learner, target, proxies)
     curves = {proxy.name: _proxy_curve(ladder, proxy, target) for proxy in proxies}
-    naive = naive_losses(ladder, compute["target_flops"], target.n_bytes, list(curves.values()))
     made = _made(ladder, (float(learner.n_weights), target.n_bytes), links(curves), compute["ratio"])
+    naive = naive_losses(ladder, compute["target_flops"], target.n_bytes, list(curves.values()))  # of two sizes or more
     return sealed(
         {
             "schema": SCHEMA,

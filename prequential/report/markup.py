@@ -22,6 +22,9 @@ _PLAIN = r"[+-]?[0-9,]+(\.[0-9]+)?"
 NUMBER = re.compile(rf"{_PLAIN}(( ±| to) {_PLAIN})?( ?%)?|{EVERYWHERE}|{NEVER}")
 
 
+MARK = '<meta name="generator" content="prequential report">'  # by it, a later report knows that it may replace a page
+
+
 class Html(str):
     """Markup. Any other string is text, which `element` and `join` escape."""
 
@@ -66,6 +69,7 @@ def html_document(title: str, body: Html) -> str:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
+{MARK}
 {element("title", title)}
 <style>{_page_style()}</style>
 </head>

@@ -59,6 +59,8 @@ def conclusion(groups: Groups, found: Comparison | str) -> str:
     if isinstance(found, str):
         return rate
     second, half = found.differences[0], _half(found.differences[0])
+    if second.is_none:
+        return f"{rate}; {second.other.label} needs as much, everywhere" + (f" ({found.proof})" if found.proof else "")
     doubt = ", so either may be the better" if half and abs(second.percent) <= half else ""
     more = _more(second, _digits([second])).lstrip("+")
     return f"{rate}; {second.other.label} needs {more} more{doubt}" + (f" ({found.proof})" if found.proof else "")

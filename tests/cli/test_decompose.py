@@ -20,23 +20,20 @@ def folder(tmp_path_factory, text):
 
 
 def test_the_command_prints_what_the_function_returns(run, folder):
-    epsilons = ("--epsilon", "0.5", "--epsilon", "9")
-    done = run(folder, "decompose", *GPT, "--limit", "800", *epsilons, "a")
-    found = prequential.decompose(
-        folder / "a", TINY, prequential.Runtime(kernels="fused"), limit_bytes=800, epsilons=[0.5, 9.0]
-    )
+    done = run(folder, "decompose", *GPT, "--limit", "800", "a")
+    found = prequential.decompose(folder / "a", TINY, prequential.Runtime(kernels="fused"), limit_bytes=800)
     lines = done.stdout.decode().splitlines()
     assert (done.returncode, done.stderr, lines[1:-1]) == (0, b"", str(found).splitlines()[1:])
-    surplus = re.findall(r"^surplus over (\S+) bits/byte +(>?) *[\d,]+  ", done.stdout.decode(), re.MULTILINE)
-    assert surplus == [("0.5", ">"), ("9", "")]  # a rate that is never reached has an open surplus
-    assert re.fullmatch(r"Give a longer text: \d cells are too few for intervals, 64 are needed.", lines[-2])
+    rate = r"\d\.\d\d"
+    assert re.fullmatch(
+        rf"{rate} bits/byte; the last tenth of the bytes {rate}, the tenth before it {rate}.", lines[-2]
+    )
 
 
 def test_json_has_the_corpus_the_configuration_and_the_versions(run, folder):
-    done = run(folder, "decompose", *GPT, "--limit", "600", "--epsilon", "0.5", "--json", "a", "missing")
+    done = run(folder, "decompose", *GPT, "--limit", "600", "--json", "a", "missing")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     record = json.loads(done.stdout)
     assert (record["kind"], record["corpus"]["n_bytes"], record["n_bytes"]) == ("decomposition", 600, 600)
     assert record["config"] == json.loads(json.dumps(TINY.to_dict()))
-    assert [t["epsilon"] for t in record["thresholds"]] == [0.5]
     assert "torch" in record["environment"]["versions"]

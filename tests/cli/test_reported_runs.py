@@ -73,14 +73,14 @@ def test_show_decompose_and_the_page_say_that_nothing_is_proved(run: Any, made: 
     assert words in repr(prequential.read_run(folder / names[name]))
 
 
-def test_decompose_splits_a_run_as_it_splits_its_curve(run: Any, made: Any) -> None:
+def test_decompose_reads_the_curve_of_a_run(run: Any, made: Any) -> None:
     folder, names = made
     found = json.loads(printed(run, folder, "decompose", "--json", names["a"]))
     code_bits = prequential.read_run(folder / names["a"]).record["code_bits"]
-    assert found["data_bits"]["point"] + found["learning_bits"]["point"] == pytest.approx(code_bits)
+    assert found["code_bits"] == pytest.approx(code_bits)
     assert found["coding"] == REPORTED and "hindsight_bits" not in found
     text = printed(run, folder, "decompose", names["a"])
-    assert "epiplexity" in text and "reads some data more than once" not in text
+    assert "the last tenth of the bytes" in text and "reads some data more than once" not in text
     assert "reads some data more than once" in printed(run, folder, "decompose", names["repeats"])
     assert "leave out -1..-6 or --config, --limit" in refused(
         run, folder, "decompose", "-6", "--limit", "2K", names["a"]

@@ -214,12 +214,17 @@ def planted(bits: float, half: float, text: float, reference_bits: float = 10_00
             "B needs 0.03 ± 0.03 % fewer bits than A, so either may be the better; "
             "expect 0.02 % more to 0.07 % fewer on another such text.",
         ),
-        ((0, 0, 0), "B needs 0.0 ± 0.0 % fewer bits than A, so either may be the better; "
-                    "expect 0.0 % fewer to 0.0 % fewer on another such text."),
+        ((0, 0, 0), "B and A are equal: they cost the same everywhere."),
     ],
 )  # fmt: skip
 def test_the_last_sentence_says_what_to_expect(values, expected) -> None:
     assert sentence(planted(*values)) == expected
+
+
+def test_runs_of_equal_costs_are_equal_also_where_there_is_no_interval(tmp_path: Path) -> None:
+    for n in (63, 64):
+        a, b = (write_run(tmp_path / f"{name}{n}", drawn_units(n, 0), model=name) for name in "ab")
+        assert str(compare([a, b])).splitlines()[-1] == "B and A are equal: they cost the same everywhere."
 
 
 def test_fewer_than_64_cells_have_no_interval(tmp_path: Path) -> None:

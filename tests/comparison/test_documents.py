@@ -60,6 +60,11 @@ def test_a_planted_difference_has_its_size_and_an_interval_that_excludes_0() -> 
     assert back.interval.low_bits_per_byte == -frozen.interval.high_bits_per_byte
 
 
+def test_records_of_equal_costs_are_equal() -> None:
+    report = str(compare_documents([document_losses(record(-0.03), name) for name in "ab"]))
+    assert report.splitlines()[-1] == "B and A are equal: they cost the same everywhere"
+
+
 def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
     held_out = [record(shift) for shift in (0.0, 0.1)]
     points = []

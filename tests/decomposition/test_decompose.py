@@ -1,4 +1,4 @@
-"""Decompose: the parts add up, hindsight decodes, planted laws are found, and noise is not counted as learning."""
+"""Decompose: hindsight decodes, and what it says of learning is no law; planted laws are found, and noise is not learning."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ simulation = load("learning_cost")
 
 @pytest.fixture(scope="module")
 def found() -> Decomposition:
-    return decompose(TEXT, CONFIG, RUNTIME, epsilons=[8.0, 0.5])
+    return decompose(TEXT, CONFIG, RUNTIME)
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +81,18 @@ def test_hindsight_is_cheaper_than_learning_only_while_its_weights_are_not_count
 
 def test_the_frame_and_the_record_have_the_parts_in_bits_which_add_up(found: Decomposition) -> None:
     frame, record = found.to_frame().set_index("part"), found.to_dict()
-    parts = ["code", "data", "learning", "hindsight", "regret", "weights", "surplus over 8", "surplus over 0.5"]
-    assert list(frame.index) == parts and frame.bits["code"] == record["code_bits"]
-    assert frame.bits["data"] + frame.bits["learning"] == pytest.approx(frame.bits["code"])
+    assert list(frame.index) == ["code", "hindsight", "regret", "weights"] and frame.bits["code"] == record["code_bits"]
     assert frame.bits["hindsight"] + frame.bits["regret"] == pytest.approx(frame.bits_per_byte["code"] * N)
-    assert [t["is_reached"] for t in record["thresholds"]] == [True, False]
     assert repr(found) == f"<{str(found).splitlines()[-1]}>"
+
+
+def test_a_curve_that_falls_at_the_end_is_described_and_no_learning_is_claimed() -> None:
+    """As with a learning rate that decays in the last tenth: the law claimed 15 to 18 % with an interval that missed."""
+    rates = np.where(np.arange(1000) < 900, 2.5, 2.0)
+    found = Decomposition(title="a run", about={}, online=curve(rates), expected=expected_curve(curve(rates)))
+    assert str(found).splitlines()[-1] == "2.45 bits/byte; the last tenth of the bytes 2.00, the tenth before it 2.50."
+    assert not {"learning_bits", "final_bits_per_byte", "data_bits", "level"} & set(found.to_dict())
+    assert not any(word in str(found) for word in ("learning", "expect", "%"))
 
 
 def test_an_evaluation_and_its_run_are_split_alike_and_take_no_learner() -> None:
@@ -201,20 +207,6 @@ def test_a_change_of_the_level_is_found_and_is_not_counted_as_learning(jump):
 @pytest.mark.thorough
 def test_noise_with_long_memory_is_seldom_taken_for_a_change():
     assert max(simulation.measured("H", hurst, 20)["changes"] for hurst in (0.5, 0.9)) <= 0.1
-
-
-@pytest.mark.parametrize("first", [4, 64])
-@pytest.mark.thorough
-def test_shuffled_orders_tell_the_learning_cost_of_a_text_of_two_sources(first):
-    """Their entropies are 2 and 6 bits a byte, so learning takes 24 or 15 kbit. Of one order, 2 and 111 kbit were found."""
-    random, n = np.random.default_rng(0), 20_000
-    text = np.concatenate([random.integers(32, 32 + k, n).astype(np.uint8) for k in (first, 256 // first)])
-    one, shuffled = (decompose(text, CONFIG, RUNTIME, orders=orders).expected for orders in (0, 2))
-    truth = one.code_bits - 2 * n * 4.0
-    assert abs(one.changes[0][0] / n - 1) < 0.1 and not shuffled.changes
-    assert shuffled.final_rate.point == pytest.approx(4.0, abs=0.1)
-    assert shuffled.learning_bits.low < truth < shuffled.learning_bits.high
-    assert shuffled.learning_bits.point == pytest.approx(truth, rel=0.2)
 
 
 def test_the_ends_of_data_and_learning_add_up_to_the_code_length_and_equal_curves_have_equal_ones():

@@ -75,6 +75,13 @@ def test_a_proxy_that_ends_before_the_target_and_a_target_within_the_fitted_runs
         forecast_record(ladder, Target(size=Size(16, 1), n_bytes=N_BYTES))
 
 
+@pytest.mark.parametrize("n_sizes", [1, 2])
+def test_a_ladder_of_too_few_sizes_is_refused_with_their_number(ladder: Ladder, n_sizes: int) -> None:
+    few = Ladder(tuple(rung for rung in ladder.rungs if rung.size in ladder.sizes[:n_sizes]), ladder.corpus)
+    with pytest.raises(ConfigError, match=f"needs 3 sizes and 3 prefixes; here are {n_sizes} and 7"):
+        forecast_record(few, TARGET)
+
+
 def test_diverged_runs_are_refused(ladder: Ladder) -> None:
     last = ladder.rungs[-1]
     ends = last.curve.n_bytes

@@ -397,6 +397,12 @@ def test_runs_that_differ_only_in_the_seed_are_not_called_different(runs: list[R
     assert [row[-1] for row in Page(text).cells[:2]] == ["seeds", "0, 5"]
 
 
+def test_a_run_that_costs_the_same_everywhere_is_not_called_worse(runs: list[Run], tmp_path: Path) -> None:
+    mixer = runs[0].record["config"]["mixer"] | {"table_bits": 9}
+    text = html_report([runs[0], changed(runs[0], tmp_path, config=runs[0].record["config"] | {"mixer": mixer})])
+    assert first_line(text).endswith(" needs as much, everywhere")
+
+
 @pytest.mark.parametrize(("half", "digits", "doubt"), [(20.0, 2, ""), (150.0, 1, ", so either may be the better")])
 def test_both_intervals_are_shown_in_percent_of_the_best_and_named(
     runs: list[Run], half: float, digits: int, doubt: str
