@@ -30,7 +30,6 @@ COMMANDS = {
     "evaluate": "evaluate text",
     "runs": "runs list",
     "compare": "compare runs/*",
-    "decompose": "decompose latest",
     "report": "report -f latest -o page.html",
     "heldout": "heldout -1 --train text --test other",
     "train": "train -1 text -o model-$$",

@@ -51,7 +51,7 @@ ORDER = (
     ("labels",),
     ("monorepo_loss",),
     ("sweeps",),
-    ("decomposition", "forecasting"),
+    ("forecasting",),
     ("report",),
     ("",),
     ("cli", "__main__"),

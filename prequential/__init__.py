@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from prequential.comparison.compare import Comparison, compare
     from prequential.comparison.documents import DocumentComparison
     from prequential.compression import CompressionResult, compress
-    from prequential.decomposition.decompose import decompose
-    from prequential.decomposition.parts import Decomposition
     from prequential.decompression import DecompressionResult, decompress
     from prequential.errors import (
         CheckpointError,
@@ -60,11 +58,11 @@ __version__ = VERSION
 
 __all__ = [
     "CheckpointError", "Comparison", "CompressionResult", "Config", "ConfigError", "CorpusError", "CorruptArchiveError",
-    "Curve", "Decomposition", "DecompressionResult", "DocumentComparison", "DraftFolder", "Evaluation", "FaultError",
+    "Curve", "DecompressionResult", "DocumentComparison", "DraftFolder", "Evaluation", "FaultError",
     "Finding", "Forecast", "ForecastScore", "GPTConfig", "Health", "Heldout", "InexactMachineError",
     "InvalidDistributionError", "LabelCost", "LawError", "Ledger", "MissingDependencyError", "MixerConfig",
     "OnlineModel", "OutputError", "PrequentialError", "Progress", "Recorder", "Run", "Runtime",
-    "ScheduleConfig", "UnsupportedVersionError", "compare", "compress", "decompose", "decompress", "evaluate", "forecast",
+    "ScheduleConfig", "UnsupportedVersionError", "compare", "compress", "decompress", "evaluate", "forecast",
     "heldout", "import_log", "labels", "memory_bytes", "monorepo", "preset", "progress", "read_forecast",
     "read_run", "read_runs", "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan", "without",
 ]  # fmt: skip
@@ -72,8 +70,6 @@ _MODULES = {
     "prequential.comparison.compare": ("Comparison", "compare"),
     "prequential.comparison.documents": ("DocumentComparison",),
     "prequential.compression": ("CompressionResult", "compress"),
-    "prequential.decomposition.decompose": ("decompose",),
-    "prequential.decomposition.parts": ("Decomposition",),
     "prequential_corpora.bundled": ("sample_path",),
     "prequential.decompression": ("DecompressionResult", "decompress"),
     "prequential.evaluation.curves": ("Curve",),

@@ -43,7 +43,6 @@ compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=F
 decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
 sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
 labels = calling(prequential.labels, rows=b"", label="a", config=SMALL, runtime=FUSED, on_progress=work)
-decompose = calling(prequential.decompose, source=b"text", runtime=FUSED, on_step=work)
 compared = calling(prequential.compare, runs=["a", "b"])
 forecast = calling(prequential.forecast, runs="none", target_bytes=9, target_width=8)
 sweep_plan = calling(prequential.sweep_plan, base=BOTH)
@@ -66,8 +65,6 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
     (sweep, "limit_bytes", "1K"),
     *((labels, name, 5) for name in ("rows", "label", "given_field", "config", "runtime", "on_progress")),
-    *((decompose, name, 5) for name in ("source", "config", "runtime", "on_step")),
-    (decompose, "limit_bytes", 1.5), (decompose, "config", SMALL),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
     (lambda **wrong: prequential.without(**{"config": BOTH, **wrong}), "config", 5),
@@ -102,7 +99,7 @@ def test_a_wrong_argument_is_named_before_any_work(call: Callable[..., object], 
 def test_every_public_function_is_among_those_whose_arguments_are_checked() -> None:
     functions = {name for name in prequential.__all__ if type(getattr(prequential, name)).__name__ == "function"}
     assert functions - {"sample_path"} == {
-        "compare", "compress", "decompose", "decompress", "evaluate", "forecast", "heldout", "import_log", "labels",
+        "compare", "compress", "decompress", "evaluate", "forecast", "heldout", "import_log", "labels",
         "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
         "read_series", "runs_frame", "sweep", "sweep_plan", "without",
     }  # fmt: skip

@@ -20,7 +20,6 @@ from prequential_corpora import is_path
 from prequential.cli import (
     compare,
     compress,
-    decompose,
     decompress,
     doctor,
     evaluate,
@@ -54,7 +53,7 @@ from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {
     "archives": (compress, decompress, test, listing),
-    "measure": (evaluate, heldout, monorepo, labels, decompose, compare, import_, runs, report),
+    "measure": (evaluate, heldout, monorepo, labels, compare, import_, runs, report),
     "study": (sweep, forecast),
     "models": (train,),
     "machine": (doctor,),

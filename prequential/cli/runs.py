@@ -65,7 +65,7 @@ def show_run(args: argparse.Namespace) -> int:
     from prequential.evaluation.summary import format_run
 
     run = read_run(args.name)
-    print(json.dumps(run.record) if args.json else fitted(format_run(run.record, run.path)))
+    print(json.dumps(run.record) if args.json else fitted(format_run(run.record, run.path, run.split())))
     return 0
 
 

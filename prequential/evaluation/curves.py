@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,17 @@ MAX_CURVE_BYTES = 1 << 31  # of all columns, uncompressed
 MAX_SERIES, MAX_NAMES_BYTES = 1 << 10, 1 << 16
 BATCH_N_ROWS = 1 << 16
 COLUMNS = {"series": "dictionary<values=string, indices=int32, ordered=0>", "n_bytes": "int64", "bits": "double"}
+
+
+class Split(NamedTuple):
+    """A code length in two parts: the rate of the last tenth, in bits per byte, for all bytes, and the bits above it.
+
+    It describes one run. It says nothing about other text, nor about what was learned: a schedule that ends, or text that becomes
+    easier, moves it as well.
+    """
+
+    rate_of_last_tenth: float
+    above_rate_of_last_tenth: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +66,12 @@ class Curve:
         """Bits per byte in each of n_windows equal windows, at their ends: a curve whose `bits` are rates."""
         ends = np.unique(np.linspace(0, self.n_bytes[-1], n_windows + 1).astype(np.int64))
         return Curve(n_bytes=ends[1:], bits=np.diff(self.at(ends)) / np.diff(ends))
+
+    def split(self) -> Split:
+        """The bits of the complete corpus in two parts, which sum to them: rate_of_last_tenth times the bytes, and the rest."""
+        n_bytes, bits = float(self.n_bytes[-1]), float(self.bits[-1])
+        rate = (bits - float(self.at(np.array([0.9 * n_bytes]))[0])) / (0.1 * n_bytes)
+        return Split(rate, bits - rate * n_bytes)
 
 
 Curves = dict[str, Curve]
@@ -213,24 +230,3 @@ def import_pandas() -> Any:
     except ImportError as error:
         raise MissingDependencyError("tables need pandas: pip install 'prequential[notebooks]'") from error
     return pandas
-
-
-# ---- the law that expected costs are taken to follow: E + A (t + s)^-b bits for the byte at place t, a share of the text
-
-
-Values = NDArray[np.float64]
-
-
-def integral(exponent: Values, shift: Values, start: Values | float, end: Values) -> Values:
-    """The integral of (t + s)^-b from start to end; b is not 1."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        powers = (end + shift) ** (1 - exponent) - (start + shift) ** (1 - exponent)
-    return np.asarray(powers / (1 - exponent))
-
-
-def cell_means(exponents: Values, shifts: Values, edges: Values) -> Values:
-    """The mean of (t + s)^-b over each cell between edges (m + 1,), for every pair of an exponent and a shift: (pairs, m)."""
-    exponent, shift = (grid.reshape(-1, 1) for grid in np.meshgrid(exponents, shifts, indexing="ij"))
-    with np.errstate(divide="ignore"):
-        means = integral(exponent, shift, edges[:-1], edges[1:]) / np.diff(edges)
-    return np.where(np.isfinite(means).all(1, keepdims=True), means, 1.0)  # b >= 1 without a shift has no mean

@@ -27,6 +27,7 @@ from prequential.evaluation.curves import (
     MAX_CURVE_FILE_BYTES,
     MODEL,
     Curves,
+    Split,
     cost_frame,
     curve_frame,
     import_pandas,
@@ -108,6 +109,10 @@ class Run:
     def to_frame(self) -> "pandas.DataFrame":
         """All curves (`curve_frame`)."""
         return curve_frame(self.curves)
+
+    def split(self) -> Split:
+        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
+        return self.curves[MODEL].split()
 
     def table(self, name: str) -> "pandas.DataFrame":
         """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""

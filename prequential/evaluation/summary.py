@@ -10,6 +10,7 @@ from typing import Any
 
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
+from prequential.evaluation.curves import Split
 from prequential.evaluation.ledger import VOCABULARY
 from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
@@ -314,12 +315,20 @@ def format_runs(records: Sequence[Mapping[str, Any]]) -> str:
     return format_table(LIST_TITLES, rows, cut=LIST_TITLES.index("model"), on_pipes=True)
 
 
-def format_run(record: dict[str, Any], folder: PathLike) -> str:
+def split_text(split: Split, n_bytes: int) -> str:
+    """A code length in two parts, in a sentence."""
+    rate, above = split
+    bits = rate * n_bytes + above
+    return f"{rate:.4f} bits/byte in the last tenth; {above:+,.0f} bits above this rate, {above / bits if bits else 0:.1%} of all"
+
+
+def format_run(record: dict[str, Any], folder: PathLike, split: Split) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
+    parts = format_figures({"last tenth": split_text(split, record["corpus"]["n_bytes"])})
     if is_reported(record):
-        return format_report(record, folder=folder)
+        return format_report(record, parts, folder=folder)
     labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
     rows = [
         [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()
     ]
-    return format_report(record, format_table(("the model is below", "from byte"), rows), folder=folder)
+    return format_report(record, parts, format_table(("the model is below", "from byte"), rows), folder=folder)

@@ -23,6 +23,7 @@ from prequential.evaluation.summary import (
     proof,
     recorded_findings,
     reported_figures,
+    split_text,
 )
 from prequential.records.forms import IMPORTED
 from prequential.report import run_panels
@@ -171,9 +172,10 @@ def curves(run: Run, look: Look) -> list[Html]:
     """The learning curves and the bits saved, with an explanation."""
     panels = (run_panels.learning(run.curves, look), run_panels.saved(run.curves, look))
     figures = [html_figure(panel) for panel in panels if panel.series]
+    text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
     if is_reported(run.record):
-        return figures
-    text = (
+        return [*figures, element("p", text)]
+    text += (
         "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately. "
         "Dashes in two colours: lines that coincide."
     )

@@ -16,8 +16,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.prediction import draw_noise, text_cells, transforms
-from prequential.evaluation.curves import Curve, integral
+from prequential.comparison.prediction import draw_noise, integral, text_cells, transforms
+from prequential.evaluation.curves import Curve
 
 Values = NDArray[np.float64]
 

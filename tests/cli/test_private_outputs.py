@@ -14,7 +14,7 @@ from prequential.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 PRIVATE, PUBLIC = 0o600, 0o644
-WRITE_NOTHING = {"test", "list", "labels", "decompose", "compare", "doctor"}
+WRITE_NOTHING = {"test", "list", "labels", "compare", "doctor"}
 
 
 def test_every_command_is_in_the_table_or_writes_nothing() -> None:

@@ -64,8 +64,6 @@ REFUSALS = [
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
     ("evaluate --resume x --no-run a", 2, "--no-run"),
-    ("decompose -1 a", 2, "used alone"),
-    ("decompose --config small.json a", 1, "GPT alone"),
     ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),
     ("labels --config small.json --label y a", 1, "not JSON"),
     ("labels --config small.json --label y --given y rows.jsonl", 1, "'y' cannot be both coded and given"),

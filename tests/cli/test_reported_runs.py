@@ -66,25 +66,11 @@ def test_the_list_says_reported_where_others_are_verified(run: Any, made: Any) -
 
 
 @pytest.mark.parametrize(("name", "words"), [("a", REPORTED), ("log a", IMPORTED)])
-def test_show_decompose_and_the_page_say_that_nothing_is_proved(run: Any, made: Any, name: str, words: str) -> None:
+def test_show_and_the_page_say_that_nothing_is_proved(run: Any, made: Any, name: str, words: str) -> None:
     folder, names = made
-    for command in (("runs", "show"), ("decompose",), ("report", "-c")):
+    for command in (("runs", "show"), ("report", "-c")):
         assert f"{words}; not proved" in printed(run, folder, *command, names[name])
     assert words in repr(prequential.read_run(folder / names[name]))
-
-
-def test_decompose_reads_the_curve_of_a_run(run: Any, made: Any) -> None:
-    folder, names = made
-    found = json.loads(printed(run, folder, "decompose", "--json", names["a"]))
-    code_bits = prequential.read_run(folder / names["a"]).record["code_bits"]
-    assert found["code_bits"] == pytest.approx(code_bits)
-    assert found["coding"] == REPORTED and "hindsight_bits" not in found
-    text = printed(run, folder, "decompose", names["a"])
-    assert "the last tenth of the bytes" in text and "reads some data more than once" not in text
-    assert "reads some data more than once" in printed(run, folder, "decompose", names["repeats"])
-    assert "leave out -1..-6 or --config, --limit" in refused(
-        run, folder, "decompose", "-6", "--limit", "2K", names["a"]
-    )
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ def test_a_run_is_named_by_the_beginning_of_its_name_or_as_the_latest(run, made)
     "command",
     [
         ("report", "-c"),
-        ("decompose",),
         ("compare", "latest"),
         ("heldout", "--test", "a", "--frozen-only", "--no-run", "--train"),
         ("forecast", "runs", "--target-parameters", "9", "--target-bytes", "9K", "-o", "f", "--proxy"),

@@ -298,7 +298,6 @@ runs list
 runs list ladder.jsonl
 runs show latest
 compare ONE latest
-decompose latest
 compress rows.jsonl -f -o a.pq
 list a.pq
 labels -1 rows.jsonl --label parity

@@ -87,7 +87,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         "runs list", "evaluate none", "evaluate a --baselines unknown", "evaluate a --learner-arg b=1", "evaluate a --given none",
         "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
         "forecast none",
-        "forecast none --score none", "compare none none", "report none", "decompose none", "labels none --label y",
+        "forecast none --score none", "compare none none", "report none", "labels none --label y",
         "train none -o m", "doctor --law none", "monorepo none",
     ],
 )  # fmt: skip

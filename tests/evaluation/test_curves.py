@@ -29,6 +29,20 @@ def test_a_curve_is_straight_between_its_positions_and_its_windows_are_rates():
     assert rates.n_bytes.tolist() == [50, 100, 150, 200] and rates.bits.tolist() == [3, 3, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "points", [((900, 1800), (1000, 1850)), ((1000, 1850),), ((450, 1200), (950, 1825), (1000, 1850))]
+)
+def test_a_split_is_the_rate_of_the_last_tenth_for_all_bytes_and_the_rest(points):
+    rate, above = curve(*points).split()
+    assert rate * 1000 + above == pytest.approx(1850)
+    assert rate == pytest.approx(1.85 if len(points) == 1 else (1850 - curve(*points).at(900)) / 100)
+
+
+def test_a_rate_that_rises_to_the_end_leaves_bits_below_it():
+    """The split is descriptive: it does not say that a learner unlearned."""
+    assert curve((900, 900), (1000, 1200)).split() == (pytest.approx(3.0), pytest.approx(-1800.0))
+
+
 def test_the_crossing_is_the_last_time_that_the_model_falls_below_or_zero_or_never():
     other = curve((100, 100), (200, 200), (300, 300), (400, 400))
     model = curve((100, 90), (200, 220), (300, 290), (400, 350))

@@ -43,7 +43,7 @@ def note(event, args):
 sys.addaudithook(note)
 """
 MORE = (
-    "compress -1 -o first.pq a", "list --json a.pq", "test a.pq", "runs list", "doctor", "decompose GPT a", "compare RUN RUN",
+    "compress -1 -o first.pq a", "list --json a.pq", "test a.pq", "runs list", "doctor", "compare RUN RUN",
     "evaluate --no-run --verify MIXER a", "evaluate --no-run -1 --baselines gzip,ppmd a",
     "evaluate --no-run --learner prequential.adapters:TransformersLearner --baselines none a",
     "evaluate --no-run --static hf:missing --baselines none MIXER a", "evaluate --no-run --baselines none MIXER hf:missing/data",

@@ -1,1 +1,0 @@
-"""What a code length consists of: the cost of learning and the rest."""
