@@ -8,16 +8,12 @@
 Letters: (M, K) @ (K, N); B = N / ROWS and P = K / PART, rounded up.
 """
 
-import ctypes
 import functools
-import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from llvmlite import ir  # type: ignore[import-untyped]
-from torch.nn.functional import pad
 
 from prequential.machine.compiled import (
     IS_INTERPRETED,
@@ -31,14 +27,9 @@ from prequential.machine.compiled import (
     types,
 )
 
-Tensor = torch.Tensor
-
 ROWS, PART, TILE, STRIP = 64, 4, 4, 16
 OFFSET = np.int32(128)
 SIGNS = np.uint32(0x80808080)  # of four bytes: they turn shifted entries into signed ones
-
-# How the processor's tiles are divided: palette 1; ROWS bytes in a row (uint16 from byte 16 on), STRIP rows (from byte 48 on).
-TILES = np.array([1, *[0] * 15, *[ROWS, 0] * 8, *[0] * 16, *[STRIP] * 8, *[0] * 8], np.uint8)
 
 
 @kernel
@@ -87,27 +78,14 @@ def interleaved(levels: Array, out: Array, shift: Array) -> None:
 
 def has_byte_products() -> bool:
     """Whether the processor that numba compiles for has AVX-512 VNNI, which multiplies bytes and adds four products at a time."""
-    return "+avx512vnni" in _features()
+    return not IS_INTERPRETED and "+avx512vnni" in _features()
 
 
 @functools.cache
 def _features() -> list[str]:
-    """Of the processor that numba compiles for; none where kernels are interpreted."""
-    if IS_INTERPRETED:
-        return []
+    """Of the processor that numba compiles for."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return list(features.split(","))
-
-
-@functools.cache
-def has_tiles() -> bool:
-    """Whether the processor multiplies tiles of bytes (AMX), and the system lets this process do so."""
-    permit, tile_data = 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
-    return (
-        sys.platform == "linux"
-        and "+amx-int8" in _features()
-        and ctypes.CDLL(None).syscall(158, permit, tile_data) == 0
-    )
 
 
 def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) -> Any:
@@ -179,54 +157,6 @@ def _multiply_tile(typing_context: Any, totals: types.Array, x: types.Array, w: 
     return _multiply(TILE, totals, x, w)
 
 
-def _multiply_by_tiles(
-    typing_context: Any, sums: types.Array, x: types.Array, w: types.Array, shift: types.Array, tiles: types.Array
-) -> Any:
-    """`multiply_strip` for a process that `has_tiles`. tiles: TILES."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Sequence[Any]) -> Any:
-        if "+amx-int8" not in _features():
-            return context.get_dummy_value()
-        arrays = [context.make_array(t)(context, builder, a) for t, a in zip(signature.args, arguments, strict=True)]
-        size, byte = context.get_value_type(types.intp), ir.IntType(8)
-        starts = [builder.bitcast(array.data, byte.as_pointer()) for array in arrays]
-        *totals, own, levels = (
-            ir.Constant(byte, i) for i in range(ROWS // STRIP + 2)
-        )  # tiles of STRIP rows of ROWS bytes
-
-        def number(value: int) -> Any:
-            return ir.Constant(size, value)
-
-        def call(name: str, *operands: Any) -> None:
-            kind = ir.FunctionType(ir.VoidType(), [operand.type for operand in operands])
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}"), operands)
-
-        def at(array: int, *offsets: Any) -> Any:
-            return builder.gep(starts[array], [functools.reduce(builder.add, offsets)])
-
-        x_width, n_blocks = builder.udiv(arrays[1].nitems, number(STRIP)), builder.extract_value(arrays[2].shape, 0)
-        width = builder.mul(n_blocks, number(ROWS * PART))
-        call("ldtilecfg", starts[4])
-        with cgutils.for_range(builder, n_blocks) as block:
-            first = builder.mul(builder.mul(block.index, x_width), number(ROWS))
-            columns = builder.mul(block.index, number(ROWS * PART))
-            for i, tile in enumerate(totals):  # all rows begin with the same numbers
-                call("tileloadd64", tile, at(3, columns, number(i * ROWS)), number(0))
-            with cgutils.for_range(builder, builder.udiv(x_width, number(ROWS))) as part:
-                call("tileloadd64", own, at(1, builder.mul(part.index, number(ROWS))), x_width)
-                start = builder.mul(part.index, number(STRIP * ROWS * PART))
-                for i, tile in enumerate(totals):
-                    call("tileloadd64", levels, at(2, first, start, number(i * ROWS)), number(ROWS * PART))
-                    call("tdpbusd", tile, own, levels)
-            for i, tile in enumerate(totals):
-                call("tilestored64", tile, at(0, columns, number(i * ROWS)), width)
-        call("tilerelease")
-        return context.get_dummy_value()
-
-    return types.void(sums, x, w, shift, tiles), generate
-
-
-multiply_by_tiles: Any = intrinsic(_multiply_by_tiles)
 multiply_row: Any = intrinsic(_multiply_row)
 multiply_tile: Any = intrinsic(_multiply_tile)
 
@@ -241,90 +171,9 @@ def fill_shifts(levels: Array, shift: Array) -> None:
         shift[j] = -shift[j]
 
 
-class Layout(NamedTuple):
-    """A matrix (K, N) of bytes for products; zeros fill K and N up to multiples of ROWS."""
-
-    words: Array  # (B, P, ROWS) uint32, as `interleave` writes them
-    shift: Array  # (B * ROWS,) int32: minus OFFSET times the sum of each column
-    n_columns: int
-
-
-class Product(NamedTuple):
-    """x (N, K) int8 times a matrix. It is never in memory as a whole: writing its sums would take longer than computing them."""
-
-    x: Tensor
-    matrix: Layout
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.x), self.matrix.n_columns
-
-
-class Sums(NamedTuple):
-    """Integer sums (N, C) for a kernel: those that are given, or a Product."""
-
-    given: Array = np.empty((0, 0), np.int32)  # (N, C)
-    x: Array = np.empty((0, 0), np.int8)
-    words: Array = np.empty((0, 0, 0), np.uint32)
-    shift: Array = np.empty(0, np.int32)
-    use_tiles: bool = False
-
-
-def sums_of(acc: Tensor | Product) -> Sums:
-    if not isinstance(acc, Product):
-        return Sums(acc.to(torch.int32).contiguous().numpy())
-    return Sums(Sums().given, acc.x.contiguous().numpy(), acc.matrix.words, acc.matrix.shift, has_tiles())
-
-
-def layouts(levels: Tensor) -> tuple[Layout, Layout]:
-    """The layouts of levels (K, N) int8 and of the transposed matrix."""
-    (k, n), filled = levels.shape, pad(levels, (0, -levels.shape[1] % ROWS, 0, -levels.shape[0] % ROWS)).contiguous()
-    n_in, n_out = filled.shape
-    words, shift = new_words(2 * filled.numel() // PART), np.empty(n_in + n_out, np.int32)
-    forward = Layout(words[: len(words) // 2].reshape(n_out // ROWS, -1, ROWS), shift[:n_out], n)
-    backward = Layout(words[len(words) // 2 :].reshape(n_in // ROWS, -1, ROWS), shift[n_out:], k)
-    _lay_out(filled.numpy().view(np.uint8), forward.words, forward.shift, backward.words, backward.shift)
-    return forward, backward
-
-
-@kernel
-def _lay_out(levels: Array, forward: Array, forward_shift: Array, backward: Array, backward_shift: Array) -> None:
-    interleave(levels, np.uint32(0), forward)
-    interleave_rows(levels.view(np.uint32), np.uint32(0), backward)
-    fill_shifts(forward, forward_shift)
-    fill_shifts(backward, backward_shift)
-
-
 @helper
-def new_strip(sums: Sums) -> tuple[Array, Array, Array]:
-    """Memory for `strip_sums`: STRIP rows of x, shifted, then filled up with zeros; their sums; and TILE rows of a block."""
-    x, found = (
-        np.zeros((STRIP, sums.words.shape[1] * PART), np.uint8),
-        np.empty((STRIP, len(sums.words) * ROWS), np.int32),
-    )
-    return x, found, np.empty((TILE, ROWS), np.int32)
-
-
-@helper
-def strip_sums(sums: Sums, start: int, memory: tuple[Array, Array, Array]) -> Array:
-    """The sums of STRIP rows from `start` on, or of all that are left. Columns beyond the matrix have no meaning."""
-    if sums.given.size:
-        return sums.given[start : start + STRIP]
-    x, found, tile = memory
-    for r in range(min(STRIP, len(sums.x) - start)):
-        row, shifted = sums.x[start + r], x[r]
-        for j in range(row.size):
-            shifted[j] = np.int32(np.int32(row[j]) + OFFSET)
-    multiply_strip(x, sums.words, sums.shift, sums.use_tiles, tile, found)
-    return found
-
-
-@helper
-def multiply_strip(x: Array, w: Array, shift: Array, use_tiles: bool, tile: Array, sums: Array) -> None:
+def multiply_strip(x: Array, w: Array, shift: Array, tile: Array, sums: Array) -> None:
     """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS). STRIP divides P."""
-    if use_tiles:
-        multiply_by_tiles(sums, x, w, shift, TILES)
-        return
     for r in range(0, STRIP, TILE):
         for b in range(len(w)):
             multiply_tile(tile, x[r : r + TILE], w[b])

@@ -1,7 +1,7 @@
 """The exact primitives as compiled loops: the same bits as `plain`, several times faster on a processor.
 
 Each function has the name, the signature and the contract of its definition in `plain`; those that would not become faster are
-imported from there. Instead of sums, acc may be a Product. Each call runs in one thread without the interpreter lock, so a Pool
+imported from there. Each call runs in one thread without the interpreter lock, so a Pool
 runs several calls in parallel. Tensors are on the host, and strided tensors are copied first. Letters as in plain.py.
 """
 
@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.exact.byte_products import STRIP, Sums, new_strip, strip_sums, sums_of
 from prequential.exact.fused_attention import (
     attention_backward_scores,
     attention_backward_values,
@@ -186,6 +185,11 @@ def _normalise_rows_backward(g: Array, q: Array, r: Array, s: Array, base: Array
 # ---- integer sums back to float32
 
 
+def _sums(acc: Tensor) -> Array:
+    """Integer sums (N, C) for a kernel, int32."""
+    return np.asarray(acc.to(torch.int32).contiguous().numpy())
+
+
 def dequantise(
     acc: Tensor, row: Tensor | None, column: Tensor | None,
     base: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0,
@@ -193,7 +197,7 @@ def dequantise(
     n_rows, n_columns = acc.shape
     y = torch.empty(n_rows, n_columns)
     _dequantise(
-        sums_of(acc), ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column),
+        _sums(acc), ones(n_rows) if row is None else array(row), ones(n_columns) if column is None else array(column),
         np.float32(beta), y.numpy() if base is None else array(base), base is not None, np.float32(alpha), y.numpy(),
     )  # fmt: skip
     return y
@@ -201,16 +205,13 @@ def dequantise(
 
 @kernel
 def _dequantise(
-    sums: Sums, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32, y: Array
+    sums: Array, row: Array, column: Array, beta: np.float32, base: Array, has_base: bool, alpha: np.float32, y: Array
 ) -> None:
-    memory = new_strip(sums)
-    for start in range(0, len(y), STRIP):
-        strip = strip_sums(sums, start, memory)
-        for i in range(start, min(start + STRIP, len(y))):
-            out, own, onto, factor = y[i], strip[i - start], base[i], row[i]
-            for j in range(out.size):
-                value = ((np.float32(own[j]) * factor) * column[j]) * beta
-                out[j] = onto[j] * alpha + value if has_base else value
+    for i in range(len(y)):
+        out, own, onto, factor = y[i], sums[i], base[i], row[i]
+        for j in range(out.size):
+            value = ((np.float32(own[j]) * factor) * column[j]) * beta
+            out[j] = onto[j] * alpha + value if has_base else value
 
 
 # ---- squared ReLU
@@ -218,43 +219,37 @@ def _dequantise(
 
 def squared_relu(acc: Tensor, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     q, scale, a = torch.empty(acc.shape, dtype=torch.int8), torch.empty(acc.shape[0]), torch.empty(acc.shape)
-    _squared_relu(sums_of(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
+    _squared_relu(_sums(acc), array(row), array(column), q.numpy(), scale.numpy(), a.numpy())
     return q, scale, a
 
 
 @kernel
-def _squared_relu(sums: Sums, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
-    memory = new_strip(sums)
-    for start in range(0, len(a), STRIP):
-        strip = strip_sums(sums, start, memory)
-        for i in range(start, min(start + STRIP, len(a))):
-            out, own, levels, factor, top = a[i], strip[i - start], q[i], row[i], np.int32(0)
-            for j in range(out.size):
-                value = max((np.float32(own[j]) * factor) * column[j], np.float32(0.0))
-                out[j] = value
-                top = max(top, magnitude_bits(value * value))
-            magnitude = scale_of(top)
-            unit = levels_per_unit(magnitude, INT8_LIMIT)
-            for j in range(out.size):
-                levels[j] = int8_level((out[j] * out[j]) * unit)
-            scale[i] = magnitude * INVERSE_INT8_LIMIT
+def _squared_relu(sums: Array, row: Array, column: Array, q: Array, scale: Array, a: Array) -> None:
+    for i in range(len(a)):
+        out, own, levels, factor, top = a[i], sums[i], q[i], row[i], np.int32(0)
+        for j in range(out.size):
+            value = max((np.float32(own[j]) * factor) * column[j], np.float32(0.0))
+            out[j] = value
+            top = max(top, magnitude_bits(value * value))
+        magnitude = scale_of(top)
+        unit = levels_per_unit(magnitude, INT8_LIMIT)
+        for j in range(out.size):
+            levels[j] = int8_level((out[j] * out[j]) * unit)
+        scale[i] = magnitude * INVERSE_INT8_LIMIT
 
 
 def squared_relu_backward(acc: Tensor, row: Tensor, a: Tensor) -> Tensor:
     y = torch.empty(acc.shape)
-    _squared_relu_backward(sums_of(acc), array(row), array(a), y.numpy())
+    _squared_relu_backward(_sums(acc), array(row), array(a), y.numpy())
     return y
 
 
 @kernel
-def _squared_relu_backward(sums: Sums, row: Array, a: Array, y: Array) -> None:
-    memory = new_strip(sums)
-    for start in range(0, len(y), STRIP):
-        strip = strip_sums(sums, start, memory)
-        for i in range(start, min(start + STRIP, len(y))):
-            out, own, before, factor = y[i], strip[i - start], a[i], row[i]
-            for j in range(out.size):
-                out[j] = (np.float32(own[j]) * factor) * (before[j] + before[j])
+def _squared_relu_backward(sums: Array, row: Array, a: Array, y: Array) -> None:
+    for i in range(len(y)):
+        out, own, before, factor = y[i], sums[i], a[i], row[i]
+        for j in range(out.size):
+            out[j] = (np.float32(own[j]) * factor) * (before[j] + before[j])
 
 
 # ---- frequencies

@@ -16,7 +16,6 @@ from prequential.exact.byte_products import (
     STRIP,
     TILE,
     fill_shifts,
-    has_tiles,
     interleave,
     interleave_rows,
     multiply_strip,
@@ -41,12 +40,12 @@ def orthogonalise_in_kernel(g: Tensor, n_steps: int, coefficients: tuple[float, 
     n_rows, n_columns = g.shape
     x = torch.zeros(n_rows + -n_rows % ROWS, n_columns + -n_columns % ROWS)
     x[:n_rows, :n_columns] = g
-    _orthogonalise(x.numpy(), n_steps, *map(np.float32, coefficients), has_tiles())
+    _orthogonalise(x.numpy(), n_steps, *map(np.float32, coefficients))
     return x[:n_rows, :n_columns].contiguous()
 
 
 @kernel
-def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.float32, use_tiles: bool) -> None:
+def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.float32) -> None:
     """x (R, C) float32: from the matrix to the orthogonal one. q, p and w are the rounded x, X X^T and factor of x, shifted."""
     n_rows, n_columns = x.shape
     q, s = np.empty(x.shape, np.uint8), np.empty(n_rows, np.float32)
@@ -60,11 +59,11 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     for _ in range(n_steps):
         # X X^T is symmetric, so the scales of its rows are also those of its columns.
         interleave_rows(q.view(np.uint32), SIGNS, by_row)
-        _requantise(square_sums, q, s, by_row, s, np.float32(0.0), gram, ONE, ones, p, t, use_tiles)
+        _requantise(square_sums, q, s, by_row, s, np.float32(0.0), gram, ONE, ones, p, t)
         interleave_rows(p.view(np.uint32), SIGNS, by_gram)
-        _requantise(square_sums, p, t, by_gram, t, b, gram, c, s, w, u, use_tiles)
+        _requantise(square_sums, p, t, by_gram, t, b, gram, c, s, w, u)
         interleave(q, SIGNS, by_column)
-        _requantise(sums, w, u, by_column, ones, a, x, ONE, ones, q, s, use_tiles)
+        _requantise(sums, w, u, by_column, ones, a, x, ONE, ones, q, s)
 
 
 @helper
@@ -113,7 +112,7 @@ def _round_shifted(y: Array, column_factor: Array, top: np.int32, q: Array) -> n
 @helper
 def _requantise(
     sums: Array, q: Array, s: Array, levels: Array, t: Array, alpha: np.float32, y: Array, beta: np.float32, column_factor: Array,
-    rounded: Array, scale: Array, use_tiles: bool,
+    rounded: Array, scale: Array,
 ) -> None:  # fmt: skip
     """y = y * alpha + (q levels) * s * t * beta, and y * column_factor rounded: of a product, a strip at a time.
 
@@ -123,7 +122,7 @@ def _requantise(
     shift, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
     fill_shifts(levels, shift)
     for start in range(0, len(q), STRIP):
-        multiply_strip(q[start : start + STRIP], levels, shift, use_tiles, tile, sums)
+        multiply_strip(q[start : start + STRIP], levels, shift, tile, sums)
         for r in range(STRIP):
             i, own = start + r, sums[r]
             row, factor, out, top = y[i], s[i], rounded[i], np.int32(0)

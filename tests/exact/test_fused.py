@@ -7,8 +7,7 @@ import pytest
 import torch
 from same_bits import check_attention, check_rows
 
-from prequential.exact import byte_products, fused, plain
-from prequential.exact.byte_products import Product, layouts
+from prequential.exact import fused, plain
 
 
 @pytest.mark.parametrize("shape", [(16, 256), (1024, 256), (256, 1024), (513, 769)])
@@ -31,22 +30,6 @@ def test_every_primitive_of_the_definition_has_a_compiled_counterpart():
     assert own <= set(fused.__all__)
     assert all(signature(getattr(fused, name)) == signature(getattr(plain, name)) for name in own)
     assert fused.COMPILED and not plain.COMPILED
-
-
-@pytest.mark.parametrize("use_tiles", [True, False])
-@pytest.mark.parametrize(("n", "k", "c"), [(1, 1, 1), (16, 64, 64), (37, 100, 70)])
-def test_a_product_within_a_kernel_equals_given_sums(n, k, c, use_tiles, monkeypatch):
-    use_tiles = use_tiles and byte_products.has_tiles()
-    monkeypatch.setattr(byte_products, "has_tiles", lambda: use_tiles)
-    x, levels = (torch.full(shape, -127, dtype=torch.int8) for shape in ((n, k), (k, c)))
-    x[::2], levels[:, ::3] = 127, torch.arange(k)[:, None].to(torch.int8)
-    row, column = torch.rand(n), torch.rand(1, max(k, c))
-    for first, own, matrix in zip((x, x[:, :1].expand(n, c)), (levels, levels.t()), layouts(levels), strict=True):
-        given = (first.long() @ own.long()).to(torch.int32)
-        expected, found = (
-            fused.squared_relu(acc, row, column[:, : own.shape[1]][0]) for acc in (given, Product(first, matrix))
-        )
-        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
 
 
 def test_a_product_and_a_sum_round_twice():

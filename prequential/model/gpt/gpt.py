@@ -13,7 +13,6 @@ import torch
 
 from prequential.errors import ConfigError
 from prequential.exact.backend import Backend, Primitives, orthogonalise
-from prequential.exact.byte_products import Product
 from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -204,7 +203,7 @@ class GPT:
             found[f"{i}.qkv"] = (norm[0], norm[1], dqkv)
         return found | {"embedding": (dh,)}
 
-    def _through_norm(self, sums: tuple[Tensor | Product, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
+    def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient at the input of an RMS norm. sums: integer sums and row scales of the gradient at its output."""
         q, r, s = norm
         return self._ops.normalise_rows_backward(self._ops.dequantise(*sums, None), q, r, s, base=dh)

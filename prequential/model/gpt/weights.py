@@ -20,7 +20,6 @@ import torch
 
 from prequential.exact.arrays import uniform
 from prequential.exact.backend import Backend, Primitives
-from prequential.exact.byte_products import Layout, Product, has_tiles, layouts
 from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -44,7 +43,6 @@ class Linear:
     backend: Backend
     levels: torch.Tensor
     scale: torch.Tensor
-    _layouts: tuple[Layout, Layout] | None
 
     def __init__(self, weight: Tensor, backend: Backend) -> None:
         self.weight, self.backend = weight, backend
@@ -55,34 +53,25 @@ class Linear:
         ops = self.backend.primitives
         peaks = ops.column_peaks(self.weight)
         self.levels, self.scale = ops.round_columns(self.weight, peaks), peaks * (1.0 / INT8_LIMIT)
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        """Lays the levels out for kernels that compute products, if the backend has these."""
-        fast = self.backend.primitives.COMPILED and self.backend.matmul.name == "int8" and has_tiles()
-        self._layouts = layouts(self.levels) if fast else None
 
     def with_backend(self, backend: Backend, device: torch.device) -> "Linear":
         """The same levels for another backend, on a device. The float32 master copy is shared."""
         other = copy(self)
         other.backend = backend
         other.levels, other.scale = self.levels.to(device), self.scale.to(device)
-        other._lay_out()
         return other
 
-    def sums(self, x: Tensor) -> Tensor | Product:
+    def sums(self, x: Tensor) -> Tensor:
         """x (N, C_in) int8 -> (N, C_out) int32. The product is these sums times the row scale of x and `self.scale`."""
-        return Product(x, self._layouts[0]) if self._layouts else self.backend.matmul(x, self.levels)
+        return self.backend.matmul(x, self.levels)
 
-    def input_gradient_sums(self, g: Tensor) -> tuple[Tensor | Product, Tensor]:
+    def input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient at the input, as integer sums (N, C_in) and row scales (N,), from g (N, C_out) at the output.
 
         g is multiplied by the scales of the columns before it is rounded, so that the scale is constant along the summed axis.
         """
         levels, row_scale = self.backend.primitives.quantise_rows(g, column_factor=self.scale)
-        return Product(levels, self._layouts[1]) if self._layouts else self.backend.matmul(
-            levels, self.levels.t()
-        ), row_scale
+        return self.backend.matmul(levels, self.levels.t()), row_scale
 
     def fine_input_gradient_sums(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """`input_gradient_sums` with 15 bits of each entry instead of 7: (254 + 1) * 127 * 127 * C_out < 2**31 for C_out <= 522.
