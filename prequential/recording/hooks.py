@@ -1,37 +1,96 @@
 """A Recorder in the loops of transformers and Lightning. Its own methods call these functions."""
 
-from collections.abc import Callable
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
-from prequential.errors import ConfigError, MissingDependencyError
+from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
 from prequential.recording.score import IGNORED
 
 STATE_FILE = "recorder.pt"
+NO_LABELS = "the batch has no labels (rows, columns): use a data collator that makes them"
+NO_LOGITS = (
+    "the model returned no logits for the labels, as with a fused loss: turn it off (use_liger_kernel=False), or call "
+    "rec.score(nll=..., targets=..., inputs=...) in compute_loss"
+)
 
 
-def loss_func(recorder: Any, loss: Callable[..., Any] | None) -> Callable[..., Any]:
-    """A `compute_loss_func` for a causal language model: it scores a batch in training, and returns the loss.
+class Watch:
+    """Scores each batch that a Trainer trains on, and lets its loss pass through untouched. A mistake is told once.
 
-    loss: another loss of (outputs, labels, num_items_in_batch=...); by default the mean cross entropy. Labels are shifted
-    here, as the models of transformers do.
+    The targets are read before `Trainer.compute_loss`, which may take them out of the batch; the logits are those that the model
+    returns within it. Where compute_loss of the user calls `rec.score` itself, nothing more is scored.
     """
-    import torch
 
-    def compute(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
-        if labels is None:
-            raise ConfigError("rec.loss_func(): the batch has no labels: use a data collator that makes them")
-        logits, targets = outputs["logits"][:, :-1], labels[:, 1:].to(outputs["logits"].device)
-        nll = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
-        )
-        if torch.is_grad_enabled():  # an evaluation is not part of the training
-            recorder.score(nll=nll.view(targets.shape), targets=targets, inputs=recorder.called_with())
-        if loss is not None:
-            return loss(outputs, labels, num_items_in_batch=num_items_in_batch)
-        return nll.sum() / ((targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
+    def __init__(self, recorder: Any, trainer: Any) -> None:
+        self.recorder, self.trainer, self.whole = recorder, trainer, trainer.compute_loss
+        self.targets: Any = None  # of the batch whose loss is computed now
+        self.found: tuple[Any, Any] | None = None  # its logits and ids
+        self.has_told = False
+        self.hook = trainer.model_wrapped.register_forward_hook(self.saw, with_kwargs=True)
+        trainer.compute_loss = self.compute_loss
 
-    return compute
+    def end(self) -> None:
+        """Leaves the Trainer as it was."""
+        self.hook.remove()
+        self.trainer.compute_loss = self.whole
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """What the Trainer's own method gives."""
+        import torch
+
+        if not (model.training and torch.is_grad_enabled()):  # an evaluation is no training
+            return self.whole(model, inputs, *args, **kwargs)
+        self.targets, self.found, n_scores = _targets(inputs), None, self.recorder._n_scores
+        loss = self.whole(model, inputs, *args, **kwargs)
+        if self.recorder._n_scores == n_scores:
+            self.score()
+        self.targets = self.found = None
+        return loss
+
+    def saw(self, model: Any, args: Any, kwargs: Any, returned: Any) -> None:
+        """A forward hook. The first call that gives logits for the targets is the one."""
+        from prequential.recording.causal import logits_of, named_ids
+
+        if self.targets is not None and self.found is None:
+            logits = logits_of(returned, self.targets.shape)
+            self.found = (logits.detach(), named_ids(args, kwargs)) if logits is not None else None
+
+    def score(self) -> None:
+        """Scores what was found; what is missing stays in the record."""
+        try:
+            if self.targets is None or self.found is None:
+                raise ConfigError(NO_LABELS if self.targets is None else NO_LOGITS)
+            logits, ids = self.found
+            self.recorder.score(logits=logits, targets=self.targets.to(logits.device), inputs=ids)
+        except ConfigError as error:
+            if not self.has_told:
+                warnings.warn(f"rec.hf_callback(): {error}", stacklevel=4)
+                self.recorder._fault(f"step {self.recorder.n_steps + 1}: {error}")
+            self.has_told = True
+
+
+def _targets(inputs: Any) -> Any:
+    """The targets (rows, columns) of a batch, shifted as causal language models of transformers shift their labels."""
+    from torch.nn.functional import pad
+
+    if (shifted := inputs.get("shift_labels")) is not None:
+        return shifted
+    labels = inputs.get("labels")
+    return pad(labels, (0, 1), value=IGNORED)[:, 1:] if getattr(labels, "ndim", 0) == 2 else None
+
+
+def _calling_trainer() -> Any:
+    """The Trainer that runs the callback: transformers gives it everything but that."""
+    from transformers import Trainer
+
+    frame: Any = sys._getframe()
+    while frame and not isinstance(frame.f_locals.get("self"), Trainer):
+        frame = frame.f_back
+    if not frame:
+        raise ConfigError("rec.hf_callback(): no Trainer of transformers calls it")
+    return frame.f_locals["self"]
 
 
 def hf_callback(recorder: Any) -> Any:
@@ -48,7 +107,9 @@ def hf_callback(recorder: Any) -> Any:
         return Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE_FILE
 
     class RecorderCallback(TrainerCallback):
-        """Attaches to model and optimiser, saves beside checkpoints, resumes, and finishes."""
+        """Attaches to model and optimiser, scores, saves beside checkpoints, resumes, and finishes."""
+
+        watch: Any = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             recorder.attach(model=kwargs["model"], optimizer=kwargs["optimizer"])
@@ -58,6 +119,9 @@ def hf_callback(recorder: Any) -> Any:
                         f"rec.hf_callback(): the checkpoint has no {STATE_FILE}: it was saved without this callback"
                     )
                 recorder.load_state_dict(torch.load(path(args, state), weights_only=True))
+            if self.watch:
+                self.watch.end()  # of a beginning that failed, as with auto_find_batch_size
+            self.watch = Watch(recorder, _calling_trainer())
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             saved = recorder.state_dict()  # of all ranks
@@ -65,7 +129,13 @@ def hf_callback(recorder: Any) -> Any:
                 torch.save(saved, path(args, state))
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            recorder.finish()
+            self.watch.end()
+            try:
+                recorder.finish()
+            except PrequentialError as error:  # somebody's training ends well without a record
+                if recorder.strict:
+                    raise
+                warnings.warn(str(error), stacklevel=2)
 
     return RecorderCallback()
 
