@@ -67,9 +67,8 @@ class Call:
 def _name(model: Any, key: int | str) -> str:
     """Of an argument of the model."""
     inner = getattr(model, "module", getattr(model, "_orig_mod", model))  # of DistributedDataParallel, of torch.compile
-    names = [
-        each.name for each in inspect.signature(inner.forward).parameters.values() if each.kind < each.VAR_POSITIONAL
-    ]
+    parameters = inspect.signature(inner.forward).parameters.values()
+    names = [each.name for each in parameters if each.kind < each.VAR_POSITIONAL]
     return key if isinstance(key, str) else names[key] if key < len(names) else f"argument {key + 1}"
 
 
@@ -79,9 +78,7 @@ class CallHook:
     saw: gets the ids (rows, columns), and a function that copies the call.
     """
 
-    def __init__(
-        self, model: Any = None, saw: Callable[[torch.Tensor, Callable[[], Call]], None] | None = None
-    ) -> None:
+    def __init__(self, model: Any = None, saw: Callable[..., None] | None = None) -> None:
         self._model, self._saw = model, saw
 
     @torch.compiler.disable

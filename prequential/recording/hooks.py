@@ -1,7 +1,8 @@
 """A Recorder in the loops of transformers and Lightning. Its own methods call these functions."""
 
+import logging
 import sys
-import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,76 +10,67 @@ from prequential.errors import ConfigError, MissingDependencyError, PrequentialE
 from prequential.recording.score import IGNORED
 
 STATE_FILE = "recorder.pt"
-NO_LABELS = "the batch has no labels (rows, columns): use a data collator that makes them"
-NO_LOGITS = (
-    "the model returned no logits for the labels, as with a fused loss: turn it off (use_liger_kernel=False), or call "
-    "rec.score(nll=..., targets=..., inputs=...) in compute_loss"
-)
+NO_TARGETS = "the batch has no labels (rows, columns) of a causal language model"
+NO_LOGITS = "the model returned no logits for the labels, as with a fused loss (use_liger_kernel=False turns it off)"
 
 
-class Watch:
-    """Scores each batch that a Trainer trains on, and lets its loss pass through untouched. A mistake is told once.
+def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
+    """Scores each batch that a Trainer trains on; its loss passes untouched. Records the first mistake. Returns what ends it.
 
     The targets are read before `Trainer.compute_loss`, which may take them out of the batch; the logits are those that the model
     returns within it. Where compute_loss of the user calls `rec.score` itself, nothing more is scored.
     """
+    import torch
 
-    def __init__(self, recorder: Any, trainer: Any) -> None:
-        self.recorder, self.trainer, self.whole = recorder, trainer, trainer.compute_loss
-        self.targets: Any = None  # of the batch whose loss is computed now
-        self.found: tuple[Any, Any] | None = None  # its logits and ids
-        self.has_told = False
-        self.hook = trainer.model_wrapped.register_forward_hook(self.saw, with_kwargs=True)
-        trainer.compute_loss = self.compute_loss
+    from prequential.recording.causal import logits_of, named_ids
 
-    def end(self) -> None:
-        """Leaves the Trainer as it was."""
-        self.hook.remove()
-        self.trainer.compute_loss = self.whole
+    batch: dict[str, Any] = {}
+    whole, faults = trainer.compute_loss, []
 
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the Trainer's own method gives."""
-        import torch
+    @torch.compiler.disable
+    def saw(model: Any, args: Any, kwargs: Any, returned: Any) -> None:
+        if batch.keys() == {"targets"} and (logits := logits_of(returned, batch["targets"].shape)) is not None:
+            ids, targets = named_ids(args, kwargs), batch["targets"].to(logits.device)
+            batch.update(logits=logits.detach(), targets=targets, inputs=ids)
 
+    def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not (model.training and torch.is_grad_enabled()):  # an evaluation is no training
-            return self.whole(model, inputs, *args, **kwargs)
-        self.targets, self.found, n_scores = _targets(inputs), None, self.recorder._n_scores
-        loss = self.whole(model, inputs, *args, **kwargs)
-        if self.recorder._n_scores == n_scores:
-            self.score()
-        self.targets = self.found = None
+            return whole(model, inputs, *args, **kwargs)
+        batch.clear()
+        if (targets := _targets(trainer.model, inputs)) is not None:
+            batch["targets"] = targets
+        n_scores, loss = recorder._n_scores, whole(model, inputs, *args, **kwargs)
+        try:
+            if recorder._n_scores == n_scores:
+                if "logits" not in batch:
+                    what = NO_LOGITS if batch else NO_TARGETS
+                    raise ConfigError(f"{what}: call rec.score(nll=..., targets=..., inputs=...) in compute_loss")
+                recorder.score(**batch)
+        except ConfigError as error:
+            faults.append(error)
+            if len(faults) == 1:
+                recorder._fault(f"step {recorder.n_steps + 1}: {error}")
+        batch.clear()
         return loss
 
-    def saw(self, model: Any, args: Any, kwargs: Any, returned: Any) -> None:
-        """A forward hook. The first call that gives logits for the targets is the one."""
-        from prequential.recording.causal import logits_of, named_ids
+    hook = trainer.model_wrapped.register_forward_hook(saw, with_kwargs=True)
+    trainer.compute_loss = compute_loss
 
-        if self.targets is not None and self.found is None:
-            logits = logits_of(returned, self.targets.shape)
-            self.found = (logits.detach(), named_ids(args, kwargs)) if logits is not None else None
+    def end() -> None:
+        hook.remove()
+        trainer.compute_loss = whole
 
-    def score(self) -> None:
-        """Scores what was found; what is missing stays in the record."""
-        try:
-            if self.targets is None or self.found is None:
-                raise ConfigError(NO_LABELS if self.targets is None else NO_LOGITS)
-            logits, ids = self.found
-            self.recorder.score(logits=logits, targets=self.targets.to(logits.device), inputs=ids)
-        except ConfigError as error:
-            if not self.has_told:
-                warnings.warn(f"rec.hf_callback(): {error}", stacklevel=4)
-                self.recorder._fault(f"step {self.recorder.n_steps + 1}: {error}")
-            self.has_told = True
+    return end
 
 
-def _targets(inputs: Any) -> Any:
-    """The targets (rows, columns) of a batch, shifted as causal language models of transformers shift their labels."""
+def _targets(model: Any, inputs: Any) -> Any:
+    """The targets (rows, columns) of a batch, shifted as causal language models of transformers shift their labels, or None."""
     from torch.nn.functional import pad
 
-    if (shifted := inputs.get("shift_labels")) is not None:
-        return shifted
-    labels = inputs.get("labels")
-    return pad(labels, (0, 1), value=IGNORED)[:, 1:] if getattr(labels, "ndim", 0) == 2 else None
+    labels, shifted = inputs.get("labels"), inputs.get("shift_labels")
+    if getattr(labels, "ndim", 0) != 2 or getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return None
+    return pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
 
 
 def _calling_trainer() -> Any:
@@ -109,7 +101,7 @@ def hf_callback(recorder: Any) -> Any:
     class RecorderCallback(TrainerCallback):
         """Attaches to model and optimiser, scores, saves beside checkpoints, resumes, and finishes."""
 
-        watch: Any = None
+        end: Callable[[], None] | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             recorder.attach(model=kwargs["model"], optimizer=kwargs["optimizer"])
@@ -119,9 +111,9 @@ def hf_callback(recorder: Any) -> Any:
                         f"rec.hf_callback(): the checkpoint has no {STATE_FILE}: it was saved without this callback"
                     )
                 recorder.load_state_dict(torch.load(path(args, state), weights_only=True))
-            if self.watch:
-                self.watch.end()  # of a beginning that failed, as with auto_find_batch_size
-            self.watch = Watch(recorder, _calling_trainer())
+            if self.end:
+                self.end()  # a beginning that failed, as with auto_find_batch_size
+            self.end = watch(recorder, _calling_trainer())
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             saved = recorder.state_dict()  # of all ranks
@@ -129,13 +121,14 @@ def hf_callback(recorder: Any) -> Any:
                 torch.save(saved, path(args, state))
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.watch.end()
+            if self.end:
+                self.end()
             try:
                 recorder.finish()
             except PrequentialError as error:  # somebody's training ends well without a record
                 if recorder.strict:
                     raise
-                warnings.warn(str(error), stacklevel=2)
+                logging.getLogger(__name__).warning("%s", error)
 
     return RecorderCallback()
 
