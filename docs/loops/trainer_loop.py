@@ -26,8 +26,7 @@ def train(folder: str = "runs") -> prequential.Run:
                 train_sampling_strategy="sequential", save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True,
             ),
             train_dataset=[{"input_ids": row, "labels": row} for row in rows],
-            compute_loss_func=rec.loss_func(),  # it scores each batch, and returns its mean loss
-            callbacks=[rec.hf_callback()],  # it attaches, saves beside checkpoints, resumes and finishes
+            callbacks=[rec.hf_callback()],  # it scores each batch, saves beside checkpoints, resumes and finishes
         )  # fmt: skip
         trainer.train()
     return rec.finish()

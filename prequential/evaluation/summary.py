@@ -249,10 +249,9 @@ def _n_checked(reported: Mapping[str, Any]) -> str:
 
 
 def _n_audits(reported: Mapping[str, Any]) -> str:
-    why = reported.get("not_audited", "")
-    return (f"checked {n:,} times" if (n := reported.get("n_audits", 0)) else "not checked") + (
-        f"; {why}" if why else ""
-    )
+    n, why = reported.get("n_audits", 0), reported.get("not_audited", "")
+    parts = [f"checked {n:,} times"] * bool(n) + [f"not audited: {why}"] * bool(why)
+    return "; ".join(parts) or "not checked"
 
 
 def _archive(record: dict[str, Any]) -> str:

@@ -1,5 +1,11 @@
-"""The check for a look ahead: a row is predicted twice, with two futures. Up to there, the predictions must be equal."""
+"""The check for a look ahead: a row is predicted twice, with two futures. Up to there, the predictions must be equal.
 
+A call in training is made again with its own arguments, copied before it: masks and positions of packed rows are where leaks are.
+Only the ids of one row change. An argument that cannot be copied, such as a cache with gradients, is named in the record.
+"""
+
+import copy
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,20 +19,66 @@ from prequential.recording.score import IGNORED
 MAX_MOVE = 1e-3  # nats of a log-probability: another future may not move it by more than rounding does
 NAMES = ("input_ids", "inputs", "idx", "tokens", "ids", "x")
 OTHER_IDS = ("mask", "position", "label", "target", "segment", "type")  # parts of names of other tensors of integers
+TARGETS = ("label", "target")  # parts of names of what a model may be called without
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the model in training: ids (rows, columns), and the autocast that it ran under, if any."""
+    """A call of the model in training. ids: of its arguments, which are by position or name, and as they were before it.
+
+    lost: the arguments that cannot be copied. autocast: what the call ran under, if anything.
+    """
 
     ids: torch.Tensor
+    arguments: dict[Any, Any]
+    lost: list[Any]
     autocast: torch.dtype | None
+
+    @classmethod
+    def copied(cls, given: dict[Any, Any], ids: torch.Tensor) -> "Call":
+        """Tensors are copied without their gradients, other values by `copy.deepcopy`."""
+        memo = {id(each): each.detach().clone() for each in (ids, *given.values()) if isinstance(each, torch.Tensor)}
+        own: dict[Any, Any] = {}
+        lost = []
+        for key, value in given.items():
+            try:
+                own[key] = copy.deepcopy(value, memo)
+            except Exception:  # whatever the objects of others raise
+                lost.append(key)
+        kind = ids.device.type
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        return cls(memo[id(ids)], own, lost, autocast)
+
+    def logits(self, model: Any, ids: torch.Tensor, forward: Callable[[Any, Any], Any] | None) -> torch.Tensor:
+        """The logits (rows, columns, V) of the call with other ids (rows, columns). It has no targets if they leave no logits."""
+        for without in ((), TARGETS):
+            memo = {id(self.ids): ids.reshape(self.ids.shape).to(self.ids.dtype)}
+            given = {
+                key: None if any(part in _name(model, key) for part in without) else copy.deepcopy(value, memo)
+                for key, value in self.arguments.items()
+            }
+            args = [given.pop(key) for key in [*given] if isinstance(key, int)]
+            found = logits_of(forward(model, ids) if forward else model(*args, **given), ids.shape)
+            if found is not None:
+                return found
+        raise ValueError(f"no logits (rows, columns, V) for ids {tuple(ids.shape)}; rec.attach(forward=...) can help")
+
+
+def _name(model: Any, key: int | str) -> str:
+    """Of an argument of the model."""
+    inner = getattr(model, "module", getattr(model, "_orig_mod", model))  # of DistributedDataParallel, of torch.compile
+    parameters = inspect.signature(inner.forward).parameters.values()
+    names = [each.name for each in parameters if each.kind < each.VAR_POSITIONAL]
+    return key if isinstance(key, str) else names[key] if key < len(names) else f"argument {key + 1}"
 
 
 class CallHook:
-    """A forward hook that tells `saw` about calls of `model` in training. Copies and pickles of the model forget it."""
+    """A forward hook that tells `saw` about calls of `model` in training. Copies and pickles of the model forget it.
 
-    def __init__(self, model: Any = None, saw: Callable[[Call], None] | None = None) -> None:
+    saw: gets the ids (rows, columns), and a function that copies the call.
+    """
+
+    def __init__(self, model: Any = None, saw: Callable[..., None] | None = None) -> None:
         self._model, self._saw = model, saw
 
     @torch.compiler.disable
@@ -34,9 +86,7 @@ class CallHook:
         if model is self._model and self._saw and model.training and torch.is_grad_enabled():
             ids = named_ids(args, kwargs)
             if ids is not None:
-                kind = ids.device.type
-                autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-                self._saw(Call(ids.detach().long(), autocast))
+                self._saw(_rows(ids), lambda: Call.copied(dict(enumerate(args)) | kwargs, ids))
 
     def __reduce__(self) -> Any:
         return CallHook, ()
@@ -46,7 +96,7 @@ class CallHook:
 
 
 def named_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
-    """The ids among the arguments of a model, as (rows, columns): by name, or the first tensor of integers."""
+    """The ids among the arguments of a model: by name, or the first tensor of integers of one or two dimensions."""
     given: dict[str, Any] = {str(i): value for i, value in enumerate(args)} | dict(kwargs)
     for value in (*args, *kwargs.values()):
         if isinstance(value, Mapping):
@@ -54,7 +104,23 @@ def named_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor 
     for name in (*NAMES, *(name for name in given if not any(part in name for part in OTHER_IDS))):
         value = given.get(name)
         if isinstance(value, torch.Tensor) and value.dim() in (1, 2) and value.dtype in (torch.int64, torch.int32):
-            return value if value.dim() == 2 else value[None]
+            return value
+    return None
+
+
+def _rows(ids: torch.Tensor) -> torch.Tensor:
+    return (ids if ids.dim() == 2 else ids[None]).detach().long()
+
+
+def logits_of(found: Any, shape: torch.Size) -> torch.Tensor | None:
+    """The logits, as (rows, columns, V), in what a model returns. shape: (rows, columns). None if there are no such ones."""
+    if isinstance(found, Mapping):
+        found = found.get("logits")
+    found = getattr(found, "logits", found)
+    for value in found if isinstance(found, tuple | list) else [found]:  # the loss may come first
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        if is_float and value.dim() > 1 and value.shape[:-1].numel() == shape.numel():
+            return value.reshape(*shape, -1)
     return None
 
 
@@ -63,44 +129,34 @@ def look_ahead(
 ) -> str | None:
     """What is wrong with a drawn row of a call; None if nothing moves. targets: of the same rows, or None.
 
-    Other ids come from the batch itself. Only predictions of targets that are used count. Raises ValueError if nothing can be
-    compared; whatever the model raises.
+    The whole batch is predicted again, as nobody knows what the arguments mean for one row. Other ids come from the batch. Only
+    predictions of targets that are used count. Raises ValueError if nothing can be compared; whatever the model raises.
     """
+    if call.lost and not forward:
+        raise ValueError(f"called with {', '.join(_name(model, key) for key in call.lost)}")
     words = random_words(step, "recorder/audit", 3)
-    row = int(words[0] % len(call.ids))
-    first, n_columns = call.ids[row : row + 1], call.ids.shape[1]
-    used = torch.ones(n_columns, dtype=torch.bool, device=first.device)
-    if targets is not None and targets.shape[0] == len(call.ids):
+    ids = _rows(call.ids)
+    row, n_columns = int(words[0] % len(ids)), ids.shape[1]
+    used = torch.ones(n_columns, dtype=torch.bool, device=ids.device)
+    if targets is not None and targets.shape[0] == len(ids):
         used[: targets.shape[1]] = targets[row, :n_columns] != IGNORED
     places = torch.nonzero(used[: n_columns - 1])[:, 0] + 1
-    if not len(places):
-        raise ValueError("rows of one column")
-    place = int(places[int(words[1] % len(places))])
-    pool = call.ids.flatten()
-    others = pool[pool != first[0, place]]
-    if not len(others):
-        raise ValueError("all ids of a batch are equal")
-    drawn = torch.arange(n_columns, device=first.device) * 7919 + int(words[2] % len(others))
-    changed = torch.where(torch.arange(n_columns, device=first.device) >= place, others[drawn % len(others)], first)
-    with _quiet(model, call):
-        predicted = [_log_probabilities(model, ids, forward)[:place][used[:place]] for ids in (first, first, changed)]
-    noise, moved = (float((predicted[0] - other).abs().max()) for other in predicted[1:])
+    place = int(places[int(words[1] % len(places))]) if len(places) else n_columns
+    others = ids[ids != ids[row, place % n_columns]]
+    changed = ids.clone()
+    if len(others):
+        drawn = torch.arange(place, n_columns, device=ids.device) * 7919 + int(words[2] % len(others))
+        changed[row, place:] = others[drawn % len(others)]
+    with _quiet(model, call):  # even if nothing changed: the ranks of a sharded model must call it together
+        kept = [call.logits(model, each, forward)[row, :place][used[:place]] for each in (ids, ids, changed)]
+    if torch.equal(changed, ids):
+        raise ValueError("no ids could be exchanged: the batch has one id only, or the row one column or no target")
+    predicted = [each.float().log_softmax(-1) for each in kept]
+    moves = [(predicted[0] - each).abs().nan_to_num(nan=0.0) for each in predicted[1:]]  # -inf less -inf is no move
+    noise, moved = (float(each.max()) for each in moves)
     if moved > max(MAX_MOVE, 4 * noise):
         return f"the model looks ahead: with other ids from column {place} on, earlier predictions moved by {moved:.2g} nats"
     return None
-
-
-def _log_probabilities(model: Any, ids: torch.Tensor, forward: Callable[[Any, Any], Any] | None) -> torch.Tensor:
-    """Log-softmax of the model's logits, (columns, V)."""
-    found = forward(model, ids) if forward else model(ids)
-    if forward is None:
-        found = found.logits if hasattr(found, "logits") else found[0] if isinstance(found, tuple | list) else found
-    shape = tuple(getattr(found, "shape", ()))
-    if len(shape) != 3 or shape[:2] != tuple(ids.shape):
-        raise ValueError(
-            f"model(inputs) gives shape {shape} for inputs {tuple(ids.shape)}; rec.attach(forward=...) can help"
-        )
-    return found[0].float().log_softmax(-1)
 
 
 @contextmanager

@@ -1,37 +1,88 @@
 """A Recorder in the loops of transformers and Lightning. Its own methods call these functions."""
 
+import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prequential.errors import ConfigError, MissingDependencyError
+from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
 from prequential.recording.score import IGNORED
 
 STATE_FILE = "recorder.pt"
+NO_TARGETS = "the batch has no labels (rows, columns) of a causal language model"
+NO_LOGITS = "the model returned no logits for the labels, as with a fused loss (use_liger_kernel=False turns it off)"
 
 
-def loss_func(recorder: Any, loss: Callable[..., Any] | None) -> Callable[..., Any]:
-    """A `compute_loss_func` for a causal language model: it scores a batch in training, and returns the loss.
+def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
+    """Scores each batch that a Trainer trains on; its loss passes untouched. Records the first mistake. Returns what ends it.
 
-    loss: another loss of (outputs, labels, num_items_in_batch=...); by default the mean cross entropy. Labels are shifted
-    here, as the models of transformers do.
+    The targets are read before `Trainer.compute_loss`, which may take them out of the batch; the logits are those that the model
+    returns within it. Where compute_loss of the user calls `rec.score` itself, nothing more is scored.
     """
     import torch
 
-    def compute(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
-        if labels is None:
-            raise ConfigError("rec.loss_func(): the batch has no labels: use a data collator that makes them")
-        logits, targets = outputs["logits"][:, :-1], labels[:, 1:].to(outputs["logits"].device)
-        nll = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
-        )
-        if torch.is_grad_enabled():  # an evaluation is not part of the training
-            recorder.score(nll=nll.view(targets.shape), targets=targets, inputs=recorder.called_with())
-        if loss is not None:
-            return loss(outputs, labels, num_items_in_batch=num_items_in_batch)
-        return nll.sum() / ((targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
+    from prequential.recording.causal import logits_of, named_ids
 
-    return compute
+    batch: dict[str, Any] = {}
+    whole, faults = trainer.compute_loss, []
+
+    @torch.compiler.disable
+    def saw(model: Any, args: Any, kwargs: Any, returned: Any) -> None:
+        if batch.keys() == {"targets"} and (logits := logits_of(returned, batch["targets"].shape)) is not None:
+            ids, targets = named_ids(args, kwargs), batch["targets"].to(logits.device)
+            batch.update(logits=logits.detach(), targets=targets, inputs=ids)
+
+    def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (model.training and torch.is_grad_enabled()):  # an evaluation is no training
+            return whole(model, inputs, *args, **kwargs)
+        batch.clear()
+        if (targets := _targets(trainer.model, inputs)) is not None:
+            batch["targets"] = targets
+        n_scores, loss = recorder._n_scores, whole(model, inputs, *args, **kwargs)
+        try:
+            if recorder._n_scores == n_scores:
+                if "logits" not in batch:
+                    what = NO_LOGITS if batch else NO_TARGETS
+                    raise ConfigError(f"{what}: call rec.score(nll=..., targets=..., inputs=...) in compute_loss")
+                recorder.score(**batch)
+        except ConfigError as error:
+            faults.append(error)
+            if len(faults) == 1:
+                recorder._fault(f"step {recorder.n_steps + 1}: {error}")
+        batch.clear()
+        return loss
+
+    hook = trainer.model_wrapped.register_forward_hook(saw, with_kwargs=True)
+    trainer.compute_loss = compute_loss
+
+    def end() -> None:
+        hook.remove()
+        trainer.compute_loss = whole
+
+    return end
+
+
+def _targets(model: Any, inputs: Any) -> Any:
+    """The targets (rows, columns) of a batch, shifted as causal language models of transformers shift their labels, or None."""
+    from torch.nn.functional import pad
+
+    labels, shifted = inputs.get("labels"), inputs.get("shift_labels")
+    if getattr(labels, "ndim", 0) != 2 or getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return None
+    return pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
+
+
+def _calling_trainer() -> Any:
+    """The Trainer that runs the callback: transformers gives it everything but that."""
+    from transformers import Trainer
+
+    frame: Any = sys._getframe()
+    while frame and not isinstance(frame.f_locals.get("self"), Trainer):
+        frame = frame.f_back
+    if not frame:
+        raise ConfigError("rec.hf_callback(): no Trainer of transformers calls it")
+    return frame.f_locals["self"]
 
 
 def hf_callback(recorder: Any) -> Any:
@@ -48,7 +99,9 @@ def hf_callback(recorder: Any) -> Any:
         return Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE_FILE
 
     class RecorderCallback(TrainerCallback):
-        """Attaches to model and optimiser, saves beside checkpoints, resumes, and finishes."""
+        """Attaches to model and optimiser, scores, saves beside checkpoints, resumes, and finishes."""
+
+        end: Callable[[], None] | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             recorder.attach(model=kwargs["model"], optimizer=kwargs["optimizer"])
@@ -58,6 +111,9 @@ def hf_callback(recorder: Any) -> Any:
                         f"rec.hf_callback(): the checkpoint has no {STATE_FILE}: it was saved without this callback"
                     )
                 recorder.load_state_dict(torch.load(path(args, state), weights_only=True))
+            if self.end:
+                self.end()  # a beginning that failed, as with auto_find_batch_size
+            self.end = watch(recorder, _calling_trainer())
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             saved = recorder.state_dict()  # of all ranks
@@ -65,7 +121,14 @@ def hf_callback(recorder: Any) -> Any:
                 torch.save(saved, path(args, state))
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            recorder.finish()
+            if self.end:
+                self.end()
+            try:
+                recorder.finish()
+            except PrequentialError as error:  # somebody's training ends well without a record
+                if recorder.strict:
+                    raise
+                logging.getLogger(__name__).warning("%s", error)
 
     return RecorderCallback()
 

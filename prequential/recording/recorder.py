@@ -204,10 +204,6 @@ class Recorder:
         self._account.add_scores(self.n_steps, scores)
         self._n_scores, self._targets = self._n_scores + 1, scores.targets
 
-    def called_with(self) -> "torch.Tensor | None":
-        """The ids (rows, columns) of the last call of the model in training since the last step."""
-        return self._call.ids if self._call else None
-
     def step(self) -> None:
         """Ends a step. A given optimiser calls it. Raises LawError or InvalidDistributionError for a mistake, if `strict`."""
         if self._run is not None:
@@ -218,7 +214,7 @@ class Recorder:
             self._fault(
                 f"step {self.n_steps}: the optimiser stepped without a score: call rec.score() before each step"
             )
-        if self._audit_every and self._call and _is_due(self.n_steps, self._audit_every):
+        if self._call:
             self._audit(self._call)
         self._call = None
         if self.n_steps % FLUSH_STEPS == 0:
@@ -230,10 +226,11 @@ class Recorder:
             self._last_stepped = id(optimizer)
             self.step()
 
-    def _saw(self, call: "Call") -> None:
-        """The model is called in training: for rows that must be scored before the next step."""
-        self._call = call
-        self._account.add_call(self.n_steps, call.ids)
+    def _saw(self, ids: "torch.Tensor", copied: "Callable[[], Call]") -> None:
+        """The model is called in training: for rows that must be scored before the next step. An audit copies the last call."""
+        self._account.add_call(self.n_steps, ids)
+        is_due = self._audit_every and _is_due(self.n_steps + 1, self._audit_every)
+        self._call = copied() if is_due else None
 
     def _audit(self, call: "Call") -> None:
         from prequential.recording.causal import look_ahead
@@ -242,7 +239,7 @@ class Recorder:
         try:
             found = look_ahead(self._model, call, targets, self._forward, self.n_steps)
         except Exception as error:  # the check must not end somebody's training
-            self.not_audited = f"{type(error).__name__}: {error}"[:200]
+            self.not_audited = (str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}")[:200]
             return
         self.n_audits += 1
         if found:
@@ -410,12 +407,6 @@ class Recorder:
         self._call, self._targets, self._started_s = None, None, None
 
     # ---- other people's loops
-
-    def loss_func(self, loss: Callable[..., Any] | None = None) -> Callable[..., Any]:
-        """For `transformers.Trainer(compute_loss_func=...)`: scores each batch, and returns its loss (recording/hooks.py)."""
-        from prequential.recording.hooks import loss_func
-
-        return loss_func(self, loss)
 
     def hf_callback(self) -> Any:
         """For `transformers.Trainer(callbacks=[...])`: attaches, saves beside checkpoints, resumes, and finishes."""

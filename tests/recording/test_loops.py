@@ -63,7 +63,7 @@ def _trainer(folder: Path, rec: prequential.Recorder, rows: list[torch.Tensor], 
     data = [{"input_ids": row, "labels": row} for row in rows]
     return Trainer(
         GPT2LMHeadModel(config), arguments, train_dataset=data, eval_dataset=data[:4],
-        compute_loss_func=rec.loss_func(), callbacks=[rec.hf_callback()],
+        callbacks=[rec.hf_callback()],
     )  # fmt: skip
 
 
