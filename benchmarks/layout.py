@@ -44,7 +44,6 @@ ORDER = (
     ("records",),
     ("evaluation",),
     ("compression",),
-    ("proof",),
     ("comparison",),
     ("recording",),
     ("heldout_loss",),

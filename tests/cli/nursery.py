@@ -13,7 +13,7 @@ import traceback
 import prequential
 import prequential.evaluation.evaluation
 from prequential.cli.main import main
-from prequential.proof import selftest  # noqa: F401 - for the children
+from prequential.online import selftest  # noqa: F401 - for the children
 
 
 def child(folder: str, args: list[str], stdout: str, stderr: str) -> None:

@@ -83,10 +83,6 @@ REFUSALS = [
     ("compare --group x a0 b0", 2, "1 group labels for 2 runs"),
     ("compare --confidence 2 a0 b0", 2, "confidence 2.0"),
     ("runs list none", 1, "there is no such folder"),
-    ("doctor --samples -1 --law a", 2, "--samples"),
-    ("doctor --limit 0 --law a", 2, "not a number of bytes"),
-    ("doctor --samples 2", 2, "name files with --law"),
-    ("doctor -5", 2, "name files with --law"),
     ("doctor a", 2, "a"),
     *(
         (f"train {words} --kernels fused", code, part)

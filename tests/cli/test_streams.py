@@ -103,7 +103,6 @@ def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, ho
 
 @pytest.mark.slow
 def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
-    clean(run(hostile, "doctor", "-1", "--law", HOSTILE))
     clean(run(hostile, "evaluate", "--baselines", "none", "--tables", "--limit", "2K", HOSTILE))
     clean(run(hostile, "evaluate", "--baselines", "none", "--runs", HOSTILE + "-runs", "--limit", "2K", HOSTILE))
     folders = sorted(path for path in hostile.glob("*/*") if path.is_dir())

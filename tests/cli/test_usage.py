@@ -88,7 +88,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
         "train none -o m", "heldout --train none --test a", "sweep none", "sweep a --seed 1 --seeds 1,2",
         "forecast none",
         "forecast none --score none", "compare none none", "report none", "labels none --label y",
-        "train none -o m", "doctor --law none", "monorepo none",
+        "train none -o m", "monorepo none",
     ],
 )  # fmt: skip
 def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):

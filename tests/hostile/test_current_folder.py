@@ -47,7 +47,7 @@ MORE = (
     "evaluate --no-run --verify MIXER a", "evaluate --no-run -1 --baselines gzip,ppmd a",
     "evaluate --no-run --learner prequential.adapters:TransformersLearner --baselines none a",
     "evaluate --no-run --static hf:missing --baselines none MIXER a", "evaluate --no-run --baselines none MIXER hf:missing/data",
-    "doctor --samples 1 --law a MIXER", "labels --label y MIXER rows.jsonl",
+    "labels --label y MIXER rows.jsonl",
     "compress --kernels plain --config gpt.json -o compiled.pq a",
 )  # fmt: skip
 MAY_FAIL = ("hf:missing", "TransformersLearner", "compare", BAD)

@@ -288,7 +288,7 @@ def test_a_user_without_home_and_entry_leaves_nothing_in_the_current_folder(tmp_
 def test_doctor_names_the_folder(cache, monkeypatch, capsys):
     from prequential.cli.main import main
 
-    monkeypatch.setattr("prequential.proof.selftest.checks", lambda: ())
+    monkeypatch.setattr("prequential.online.selftest.checks", lambda: ())
     assert main(["doctor", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["machine"]["kernels"] == str(kernel_cache.kernel_folder())
 

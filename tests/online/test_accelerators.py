@@ -37,7 +37,7 @@ from prequential.model.presets import PRESETS
 from prequential.online import accelerators, coding
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
-from prequential.proof.selftest import FIXED_CONFIG, fixed_run
+from prequential.online.selftest import FIXED_CONFIG, fixed_run
 
 SCHEDULE = ScheduleConfig(first_segment_symbols=256, segment_symbols=256, row_symbols=64, n_rows=6, block_symbols=512)
 TEST_COLUMNS = accelerators.TEST_COLUMNS

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from prequential.online.runtime import Runtime
-from prequential.proof.selftest import Check, checks, fixed_run
+from prequential.online.selftest import Check, checks, fixed_run
 
 
 @pytest.mark.parametrize(("kernels", "backend"), [("fused", "float32"), ("plain", "float64")])
@@ -15,7 +15,7 @@ def test_the_fixed_run_gives_the_expected_digest(kernels: str, backend: str) -> 
 
 @pytest.mark.first_quick
 def test_another_digest_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prequential.proof.selftest.EXPECTED_DIGEST", "0" * 16)
+    monkeypatch.setattr("prequential.online.selftest.EXPECTED_DIGEST", "0" * 16)
     assert fixed_run(Runtime(kernels="fused")).passed is False
 
 

@@ -1,1 +1,0 @@
-"""Checks that this machine is exact, and that a learner keeps the law."""
