@@ -27,7 +27,7 @@ def format_tables(record: Record) -> list[str]:
     """The parts of `format_heldout` before the verdict."""
     losses = {name: record[name] for name in LOSSES if record[name]}
     parts = [_head(record), _totals(record, losses), _averages(losses), _by_overlap(losses)]
-    parts += [_groups("language", "languages", losses), _groups("document", "each", losses)]
+    parts += [_groups("language", "languages", "name", losses), _groups("document", "each", "number", losses)]
     return [part for part in parts if part]
 
 
@@ -166,19 +166,28 @@ def _by_overlap(losses: Record) -> str:
     return format_table(("overlap", "documents", "bytes", *losses), rows)
 
 
-def _groups(title: str, key: str, losses: Record) -> str:
-    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one group."""
-    first = next(iter(losses.values()))[key]
+def _groups(title: str, field: str, key: str, losses: Record) -> str:
+    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one group.
+
+    key: what tells the groups apart: documents may have equal names.
+    """
+    first = next(iter(losses.values()))[field]
     if len(first) < 2:
         return ""
-    rates = [{group["name"]: group["bits_per_byte"] for group in loss[key]} for loss in losses.values()]
+    rates = [{group[key]: group["bits_per_byte"] for group in loss[field]} for loss in losses.values()]
     rows = [
-        [group["name"], f"{group['n_documents']:,}", f"{group['n_bytes']:,}", f"{group['bits']:,.0f}"]
-        + [rate(rates_by_name.get(group["name"])) for rates_by_name in rates]
+        [named(group["name"], group.get("commit"))]
+        + [f"{group[count]:,.0f}" for count in ("n_documents", "n_bytes", "bits")]
+        + [rate(rates_by_key.get(group[key])) for rates_by_key in rates]
         for group in first[:MAX_ROWS]
     ]
     more = [f"and {len(first) - MAX_ROWS:,} more"] if len(first) > MAX_ROWS else []
     return "\n".join([format_table((title, "documents", "bytes", "bits", *losses), rows), *more])
+
+
+def named(name: str, commit: str | None) -> str:
+    """A document's name, and of a window the commit that brought it."""
+    return f"{name} {commit[:12]}" if commit else name
 
 
 def rate(value: float | None) -> str:

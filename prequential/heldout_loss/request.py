@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import log
 from os import PathLike as AnyPath
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from prequential_corpora.corpus import Document
@@ -109,7 +110,8 @@ class Heldout:
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit and date.
 
-        Of a learner that was trained here, these are the 1,000 costliest documents. Raises MissingDependencyError without pandas.
+        Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained
+        here, these are the 1,000 costliest documents. Raises MissingDependencyError without pandas.
         """
         return import_pandas().DataFrame(list(self.rows))
 
@@ -221,12 +223,15 @@ def _all_scored(
 # ---- rows of single documents
 
 
-def rows_of(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The documents in the record of a trained learner, under each loss, the costliest first."""
+def rows_of(record: Mapping[str, Any], dates: Mapping[str, str] = MappingProxyType({})) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first. dates: of the commits."""
     for loss in filter(record.get, LOSSES):
         each = record[loss]["each"]
         documents = [Document(group["name"], 0, group["n_bytes"]) for group in each]
-        yield from _rows({"loss": loss}, documents, [group["bits"] for group in each])
+        for group, row in zip(each, _rows({"loss": loss}, documents, [group["bits"] for group in each]), strict=True):
+            commit = group["commit"]
+            more = {"commit": commit, "date": dates[commit]} if commit in dates else {}
+            yield row | {"number": group["number"]} | more
 
 
 def _scored_rows(documents: DocumentSet, scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:

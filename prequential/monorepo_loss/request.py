@@ -135,7 +135,8 @@ def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage, wa
         _check_before(request, point, warn)
         load, setting, runtime = _loader(request, point, stage), point.setting, request.runtime
         record = measure_point(load, window, runtime, setting.policy, setting.to_record(), stage=stage, warn=warn)
-    return Heldout(records=(record,), rows=tuple(rows_of(record)), text=format_point(record))
+        commits = window.commits
+    return Heldout(records=(record,), rows=tuple(rows_of(record, dict(commits))), text=format_point(record))
 
 
 def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> SeriesSetting:
