@@ -91,7 +91,7 @@ def format_point(record: dict[str, Any]) -> str:
     window, train = record["test"], record["train"]
     until = f"{window['until'][:12]} ({window['until_date']})"
     lines = [
-        f"window: {window['n_commits']} commits after {window['since'][:12]}, up to {until}",
+        f"window: {window['n_commits']} commits after {window['since'][:12]}, up to {until}{reasons(record['excluded'])}",
         f"trained on: the tree at {train['until'][:12]} ({train['until_date']})",
     ]
     head = "\n".join(map(printable, lines))

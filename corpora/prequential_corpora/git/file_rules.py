@@ -1,7 +1,7 @@
 """Rules that select the files of a repository that people wrote: by name, by content and by .gitattributes.
 
-Each skipped file has a reason (docs/MEASURES.md). It depends only on the path (bytes as git stores them), the contents and the
-two attributes. An attribute that is *false* overrides the rule by name or content, as on GitHub.
+Each skipped file has a reason (docs/MEASURES.md). It depends only on the path (bytes as git stores them), the contents and
+three attributes. An attribute that is *false* overrides the rule by name or content, as on GitHub.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from prequential.errors import ConfigError
 
@@ -61,6 +62,21 @@ GENERATED_LINE = re.compile(
     rb"^[ \t]*(?://|#|/?\*|--|;|%|<!--)[^\n]*(?:@" + rb"generated\b|generated[^\n]*do not (?:edit|modify))",
     re.IGNORECASE | re.MULTILINE,
 )
+# What git holds for a file whose bytes are elsewhere: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+LFS_POINTER = re.compile(
+    rb"version https://(?:git-lfs|hawser)\.github\.com/spec/v1\r?\n(?:ext-[^\n]+\n)*oid sha256:[0-9a-f]{64}\r?\nsize \d+\r?\n?"
+)
+
+
+class Attributes(NamedTuple):
+    """Of a path in .gitattributes: linguist-generated, linguist-vendored (None: names decide), and whether its filter is lfs."""
+
+    generated: bool | None = None
+    vendored: bool | None = None
+    is_lfs: bool = False
+
+
+NO_ATTRIBUTES = Attributes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +101,19 @@ class Rules:
     def digest(self) -> str:
         """BLAKE2b of these rules and their tables, 16 bytes in hexadecimal. Equal digests mean equal selections."""
         chosen = asdict(self) | {"languages": self.languages and sorted(set(self.languages))}
-        patterns = [BINARY_HEAD_N_BYTES, GENERATED_HEAD_N_BYTES, GENERATED_LINE.pattern.decode()]
+        patterns = [
+            BINARY_HEAD_N_BYTES,
+            GENERATED_HEAD_N_BYTES,
+            GENERATED_LINE.pattern.decode(),
+            LFS_POINTER.pattern.decode(),
+        ]
         tables = [EXTENSIONS, FILE_NAMES, LOCK_NAMES, VENDORED_FOLDERS, GENERATED_NAMES, GENERATED_FOLDERS, patterns]
         text = json.dumps([chosen, tables], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def refuse_path(self, path: bytes, *, generated: bool | None = None, vendored: bool | None = None) -> str | None:
-        """The reason to skip a file because of its path, or None. generated, vendored: the attributes; for None, names decide."""
+    def refuse_path(self, path: bytes, attributes: Attributes = NO_ATTRIBUTES) -> str | None:
+        """The reason to skip a file because of its path, or None."""
+        generated, vendored, is_lfs = attributes
         *folders, name = path.lower().decode("utf-8", "surrogateescape").split("/")
         language = language_of(path)
         if _matches(name, LOCK_NAMES):
@@ -103,7 +125,7 @@ class Rules:
             return "generated"
         if language is None or (self.languages is not None and language not in self.languages):
             return "language"
-        return None
+        return "lfs" if is_lfs else None
 
     def refuse_bytes(self, data: bytes, *, generated: bool | None = None) -> str | None:
         """The reason to skip a file because of its bytes, or None. generated: the attribute."""
@@ -113,7 +135,7 @@ class Rules:
             return "binary"
         if generated is None and GENERATED_LINE.search(data[:GENERATED_HEAD_N_BYTES]):
             return "generated"
-        return None
+        return "lfs" if LFS_POINTER.fullmatch(data) else None
 
 
 def language_of(path: bytes) -> str | None:

@@ -11,7 +11,9 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,6 +24,7 @@ from prequential_corpora.git.file_rules import Rules, is_safe
 from prequential_corpora.git.process import Patch
 from prequential_corpora.git.session import Change, Commit, Repository, Session, find_repository, parse_date, session_in
 
+MAX_LOOKED_AT = 10_000  # commits below a window, whose dates may be out of order
 DocumentKind = Literal["tree", "new", "added"]
 
 
@@ -40,8 +43,10 @@ class GitDocuments:
 
     repository: the folder's name. since: the commit before the window; None for a tree, and for a window that starts with
     the history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
-    excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
+    excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration. warning: of commits that a date misses.
     """
+
+    warning: str | None = None
 
     def __init__(
         self, repository: Repository, base: Commit | None, steps: Sequence[Commit], rules: Rules, *, is_tree: bool
@@ -123,15 +128,31 @@ def read_window(
         end = session.state_at(until)
         base_id = None if since_s is not None else repository.resolve(since)
         steps: list[Commit] = []
-        for commit in session.first_parents(end.id) if end else ():
+        line = session.first_parents(end.id) if end else iter(())
+        for commit in line:
             if commit.id == base_id or (since_s is not None and commit.date_s <= since_s):
-                return GitDocuments(repository, commit, steps[::-1], rules or Rules(), is_tree=False)
+                found = GitDocuments(repository, commit, steps[::-1], rules or Rules(), is_tree=False)
+                found.warning = None if since_s is None else _missed(line, since, since_s)
+                return found
             steps.append(commit)
     if base_id is not None:
         raise CorpusError(
             f"{since!r} is not on the first-parent history of {until!r}; give the merge that brought it, or a date"
         )
     return GitDocuments(repository, None, steps[::-1], rules or Rules(), is_tree=False)
+
+
+def _missed(line: Iterator[Commit], since: str, since_s: int) -> str | None:
+    """A warning if commits below the window have later dates than its beginning; a shallow clone may end there."""
+    n = 0
+    with suppress(CorpusError):
+        for commit in islice(line, MAX_LOOKED_AT):
+            n += commit.date_s > since_s
+    if not n:
+        return None
+    commits = "1 commit before the window has" if n == 1 else f"{n:,} commits before the window have"
+    wrong = f"{commits} a committer date after {since}: dates are out of order, and the window begins too late"
+    return f"{wrong}; name a commit, not a date, as since="
 
 
 def open_documents(documents: GitDocuments) -> GitCorpus:
@@ -217,15 +238,15 @@ class _Reader:
         self._seen.add(blob)  # also of skipped files: their bytes are in the repository
         if not is_safe(change.path):
             return "name"
-        generated, vendored = self._session.attributes(change.path)
-        if reason := self._rules.refuse_path(change.path, generated=generated, vendored=vendored):
+        attributes = self._session.attributes(change.path)
+        if reason := self._rules.refuse_path(change.path, attributes):
             return reason
         if is_duplicate and change.after != self._session.empty_blob:
             return "duplicate"
         data = self._session.contents(change.after, b"blob", self._rules.max_file_bytes)
         if data is None:
             return "size"
-        if reason := self._rules.refuse_bytes(data, generated=generated):
+        if reason := self._rules.refuse_bytes(data, generated=attributes.generated):
             return reason
         if added is None:
             return data
