@@ -71,8 +71,18 @@ def _refuse(data: bytes, found: bytes, first: int) -> None:
     if found == data:
         raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
     differing = (i for i, (a, b) in enumerate(zip(found, data, strict=False)) if a != b)
-    same = first + next(differing, min(len(found), len(data)))
-    raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
+    i = next(differing, min(len(found), len(data)))
+    was, becomes = _character(data, i), _character(found, i)
+    raise CorpusError(
+        f"the tokenizer does not restore the corpus: {was!r} at byte {first + i} comes back as {becomes!r}"
+    )
+
+
+def _character(data: bytes, i: int) -> str:
+    """The character to which byte i belongs; "" at the end."""
+    while 0 < i < len(data) and data[i] & 0xC0 == 0x80:
+        i -= 1
+    return data[i : i + 4].decode(errors="replace")[:1]
 
 
 def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:
