@@ -27,7 +27,8 @@ def format_tables(record: Record) -> list[str]:
     """The parts of `format_heldout` before the verdict."""
     losses = {name: record[name] for name in LOSSES if record[name]}
     parts = [_head(record), _totals(record, losses), _averages(losses), _by_overlap(losses)]
-    parts += [_groups("language", "languages", "name", losses), _groups("document", "each", "number", losses)]
+    keys = {("language", "languages"): "name", ("document", "each"): "number", ("kind", "kinds"): "name"}
+    parts += [_groups(title, field, key, losses) for (title, field), key in keys.items()]
     return [part for part in parts if part]
 
 
@@ -167,27 +168,19 @@ def _by_overlap(losses: Record) -> str:
 
 
 def _groups(title: str, field: str, key: str, losses: Record) -> str:
-    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one group.
-
-    key: what tells the groups apart: documents may have equal names.
-    """
-    first = next(iter(losses.values()))[field]
+    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one. key: is unique."""
+    first = next(iter(losses.values())).get(field) or ()
     if len(first) < 2:
         return ""
     rates = [{group[key]: group["bits_per_byte"] for group in loss[field]} for loss in losses.values()]
     rows = [
-        [named(group["name"], group.get("commit"))]
+        [f"{group['name']} {(group.get('commit') or '')[:12]}".rstrip()]
         + [f"{group[count]:,.0f}" for count in ("n_documents", "n_bytes", "bits")]
         + [rate(rates_by_key.get(group[key])) for rates_by_key in rates]
         for group in first[:MAX_ROWS]
     ]
     more = [f"and {len(first) - MAX_ROWS:,} more"] if len(first) > MAX_ROWS else []
     return "\n".join([format_table((title, "documents", "bytes", "bits", *losses), rows), *more])
-
-
-def named(name: str, commit: str | None) -> str:
-    """A document's name, and of a window the commit that brought it."""
-    return f"{name} {commit[:12]}" if commit else name
 
 
 def rate(value: float | None) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import log
 from os import PathLike as AnyPath
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from prequential_corpora.corpus import Document
@@ -18,7 +17,7 @@ from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import import_pandas
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import DocumentSet, documents_of, utf8_places
+from prequential.heldout_loss.documents import Commit, DocumentSet, documents_of, utf8_places
 from prequential.heldout_loss.grouping import grouping_of
 from prequential.heldout_loss.heldout import CARRIED, Context, Policy
 from prequential.heldout_loss.heldout_text import format_heldout, rate
@@ -223,14 +222,14 @@ def _all_scored(
 # ---- rows of single documents
 
 
-def rows_of(record: Mapping[str, Any], dates: Mapping[str, str] = MappingProxyType({})) -> Iterator[dict[str, Any]]:
-    """The documents in the record of a trained learner, under each loss, the costliest first. dates: of the commits."""
+def rows_of(record: Mapping[str, Any], commits: Iterable[Commit] = ()) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first. commits: with their dates."""
+    dates = dict(commits)
     for loss in filter(record.get, LOSSES):
         each = record[loss]["each"]
         documents = [Document(group["name"], 0, group["n_bytes"]) for group in each]
         for group, row in zip(each, _rows({"loss": loss}, documents, [group["bits"] for group in each]), strict=True):
-            commit = group["commit"]
-            more = {"commit": commit, "date": dates[commit]} if commit in dates else {}
+            more = {"commit": commit, "date": dates[commit]} if (commit := group["commit"]) in dates else {}
             yield row | {"number": group["number"]} | more
 
 

@@ -10,7 +10,7 @@ from prequential.comparison.clusters import count_of
 from prequential.comparison.documents import DocumentComparison, sentence
 from prequential.comparison.intervals import letters
 from prequential.heldout_loss.documents import DocumentSet
-from prequential.heldout_loss.heldout_text import MAX_ROWS, bounds, expectation, extent, interval_note, named, rate
+from prequential.heldout_loss.heldout_text import MAX_ROWS, bounds, expectation, extent, interval_note, rate
 from prequential.heldout_loss.scored import Scored
 from prequential.heldout_loss.summary import kind_of_name, languages_of
 from prequential.printable import format_table, printable
@@ -35,9 +35,9 @@ def format_models(
         parts.append(_table("kind", [kind_of_name(d.name) for d in documents.documents], documents, scored))
         parts.append(_by_commit(documents, scored))
     if len(documents.ids) > 1:
-        commits = [commit for commit, _ in documents.commits] or [""] * len(documents.ids)
-        pairs = zip(documents.documents, commits, strict=True)
-        names = [f"{i}: {named(document.name, commit)}" for i, (document, commit) in enumerate(pairs)]
+        names = [f"{i}: {document.name}" for i, document in enumerate(documents.documents)]
+        if documents.commits:
+            names = [f"{name} {commit[:12]}" for name, (commit, _) in zip(names, documents.commits, strict=True)]
         parts.append(_table("document", names, documents, scored))
     for difference in comparison.differences if comparison else ():
         i = next(i for i in range(len(scored)) if letters(i) == difference.other)

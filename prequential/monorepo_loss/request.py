@@ -9,7 +9,7 @@ from typing import Any
 
 from prequential_corpora.git.file_rules import Rules
 from prequential_corpora.git.session import find_repository
-from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documents, read_tree, read_window
+from prequential_corpora.git.window import GitCorpus, open_documents, read_tree, read_window
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError
@@ -89,13 +89,7 @@ def open_window(request: MonorepoRequest, warn: Warn) -> GitCorpus:
     """The documents of the window. Raises ConfigError without its beginning, and what `read_window` raises."""
     if request.since is None:
         raise ConfigError("give since=, the beginning of the window")
-    return _opened(read_window(request.repository, request.since, request.until, request.rules), warn)
-
-
-def _opened(window: GitDocuments, warn: Warn) -> GitCorpus:
-    if window.warning:
-        warn(window.warning)
-    return open_documents(window)
+    return open_documents(read_window(request.repository, request.since, request.until, request.rules), warn)
 
 
 def window_documents(window: GitCorpus, mode: int) -> DocumentSet:
@@ -135,14 +129,14 @@ def next_point(request: MonorepoRequest) -> NextPoint:
 
 def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage, warn: Warn) -> Heldout:
     """Measures the point and writes nothing. Without records if the window has nothing to score."""
-    with _opened(point.window, warn) as window:
+    with open_documents(point.window, warn) as window:
         if not window.documents:  # the next window begins where this one does
             return _nothing(window)
         _check_before(request, point, warn)
         load, setting, runtime = _loader(request, point, stage), point.setting, request.runtime
         record = measure_point(load, window, runtime, setting.policy, setting.to_record(), stage=stage, warn=warn)
         commits = window.commits
-    return Heldout(records=(record,), rows=tuple(rows_of(record, dict(commits))), text=format_point(record))
+    return Heldout(records=(record,), rows=tuple(rows_of(record, commits)), text=format_point(record))
 
 
 def _setting(request: MonorepoRequest, records: Sequence[dict[str, Any]]) -> SeriesSetting:

@@ -261,7 +261,7 @@ def test_a_window_is_contiguous_even_if_clocks_disagree(repo: Repository) -> Non
     assert names(read_window(repo.path, "2026-01-03T12:00:00")) == ["f3.py"]
     assert names(read_window(repo.path, "2026-01-02")) == ["f1.py", "f2.py", "f3.py"]
     warning = read_window(repo.path, "2026-01-03T12:00:00").warning
-    assert warning and "1 commit before the window has a committer date after 2026-01-03T12:00:00" in warning
+    assert warning and "commits before the window with a committer date after 2026-01-03T12:00:00: 1;" in warning
     assert read_window(repo.path, "2026-01-02").warning is None
     assert read_window(repo.path, "HEAD~1").warning is None  # a commit was named, so none is missed
 

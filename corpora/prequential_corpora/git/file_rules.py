@@ -9,7 +9,6 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from prequential.errors import ConfigError
 
@@ -68,17 +67,6 @@ LFS_POINTER = re.compile(
 )
 
 
-class Attributes(NamedTuple):
-    """Of a path in .gitattributes: linguist-generated, linguist-vendored (None: names decide), and whether its filter is lfs."""
-
-    generated: bool | None = None
-    vendored: bool | None = None
-    is_lfs: bool = False
-
-
-NO_ATTRIBUTES = Attributes()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """The rules. The tables of this file are part of them and of `digest`.
@@ -101,19 +89,14 @@ class Rules:
     def digest(self) -> str:
         """BLAKE2b of these rules and their tables, 16 bytes in hexadecimal. Equal digests mean equal selections."""
         chosen = asdict(self) | {"languages": self.languages and sorted(set(self.languages))}
-        patterns = [
-            BINARY_HEAD_N_BYTES,
-            GENERATED_HEAD_N_BYTES,
-            GENERATED_LINE.pattern.decode(),
-            LFS_POINTER.pattern.decode(),
-        ]
+        lines = [each.pattern.decode() for each in (GENERATED_LINE, LFS_POINTER)]
+        patterns = [BINARY_HEAD_N_BYTES, GENERATED_HEAD_N_BYTES, *lines]
         tables = [EXTENSIONS, FILE_NAMES, LOCK_NAMES, VENDORED_FOLDERS, GENERATED_NAMES, GENERATED_FOLDERS, patterns]
         text = json.dumps([chosen, tables], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def refuse_path(self, path: bytes, attributes: Attributes = NO_ATTRIBUTES) -> str | None:
-        """The reason to skip a file because of its path, or None."""
-        generated, vendored, is_lfs = attributes
+    def refuse_path(self, path: bytes, *, generated: bool | None = None, vendored: bool | None = None) -> str | None:
+        """The reason to skip a file because of its path, or None. generated, vendored: the attributes; for None, names decide."""
         *folders, name = path.lower().decode("utf-8", "surrogateescape").split("/")
         language = language_of(path)
         if _matches(name, LOCK_NAMES):
@@ -125,7 +108,7 @@ class Rules:
             return "generated"
         if language is None or (self.languages is not None and language not in self.languages):
             return "language"
-        return "lfs" if is_lfs else None
+        return None
 
     def refuse_bytes(self, data: bytes, *, generated: bool | None = None) -> str | None:
         """The reason to skip a file because of its bytes, or None. generated: the attribute."""

@@ -22,7 +22,6 @@ PIPE_N_BYTES = 1 << 16
 MAX_FIELD_N_BYTES = 1 << 16  # of a line or a field of an answer: two quoted paths need about 33,000
 SILENCE_S = 300.0  # git that says nothing for so long is stopped
 MEMORY_N_BYTES = 4 << 30  # of one git process, not counting mapped files. Few bytes can describe billions of files.
-FSCK = "try git fsck"
 PATCH_OPTIONS = ("-p", "-U0", "--full-index", "--text", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
 FILE = b"diff --git "
 END = b"end\n"
@@ -40,7 +39,7 @@ def git_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
 
 
-def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str], remedy: str = FSCK) -> "GitProcess":
+def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str], remedy: str = "try git fsck") -> "GitProcess":
     """Starts git in `folder`, with limited memory. remedy: for errors. Raises CorpusError, MissingDependencyError."""
     if (program := shutil.which("git")) is None:
         raise MissingDependencyError("git repositories are read with the `git` program, which is not installed")

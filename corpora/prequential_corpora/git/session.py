@@ -19,16 +19,8 @@ from prequential.errors import CorpusError
 from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
 from prequential_corpora.corpus import unicode_name
-from prequential_corpora.git.file_rules import NO_ATTRIBUTES, Attributes, is_safe
-from prequential_corpora.git.process import (
-    FSCK,
-    PATCH_OPTIONS,
-    GitProcess,
-    Patch,
-    git_environment,
-    start_git,
-    wrong_answer,
-)
+from prequential_corpora.git.file_rules import is_safe
+from prequential_corpora.git.process import PATCH_OPTIONS, GitProcess, Patch, git_environment, start_git, wrong_answer
 
 N_DIGITS = {"sha1": 40, "sha256": 64}  # of an object id in hexadecimal
 MAX_COMMIT_N_BYTES = 1 << 24
@@ -38,7 +30,6 @@ MAX_ATTRIBUTE_FILES = 1 << 14
 RENAMES = ("--find-renames=50%", "-l1000")
 # never a hash and hardly ever a branch; all other text is a revision
 DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.DOTALL)
-FETCHES = {"shallow": "--unshallow", "partial": "--refetch --no-filter"}
 BOOLEANS = {b"set": True, b"true": True, b"unset": False, b"false": False}
 ATTRIBUTES = ("linguist-generated", "linguist-vendored", "filter")
 COMMIT = re.compile(
@@ -67,9 +58,9 @@ class Repository(NamedTuple):
     def remedy(self) -> str:
         """What to do if an object is missing."""
         is_partial = any((self.objects / "pack").glob("*.promisor"))  # git fsck finds nothing wrong with such a clone
-        kinds = ["shallow"] * self.is_shallow + ["partial"] * is_partial
-        fetch = " ".join(["git fetch", *(FETCHES[kind] for kind in kinds)])
-        return f"it is a {' and '.join(kinds)} clone: {fetch}" if kinds else FSCK
+        kind = " and ".join(["shallow"] * self.is_shallow + ["partial"] * is_partial)
+        options = " --unshallow" * self.is_shallow + " --refetch --no-filter" * is_partial
+        return f"it is a {kind} clone: git fetch{options}" if kind else "try git fsck"
 
     def has_id(self, text: bytes) -> bool:
         """Whether `text` can be an object's id: all digits of this repository's hash, and nothing else."""
@@ -115,17 +106,10 @@ def find_repository(repo: str | os.PathLike[str]) -> Repository:
 
 
 def _rev_parse(repo: Path, *args: str) -> tuple[int, bytes, str]:
-    """git rev-parse in the repository itself, with the user's configuration files, because safe.directory must apply.
-
-    Grafts and replaced objects have no effect, as in `Session.commit`.
-    """
+    """git rev-parse in the repository itself, with the user's configuration files, because safe.directory must apply."""
     env = git_environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
-    env |= {
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_GRAFT_FILE": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ALLOW_PROTOCOL": "none",
-    }
+    env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"}
+    env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}  # as in `Session.commit`
     process = start_git(["rev-parse", *args], repo, env)
     try:
         return process.answer()
@@ -259,10 +243,10 @@ class Session:
         process.close()
         self._has_attributes = n_files > 0
 
-    def attributes(self, path: bytes) -> Attributes:
-        """The attributes of a safe path."""
+    def attributes(self, path: bytes) -> tuple[bool | None, bool | None, bool]:
+        """(linguist-generated, linguist-vendored, filter=lfs) of a safe path; None if no .gitattributes file decides."""
         if not self._has_attributes:
-            return NO_ATTRIBUTES
+            return None, None, False
         process = self._process("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES)
         process.send(path + b"\0")
         found = []
@@ -270,7 +254,7 @@ class Session:
             if (process.read_until(b"\0"), process.read_until(b"\0")) != (path + b"\0", name.encode() + b"\0"):
                 raise wrong_answer("another attribute than the requested one")
             found.append(process.read_until(b"\0")[:-1])
-        return Attributes(BOOLEANS.get(found[0]), BOOLEANS.get(found[1]), found[2] == b"lfs")
+        return BOOLEANS.get(found[0]), BOOLEANS.get(found[1]), found[2] == b"lfs"
 
     def contents(self, object_id: bytes, wanted_type: bytes, max_n_bytes: int) -> bytes | None:
         """The contents of an object; None if they are longer than max_n_bytes. Raises CorpusError if they have another hash."""
@@ -279,9 +263,8 @@ class Session:
         header = OBJECT.fullmatch(process.read_until(b"\n"))
         what = f"{wanted_type.decode()} {object_id.decode()}"
         if header is None or header.group(1, 2) != (object_id, wanted_type):
-            raise CorpusError(
-                f"{self._repository.name!r} lacks {what}, which its history needs; {self._repository.remedy}"
-            )
+            lacks = f"{self._repository.name!r} lacks {what}, which its history needs"
+            raise CorpusError(f"{lacks}; {self._repository.remedy}")
         if (n_bytes := int(header[3])) > max_n_bytes:
             self._processes.pop("cat-file").close()  # a new process starts faster than a long object is skipped
             return None

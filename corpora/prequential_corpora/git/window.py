@@ -10,7 +10,7 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -46,8 +46,6 @@ class GitDocuments:
     excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration. warning: of commits that a date misses.
     """
 
-    warning: str | None = None
-
     def __init__(
         self, repository: Repository, base: Commit | None, steps: Sequence[Commit], rules: Rules, *, is_tree: bool
     ) -> None:
@@ -60,6 +58,7 @@ class GitDocuments:
         self.until_date: str | None = self._end.date if self._end else None
         self.n_commits: int = 0 if is_tree else len(steps)
         self.excluded: Counter[str] = Counter()
+        self.warning: str | None = None
 
     def __iter__(self) -> Iterator[GitDocument]:
         self.excluded = Counter()
@@ -143,20 +142,19 @@ def read_window(
 
 
 def _missed(line: Iterator[Commit], since: str, since_s: int) -> str | None:
-    """A warning if commits below the window have later dates than its beginning; a shallow clone may end there."""
+    """A warning if commits below the window are later than its beginning."""
     n = 0
-    with suppress(CorpusError):
+    with suppress(CorpusError):  # a shallow clone ends somewhere
         for commit in islice(line, MAX_LOOKED_AT):
             n += commit.date_s > since_s
-    if not n:
-        return None
-    commits = "1 commit before the window has" if n == 1 else f"{n:,} commits before the window have"
-    wrong = f"{commits} a committer date after {since}: dates are out of order, and the window begins too late"
-    return f"{wrong}; name a commit, not a date, as since="
+    wrong = f"dates are out of order: commits before the window with a committer date after {since}: {n:,}"
+    return f"{wrong}; they are not read: name a commit, not a date, as since=" if n else None
 
 
-def open_documents(documents: GitDocuments) -> GitCorpus:
+def open_documents(documents: GitDocuments, warn: Callable[[str], object] | None = None) -> GitCorpus:
     """The documents in one temporary file, each followed by DOCUMENT_END. Raises CorpusError, and OutputError for the file."""
+    if warn and documents.warning:
+        warn(documents.warning)
     places: list[Document] = []
     kinds: list[DocumentKind] = []
     commits: list[tuple[str, str]] = []
@@ -238,15 +236,17 @@ class _Reader:
         self._seen.add(blob)  # also of skipped files: their bytes are in the repository
         if not is_safe(change.path):
             return "name"
-        attributes = self._session.attributes(change.path)
-        if reason := self._rules.refuse_path(change.path, attributes):
+        generated, vendored, is_lfs = self._session.attributes(change.path)
+        if reason := self._rules.refuse_path(change.path, generated=generated, vendored=vendored):
             return reason
+        if is_lfs:
+            return "lfs"
         if is_duplicate and change.after != self._session.empty_blob:
             return "duplicate"
         data = self._session.contents(change.after, b"blob", self._rules.max_file_bytes)
         if data is None:
             return "size"
-        if reason := self._rules.refuse_bytes(data, generated=attributes.generated):
+        if reason := self._rules.refuse_bytes(data, generated=generated):
             return reason
         if added is None:
             return data
