@@ -205,6 +205,8 @@ def _opened(source: Any) -> Any:
     """The JSON lines as an open file. Raises ConfigError for what cannot be rows, ValueError for values that JSON lacks."""
     if isinstance(source, str | os.PathLike):
         return nullcontext(sys.stdin.buffer) if source == "-" else open_regular(Path(source))
+    if len(columns := list(map(str, getattr(source, "columns", ())))) > len(set(columns)):
+        raise ConfigError("two columns have one name, so one of them would be lost: rename it")
     held: Any = source.to_dict("records") if hasattr(source, "columns") else in_memory(source)
     if isinstance(held, list | tuple) and all(isinstance(row, Mapping) for row in held):
         held = "".join(_as_json(dict(row)) + "\n" for row in held).encode("utf-8", "surrogatepass")

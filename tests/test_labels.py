@@ -226,6 +226,8 @@ def test_rows_of_every_kind_are_the_same_rows(tmp_path):
         assert read_rows(same, "y") == expected
     with pytest.raises(CorpusError, match="line 1: JSON has no Timestamp; write it as a text"):
         read_rows(pandas.DataFrame({"t": [pandas.Timestamp(0)], "y": [1]}), "y")
+    with pytest.raises(ConfigError, match="two columns have one name"):
+        read_rows(pandas.DataFrame([["a", "b", 1]], columns=["t", "t", "y"]), "y")
     for wrong in (5, None, ["a"], pandas.Series([1, 2])):
         with pytest.raises(ConfigError, match=r"rows is .*: give a file of JSON lines"):
             read_rows(wrong, "y")

@@ -172,6 +172,8 @@ def forecast(
             "which the record says"
         )
     opened = [proxy if isinstance(proxy, Run) else read_run(proxy) for proxy in proxies]
+    if len({proxy.name for proxy in opened}) < len(opened):
+        raise ConfigError("two proxies have one name, so one would be lost: rename one of the folders")
     digest = None if corpus is None else target_digest(os.fspath(corpus), ladder, target)
     for proxy in opened if digest else ():
         if (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) != (target.n_bytes, digest):

@@ -287,6 +287,13 @@ class DocumentGroupFields(Struct, kw_only=True):
     bits_per_byte: Annotated[Number | None, says("the same per byte; null without bytes")] | Absent = UNSET
 
 
+class DocumentFields(DocumentGroupFields, kw_only=True):
+    """A single document: the fields of `DocumentGroupFields`, and these. Documents of a window may have equal names."""
+
+    number: Annotated[Count, says("its place among the documents that were scored, from 0")] | Absent = UNSET
+    commit: Annotated[str | None, says("of a window: the commit that brought it")] = None
+
+
 class ClusterFields(Struct, kw_only=True):
     """The costs of clusters of documents, which depend on each other, in the order of the corpus: at most 1,000."""
 
@@ -318,7 +325,7 @@ class LossFields(Struct, kw_only=True):
     dirty: Annotated[DocumentGroupFields | None, says("documents largely seen in training")] | Absent = UNSET
     novel: Annotated[DocumentGroupFields | None, says("bytes in no match of 50 bytes or more")] | Absent = UNSET
     languages: Annotated[list[DocumentGroupFields], says("by language, the costliest first")] | Absent = UNSET
-    each: Annotated[list[DocumentGroupFields], says("the 1,000 costliest documents")] | Absent = UNSET
+    each: Annotated[list[DocumentFields], says("the 1,000 costliest documents")] | Absent = UNSET
     all_others: Annotated[DocumentGroupFields | None, says("the other documents")] | Absent = UNSET
     clusters: Annotated[ClusterFields, says("costs of clusters of documents, without their names")] | Absent = UNSET
     kinds: Annotated[list[DocumentGroupFields] | None, says("of a window: new files, and added lines")] = None

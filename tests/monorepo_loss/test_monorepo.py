@@ -100,8 +100,6 @@ def test_an_incomplete_setting_or_other_tables_of_rules_are_refused(monkeypatch:
         SeriesSetting.of({"setting": {}})
     old = {"setting": SETTING.to_record() | {"fixed": False}}
     assert SeriesSetting.of(old) == SETTING
-    with pytest.raises(ConfigError, match="begin a new series"):
-        SeriesSetting.of({"setting": old["setting"] | {"fixed": True}})
     monkeypatch.setitem(file_rules.EXTENSIONS, "new", "New")
     with pytest.raises(ConfigError, match="other rules"):
         SeriesSetting.of(old)
