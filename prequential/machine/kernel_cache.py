@@ -125,7 +125,7 @@ def kernel_folder() -> Path | None:
         if _is_open(folder):
             raise OSError(f"{str(folder)!r} is open to others, who may have left files there: delete it")
     except OSError as error:
-        _log.warning("each run compiles its kernels, because no folder can keep them: %s", error)
+        _log.warning("each run compiles its kernels (10 to 30 s), because no folder can keep them: %s", error)
         return None
     with suppress(OSError):  # a disk that can only be read
         os.utime(folder)
@@ -137,6 +137,8 @@ def _cache_home() -> Path:
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         if (path := Path(os.environ.get(name, ""))).is_absolute():
             return path
+    if os.environ.get("HOME") == "":
+        return Path(".cache")
     return Path(os.path.expanduser("~")) / ".cache"  # noqa: PTH111  # of pathlib it raises where there is no home
 
 

@@ -113,6 +113,10 @@ class Runtime:
 
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
+            if self.device == "cuda":
+                from prequential.online.accelerators import warn_once
+
+                warn_once('device="cuda" has no effect: this learner has no GPT, and nothing else runs on a GPU')
             return OnlineLearner(config, mixer_threads=self.n_threads)
         accelerator = self.accelerator(config, backend)
         if self.team:
