@@ -13,8 +13,6 @@ from threading import Lock, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
-from prequential.errors import ConfigError
-
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU")
 
 
@@ -75,11 +73,7 @@ _float32_kept = _Overlapping(_float32)
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode.
-
-    Raises ConfigError for what cannot be put aside.
-    """
-    _check_caller()
+    """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode."""
     torch = sys.modules.get("torch")
     with ExitStack() as stack:
         stack.enter_context(_float32_kept())
@@ -93,22 +87,6 @@ def plain_torch() -> Iterator[None]:
             if torch.get_default_device().type != "cpu":
                 stack.enter_context(torch.device("cpu"))
         yield
-
-
-def _check_caller() -> None:
-    """Raises ConfigError in another rounding mode, within torch.compile, and in a mode of torch whose tensors have no values."""
-    one, little = 1.0, 2.0**-60
-    if one + little != one or one - little != one:
-        raise ConfigError("this thread does not round to nearest: fesetround(FE_TONEAREST) before the call")
-    if not (torch := sys.modules.get("torch")):
-        return
-    dynamo = (
-        getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None) if hasattr(torch, "_dynamo") else None
-    )
-    if dynamo and callable(dynamo()):
-        raise ConfigError("torch.compile cannot compile this call: make it outside of the compiled function")
-    if type(found := torch.empty(0, device="cpu")) is not torch.Tensor:
-        raise ConfigError(f"torch gives {type(found).__name__}s here, which hold no values: call outside of that mode")
 
 
 @contextmanager

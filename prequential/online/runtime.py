@@ -114,9 +114,9 @@ class Runtime:
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
             if self.device == "cuda":
-                from prequential.online.accelerators import warn_once
+                from prequential.online.accelerators import warn_without_gpt
 
-                warn_once('device="cuda" has no effect: this learner has no GPT, and nothing else runs on a GPU')
+                warn_without_gpt()
             return OnlineLearner(config, mixer_threads=self.n_threads)
         accelerator = self.accelerator(config, backend)
         if self.team:
