@@ -53,6 +53,7 @@ ORDER = (
     ("sweeps",),
     ("decomposition", "forecasting", "matrix"),
     ("report",),
+    ("plots",),
     ("",),
     ("cli", "__main__"),
 )

@@ -14,6 +14,7 @@ from small import BOTH as SMALL
 import prequential
 from prequential import adapters
 from prequential.learners import protocol
+from prequential.report import plots
 from prequential.sweeps.plans import Plan, Variant
 
 PROJECT = Path(__file__).parents[1]
@@ -135,6 +136,16 @@ def test_every_public_name_is_documented_with_an_example_that_holds_on_its_own(n
     output: list[str] = []
     result = doctest.DocTestRunner(verbose=False).run(example, out=output.append)
     assert not result.failed, "".join(output)
+
+
+@pytest.mark.parametrize(
+    "line", ["import prequential.plots as p", "from prequential.plots import learning_curves as p"]
+)
+def test_the_pictures_are_a_module_that_can_be_imported(line: str) -> None:
+    program = f"{line}\nimport sys; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert all(getattr(prequential.plots, name) is getattr(plots, name) for name in plots.__all__)
+    assert prequential.plots.__all__ == plots.__all__
 
 
 def test_the_reference_lists_every_public_name_once() -> None:

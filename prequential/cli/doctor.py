@@ -7,6 +7,7 @@ checks on a running learner the conditions of a prequential code (docs/RELIABILI
 import argparse
 import dataclasses
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,8 +56,8 @@ def _check_machine(*, as_json: bool) -> int:
     from prequential.proof.selftest import checks
     from prequential.version import VERSION
 
-    kernels = str(kernel_folder() or "compiled in each run")
-    facts = {**machine(), "prequential": VERSION, **versions(), "kernels": kernels}
+    folder = kernel_folder()
+    facts = {**machine(), "prequential": VERSION, **versions(), "kernels": str(folder or "compiled in each run")}
     if (n_threads := available_threads()) > 1:
         facts["exchange of two threads"] = f"{exchange_ns():.0f} ns (mixing on several threads pays below about 500)"
         facts["threads"] = f"{n_threads}"
@@ -72,6 +73,10 @@ def _check_machine(*, as_json: bool) -> int:
         print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))
     # A matmul backend that is not exact is not a failure, because it is not used.
     failed = [check for check in done if check.passed is False and not check.name.startswith("matmul ")]
+    if failed and folder:
+        print(
+            f"prequential: if its kernels are damaged, this helps: delete the folder {str(folder)!r}", file=sys.stderr
+        )
     return EXIT_FAILURE if failed else 0
 
 

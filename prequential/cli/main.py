@@ -144,7 +144,9 @@ def _run(argv: Sequence[str] | None, n_workers: int, rank: int) -> int:
     args = argparse.Namespace()
     try:
         args = _parsed(argv, n_workers)
-        if rank == 0:  # the other workers have nothing to clean up
+        if (
+            rank == 0 and threading.current_thread() is threading.main_thread()
+        ):  # other workers have nothing to clean up
             _unwind_on_signals()
         _find_runs(args)
         if _are_refused(args):

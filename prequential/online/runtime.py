@@ -113,6 +113,10 @@ class Runtime:
 
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
+            if self.device == "cuda":
+                from prequential.online.accelerators import warn_without_gpt
+
+                warn_without_gpt()
             return OnlineLearner(config, mixer_threads=self.n_threads)
         accelerator = self.accelerator(config, backend)
         if self.team:
