@@ -105,7 +105,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plots":  # the module of pictures, which needs matplotlib
+    if name == "plots":  # the module of pictures
         return importlib.import_module("prequential.report.plots")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ import pytest
 from scripts import load
 
 PROJECT = Path(__file__).parents[2]
-OPTIONAL = {"huggingface_hub", "matplotlib", "pandas"}  # imported inside functions only
+LATE = {"huggingface_hub", "matplotlib", "pandas"}  # optional or slow: imported inside functions only
 FOLDERS = ("prequential", "codecs", "corpora")
 layout = load("layout")
 
@@ -25,11 +25,11 @@ def test_every_source_file_is_a_module_of_the_layout() -> None:
     assert len(files) > 150
 
 
-def test_optional_packages_are_imported_inside_functions_only() -> None:
+def test_optional_and_slow_packages_are_imported_inside_functions_only() -> None:
     early = {}
     for name in layout.modules():
         top = [node for node in layout.tree(name).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        if found := {n.partition(".")[0] for n in layout.imported_names(iter(top))} & OPTIONAL:
+        if found := {n.partition(".")[0] for n in layout.imported_names(iter(top))} & LATE:
             early[name] = found
     assert early == {}
 
