@@ -59,6 +59,19 @@ def test_an_import_against_the_layout_is_found(name: str, source: str, is_allowe
     assert (layout.import_violations(name, ast.parse(source)) == []) == is_allowed
 
 
+def test_every_module_is_in_the_order_and_a_name_in_it_that_is_no_module_is_found(monkeypatch) -> None:
+    assert layout.misnamed() == []
+    monkeypatch.setattr(layout, "ORDER", (*layout.ORDER, ("labels",)))
+    assert layout.misnamed() == ["ORDER names labels, which is no module"]
+
+
+def test_the_architecture_names_every_folder() -> None:
+    text = (PROJECT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    folders = {name.partition(".")[0] for name, path in layout.modules().items() if path.name == "__init__.py"} - {""}
+    assert len(folders) > 15
+    assert sorted(name for name in folders if not re.search(rf"(?<!/)\b{name}/", text)) == []
+
+
 def test_circles_are_found() -> None:
     assert layout.circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert layout.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a -> b -> c -> a"]
