@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
-from prequential.evaluation.curves import import_pandas
 from prequential.learners.given import informed_learner, remembering
 from prequential.learners.subject import follow
 from prequential.machine.process import engine_call
@@ -59,10 +58,9 @@ class Matrix:
     after: NDArray[np.float64]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each corpus and each other one that it was given: bits alone, bits after it, what it saves a byte, distance.
+        """A row for each corpus and each other one that it was given: bits alone and after it, what it saves a byte, distance."""
+        import pandas
 
-        Raises MissingDependencyError without pandas.
-        """
         pairs = [(i, j) for i in range(len(self.names)) for j in range(len(self.names)) if i != j]
         rows = [
             {
@@ -76,7 +74,7 @@ class Matrix:
             }
             for i, j in pairs
         ]
-        return import_pandas().DataFrame(rows)
+        return pandas.DataFrame(rows)
 
     def __str__(self) -> str:
         return format_matrix(self)

@@ -7,6 +7,7 @@ import random
 import unicodedata
 
 import numpy as np
+import pandas
 import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
@@ -218,7 +219,7 @@ def test_the_record_is_json(cost):
 
 
 def test_rows_of_every_kind_are_the_same_rows(tmp_path):
-    pandas, rows = pytest.importorskip("pandas"), [{"t": f"é{i}", "y": i % 2} for i in range(9)]
+    rows = [{"t": f"é{i}", "y": i % 2} for i in range(9)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     expected = read_rows(path, "y")

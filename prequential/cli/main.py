@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(argv: Sequence[str] | None, n_workers: int) -> argparse.Namespace:
     """The arguments. Ends the program after wrong ones, and after a help text."""
     parser = build_parser()
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions (docs/MACHINES.md)
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions, after register-python-argcomplete
         import argcomplete
 
         argcomplete.autocomplete(parser)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prequential.decomposition.expected import ExpectedCurve
-from prequential.evaluation.curves import Curve, import_pandas
+from prequential.evaluation.curves import Curve
 from prequential.printable import format_table, printable
 
 if TYPE_CHECKING:
@@ -58,10 +58,12 @@ class Decomposition:
         return record
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each part: bits and bits_per_byte. Raises MissingDependencyError without pandas."""
+        """A row for each part: bits and bits_per_byte."""
+        import pandas
+
         record = self.to_dict()
         rows = [(name.removesuffix("_bits"), record[name]) for name in ROWS if name in record]
-        frame = import_pandas().DataFrame(rows, columns=["part", "bits"])
+        frame = pandas.DataFrame(rows, columns=["part", "bits"])
         return frame.assign(bits_per_byte=frame["bits"] / record["n_bytes"])
 
     def __str__(self) -> str:

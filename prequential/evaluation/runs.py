@@ -29,7 +29,6 @@ from prequential.evaluation.curves import (
     Curves,
     cost_frame,
     curve_frame,
-    import_pandas,
     parse_curves,
     write_curves,
 )
@@ -254,7 +253,7 @@ def runs_frame(
     (datetime64, UTC); corpus; n_bytes; learner; seed; bits_per_byte, of the complete archive; code_bits, code_bits_per_byte and
     code_nats_per_byte, of the ideal code length, which is the cumulative loss; archive_bits and total_bits; wall_s; bytes_per_s;
     peak_memory_bytes; verified; coding. NAME_bits_per_byte: of each baseline. Of training runs also n_tokens, bits_per_token and
-    nats_per_token. What a run does not have is missing (NaN). Raises CorpusError, and MissingDependencyError without pandas.
+    nats_per_token. What a run does not have is missing (NaN). Raises CorpusError.
 
     Examples:
         >>> import prequential
@@ -262,7 +261,8 @@ def runs_frame(
         >>> len(frame), frame.n_bytes.unique().tolist(), round(float(frame.code_bits_per_byte.min()), 3)
         (11, [150000, 460000], 1.779)
     """
-    pandas = import_pandas()
+    import pandas
+
     found = read_runs(runs, on_bad) if isinstance(runs, str | os.PathLike) else list(runs)
     frame = pandas.DataFrame(
         list(map(_row, found)),

@@ -15,7 +15,6 @@ from prequential.arguments import check_arguments
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import import_pandas
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import Commit, DocumentSet, documents_of, utf8_places
 from prequential.heldout_loss.grouping import grouping_of
@@ -110,9 +109,11 @@ class Heldout:
         """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit and date.
 
         Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained
-        here, these are the 1,000 costliest documents. Raises MissingDependencyError without pandas.
+        here, these are the 1,000 costliest documents.
         """
-        return import_pandas().DataFrame(list(self.rows))
+        import pandas
+
+        return pandas.DataFrame(list(self.rows))
 
     def __str__(self) -> str:
         return self.text
