@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prequential.errors import InvalidDistributionError
 from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix
 from prequential.recording.score import FIELDS, Scores, Units, joined, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, Totals
@@ -16,6 +15,12 @@ if TYPE_CHECKING:
     import torch
 
 MOST_NEGATIVE = -1e-3  # nats; float32 may give a little less than 0
+MOST_NATS = 1e12  # of a row; its units fit into int64
+IMPOSSIBLE = {  # what no model gives, by the count of such rows in the record
+    "n_outside": "a target is no id of the vocabulary",
+    "n_not_finite": "the loss is not a finite number",
+    "n_negative": "a loss is negative; give the plain negative log-likelihood",
+}
 MAX_WAITING = 1 << 20  # targets that wait to be summed up together, some 20 bytes each
 
 
@@ -66,6 +71,7 @@ class Account:
         self._n_waiting = 0
         self._scored: list[tuple[int, torch.Tensor]] = []
         self._called: list[tuple[int, torch.Tensor]] = []
+        self._lost: list[str] = []
 
     def add_scores(self, step: int, scores: Scores) -> None:
         """Queues copies of rows that were scored. They are summed up together, in few calls of the device."""
@@ -75,11 +81,14 @@ class Account:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        for _, group in groupby(self._waiting, lambda each: each[1].form()):
-            steps, parts = zip(*group, strict=True)
-            sums = row_sums(joined(parts), self._units).split([len(part.targets) for part in parts])
-            self._scored += zip(steps, sums, strict=True)
-        self._waiting, self._n_waiting = [], 0
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        try:
+            for _, group in groupby(waiting, lambda each: each[1].form()):
+                steps, parts = zip(*group, strict=True)
+                sums = row_sums(joined(parts), self._units).split([len(part.targets) for part in parts])
+                self._scored += zip(steps, sums, strict=True)
+        except Exception as error:  # such as no memory on the device: somebody's training, and the other ranks, go on
+            self._lost.append(f"step {waiting[0][0] + 1}: rows are lost: {type(error).__name__}: {str(error)[:200]}")
 
     def add_call(self, step: int, ids: "torch.Tensor") -> None:
         """Queues the first ids of rows that the model was called for in training."""
@@ -90,33 +99,40 @@ class Account:
         """Whether nothing was scored since the last reading."""
         return not (self._waiting or self._scored)
 
-    def read(self, n_steps: int) -> list[str]:
-        """Adds the steps before n_steps to the totals, and returns the mistakes in them. All ranks call it after the same step.
+    def read(self, n_steps: int) -> tuple[list[str], list[str]]:
+        """Adds the steps before n_steps to the totals. All ranks call it after the same step.
 
-        Raises InvalidDistributionError for values that no model gives. They stay in the queue, so the run cannot be finished.
+        Returns the mistakes in them, and the first values that no model gives; their rows are counted apart.
         """
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        parts = self._ranks.gathered((on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",))))
+        parts = self._ranks.gathered((on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",)), self._lost))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        if wrong := impossible_value(rows, self._units.n_symbols):
-            raise InvalidDistributionError(wrong)
+        lost, self._lost = [each for part in parts for each in part[2]], []
         self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
-        self._add(rows, n_steps)
+        values = self._add(rows, n_steps)
         self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
-        return mistakes(called, rows)
+        return lost + mistakes(called, rows), values
 
-    def _add(self, rows: np.ndarray, n_steps: int) -> None:
+    def _add(self, rows: np.ndarray, n_steps: int) -> list[str]:
+        """Adds rows to the totals; returns the first values of each kind that no model gives."""
         rows = rows[np.argsort(rows["step"], kind="stable")]  # of equal rows the earliest step has the first one
-        fresh = self._are_new(mix(rows["key"].view(np.uint64)))
-        units = np.rint(rows["nats"].view(np.float64) * UNITS_PER_NAT).astype(np.int64)
+        fresh, values = self._are_new(mix(rows["key"].view(np.uint64))), []
+        wrong = impossible_rows(rows)
+        for name, which in wrong.items():
+            if which.any() and not self.totals.impossible[name]:
+                values.append(f"rec.score() in step {rows['step'][which].min() + 1}: {IMPOSSIBLE[name]}")
+            self.totals.impossible[name] += int(which.sum())
+        counts = ~np.any(list(wrong.values()), axis=0)
+        units = np.rint(np.where(counts, rows["nats"].view(np.float64), 0.0) * UNITS_PER_NAT).astype(np.int64)
         sums = np.stack([np.ones(len(rows), np.int64), rows["tokens"], rows["bytes"], units], axis=1)
         contents = mix(rows["targets"].view(np.uint64))
         ends = np.searchsorted(rows["step"], np.arange(self.totals.steps, n_steps + 1))
         for start, end in pairwise(ends.tolist()):
-            here, new = slice(start, end), fresh[start:end]
-            part = np.stack([sums[here][new].sum(0), sums[here][~new].sum(0)])
+            here, new = slice(start, end), (fresh & counts)[start:end]
+            part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
             self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
+        return values
 
     def _are_new(self, keys: np.ndarray) -> np.ndarray:
         """Which keys (n,) no earlier row had, (n,) bool. Each rank remembers its share of the keys."""
@@ -170,16 +186,12 @@ def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]
     return found
 
 
-def impossible_value(rows: np.ndarray, n_symbols: int) -> str | None:
-    """The first value among scored rows that no model gives."""
-    for wrong, what in (
-        (rows["outside"] > 0, f"a target is no id of the vocabulary of {n_symbols:,}"),
-        (~np.isfinite(rows["nats"].view(np.float64)), "the loss is not a finite number"),
-        (rows["least"].view(np.float64) < MOST_NEGATIVE, "a loss is negative; give the plain negative log-likelihood"),
-    ):
-        if wrong.any():
-            return f"rec.score() in step {rows['step'][wrong].min() + 1}: {what}"
-    return None
+def impossible_rows(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Which rows (n,) have values that no model gives, (n,) bool, by the names in IMPOSSIBLE; each row at most once."""
+    outside = rows["outside"] > 0
+    not_finite = ~outside & ~(np.abs(rows["nats"].view(np.float64)) < MOST_NATS)  # NaN, too
+    negative = ~outside & ~not_finite & (rows["least"].view(np.float64) < MOST_NEGATIVE)
+    return dict(zip(IMPOSSIBLE, (outside, not_finite, negative), strict=True))
 
 
 def mistakes(called: np.ndarray, rows: np.ndarray) -> list[str]:

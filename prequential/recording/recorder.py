@@ -9,20 +9,23 @@ it, counts rows that were seen before apart, and looks for the mistakes that mak
     a look ahead                  at steps 1, 2, 4, ... and every `audit_every`: with another future, earlier predictions move
 
 Scoring queues small sums on the device. Every FLUSH_STEPS steps the account (account.py) reads the complete steps, and all ranks
-exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later.
+exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later. A mistake
+is recorded, the first one is logged as a warning, and the training goes on; only `strict` raises.
 """
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, LawError
+from prequential.errors import ConfigError, InvalidDistributionError, LawError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
 from prequential.recording.account import Account, Ranks
-from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
+from prequential.recording.heldout import IMPOSSIBLE_ROWS, Sums, add_documents, checked_name, heldout_record, joined
 from prequential.recording.run import TrainingRun
 from prequential.recording.score import Scored, Units, scores_of, units_of
 from prequential.recording.totals import sums_record
@@ -52,7 +55,8 @@ class Recorder:
     model, optimizer: a step of the optimiser ends a step of the recorder; the calls of the model in training are checked against
     the scores. Either may come later (`attach`). repeats: whether rows seen before count: "exclude" or "include".
     process_group: of torch.distributed; by default the default group, if there is one. audit_every: steps between two checks for
-    a look ahead; 0: none. strict: a mistake raises LawError; otherwise it is recorded, and the page shows it.
+    a look ahead; 0: none. strict: for tests; a mistake raises LawError or InvalidDistributionError, even in `optimizer.step()`.
+    Otherwise it is recorded, the first one is logged as a warning, and the page shows all.
 
     Raises ConfigError for wrong arguments.
 
@@ -99,7 +103,7 @@ class Recorder:
         repeats: str = "exclude",
         process_group: Any = None,
         audit_every: int = 1000,
-        strict: bool = True,
+        strict: bool = False,
         arguments: Mapping[str, Any] | None = None,
         data: str | None = None,
     ) -> None:
@@ -209,7 +213,7 @@ class Recorder:
         return self._call.ids if self._call else None
 
     def step(self) -> None:
-        """Ends a step. A given optimiser calls it. Raises LawError or InvalidDistributionError for a mistake, if `strict`."""
+        """Ends a step. A given optimiser calls it. Raises only if `strict`."""
         if self._run is not None:
             return
         self.n_steps += 1
@@ -249,21 +253,24 @@ class Recorder:
             self._fault(f"step {self.n_steps}: {found}")
 
     def _fault(self, message: str) -> None:
-        """A mistake: it stays in the record. If strict, it ends the run, on all ranks at once if there are several."""
+        """A mistake: it stays in the record. If strict, it raises, on all ranks at once if there are several."""
         self._new_faults.append(message)
         if self._ranks.n == 1:
-            self._settle_faults([self._new_faults])
+            self._settle_faults([self._new_faults], [])
 
     def _read(self) -> None:
         """Adds up the complete steps. All ranks call it after the same step, and learn of each other's mistakes."""
-        found = self._account.read(self.n_steps)
-        self._settle_faults([*self._ranks.gathered(list(self._new_faults)), found])
+        found, values = self._account.read(self.n_steps)
+        self._settle_faults([*self._ranks.gathered(list(self._new_faults)), found], values)
 
-    def _settle_faults(self, parts: Sequence[list[str]]) -> None:
-        new, self._new_faults = [fault for part in parts for fault in part], []
+    def _settle_faults(self, parts: Sequence[list[str]], values: list[str]) -> None:
+        """values: those that no model gives."""
+        new, self._new_faults = [*values, *(fault for part in parts for fault in part)], []
+        if new and not self.faults and self._ranks.own == 0:
+            logging.getLogger(__name__).warning("the recorder of %r saw a mistake, and goes on: %s", self.name, new[0])
         self.faults += new[: max(0, MAX_FAULTS - len(self.faults))]
         if new and self.strict:
-            raise LawError(new[0])
+            raise (InvalidDistributionError if values else LawError)(new[0])
 
     def heldout(
         self,
@@ -278,29 +285,43 @@ class Recorder:
 
         Rows of one step are one evaluation; a later step begins a new one. `finish` writes the last one of each name to
         heldout-NAME.jsonl in the run folder. `prequential compare A/heldout-NAME.jsonl B/heldout-NAME.jsonl` gives the paired
-        difference over documents. Raises ConfigError, InvalidDistributionError.
+        difference over documents. Rows with values that no model gives are left out: a mistake. Raises ConfigError.
         """
         step, sums = self._heldout.get(checked_name(name), (-1, {}))
         if step != self.n_steps:
             sums = {}
-        add_documents(sums, documents, scores_of(logits, nll, targets, self.units), self.units)
+        n_wrong = add_documents(sums, documents, scores_of(logits, nll, targets, self.units), self.units)
         self._heldout[name] = (self.n_steps, sums)
+        if n_wrong:
+            self._fault(
+                f"rec.heldout({name!r}) after step {self.n_steps}: {n_wrong} rows are left out: {IMPOSSIBLE_ROWS}"
+            )
 
     # ---- the end, and interruptions
 
     def finish(self) -> Run:
         """Writes an ordinary run folder and returns the run. All ranks call it; the first one writes.
 
-        Raises ConfigError if nothing was scored, OutputError if the folder cannot be written.
+        Raises ConfigError if nothing was scored, OutputError if the folder cannot be written. If `strict`, it writes the run,
+        and then raises what `step` raises.
         """
         if self._run is None:
             if not (self._account.is_empty or self.n_steps):
                 raise ConfigError("rec.finish(): no step was seen: give optimizer=, or call rec.step() after each step")
-            self._read()
-            run = self._training_run()
-            for hook in self._hooks:
-                hook.remove()
-            self._run = run.save(self.folder, self._heldout_records(run), is_writer=self._ranks.own == 0)
+            try:
+                self._read()
+            except (LawError, InvalidDistributionError):
+                with suppress(ConfigError):
+                    self._save()
+                raise
+            return self._save()
+        return self._run
+
+    def _save(self) -> Run:
+        run = self._training_run()
+        for hook in self._hooks:
+            hook.remove()
+        self._run = run.save(self.folder, self._heldout_records(run), is_writer=self._ranks.own == 0)
         return self._run
 
     def _heldout_records(self, run: TrainingRun) -> dict[str, dict[str, Any]]:
@@ -310,6 +331,8 @@ class Recorder:
         for name in sorted({name for part in parts for name in part}):
             step = max(part[name][0] for part in parts if name in part)
             documents = joined(part[name][1] for part in parts if name in part and part[name][0] == step)
+            if not documents:
+                continue
             made = heldout_record(name, documents, step, record["config"], record["environment"])
             found[f"heldout-{name}.jsonl"] = made
         return found
@@ -321,7 +344,7 @@ class Recorder:
         totals = self._account.totals
         _, n_tokens, n_bytes, _ = totals.counted
         if not n_bytes:
-            raise ConfigError("rec.finish(): nothing was scored")
+            raise ConfigError(f"rec.finish(): nothing was scored; {'; '.join(self.faults[:1])}".removesuffix("; "))
         corpus = {
             "name": self.data or "training data",
             "kind": "rows",
@@ -347,10 +370,11 @@ class Recorder:
             "source": "training loop",
             "n_steps": self.n_steps,
             "n_ranks": self._ranks.n,
-            "n_rows": totals.new[0] + totals.repeated[0],
+            "n_rows": totals.new[0] + totals.repeated[0] + sum(totals.impossible.values()),
             "counts_repeats": totals.counts_repeats,
             "new": sums_record(totals.new),
             "repeated": sums_record(totals.repeated),
+            **totals.impossible,
             "all_rows_kept": totals.all_rows_kept,
             "numbered": self.numbered,
             "n_checked_steps": self._account.n_checked_steps,

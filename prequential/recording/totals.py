@@ -26,7 +26,7 @@ class Totals:
 
     rows: the sum of the mixed hashes of the new rows, of their targets alone. order: a chained digest of the rows of each step.
     points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are in the sums. all_rows_kept:
-    every row was looked up among all earlier ones.
+    every row was looked up among all earlier ones. impossible: rows that are in no sum, by reason (account.IMPOSSIBLE).
     """
 
     new: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
@@ -38,9 +38,10 @@ class Totals:
     points: list[tuple[int, int]] = field(default_factory=list)
     stride: int = 1
     counts_repeats: bool = False
+    impossible: dict[str, int] = field(default_factory=lambda: {"n_outside": 0, "n_not_finite": 0, "n_negative": 0})
 
     def add_step(self, sums: np.ndarray, new_rows: int, hashes: np.ndarray) -> None:
-        """The next step. sums (2, 4) int64: of new and of repeated rows. new_rows: the sum for `rows`. hashes (n,): of all."""
+        """The next step. sums (2, 4): of new and of repeated rows. new_rows: the sum for `rows`. hashes (n,): of all."""
         for total, part in ((self.new, sums[0]), (self.repeated, sums[1])):
             total[:] = [a + int(b) for a, b in zip(total, part, strict=True)]
         self.rows = (self.rows + new_rows) & MASK

@@ -26,12 +26,12 @@ def _train(
     torch.nn.init.zeros_(model.weight)
     called = DistributedDataParallel(model) if world > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes")
+    rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes", strict=True)
     for step, rows in enumerate(_rows()):
         if step == n_first:
             state = rec.state_dict()
             rec.finish()
-            rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes")
+            rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes", strict=True)
             rec.load_state_dict(state)
         own = rows[rank::world]
         x, y = own[:, :-1], own[:, 1:]

@@ -285,7 +285,7 @@ def test_shapes_that_do_not_fit_are_refused_at_once(tmp_path: Path, values: dict
         ({"nll": torch.full((4, 24), -0.5)}, r"rec.score\(\) in step 1: a loss is negative"),
         (
             {"nll": torch.zeros(4, 24), "targets": torch.full((4, 24), 256)},
-            r"a target is no id of the vocabulary of 256",
+            r"a target is no id of the vocabulary",
         ),
     ],
 )
