@@ -242,6 +242,8 @@ def reported_figures(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _how_rows_are_known(reported: Mapping[str, Any]) -> str:
     by_number = ", told apart by their numbers" if reported.get("numbered") else ""
+    if n_after := reported.get("n_rows_after_last_step", 0):
+        by_number += f"; {n_after:,} more, scored after the last step, do not count"
     return by_number + ("" if reported.get("all_rows_kept", True) else "; later ones were not remembered")
 
 

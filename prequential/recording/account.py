@@ -95,9 +95,9 @@ class Account:
         self._called.append((step, ids[:, :HEAD].clone()))
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing was scored since the last reading."""
-        return not (self._waiting or self._scored)
+    def n_after_last_step(self) -> int:
+        """Rows of this rank that were scored since the last step, when the steps before it have been read."""
+        return sum(len(rows) for _, rows in [*self._scored, *((step, each.targets) for step, each in self._waiting)])
 
     def read(self, n_steps: int) -> tuple[list[str], list[str]]:
         """Adds the steps before n_steps to the totals. All ranks call it after the same step.

@@ -31,7 +31,7 @@ def checked_name(name: Any) -> str:
 
 
 def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: Units) -> int:
-    """Adds rows to the sums of their documents; returns the number of rows with impossible values, left out. Raises ConfigError."""
+    """Adds rows to the sums of their documents; returns how many had impossible values and are left out. Raises ConfigError."""
     names = [str(each) for each in (documents.tolist() if hasattr(documents, "tolist") else documents)]
     if len(names) != len(scores.targets):
         raise ConfigError(

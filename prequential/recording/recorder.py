@@ -21,12 +21,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, InvalidDistributionError, LawError
+from prequential.errors import ConfigError, InvalidDistributionError, LawError, OutputError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
 from prequential.recording.account import Account, Ranks
 from prequential.recording.heldout import IMPOSSIBLE_ROWS, Sums, add_documents, checked_name, heldout_record, joined
-from prequential.recording.run import TrainingRun
+from prequential.recording.run import PartialRun, TrainingRun
 from prequential.recording.score import Scored, Units, scores_of, units_of
 from prequential.recording.totals import sums_record
 from prequential.records.forms import REPORTED
@@ -138,6 +138,7 @@ class Recorder:
         self._started_s: float | None = None
         self._heldout: dict[str, tuple[int, Sums]] = {}  # by name: the step of the last scores, and their sums
         self._run: Run | None = None
+        self._partial = PartialRun(folder)
         self.attach(model=model, optimizer=optimizer)
 
     def attach(
@@ -261,7 +262,22 @@ class Recorder:
     def _read(self) -> None:
         """Adds up the complete steps. All ranks call it after the same step, and learn of each other's mistakes."""
         found, values = self._account.read(self.n_steps)
+        self._keep()
         self._settle_faults([*self._ranks.gathered(list(self._new_faults)), found], values)
+
+    def _keep(self) -> None:
+        """Writes what the run has so far, for `runs list` after a crash."""
+        _, n_tokens, n_bytes, _ = self._account.totals.counted
+        if self._ranks.own or not n_tokens:
+            return
+        try:
+            self._partial.append(
+                name=self.name, n_steps=self.n_steps, n_tokens=n_tokens, n_bytes=n_bytes,
+                code_bits=self._account.totals.code_bits, n_mistakes=len(self.faults) + len(self._new_faults),
+            )  # fmt: skip
+        except OutputError as error:  # at its end, the run is written nevertheless
+            if str(error) not in self.faults:
+                self._new_faults.append(str(error))
 
     def _settle_faults(self, parts: Sequence[list[str]], values: list[str]) -> None:
         """values: those that no model gives."""
@@ -306,7 +322,7 @@ class Recorder:
         and then raises what `step` raises.
         """
         if self._run is None:
-            if not (self._account.is_empty or self.n_steps):
+            if self._account.n_after_last_step and not self.n_steps:
                 raise ConfigError("rec.finish(): no step was seen: give optimizer=, or call rec.step() after each step")
             try:
                 self._read()
@@ -321,7 +337,8 @@ class Recorder:
         run = self._training_run()
         for hook in self._hooks:
             hook.remove()
-        self._run = run.save(self.folder, self._heldout_records(run), is_writer=self._ranks.own == 0)
+        others, is_writer = self._heldout_records(run), self._ranks.own == 0
+        self._run = run.save(self.folder, others, partial=self._partial, is_writer=is_writer)
         return self._run
 
     def _heldout_records(self, run: TrainingRun) -> dict[str, dict[str, Any]]:
@@ -375,6 +392,7 @@ class Recorder:
             "new": sums_record(totals.new),
             "repeated": sums_record(totals.repeated),
             **totals.impossible,
+            "n_rows_after_last_step": sum(self._ranks.gathered(self._account.n_after_last_step)),
             "all_rows_kept": totals.all_rows_kept,
             "numbered": self.numbered,
             "n_checked_steps": self._account.n_checked_steps,
@@ -399,6 +417,7 @@ class Recorder:
         return {
             "version": STATE_VERSION,
             "units": self.units.digest,
+            "run": [self.name, self._ranks.gathered(self._partial.name)[0]],
             "n_steps": self.n_steps,
             "account": self._account.state(),
             "faults": list(self.faults),
@@ -428,6 +447,8 @@ class Recorder:
             )
             self.faults, self._heldout = list(state["faults"]), copy.deepcopy(dict(state["heldout"]))
             self.not_audited, self.numbered = str(state["not_audited"]), bool(state["numbered"])
+            name, self._partial.before = state["run"]
+            self._partial.before *= name == self.name
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"rec.load_state_dict(): the state is damaged: {error}") from error
         self._new_faults, self._n_scores = [], 0
