@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix
-from prequential.recording.score import FIELDS, Scores, Units, joined, row_sums
+from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix, sampled_grams
+from prequential.recording.score import FIELDS, IGNORED, Scores, Units, joined, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, Totals
 
 if TYPE_CHECKING:
@@ -81,12 +81,16 @@ class Account:
             self._sum_up()
 
     def _sum_up(self) -> None:
+        import torch
+
         waiting, self._waiting, self._n_waiting = self._waiting, [], 0
         try:
             for _, group in groupby(waiting, lambda each: each[1].form()):
                 steps, parts = zip(*group, strict=True)
-                sums = row_sums(joined(parts), self._units).split([len(part.targets) for part in parts])
-                self._scored += zip(steps, sums, strict=True)
+                scores = joined(parts)
+                grams = sampled_grams(scores.targets, scores.targets != IGNORED)
+                found = torch.cat((row_sums(scores, self._units), grams), 1)
+                self._scored += zip(steps, found.split([len(part.targets) for part in parts]), strict=True)
         except Exception as error:  # such as no memory on the device: somebody's training, and the other ranks, go on
             self._lost.append(f"step {waiting[0][0] + 1}: rows are lost: {type(error).__name__}: {str(error)[:200]}")
 
@@ -106,17 +110,21 @@ class Account:
         """
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        parts = self._ranks.gathered((on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",)), self._lost))
+        (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",))
+        parts = self._ranks.gathered((own, heads, grams, self._lost))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        lost, self._lost = [each for part in parts for each in part[2]], []
+        most = max(part[2].shape[1] for part in parts)
+        grams = np.concatenate([np.pad(part[2], ((0, 0), (0, most - part[2].shape[1]))) for part in parts])
+        lost, self._lost = [each for part in parts for each in part[3]], []
         self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
-        values = self._add(rows, n_steps)
+        values = self._add(rows, grams, n_steps)
         self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
         return lost + mistakes(called, rows), values
 
-    def _add(self, rows: np.ndarray, n_steps: int) -> list[str]:
+    def _add(self, rows: np.ndarray, grams: np.ndarray, n_steps: int) -> list[str]:
         """Adds rows to the totals; returns the first values of each kind that no model gives."""
-        rows = rows[np.argsort(rows["step"], kind="stable")]  # of equal rows the earliest step has the first one
+        order = np.argsort(rows["step"], kind="stable")  # of equal rows the earliest step has the first one
+        rows, grams = rows[order], grams[order]
         fresh, values = self._are_new(mix(rows["key"].view(np.uint64))), []
         wrong = impossible_rows(rows)
         for name, which in wrong.items():
@@ -124,6 +132,7 @@ class Account:
                 values.append(f"rec.score() in step {rows['step'][which].min() + 1}: {IMPOSSIBLE[name]}")
             self.totals.impossible[name] += int(which.sum())
         counts = ~np.any(list(wrong.values()), axis=0)
+        self._add_text(grams[fresh & counts])
         units = np.rint(np.where(counts, rows["nats"].view(np.float64), 0.0) * UNITS_PER_NAT).astype(np.int64)
         sums = np.stack([np.ones(len(rows), np.int64), rows["tokens"], rows["bytes"], units], axis=1)
         contents = mix(rows["targets"].view(np.uint64))
@@ -133,6 +142,14 @@ class Account:
             part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
             self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
         return values
+
+    def _add_text(self, grams: np.ndarray) -> None:
+        """Counts the sampled grams (n, most) of new rows, and those that an earlier row had; of each row, a gram once."""
+        grams = np.sort(grams, axis=1)
+        grams[:, 1:][grams[:, 1:] == grams[:, :-1]] = 0
+        fresh = self._are_new(mix(grams[grams != 0].view(np.uint64)))
+        self.totals.n_grams += len(fresh)
+        self.totals.n_grams_seen += int((~fresh).sum())
 
     def _are_new(self, keys: np.ndarray) -> np.ndarray:
         """Which keys (n,) no earlier row had, (n,) bool. Each rank remembers its share of the keys."""
@@ -171,19 +188,25 @@ def hashed(calls: Sequence[tuple[int, "torch.Tensor"]]) -> Iterator[tuple[int, "
         yield from zip(steps, head_hashes(torch.cat(heads)).split([len(each) for each in heads]), strict=True)
 
 
-def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> np.ndarray:
-    """Rows queued on the device with their step, as a structured array of int64. One synchronisation."""
+def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows queued on the device with their step, as a structured array of int64; and columns without a name, filled with 0.
+
+    One synchronisation.
+    """
     import torch
 
     queued = list(queued)
     form = np.dtype([("step", np.int64), *((name, np.int64) for name in names)])
     found = np.zeros(sum(len(part) for _, part in queued), form)
+    values = np.zeros((0, len(names)), np.int64)
     if len(found):
-        values = torch.cat([part.reshape(len(part), -1) for _, part in queued]).cpu().numpy()
+        parts = [part.reshape(len(part), -1) for _, part in queued]
+        most = max(part.shape[1] for part in parts)
+        values = torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[1])) for part in parts]).cpu().numpy()
         found["step"] = np.repeat([step for step, _ in queued], [len(part) for _, part in queued])
         for i, name in enumerate(names):
             found[name] = values[:, i]
-    return found
+    return found, values[:, len(names) :]
 
 
 def impossible_rows(rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -37,7 +37,7 @@ def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: U
         raise ConfigError(
             f"rec.heldout(): {len(names)} documents for {len(scores.targets)} rows: give the document of each row"
         )
-    rows = on_host([(0, row_sums(scores, units))], FIELDS)
+    rows, _ = on_host([(0, row_sums(scores, units))], FIELDS)
     wrong = np.any(list(impossible_rows(rows).values()), axis=0)
     hashes, nats = mix(rows["targets"].view(np.uint64)), rows["nats"].view(np.float64)
     for i in np.flatnonzero(~wrong):

@@ -138,6 +138,7 @@ class Recorder:
         self._started_s: float | None = None
         self._heldout: dict[str, tuple[int, Sums]] = {}  # by name: the step of the last scores, and their sums
         self._run: Run | None = None
+        self._has_warned = False
         self._partial = PartialRun(folder)
         self.attach(model=model, optimizer=optimizer)
 
@@ -282,8 +283,12 @@ class Recorder:
     def _settle_faults(self, parts: Sequence[list[str]], values: list[str]) -> None:
         """values: those that no model gives."""
         new, self._new_faults = [*values, *(fault for part in parts for fault in part)], []
-        if new and not self.faults and self._ranks.own == 0:
-            logging.getLogger(__name__).warning("the recorder of %r saw a mistake, and goes on: %s", self.name, new[0])
+        wrong = [*new, *filter(None, [self._account.totals.not_of_the_data()])]
+        if wrong and not self._has_warned and self._ranks.own == 0:
+            self._has_warned = True
+            logging.getLogger(__name__).warning(
+                "the recorder of %r saw a mistake, and goes on: %s", self.name, wrong[0]
+            )
         self.faults += new[: max(0, MAX_FAULTS - len(self.faults))]
         if new and self.strict:
             raise (InvalidDistributionError if values else LawError)(new[0])
@@ -375,7 +380,14 @@ class Recorder:
             reported=self._reported(),
             n_tokens=n_tokens,
             curve=totals.curve(),
-            findings=tuple(Finding(kind="law", position=0, block=0, message=f, cause="program") for f in self.faults),
+            findings=tuple(
+                Finding(kind=kind, position=0, block=0, message=message, cause=cause)
+                for kind, cause, messages in (
+                    ("law", "program", self.faults),
+                    ("repeated", "data", [totals.not_of_the_data()]),
+                )
+                for message in filter(None, messages)
+            ),
             wall_s=self._wall_s(),
             device=self.scored.device,
         )
@@ -392,6 +404,8 @@ class Recorder:
             "new": sums_record(totals.new),
             "repeated": sums_record(totals.repeated),
             **totals.impossible,
+            "n_grams": totals.n_grams,
+            "n_grams_seen": totals.n_grams_seen,
             "n_rows_after_last_step": sum(self._ranks.gathered(self._account.n_after_last_step)),
             "all_rows_kept": totals.all_rows_kept,
             "numbered": self.numbered,

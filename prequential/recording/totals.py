@@ -17,6 +17,7 @@ from prequential.recording.rows import MASK, chained
 
 MAX_POINTS = 1 << 16  # of the curve; beyond it every second one is dropped
 COUNTS = ("n_rows", "n_tokens", "n_bytes", "units")
+MAX_SEEN = 0.02  # share of new targets in text that was seen, beyond which the sum is not the code length of the data
 UNITS_PER_NAT = 1 / (math.log(2.0) * UNIT_BITS)
 
 
@@ -27,6 +28,7 @@ class Totals:
     rows: the sum of the mixed hashes of the new rows, of their targets alone. order: a chained digest of the rows of each step.
     points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are in the sums. all_rows_kept:
     every row was looked up among all earlier ones. impossible: rows that are in no sum, by reason (account.IMPOSSIBLE).
+    n_grams, n_grams_seen: sampled grams of new rows, and those that an earlier row had.
     """
 
     new: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
@@ -39,6 +41,8 @@ class Totals:
     stride: int = 1
     counts_repeats: bool = False
     impossible: dict[str, int] = field(default_factory=lambda: {"n_outside": 0, "n_not_finite": 0, "n_negative": 0})
+    n_grams: int = 0
+    n_grams_seen: int = 0
 
     def add_step(self, sums: np.ndarray, new_rows: int, hashes: np.ndarray) -> None:
         """The next step. sums (2, 4): of new and of repeated rows. new_rows: the sum for `rows`. hashes (n,): of all."""
@@ -70,6 +74,18 @@ class Totals:
     def code_bits(self) -> float:
         """The code length of what counts."""
         return self.counted[3] * UNIT_BITS
+
+    def not_of_the_data(self) -> str:
+        """Why the sum is not the code length of the data; empty if nothing is known against it.
+
+        The number of seen grams must exceed MAX_SEEN by three standard deviations.
+        """
+        if self.n_grams_seen - 3 * math.sqrt(self.n_grams_seen) <= MAX_SEEN * self.n_grams:
+            return ""
+        return (
+            f"{self.n_grams_seen / self.n_grams:.1%} of the new targets lie in text that an earlier row had (random crops, rows "
+            "packed anew, or data that repeat themselves): this is not the code length of the data"
+        )
 
     def rows_digest(self) -> str:
         """A digest of the new rows, in whichever order they came."""

@@ -198,7 +198,11 @@ class Reported(Struct, kw_only=True):
     n_rows_after_last_step: Annotated[Count, says("rows scored after the last step; they are in no sum")] | Absent = (
         UNSET
     )
-    all_rows_kept: Annotated[bool, says("every row was looked up among all earlier ones")] | Absent = UNSET
+    n_grams: Annotated[Count, says("new rows: sampled stretches of 32 targets, one in 256")] | Absent = UNSET
+    n_grams_seen: Annotated[Count, says("those of them that an earlier row had")] | Absent = UNSET
+    all_rows_kept: Annotated[bool, says("every row, every sample was looked up among all earlier ones")] | Absent = (
+        UNSET
+    )
     order: Annotated[str, says("digest of the rows of each step, in the order of steps")] | Absent = UNSET
     tokenizer: Annotated[TokenizerFields, says("what tokens stand for")] | Absent = UNSET
     numbered: Annotated[bool, says("rows were told apart by their numbers in the data")] | Absent = UNSET
