@@ -1,5 +1,6 @@
 """The account of a training run: what was scored is queued on the device, read a few steps later, and added up over all ranks."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -101,13 +102,11 @@ class Account:
     @property
     def n_after_last_step(self) -> int:
         """Rows of this rank that were scored since the last step, when the steps before it have been read."""
-        return sum(len(rows) for _, rows in [*self._scored, *((step, each.targets) for step, each in self._waiting)])
+        self._sum_up()
+        return sum(len(rows) for _, rows in self._scored)
 
-    def read(self, n_steps: int) -> tuple[list[str], list[str]]:
-        """Adds the steps before n_steps to the totals. All ranks call it after the same step.
-
-        Returns the mistakes in them, and the first values that no model gives; their rows are counted apart.
-        """
+    def read(self, n_steps: int) -> list[str]:
+        """Adds the steps before n_steps to the totals; returns the mistakes in them. All ranks call it after the same step."""
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
         (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",))
@@ -115,21 +114,21 @@ class Account:
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         most = max(part[2].shape[1] for part in parts)
         grams = np.concatenate([np.pad(part[2], ((0, 0), (0, most - part[2].shape[1]))) for part in parts])
-        lost, self._lost = [each for part in parts for each in part[3]], []
+        found, self._lost = [each for part in parts for each in part[3]], []
         self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
-        values = self._add(rows, grams, n_steps)
+        found += self._add(rows, grams, n_steps)
         self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
-        return lost + mistakes(called, rows), values
+        return found + mistakes(called, rows)
 
     def _add(self, rows: np.ndarray, grams: np.ndarray, n_steps: int) -> list[str]:
-        """Adds rows to the totals; returns the first values of each kind that no model gives."""
+        """Adds rows to the totals, and returns where values that no model gives come first."""
         order = np.argsort(rows["step"], kind="stable")  # of equal rows the earliest step has the first one
         rows, grams = rows[order], grams[order]
-        fresh, values = self._are_new(mix(rows["key"].view(np.uint64))), []
+        fresh, found = self._are_new(mix(rows["key"].view(np.uint64))), []
         wrong = impossible_rows(rows)
         for name, which in wrong.items():
             if which.any() and not self.totals.impossible[name]:
-                values.append(f"rec.score() in step {rows['step'][which].min() + 1}: {IMPOSSIBLE[name]}")
+                found.append(f"rec.score() in step {rows['step'][which].min() + 1}: {IMPOSSIBLE[name]}")
             self.totals.impossible[name] += int(which.sum())
         counts = ~np.any(list(wrong.values()), axis=0)
         self._add_text(grams[fresh & counts])
@@ -141,7 +140,7 @@ class Account:
             here, new = slice(start, end), (fresh & counts)[start:end]
             part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
             self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
-        return values
+        return found
 
     def _add_text(self, grams: np.ndarray) -> None:
         """Counts the sampled grams (n, most) of new rows, and those that an earlier row had; of each row, a gram once."""
@@ -169,13 +168,12 @@ class Account:
 
         keys = np.sort(np.concatenate(self._ranks.gathered(self._seen.keys())))
         seen = torch.from_numpy(keys.view(np.int64))
-        return {"totals": self.totals.state(), "seen": seen, "n_checked_steps": self.n_checked_steps}
+        return {"totals": copy.deepcopy(vars(self.totals)), "seen": seen, "n_checked_steps": self.n_checked_steps}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continues from such a state. Raises KeyError, TypeError, ValueError or AttributeError for something else."""
-        totals, keys = Totals.of_state(dict(state["totals"])), state["seen"].cpu().numpy().view(np.uint64)
-        self.n_checked_steps = int(state["n_checked_steps"])
-        self.totals, self._seen = totals, SeenRows(keys[self._is_own(keys)])
+        """Continues from such a state."""
+        keys, self.n_checked_steps = state["seen"].cpu().numpy().view(np.uint64), state["n_checked_steps"]
+        self.totals, self._seen = Totals(**copy.deepcopy(state["totals"])), SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
 
 
@@ -189,10 +187,7 @@ def hashed(calls: Sequence[tuple[int, "torch.Tensor"]]) -> Iterator[tuple[int, "
 
 
 def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows queued on the device with their step, as a structured array of int64; and columns without a name, filled with 0.
-
-    One synchronisation.
-    """
+    """Rows queued on the device with their step, as a structured array; and columns without a name. One synchronisation."""
     import torch
 
     queued = list(queued)

@@ -19,7 +19,6 @@ from prequential.records.forms import REPORTED, HeldoutRecord
 from prequential.records.schema import record_of
 
 POLICY = "as the loop called the model"
-IMPOSSIBLE_ROWS = "a loss is negative or not finite, or a target is no id of the vocabulary"
 Sums = dict[str, list[Any]]  # of each document: bytes, units of 2**-22 bits, and the mixed hashes of its rows
 
 

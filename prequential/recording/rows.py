@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
-MAX_COLUMNS = 1 << 20  # of a row
+N_COLUMNS = 1 << 20  # of a usual row
 HEAD = 16
 GRAM, FACTOR = 32, 0x9E3779B97F4A7C15
 N_NEGATIVE = 128  # above the negative numbers that mark what is ignored, so that no term is 0
@@ -27,10 +27,10 @@ MASK = (1 << 64) - 1
 
 
 @lru_cache(maxsize=16)
-def _multipliers(name: str, device: str) -> "torch.Tensor":
+def _multipliers(name: str, device: str, n: int) -> "torch.Tensor":
     import torch
 
-    return torch.from_numpy(random_words(0, f"rows/{name}", MAX_COLUMNS).view(np.int64) | 1).to(device)
+    return torch.from_numpy(random_words(0, f"rows/{name}", n).view(np.int64) | 1).to(device)
 
 
 def hash_rows(ids: "torch.Tensor", name: str, within: "torch.Tensor | None" = None) -> "torch.Tensor":
@@ -38,7 +38,8 @@ def hash_rows(ids: "torch.Tensor", name: str, within: "torch.Tensor | None" = No
 
     within (rows, columns): 0 where a column does not count.
     """
-    terms = (ids + N_NEGATIVE) * _multipliers(name, str(ids.device))[: ids.shape[1]]
+    n = max(N_COLUMNS, 1 << ids.shape[1].bit_length())  # a longer list begins with the shorter one
+    terms = (ids + N_NEGATIVE) * _multipliers(name, str(ids.device), n)[: ids.shape[1]]
     return (terms if within is None else terms * within).sum(1)
 
 
@@ -120,7 +121,7 @@ class SeenRows:
         return np.sort(np.concatenate([*self._runs, np.empty(0, np.uint64)]))
 
 
-def chained(before: bytes, total: int, n_rows: int) -> bytes:
+def chained(before: str, total: int, n_rows: int) -> str:
     """The digest after one more step, whose rows have this sum of mixed hashes. Their order within a step does not matter."""
     step = (total & MASK).to_bytes(8, "little") + n_rows.to_bytes(8, "little")
-    return hashlib.blake2b(before + step, digest_size=32).digest()
+    return hashlib.blake2b(bytes.fromhex(before) + step, digest_size=32).hexdigest()

@@ -14,6 +14,7 @@ from typing import Any
 from prequential_codecs.archive_header import OTHER
 
 from prequential import files
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve, curve_table
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
@@ -21,6 +22,14 @@ from prequential.online.runtime import Runtime
 from prequential.records.forms import TrainingRecord, UnfinishedRecord
 from prequential.records.schema import environment, record_of
 from prequential.watch.health import Finding
+
+
+def check_texts(*values: Any) -> None:
+    """Raises ConfigError for a name or arguments that the record cannot hold."""
+    try:
+        json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"names and arguments of a learner must be JSON values: {error}") from error
 
 
 @dataclass
@@ -75,7 +84,8 @@ class TrainingRun:
     device: str = "not known"
 
     def record(self) -> dict[str, Any]:
-        """The record of an evaluation without archive, tables and baselines."""
+        """The record of an evaluation without archive, tables and baselines. Raises ConfigError."""
+        check_texts(self.learner, self.corpus)
         n_bytes, code_bits = self.corpus["n_bytes"], float(self.curve.bits[-1])
         ledger, wall_s = Ledger.of_code_length(n_bytes, code_bits), max(self.wall_s, 1e-9)
         return record_of(

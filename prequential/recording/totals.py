@@ -3,7 +3,6 @@
 All sums are of integers, so their order does not matter: two ranks give what one gives, and a resumed run what a whole one gives.
 """
 
-import copy
 import hashlib
 import math
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ class Totals:
     new: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
     repeated: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
     rows: int = 0
-    order: bytes = hashlib.blake2b(digest_size=32).digest()
+    order: str = hashlib.blake2b(digest_size=32).hexdigest()
     steps: int = 0
     all_rows_kept: bool = True
     points: list[tuple[int, int]] = field(default_factory=list)
@@ -75,17 +74,17 @@ class Totals:
         """The code length of what counts."""
         return self.counted[3] * UNIT_BITS
 
-    def not_of_the_data(self) -> str:
-        """Why the sum is not the code length of the data; empty if nothing is known against it.
+    def not_of_the_data(self) -> list[str]:
+        """Why the sum is not the code length of the data; nothing, if nothing is known against it.
 
         The number of seen grams must exceed MAX_SEEN by three standard deviations.
         """
         if self.n_grams_seen - 3 * math.sqrt(self.n_grams_seen) <= MAX_SEEN * self.n_grams:
-            return ""
-        return (
+            return []
+        return [
             f"{self.n_grams_seen / self.n_grams:.1%} of the new targets lie in text that an earlier row had (random crops, rows "
-            "packed anew, or data that repeat themselves): this is not the code length of the data"
-        )
+            "packed anew): unless the data repeat themselves, this is not the code length of the data"
+        ]
 
     def rows_digest(self) -> str:
         """A digest of the new rows, in whichever order they came."""
@@ -97,18 +96,6 @@ class Totals:
         self.mark()
         n_bytes, units = np.array(self.points, np.float64).T
         return Curve(n_bytes=n_bytes.astype(np.int64), bits=units * UNIT_BITS)
-
-    def state(self) -> dict[str, Any]:
-        """Numbers, texts and lists of them."""
-        return copy.deepcopy(
-            {**vars(self), "order": self.order.hex(), "points": [list(point) for point in self.points]}
-        )
-
-    @classmethod
-    def of_state(cls, state: dict[str, Any]) -> "Totals":
-        """The totals that `state` described."""
-        points = [(int(n_bytes), int(units)) for n_bytes, units in state["points"]]
-        return cls(**(copy.deepcopy(state) | {"order": bytes.fromhex(state["order"]), "points": points}))
 
 
 def sums_record(sums: list[int]) -> dict[str, Any]:

@@ -283,10 +283,8 @@ class UnfinishedRecord(Struct, kw_only=True):
     time: Annotated[Time, says("time of the line, in UTC")]
     name: Annotated[str, says("name of the learner")]
     n_steps: Annotated[Count, says("steps of the optimiser")]
-    n_tokens: Annotated[Count, says("tokens that count")]
     n_bytes: Annotated[Count, says("bytes that count")]
     code_bits: Annotated[Number, says("what they cost")]
-    n_mistakes: Annotated[Count, says("mistakes that were seen")]
 
 
 class PackedRun(Struct, kw_only=True):

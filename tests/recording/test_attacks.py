@@ -11,7 +11,7 @@ import torch
 from loops import COLUMNS, Bigrams, Loop, V, batches, few_letters
 
 import prequential
-from prequential.errors import ConfigError, InvalidDistributionError, LawError, OutputError
+from prequential.errors import ConfigError, LawError, OutputError
 from prequential.evaluation.summary import format_run
 
 # ---- what a mistake leaves
@@ -61,7 +61,7 @@ def test_a_row_with_an_impossible_value_is_counted_apart_and_the_training_goes_o
         assert record["nats_per_token"] == pytest.approx(1.0, rel=1e-6)
         assert [finding["message"].startswith("rec.score() in step 3: ") for finding in record["findings"]] == [True]
     (warning,) = caplog.records
-    assert "saw a mistake, and goes on: rec.score() in step 3" in warning.getMessage()
+    assert "goes on, but: rec.score() in step 3" in warning.getMessage()
     assert "left out            1 rows: " in format_run(record, "runs/a")
 
 
@@ -76,7 +76,7 @@ def test_a_diverged_run_stays_within_a_bounded_number_of_findings(tmp_path: Path
 
 def test_a_strict_recorder_keeps_what_was_recorded_before_an_impossible_value(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
-    with pytest.raises(InvalidDistributionError, match="in step 3: the loss is not a finite number"):
+    with pytest.raises(LawError, match="in step 3: the loss is not a finite number"):
         _with_one_impossible_row(loop, "n_not_finite")
     assert loop.rec.state_dict()["n_steps"] == 64
     assert loop.rec.finish().record["reported"]["new"]["n_rows"] == 64 * 4 - 1
@@ -108,7 +108,9 @@ def test_held_out_rows_with_an_impossible_value_are_left_out_and_named(tmp_path:
     run = loop.rec.finish()
     assert json.loads((run.path / "heldout-val.jsonl").read_text())["frozen"]["total"]["n_bytes"] == 3 * COLUMNS
     assert not (run.path / "heldout-none.jsonl").exists()
-    assert "rec.heldout('val') after step 1: 1 rows are left out" in run.record["findings"][0]["message"]
+    assert (
+        "rec.heldout('val'), step 1: 1 rows of impossible values are left out" in run.record["findings"][0]["message"]
+    )
 
 
 # ---- dishonest loops
