@@ -16,6 +16,7 @@ from prequential.recording.rows import MASK, chained
 
 MAX_POINTS = 1 << 16  # of the curve; beyond it every second one is dropped
 COUNTS = ("n_rows", "n_tokens", "n_bytes", "units")
+MIN_SEEN = 8  # samples; fewer say nothing
 MAX_SEEN = 0.02  # share of new targets in text that was seen, beyond which the sum is not the code length of the data
 UNITS_PER_NAT = 1 / (math.log(2.0) * UNIT_BITS)
 
@@ -77,9 +78,9 @@ class Totals:
     def not_of_the_data(self) -> list[str]:
         """Why the sum is not the code length of the data; nothing, if nothing is known against it.
 
-        The number of seen grams must exceed MAX_SEEN by three standard deviations.
+        Of data with half of MAX_SEEN, a run reaches MIN_SEEN and MAX_SEEN by chance in one of 20 cases, or fewer.
         """
-        if self.n_grams_seen - 3 * math.sqrt(self.n_grams_seen) <= MAX_SEEN * self.n_grams:
+        if self.n_grams_seen < max(MIN_SEEN, MAX_SEEN * self.n_grams):
             return []
         return [
             f"{self.n_grams_seen / self.n_grams:.1%} of the new targets lie in text that an earlier row had (random crops, rows "
