@@ -12,6 +12,7 @@ from loops import Loop, batches
 import prequential
 from prequential.cli.main import main
 from prequential.evaluation.runs import unfinished_trainings
+from prequential.recording.recorder import _digest
 
 
 def listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -70,6 +71,7 @@ def test_a_state_cannot_name_a_folder_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     state = Loop(tmp_path / "runs").run(batches(1)).rec.state_dict()
     state["run"][1] = "../work"
+    state["digest"] = _digest(state)
     loop = Loop(tmp_path / "runs")
     loop.rec.load_state_dict(state)
     loop.rec.finish()
