@@ -43,7 +43,7 @@ from prequential.evaluation.summary import (
 from prequential.files import PathLike
 from prequential.model.presets import name_of
 from prequential.printable import printable
-from prequential.records.forms import REPORTED_CODINGS, EvaluationRecord, PackedRun, TrainingRecord
+from prequential.records.forms import REPORTED_CODINGS, EvaluationRecord, PackedRun, TrainingRecord, UnfinishedRecord
 from prequential.records.schema import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 RECORD, CURVE = "record.jsonl", "curve.parquet"
+UNFINISHED = "unfinished.jsonl"  # in the draft of a training run: what it has so far
 DRAFT = ".run-"
 RUN_NAME = re.compile(r"(?!-)[\w.-]+", re.ASCII)  # of a folder: - is standard input
 FIGURES = (
@@ -356,6 +357,19 @@ def interrupted_runs(root: PathLike) -> list[Path]:
     return [path for path in found if _can_be_resumed(path)]
 
 
+def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Drafts in `root` of training runs that were interrupted or are still running, and the last complete line of each."""
+    with files.reading(root):
+        found = sorted(Path(root).glob(f"{DRAFT}*/{UNFINISHED}"))
+    for path in found:
+        with suppress(CorpusError):
+            for line in reversed(list(read_lines(path))):
+                with suppress(CorpusError):
+                    if line.endswith(b"\n"):
+                        yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
+                        break
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A run folder before it is complete: an evaluation fills `draft`, and `finish` gives it its name."""
@@ -372,7 +386,7 @@ class RunFolder:
             files.sync_folder(draft)
             path = _rename_to_free_name(draft, root / run_name(record))
             with suppress(OSError):  # the run is complete
-                for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
+                for name in (COSTS, SECONDS, ENCODED, UNFINISHED):  # not earlier: until here the draft can be resumed
                     (path / name).unlink(missing_ok=True)
                 if files.checkpoint_path(path / ARCHIVE).exists():  # of a run without an archive
                     with files.hold_work_folder(path / ARCHIVE):

@@ -192,7 +192,17 @@ class Reported(Struct, kw_only=True):
     counts_repeats: Annotated[bool, says("rows seen before count, too")] | Absent = UNSET
     new: Annotated[RowSums, says("rows seen for the first time")] | Absent = UNSET
     repeated: Annotated[RowSums, says("rows seen before")] | Absent = UNSET
-    all_rows_kept: Annotated[bool, says("every row was looked up among all earlier ones")] | Absent = UNSET
+    n_not_finite: Annotated[Count, says("rows that are in no sum: their loss is not a finite number")] | Absent = UNSET
+    n_negative: Annotated[Count, says("rows that are in no sum: a loss is negative")] | Absent = UNSET
+    n_outside: Annotated[Count, says("rows that are in no sum: a target is no id of the vocabulary")] | Absent = UNSET
+    n_rows_after_last_step: Annotated[Count, says("rows scored after the last step; they are in no sum")] | Absent = (
+        UNSET
+    )
+    n_grams: Annotated[Count, says("new rows: sampled stretches of 32 targets, one in 256")] | Absent = UNSET
+    n_grams_seen: Annotated[Count, says("those of them that an earlier row had")] | Absent = UNSET
+    all_rows_kept: Annotated[bool, says("every row, every sample was looked up among all earlier ones")] | Absent = (
+        UNSET
+    )
     order: Annotated[str, says("digest of the rows of each step, in the order of steps")] | Absent = UNSET
     tokenizer: Annotated[TokenizerFields, says("what tokens stand for")] | Absent = UNSET
     numbered: Annotated[bool, says("rows were told apart by their numbers in the data")] | Absent = UNSET
@@ -263,6 +273,18 @@ class TrainingRecord(EvaluationRecord, kw_only=True):
     nats_per_token: Annotated[Number, says("the same in nats: the mean loss")]
     tokens_per_byte: Annotated[Positive, says("tokens that count, per byte")]
     reported: Annotated[Reported, says("what the loop says about itself")]
+
+
+class UnfinishedRecord(Struct, kw_only=True):
+    """What a training run has so far: a line of `unfinished.jsonl` in its draft. The last complete line counts."""
+
+    schema: Annotated[Literal[1], says("version of this table")] = 1
+    kind: Annotated[Literal["unfinished"], says("kind of record")] = "unfinished"
+    time: Annotated[Time, says("time of the line, in UTC")]
+    name: Annotated[str, says("name of the learner")]
+    n_steps: Annotated[Count, says("steps of the optimiser")]
+    n_bytes: Annotated[Count, says("bytes that count")]
+    code_bits: Annotated[Number, says("what they cost")]
 
 
 class PackedRun(Struct, kw_only=True):
