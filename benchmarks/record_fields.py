@@ -16,10 +16,20 @@ from prequential.records.forms import (
     ScoreFields,
     TextFields,
     TrainingRecord,
+    UnfinishedRecord,
 )
 
 PAGE = Path(__file__).parents[1] / "docs" / "RECORDS.md"
-RECORDS = (EvaluationRecord, TrainingRecord, PackedRun, HeldoutRecord, MonorepoRecord, TextFields, ScoreFields)
+RECORDS = (
+    EvaluationRecord,
+    TrainingRecord,
+    UnfinishedRecord,
+    PackedRun,
+    HeldoutRecord,
+    MonorepoRecord,
+    TextFields,
+    ScoreFields,
+)
 HEAD = """# Records
 
 <!-- Written by benchmarks/record_fields.py: change prequential/records/forms.py instead. -->

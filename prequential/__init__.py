@@ -12,6 +12,7 @@ from prequential.version import VERSION
 if TYPE_CHECKING:
     from prequential_corpora.bundled import sample_path
 
+    from prequential import plots as plots
     from prequential.comparison.compare import Comparison, compare
     from prequential.comparison.documents import DocumentComparison
     from prequential.compression import CompressionResult, compress
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
     from prequential.recording.imported import import_log
     from prequential.recording.recorder import Recorder
-    from prequential.report import plots as plots
     from prequential.sweeps.plans import sweep_plan
     from prequential.sweeps.sweep import sweep
     from prequential.watch.health import Finding, Health
@@ -99,8 +99,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plots":  # the module of pictures, which needs matplotlib
-        return importlib.import_module("prequential.report.plots")
+    if name == "plots":
+        return importlib.import_module("prequential.plots")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE_OF.get(name, "prequential.errors")), name)

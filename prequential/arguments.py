@@ -1,13 +1,14 @@
 """Arguments of the public functions, checked before any work. An argument of one name is of one kind in all of them."""
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from prequential.errors import wrong_argument
+from prequential.errors import ConfigError, wrong_argument
 from prequential.model.config import Config
 
 Test = Callable[[Any], bool]
@@ -90,8 +91,24 @@ _KINDS: dict[str, tuple[Test, str]] = {
 
 
 def check_arguments(**values: Any) -> None:
-    """Raises ConfigError for the first value that is not of the kind of its name."""
+    """Raises ConfigError for the first value that is not of the kind of its name; with a runtime, where none can compute."""
+    if "runtime" in values:
+        _check_caller()
     for name, value in values.items():
         is_right, give = _KINDS[name]
         if not is_right(value):
             raise wrong_argument(name, value, give)
+
+
+def _check_caller() -> None:
+    """Raises ConfigError in another rounding mode, within torch.compile, and in a mode of torch whose tensors have no values."""
+    one, little = 1.0, 2.0**-60
+    if one + little != one or one - little != one:
+        raise ConfigError("this thread does not round to nearest: fesetround(FE_TONEAREST) before the call")
+    if not (torch := sys.modules.get("torch")):
+        return
+    frames = torch._C._dynamo.eval_frame if "torch._dynamo" in sys.modules else None
+    if callable(getattr(frames, "get_eval_frame_callback", lambda: None)()):
+        raise ConfigError("torch.compile cannot compile this call: make it outside of the compiled function")
+    if type(found := torch.empty(0, device="cpu")) is not torch.Tensor:
+        raise ConfigError(f"torch gives {type(found).__name__}s here, which hold no values: call outside of that mode")

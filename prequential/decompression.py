@@ -179,7 +179,8 @@ def _archive(archive: bytes | bytearray | memoryview | PathLike | BinaryIO) -> A
             return Path(archive).open("rb")
     if hasattr(archive, "read"):
         return nullcontext(cast(BinaryIO, archive))
-    return io.BytesIO(cast(bytes, archive))
+    data = cast(bytes, archive)
+    return io.BytesIO(data if isinstance(data, bytes) else memoryview(data).tobytes())  # which need not be in one piece
 
 
 def open_sink(

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import import_pandas
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
 from prequential.learners.subject import follow, reported
@@ -123,9 +122,11 @@ class LabelCost:
         }
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each code: bits and bits_per_label. Raises MissingDependencyError without pandas."""
+        """A row for each code: bits and bits_per_label."""
+        import pandas
+
         rows = [{"code": name, "bits": bits, "bits_per_label": bits / self.n_rows} for name, bits in self.codes.items()]
-        return import_pandas().DataFrame(rows)
+        return pandas.DataFrame(rows)
 
     def __str__(self) -> str:
         rows = [
@@ -205,6 +206,8 @@ def _opened(source: Any) -> Any:
     """The JSON lines as an open file. Raises ConfigError for what cannot be rows, ValueError for values that JSON lacks."""
     if isinstance(source, str | os.PathLike):
         return nullcontext(sys.stdin.buffer) if source == "-" else open_regular(Path(source))
+    if len(columns := list(map(str, getattr(source, "columns", ())))) > len(set(columns)):
+        raise ConfigError("two columns have one name, so one of them would be lost: rename it")
     held: Any = source.to_dict("records") if hasattr(source, "columns") else in_memory(source)
     if isinstance(held, list | tuple) and all(isinstance(row, Mapping) for row in held):
         held = "".join(_as_json(dict(row)) + "\n" for row in held).encode("utf-8", "surrogatepass")

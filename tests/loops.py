@@ -35,6 +35,7 @@ class Loop:
             "units": "bytes",
             "model": self.model if seen is None else seen,
             "optimizer": self.optimizer,
+            "strict": True,
         } | options
         self.rec = prequential.Recorder(folder, name="bigrams", **options)
 

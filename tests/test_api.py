@@ -8,12 +8,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas
 import pytest
+from matplotlib.figure import Figure
 from small import BOTH as SMALL
 
 import prequential
 from prequential import adapters
 from prequential.learners import protocol
+from prequential.report import plots
 from prequential.sweeps.plans import Plan, Variant
 
 PROJECT = Path(__file__).parents[1]
@@ -81,7 +84,6 @@ def swept(folder, *configs):
 
 
 def test_results_show_themselves(tmp_path):
-    pandas = pytest.importorskip("pandas")
     result = prequential.evaluate(b"<b>" * 900, config=TABLES, runtime=FUSED, baselines=("gzip",), verify=True)
     line, n_bytes = repr(result), result.ledger.archive_bytes
     assert f"2,700 bytes: 2 mixed contexts in 2**10 buckets, {8 * n_bytes / 2700:.4f} bits/byte" in line
@@ -109,15 +111,14 @@ def test_results_show_themselves(tmp_path):
 
 
 def test_pictures_of_results_show_their_figures(tmp_path):
-    new_figure = pytest.importorskip("matplotlib.figure").Figure
     summary = swept(tmp_path, TABLES, replace(TABLES, mixer=replace(TABLES.mixer, contexts=("1", "2", "3", "4"))))
-    plot = prequential.plots.front(summary, ax=new_figure().subplots())
+    plot = prequential.plots.front(summary, ax=Figure().subplots())
     drawn = sorted(line.get_ydata()[0] for line in plot.lines if line.get_marker() == "o")  # the front has no marker
     assert drawn == sorted(result.bits_per_byte for result in summary.results)
     assert plot.get_xlabel() == "operations per byte"
     assert sorted(summary.to_frame().bits_per_byte) == drawn
     run = prequential.read_runs(tmp_path)[0]
-    rates = prequential.plots.costs(run, ax=new_figure().subplots())
+    rates = prequential.plots.costs(run, ax=Figure().subplots())
     assert rates.get_yticklabels()[0].get_text().endswith(" % of the bits")
     rows = run.record["tables"]["byte_classes"]["rows"]
     expected = [row["bits"]["model"] / row["n_bytes"] for row in rows if row["n_bytes"]]
@@ -135,6 +136,16 @@ def test_every_public_name_is_documented_with_an_example_that_holds_on_its_own(n
     output: list[str] = []
     result = doctest.DocTestRunner(verbose=False).run(example, out=output.append)
     assert not result.failed, "".join(output)
+
+
+@pytest.mark.parametrize(
+    "line", ["import prequential.plots as p", "from prequential.plots import learning_curves as p"]
+)
+def test_the_pictures_are_a_module_that_can_be_imported(line: str) -> None:
+    program = f"{line}\nimport sys; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert all(getattr(prequential.plots, name) is getattr(plots, name) for name in plots.__all__)
+    assert prequential.plots.__all__ == plots.__all__
 
 
 def test_the_reference_lists_every_public_name_once() -> None:

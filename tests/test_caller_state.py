@@ -1,7 +1,9 @@
 """What the caller has set in torch changes no bit of an archive, and stays as it was; results travel between processes."""
 
 import copy
+import ctypes
 import pickle
+import platform
 import resource
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import pytest
 import torch
 from small import BOTH as CONFIG
 from small import CONFIGS
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import prequential
 
@@ -59,6 +62,61 @@ def test_what_the_caller_has_set_in_torch_changes_no_bit(state, options):
         assert prequential.decompress(archive, runtime=runtime) == TEXT
         assert prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).ledger.code_bits == expected
         assert settings() == before
+
+
+@contextmanager
+def rounding(mode):
+    library = ctypes.CDLL(None)
+    library.fesetround(mode)
+    try:
+        yield
+    finally:
+        library.fesetround(0)
+
+
+UPWARDS, DOWNWARDS, TO_ZERO = {"x86_64": (0x800, 0x400, 0xC00)}.get(platform.machine(), (0x400000, 0x800000, 0xC00000))
+
+
+@pytest.mark.parametrize("mode", [UPWARDS, DOWNWARDS, TO_ZERO])
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "fesetround"), reason="the C library has another name")
+def test_another_rounding_of_the_processor_is_named(mode):
+    with rounding(mode), pytest.raises(prequential.ConfigError, match="does not round to nearest"):
+        prequential.compress(TEXT, config=CONFIG)
+
+
+CALLS = {
+    "compress": lambda: prequential.compress(TEXT, config=CONFIGS["mixer"]),
+    "decompress": lambda: prequential.decompress(b""),
+    "evaluate": lambda: prequential.evaluate(TEXT, config=CONFIGS["mixer"]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_mode_whose_tensors_hold_no_values_is_named(call):
+    with FakeTensorMode(), pytest.raises(prequential.ConfigError, match="torch gives FakeTensors here"):
+        CALLS[call]()
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.filterwarnings("ignore")  # torch's own, while it tries
+@pytest.mark.first_quick
+def test_a_call_that_torch_should_compile_is_refused_in_one_line(call):
+    with pytest.raises(prequential.ConfigError, match=r"torch\.compile cannot compile this call"):
+        torch.compile(CALLS[call])()
+    torch.compiler.reset()
+
+
+def strided(data):
+    return np.repeat(np.frombuffer(data, np.uint8), 2)[::2]
+
+
+@pytest.mark.parametrize("in_parts", [strided, lambda data: memoryview(strided(data))], ids=["array", "view"])
+def test_bytes_that_lie_apart_in_memory_are_read_as_those_in_one_piece(in_parts):
+    config = CONFIGS["mixer"]
+    archive = prequential.compress(TEXT, config=config, given=TEXT[::-1])
+    assert prequential.compress(in_parts(TEXT), config=config, given=in_parts(TEXT[::-1])) == archive
+    assert prequential.decompress(in_parts(archive), given=in_parts(TEXT[::-1])) == TEXT
+    assert prequential.evaluate(in_parts(TEXT), config=config, baselines=()).header.n_bytes == len(TEXT)
 
 
 def test_calls_of_several_threads_that_overlap_share_what_is_put_aside():

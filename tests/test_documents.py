@@ -9,9 +9,9 @@ import pytest
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md"), *(PROJECT / "dev").glob("*.md")])
-SOURCES = [
-    path for folder in ("prequential", "benchmarks", "tests") for path in sorted((PROJECT / folder).rglob("*.py"))
-]
+FOLDERS = ("prequential", "codecs", "corpora", "benchmarks", "tests")
+SOURCES = [path for folder in FOLDERS for path in sorted((PROJECT / folder).rglob("*.py"))]
+PAST = {"LOG.md", "RESULTS-2026.md", "STUDIES-2026.md"}  # of older trees
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -77,6 +77,64 @@ def test_every_promise_names_tests_that_exist() -> None:
     named = [re.findall(r"`(?:tests/\w+/|tests/)?(test_\w+(?:\.py)?|\w+\.py)`", row.rsplit("|", 2)[1]) for row in rows]
     assert len(named) > 30 and all(named)
     assert sorted({name for names in named for name in names} - known) == []
+
+
+def cited_sections() -> Iterator[tuple[str, str, str]]:
+    """File, document and title of each citation such as DOCUMENT.md, "Title", and of LOG.md, 2026-11-26 the day."""
+    names = "|".join(path.stem for path in DOCUMENTS)
+    cited = re.compile(rf'\b({names})(?:\.md)?(?:\]\([^)]*\))?,\s+(?:"([A-Z][^"]+)"|(\d{{4}}-\d\d-\d\d))')
+    for path in (*SOURCES, *DOCUMENTS, PROJECT / "Makefile"):
+        for document, title, day in cited.findall(path.read_text(encoding="utf-8")):
+            yield path.name, document, title or day
+
+
+def test_every_section_that_is_cited_by_its_title_or_day_exists() -> None:
+    headings = {
+        path.stem: re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) for path in DOCUMENTS
+    }
+    cited = sorted(cited_sections())
+    assert {document for _, document, _ in cited} >= {"STUDIES", "RELIABILITY", "LOG"}
+    missing = [each for each in cited if not any(title.startswith(each[2]) for title in headings[each[1]])]
+    assert missing == []
+
+
+def test_a_document_that_is_cited_for_a_subject_has_the_word() -> None:
+    """The subject is the word before the document in brackets; one that ends in -ed is none."""
+    cited = re.compile(r"(?<![\w.])([a-z]{4,}) \((docs/[A-Z-]+\.md)\)")
+    found = [(path.name, *pair) for path in SOURCES for pair in cited.findall(path.read_text(encoding="utf-8"))]
+    found = [each for each in found if not each[1].endswith(("ed", "absent"))]
+    assert len(found) > 20
+    text = {name: (PROJECT / name).read_text(encoding="utf-8").lower() for _, _, name in found}
+    assert [each for each in found if each[1].rstrip("s") not in text[each[2]]] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_numbered_rules_count_up_by_one(document: Path) -> None:
+    """So that a rule that is cited by its number is one rule."""
+    before = 0
+    for line in document.read_text(encoding="utf-8").splitlines():
+        if found := re.match(r"(\d{1,2})\. ", line):
+            assert int(found[1]) in (1, before + 1), line
+            before = int(found[1])
+        elif line.startswith("#"):
+            before = 0
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    known = set(re.findall(r"\bdef (test_\w+)", "".join(path.read_text(encoding="utf-8") for path in SOURCES)))
+    known |= {path.name for path in SOURCES}
+    named = {
+        (path.name, name)
+        for path in DOCUMENTS
+        if path.name not in PAST
+        for name in re.findall(
+            r"`((?:tests/[\w/]+/)?test_\w+(?:\.py)?|tests/[\w/]+(?:\.py)?)`", path.read_text("utf-8")
+        )
+    }
+    assert len(named) > 60
+    missing = [each for each in named if each[1].rpartition("/")[2] not in known and not (PROJECT / each[1]).is_dir()]
+    wrong_folder = [each for each in named if "/" in each[1] and not (PROJECT / each[1]).exists()]
+    assert sorted({*missing, *wrong_folder}) == []
 
 
 def test_no_document_has_a_gap_to_fill() -> None:

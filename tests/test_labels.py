@@ -7,6 +7,7 @@ import random
 import unicodedata
 
 import numpy as np
+import pandas
 import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
@@ -218,7 +219,7 @@ def test_the_record_is_json(cost):
 
 
 def test_rows_of_every_kind_are_the_same_rows(tmp_path):
-    pandas, rows = pytest.importorskip("pandas"), [{"t": f"é{i}", "y": i % 2} for i in range(9)]
+    rows = [{"t": f"é{i}", "y": i % 2} for i in range(9)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     expected = read_rows(path, "y")
@@ -226,6 +227,8 @@ def test_rows_of_every_kind_are_the_same_rows(tmp_path):
         assert read_rows(same, "y") == expected
     with pytest.raises(CorpusError, match="line 1: JSON has no Timestamp; write it as a text"):
         read_rows(pandas.DataFrame({"t": [pandas.Timestamp(0)], "y": [1]}), "y")
+    with pytest.raises(ConfigError, match="two columns have one name"):
+        read_rows(pandas.DataFrame([["a", "b", 1]], columns=["t", "t", "y"]), "y")
     for wrong in (5, None, ["a"], pandas.Series([1, 2])):
         with pytest.raises(ConfigError, match=r"rows is .*: give a file of JSON lines"):
             read_rows(wrong, "y")

@@ -24,12 +24,13 @@ from torch.nn.functional import log_softmax
 
 from prequential.adapters.hub import check_memory, load_model, quiet
 from prequential.adapters.text_tokenizer import TextTokenizer
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, CorpusError
 from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
 from prequential.learners.subject import Subject, byte_costs
+from prequential.learners.tokens import tokenise
 from prequential.printable import printable
 
 DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloom and Mamba
@@ -132,8 +133,22 @@ class StaticModel:
             is_coded=False,
         )
         self._n_learners = 0
-        found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
+        try:
+            found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
+        except CorpusError:
+            self._refuse_document(symbols, documents)
+            raise
         return np.concatenate(found), time.perf_counter() - start_s
+
+    def _refuse_document(self, symbols: np.ndarray, documents: Sequence[Document]) -> None:
+        """Raises CorpusError with the name of the first document that the tokenizer cannot carry, if there is one."""
+        texts = [symbols[d.offset : d.offset + d.n_bytes].tobytes() for d in documents]
+        tokenizer = self.tokenizer.prepared(texts)
+        for document, text in zip(documents, texts, strict=True):
+            try:
+                tokenise(text, tokenizer, self.n_symbols)
+            except CorpusError as error:
+                raise CorpusError(f"document {printable(document.name)!r} cannot be scored: {error}") from error
 
     def _learner(self) -> AdaptedLearner:
         """The model at the beginning of a document. The first documents check that it does not look ahead."""

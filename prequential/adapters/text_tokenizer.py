@@ -49,7 +49,8 @@ class TextTokenizer:
         return self._known[data] if data in self._known else self._encode_all([data])[0]
 
     def prepared(self, texts: Sequence[bytes]) -> "TextTokenizer":
-        """The same tokenizer, which already knows the ids of these texts: one process for all of them."""
+        """The same tokenizer, which already knows the ids of the texts that are UTF-8: one process for all of them."""
+        texts = [data for data in texts if data.decode(errors="ignore").encode() == data]
         other = object.__new__(TextTokenizer)
         other.__dict__ = self.__dict__ | {"_known": dict(zip(texts, self._encode_all(texts), strict=True))}
         return other

@@ -53,8 +53,10 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
     ledger, level = result.ledger, name_of(result.header.config)
     if config is None and not (args.given and is_model(args.given)):
         level = options.level_by_size(ledger.n_bytes)
-    sizes = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {ledger.archive_bytes / max(1, ledger.n_bytes):.2%}"
-    figures = f"{sizes}, {ledger.bits_per_byte:.4f} bits/byte, {result.wall_s:.1f} s"
+    figures = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {result.wall_s:.1f} s"
+    if ledger.n_bytes:
+        rates = f"{ledger.archive_bytes / ledger.n_bytes:.2%}, {ledger.bits_per_byte:.4f} bits/byte"
+        figures = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {rates}, {result.wall_s:.1f} s"
     print_summary(args, f"{name}: {figures}{f', {level}' if level else ''}")
 
 

@@ -6,13 +6,10 @@ Describes the machine, tests its arithmetic, and runs a small fixed model whose 
 import argparse
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+import sys
 
 from prequential.cli import options
 from prequential.cli.streams import EXIT_FAILURE, fitted
-
-if TYPE_CHECKING:
-    pass
 
 VERDICTS: dict[bool | None, str] = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
 
@@ -30,8 +27,8 @@ def run(args: argparse.Namespace) -> int:
     from prequential.online.selftest import checks
     from prequential.version import VERSION
 
-    kernels = str(kernel_folder() or "compiled in each run")
-    facts = {**machine(), "prequential": VERSION, **versions(), "kernels": kernels}
+    folder = kernel_folder()
+    facts = {**machine(), "prequential": VERSION, **versions(), "kernels": str(folder or "compiled in each run")}
     if (n_threads := available_threads()) > 1:
         facts["exchange of two threads"] = f"{exchange_ns():.0f} ns (mixing on several threads pays below about 500)"
         facts["threads"] = f"{n_threads}"
@@ -47,4 +44,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))
     # A matmul backend that is not exact is not a failure, because it is not used.
     failed = [check for check in done if check.passed is False and not check.name.startswith("matmul ")]
+    if failed and folder:
+        print(
+            f"prequential: if its kernels are damaged, this helps: delete the folder {str(folder)!r}", file=sys.stderr
+        )
     return EXIT_FAILURE if failed else 0

@@ -1,6 +1,6 @@
 """Measure the code length of a corpus under a learner.
 
-The report shows it next to the sizes that other compressors reach (docs/MEASURES.md).
+The report shows it next to the sizes that other compressors reach (docs/MEASURES.md). With -q it is one figure, in bits per byte.
 """
 
 import argparse
@@ -130,6 +130,9 @@ def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: 
 
     if args.json:
         print(json.dumps(record), flush=True)
+        return
+    if args.quiet:
+        print(f"{record['bits_per_byte']:.4f}", flush=True)
         return
     parts = [format_total(record), format_tables(record["tables"])] if args.tables else []
     report = format_report(record, *parts, folder=run_folder or "")

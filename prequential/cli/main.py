@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments. Ends the program after wrong ones, and after a help text."""
     parser = build_parser()
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions (docs/MACHINES.md)
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions, after register-python-argcomplete
         import argcomplete
 
         argcomplete.autocomplete(parser)
@@ -126,7 +126,8 @@ def _run(argv: Sequence[str] | None) -> int:
     args = argparse.Namespace()
     try:
         args = _parsed(argv)
-        _unwind_on_signals()
+        if threading.current_thread() is threading.main_thread():
+            _unwind_on_signals()
         _find_runs(args)
         if _are_refused(args):
             return EXIT_FAILURE

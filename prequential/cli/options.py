@@ -6,9 +6,9 @@ What owns the presets is slow to import, so a level is checked when the command 
 from __future__ import annotations
 
 import argparse
-import codecs
 import difflib
 import errno
+import json
 import math
 import os
 import re
@@ -389,7 +389,7 @@ def _read_config(path: str) -> Config:
             data = file.read(MAX_CONFIG_BYTES + 1)
         if len(data) > MAX_CONFIG_BYTES:
             raise OSError(errno.EFBIG, f"longer than {MAX_CONFIG_BYTES:,} bytes")
-        return Config.from_dict(parse_json(data.removeprefix(codecs.BOM_UTF8)))
+        return Config.from_dict(parse_json(data.decode(json.detect_encoding(data)).encode()))
     except OSError as error:
         raise ConfigError(f"--config: cannot read {path!r}: {error.strerror}") from error
     except ValueError as error:

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def list_runs(args: argparse.Namespace) -> int:
     """Prints a row for each run, and on stderr the interrupted evaluations."""
-    from prequential.evaluation.runs import interrupted_runs, runs_so_far
+    from prequential.evaluation.runs import interrupted_runs, runs_so_far, unfinished_trainings
     from prequential.evaluation.summary import format_runs, run_figures
 
     if args.folder is not None and not Path(args.folder).exists():
@@ -54,6 +54,11 @@ def list_runs(args: argparse.Namespace) -> int:
             command = f"prequential evaluate CORPUS --resume {printable(shlex.quote(str(draft)))}"
             note = "with the corpus and the options of that run, resumes it, unless it is still running"
             print(f"prequential: unfinished: `{command}`, {note}", file=sys.stderr)
+        for draft, so_far in unfinished_trainings(folder):
+            rate = f"{so_far['code_bits'] / max(1, so_far['n_bytes']):.4f} bits/byte of {so_far['n_bytes']:,} bytes"
+            what = f"{str(draft)!r}, training run {so_far['name']!r}, {so_far['n_steps']:,} steps, {rate}"
+            note = "load_state_dict of its Recorder continues it, unless it is still running"
+            print(printable(f"prequential: unfinished: {what}; {note}"), file=sys.stderr)
     for reason in {str(error): error for error in bad}.values():
         report_failure(None, reason, verbose=args.verbose)
     return EXIT_FAILURE if bad else 0

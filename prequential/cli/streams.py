@@ -297,6 +297,7 @@ def print_summary(args: argparse.Namespace, line: str) -> None:
 def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
     """Shows when kernels are compiled, and how long it took: a first run must not look as if it hung."""
     from prequential.machine.compiled import event
+    from prequential.machine.kernel_cache import kernel_folder
 
     class Listener(event.Listener):
         said, depth, taken_s, started_s = False, 0, 0.0, 0.0
@@ -308,7 +309,7 @@ def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
             self.started_s = time.monotonic()
             with suppress(Exception):
                 self.phase = watch.phase("compiling kernels")
-                if not self.said:
+                if not self.said and kernel_folder():  # without one, a warning says that each run compiles
                     watch.write(f"prequential: {COMPILING}")
                 self.said = True
 
@@ -323,7 +324,7 @@ def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
         yield
     if listener.taken_s >= 1:
         with suppress(Exception):
-            watch.write(f"prequential: compiled in {listener.taken_s:.0f} s, which later runs do not need")
+            watch.write(f"prequential: compiled in {listener.taken_s:.0f} s")
 
 
 class _WarningHandler(logging.Handler):
@@ -335,7 +336,7 @@ class _WarningHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(Exception):
-            self._watch.warn([record.getMessage()])
+            self._watch.warn([in_options(record.getMessage())])
 
 
 # ---- commands that resume an interrupted run, to be pasted into a shell

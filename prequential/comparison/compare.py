@@ -135,7 +135,7 @@ def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, con
 
 
 def _mistakes(runs: Sequence[Run]) -> str:
-    wrong = [f"{run.name} ({n})" for run in runs if (n := len(run.record["findings"]))]
+    wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in runs if (f := run.record["findings"])]
     return f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
 
 

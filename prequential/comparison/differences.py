@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.comparison.prediction import MIN_CELLS, Intervals
-from prequential.evaluation.curves import Curve, import_pandas
+from prequential.evaluation.curves import Curve
 from prequential.evaluation.summary import what_is_measured
 from prequential.printable import format_table, printable
 
@@ -141,10 +141,12 @@ class Comparison:
         """A row for each group but the first: bits, bits_per_byte, percent and archive_bits above it, and the intervals.
 
         mean_low_bits to mean_high_bits: of the expected difference on such text; text_low_bits to text_high_bits: of the
-        difference on another such text; missing for short texts. Raises MissingDependencyError without pandas.
+        difference on another such text; missing for short texts.
         """
+        import pandas
+
         rows = [difference.to_dict() for difference in self.differences]
-        return import_pandas().DataFrame([row | (row.pop("intervals") or {}) for row in rows])
+        return pandas.DataFrame([row | (row.pop("intervals") or {}) for row in rows])
 
     def __str__(self) -> str:
         return format_comparison(self)

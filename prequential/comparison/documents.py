@@ -21,7 +21,6 @@ from prequential.comparison.clusters import (
 )
 from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import import_pandas
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable
 from prequential.records.forms import LOSSES, HeldoutRecord, MonorepoRecord
@@ -102,10 +101,12 @@ class DocumentComparison:
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each loss of each record but A: its bits_per_byte above that of A, with the ends of the interval.
 
-        The ends are missing with too few clusters. Raises MissingDependencyError without pandas.
+        The ends are missing with too few clusters.
         """
+        import pandas
+
         rows = [difference.to_dict() for difference in self.differences]
-        return import_pandas().DataFrame([row | (row.pop("interval") or {}) for row in rows])
+        return pandas.DataFrame([row | (row.pop("interval") or {}) for row in rows])
 
     def __str__(self) -> str:
         return format_document_comparison(self)

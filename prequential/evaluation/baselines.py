@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -44,24 +45,27 @@ def measure_baselines(
     """Results on the corpus (n,) uint8; curves of sizes at prefixes; a note for each skipped baseline.
 
     given: what was known before; the size of a compressor is then what the corpus adds to it. Outputs are decoded again. Of a
-    trained model there are two results: without and with the size of its weights.
+    trained model there are two results: without and with the size of its weights. A second one of its name gets a number.
     """
     results, curves, notes = _compressors(source, [each for each in baselines if isinstance(each, str)], given)
+    n_named = Counter[str]()
     for static in baselines:
         if not isinstance(static, str):
-            more, more_curves = _of_static(source, static, documents)
+            n_named[static.name] += 1
+            number = f" ({n_named[static.name]})" if n_named[static.name] > 1 else ""
+            more, more_curves = _of_static(source, static, static.name + number, documents)
             results, curves = results + more, curves | more_curves
     return results, curves, notes
 
 
 def _of_static(
-    source: NDArray[np.uint8], static: "StaticModel", documents: Sequence[Document]
+    source: NDArray[np.uint8], static: "StaticModel", own: str, documents: Sequence[Document]
 ) -> tuple[list[BaselineResult], Curves]:
     costs, wall_s = static.costs(source, documents)
     at, sums = prefixes(len(source)), np.concatenate(([0.0], np.cumsum(costs)))
     results, curves = [], {}
     for suffix, weights_bits, are in (("", 0, "not counted"), (" + weights", 8 * static.weights_bytes, "counted")):
-        name, bits = f"{static.name}{suffix}", sums[at] + weights_bits
+        name, bits = f"{own}{suffix}", sums[at] + weights_bits
         text, size = f"{name}, {static.policy}: code length, weights {are}", math.ceil(bits[-1] / 8)
         results.append(BaselineResult(name=name, n_bytes=len(source), compressed_bytes=size, wall_s=wall_s, label=text))
         curves[name] = Curve(n_bytes=at, bits=bits)

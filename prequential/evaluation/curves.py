@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.errors import ConfigError, CorpusError, MissingDependencyError
+from prequential.errors import ConfigError, CorpusError
 from prequential.files import write_bytes, writing
 from prequential.records.schema import MAX_COUNT, MAX_NUMBER
 
@@ -184,8 +184,9 @@ MEANT = {"n_bytes": "bytes", "n_documents": "documents", "n_words": "words", "n_
 
 
 def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
-    """A table of all curves with the columns series, n_bytes, bits and bits_per_byte. Raises MissingDependencyError."""
-    pandas = import_pandas()
+    """A table of all curves with the columns series, n_bytes, bits and bits_per_byte."""
+    import pandas
+
     frames = [
         pandas.DataFrame({"series": name, "n_bytes": c.n_bytes, "bits": c.bits, "bits_per_byte": c.bits / c.n_bytes})
         for name, c in curves.items()
@@ -204,9 +205,10 @@ def table_of(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
     """One table: a row for each kind of byte, with its bytes, bits, shares in % (of the first part), and bits/byte by part.
 
-    tables: of an Evaluation or a record. Raises ConfigError if there is no such table, MissingDependencyError without pandas.
+    tables: of an Evaluation or a record. Raises ConfigError if there is no such table.
     """
-    pandas = import_pandas()
+    import pandas
+
     rows = [row for row in table_of(tables, name)["rows"] if row["n_bytes"]]
     first = next(iter(rows[0]["bits"]), "") if rows else ""
     n_bytes, bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][first] for row in rows)
@@ -221,12 +223,3 @@ def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
         | {"": row["name"]}
         for row in rows
     ).set_index("")
-
-
-def import_pandas() -> Any:
-    """The library, which is an extra. Raises MissingDependencyError."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingDependencyError("tables need pandas: pip install 'prequential[notebooks]'") from error
-    return pandas

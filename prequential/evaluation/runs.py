@@ -30,7 +30,6 @@ from prequential.evaluation.curves import (
     Split,
     cost_frame,
     curve_frame,
-    import_pandas,
     parse_curves,
     write_curves,
 )
@@ -45,7 +44,7 @@ from prequential.evaluation.summary import (
 from prequential.files import PathLike
 from prequential.model.presets import name_of
 from prequential.printable import printable
-from prequential.records.forms import REPORTED_CODINGS, EvaluationRecord, PackedRun, TrainingRecord
+from prequential.records.forms import REPORTED_CODINGS, EvaluationRecord, PackedRun, TrainingRecord, UnfinishedRecord
 from prequential.records.schema import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
 ARCHIVE = "archive.pq"
 COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
 RECORD, CURVE = "record.jsonl", "curve.parquet"
+UNFINISHED = "unfinished.jsonl"  # in the draft of a training run: what it has so far
 DRAFT = ".run-"
 RUN_NAME = re.compile(r"(?!-)[\w.-]+", re.ASCII)  # of a folder: - is standard input
 FIGURES = (
@@ -259,7 +259,7 @@ def runs_frame(
     (datetime64, UTC); corpus; n_bytes; learner; seed; bits_per_byte, of the complete archive; code_bits, code_bits_per_byte and
     code_nats_per_byte, of the ideal code length, which is the cumulative loss; archive_bits and total_bits; wall_s; bytes_per_s;
     peak_memory_bytes; verified; coding. NAME_bits_per_byte: of each baseline. Of training runs also n_tokens, bits_per_token and
-    nats_per_token. What a run does not have is missing (NaN). Raises CorpusError, and MissingDependencyError without pandas.
+    nats_per_token. What a run does not have is missing (NaN). Raises CorpusError.
 
     Examples:
         >>> import prequential
@@ -267,7 +267,8 @@ def runs_frame(
         >>> len(frame), frame.n_bytes.unique().tolist(), round(float(frame.code_bits_per_byte.min()), 3)
         (11, [150000, 460000], 1.779)
     """
-    pandas = import_pandas()
+    import pandas
+
     found = read_runs(runs, on_bad) if isinstance(runs, str | os.PathLike) else list(runs)
     frame = pandas.DataFrame(
         list(map(_row, found)),
@@ -361,6 +362,19 @@ def interrupted_runs(root: PathLike) -> list[Path]:
     return [path for path in found if _can_be_resumed(path)]
 
 
+def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Drafts in `root` of training runs that were interrupted or are still running, and the last complete line of each."""
+    with files.reading(root):
+        found = sorted(Path(root).glob(f"{DRAFT}*/{UNFINISHED}"))
+    for path in found:
+        with suppress(CorpusError):
+            for line in reversed(list(read_lines(path))):
+                with suppress(CorpusError):
+                    if line.endswith(b"\n"):
+                        yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
+                        break
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A run folder before it is complete: an evaluation fills `draft`, and `finish` gives it its name."""
@@ -377,7 +391,7 @@ class RunFolder:
             files.sync_folder(draft)
             path = _rename_to_free_name(draft, root / run_name(record))
             with suppress(OSError):  # the run is complete
-                for name in (COSTS, SECONDS, ENCODED):  # not earlier: until here the draft can be resumed
+                for name in (COSTS, SECONDS, ENCODED, UNFINISHED):  # not earlier: until here the draft can be resumed
                     (path / name).unlink(missing_ok=True)
                 if files.checkpoint_path(path / ARCHIVE).exists():  # of a run without an archive
                     with files.hold_work_folder(path / ARCHIVE):

@@ -230,6 +230,8 @@ def reported_figures(record: Mapping[str, Any]) -> list[tuple[str, str]]:
                 f"{reported['new']['n_rows']:,} in {reported.get('n_steps', 0):,} steps{_how_rows_are_known(reported)}",
             ),
             ("seen before", f"{repeated['n_rows']:,} rows, {repeated['code_bits']:,.0f} bits: {counts}"),
+            ("text seen before", _seen_text(reported)),
+            *([("left out", wrong)] if (wrong := _impossible(reported)) else []),
             ("order of rows", str(reported.get("order", ""))[:16]),
             ("calls of the model", _n_checked(reported)),
             ("look ahead", _n_audits(reported)),
@@ -240,7 +242,23 @@ def reported_figures(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _how_rows_are_known(reported: Mapping[str, Any]) -> str:
     by_number = ", told apart by their numbers" if reported.get("numbered") else ""
+    if n_after := reported.get("n_rows_after_last_step", 0):
+        by_number += f"; {n_after:,} more, scored after the last step, do not count"
     return by_number + ("" if reported.get("all_rows_kept", True) else "; later ones were not remembered")
+
+
+def _seen_text(reported: Mapping[str, Any]) -> str:
+    n, seen = reported.get("n_grams", 0), reported.get("n_grams_seen", 0)
+    return f"{seen / n:.1%} of the new targets, by {n:,} samples of 32" if n else "not checked: no 32 targets in a row"
+
+
+def _impossible(reported: Mapping[str, Any]) -> str:
+    reasons = {
+        "n_not_finite": "a loss is not finite",
+        "n_negative": "is negative",
+        "n_outside": "ids outside the vocabulary",
+    }
+    return "; ".join(f"{n:,} rows: {why}" for name, why in reasons.items() if (n := reported.get(name, 0)))
 
 
 def _n_checked(reported: Mapping[str, Any]) -> str:

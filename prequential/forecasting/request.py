@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, check_number
-from prequential.evaluation.curves import import_pandas
 from prequential.evaluation.runs import PathLike, Run, mode_of_all, read_run
 from prequential.files import common_mode, output_file
 from prequential.forecasting.forecast import (
@@ -43,8 +42,10 @@ class ForecastScore:
 
     def to_frame(self) -> "pandas.DataFrame":
         """One row: point, low, high and actual in bits, percent (forecast over actual, minus 1), hit, skill and more."""
+        import pandas
+
         values = {name: value for name, value in self.record.items() if not isinstance(value, dict)}
-        return import_pandas().DataFrame([values])
+        return pandas.DataFrame([values])
 
     def __str__(self) -> str:
         return format_score(self.record)
@@ -88,15 +89,17 @@ class Forecast:
     def to_frame(self) -> "pandas.DataFrame":
         """A row for the forecast, for each link to a proxy that counts, and for each naive forecast: bits and bits_per_byte.
 
-        low_bits, high_bits: of the first row. Raises MissingDependencyError without pandas.
+        low_bits, high_bits: of the first row.
         """
+        import pandas
+
         made, n_bytes = self.record["forecasts"]["total_bits"], self.record["target"]["n_bytes"]
         naive = {f"naive: {name.replace('_', ' ')}": bits for name, bits in made["naive"].items()}
         found = {"forecast": self.bits, **by_link(made.get("assumptions", ())), **naive}
-        frame = import_pandas().DataFrame({"forecast": list(found), "bits": list(found.values())})
+        frame = pandas.DataFrame({"forecast": list(found), "bits": list(found.values())})
         ends = {"low_bits": self.low_bits, "high_bits": self.high_bits}
         frame = frame.assign(bits_per_byte=frame["bits"] / n_bytes)
-        return frame.join(import_pandas().DataFrame([ends]))
+        return frame.join(pandas.DataFrame([ends]))
 
     def save(self, path: PathLike) -> None:
         """Writes the forecast to a file, for `read_forecast`. Raises OutputError, also for a file that exists."""
@@ -172,6 +175,8 @@ def forecast(
             "which the record says"
         )
     opened = [proxy if isinstance(proxy, Run) else read_run(proxy) for proxy in proxies]
+    if len({proxy.name for proxy in opened}) < len(opened):
+        raise ConfigError("two proxies have one name, so one would be lost: rename one of the folders")
     digest = None if corpus is None else target_digest(os.fspath(corpus), ladder, target)
     for proxy in opened if digest else ():
         if (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) != (target.n_bytes, digest):

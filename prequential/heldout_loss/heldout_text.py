@@ -27,7 +27,8 @@ def format_tables(record: Record) -> list[str]:
     """The parts of `format_heldout` before the verdict."""
     losses = {name: record[name] for name in LOSSES if record[name]}
     parts = [_head(record), _totals(record, losses), _averages(losses), _by_overlap(losses)]
-    parts += [_groups("language", "languages", losses), _groups("document", "each", losses)]
+    keys = {("language", "languages"): "name", ("document", "each"): "number", ("kind", "kinds"): "name"}
+    parts += [_groups(title, field, key, losses) for (title, field), key in keys.items()]
     return [part for part in parts if part]
 
 
@@ -166,15 +167,16 @@ def _by_overlap(losses: Record) -> str:
     return format_table(("overlap", "documents", "bytes", *losses), rows)
 
 
-def _groups(title: str, key: str, losses: Record) -> str:
-    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one group."""
-    first = next(iter(losses.values()))[key]
+def _groups(title: str, field: str, key: str, losses: Record) -> str:
+    """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one. key: is unique."""
+    first = next(iter(losses.values())).get(field) or ()
     if len(first) < 2:
         return ""
-    rates = [{group["name"]: group["bits_per_byte"] for group in loss[key]} for loss in losses.values()]
+    rates = [{group[key]: group["bits_per_byte"] for group in loss[field]} for loss in losses.values()]
     rows = [
-        [group["name"], f"{group['n_documents']:,}", f"{group['n_bytes']:,}", f"{group['bits']:,.0f}"]
-        + [rate(rates_by_name.get(group["name"])) for rates_by_name in rates]
+        [f"{group['name']} {(group.get('commit') or '')[:12]}".rstrip()]
+        + [f"{group[count]:,.0f}" for count in ("n_documents", "n_bytes", "bits")]
+        + [rate(rates_by_key.get(group[key])) for rates_by_key in rates]
         for group in first[:MAX_ROWS]
     ]
     more = [f"and {len(first) - MAX_ROWS:,} more"] if len(first) > MAX_ROWS else []

@@ -15,9 +15,8 @@ from prequential.arguments import check_arguments
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import import_pandas
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import DocumentSet, documents_of, utf8_places
+from prequential.heldout_loss.documents import Commit, DocumentSet, documents_of, utf8_places
 from prequential.heldout_loss.grouping import grouping_of
 from prequential.heldout_loss.heldout import CARRIED, Context, Policy
 from prequential.heldout_loss.heldout_text import format_heldout, rate
@@ -109,9 +108,12 @@ class Heldout:
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit and date.
 
-        Of a learner that was trained here, these are the 1,000 costliest documents. Raises MissingDependencyError without pandas.
+        Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained
+        here, these are the 1,000 costliest documents.
         """
-        return import_pandas().DataFrame(list(self.rows))
+        import pandas
+
+        return pandas.DataFrame(list(self.rows))
 
     def __str__(self) -> str:
         return self.text
@@ -221,12 +223,15 @@ def _all_scored(
 # ---- rows of single documents
 
 
-def rows_of(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The documents in the record of a trained learner, under each loss, the costliest first."""
+def rows_of(record: Mapping[str, Any], commits: Iterable[Commit] = ()) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first. commits: with their dates."""
+    dates = dict(commits)
     for loss in filter(record.get, LOSSES):
         each = record[loss]["each"]
         documents = [Document(group["name"], 0, group["n_bytes"]) for group in each]
-        yield from _rows({"loss": loss}, documents, [group["bits"] for group in each])
+        for group, row in zip(each, _rows({"loss": loss}, documents, [group["bits"] for group in each]), strict=True):
+            more = {"commit": commit, "date": dates[commit]} if (commit := group["commit"]) in dates else {}
+            yield row | {"number": group["number"]} | more
 
 
 def _scored_rows(documents: DocumentSet, scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:

@@ -36,6 +36,8 @@ def format_models(
         parts.append(_by_commit(documents, scored))
     if len(documents.ids) > 1:
         names = [f"{i}: {document.name}" for i, document in enumerate(documents.documents)]
+        if documents.commits:
+            names = [f"{name} {commit[:12]}" for name, (commit, _) in zip(names, documents.commits, strict=True)]
         parts.append(_table("document", names, documents, scored))
     for difference in comparison.differences if comparison else ():
         i = next(i for i in range(len(scored)) if letters(i) == difference.other)
@@ -56,7 +58,8 @@ def _head(documents: DocumentSet, scored: Sequence[Scored]) -> str:
     if documents.commits:
         until = f"{test['until'][:12]} ({test['until_date']})"
         since = f"after {test['since'][:12]}" if test["since"] else "from the first one on"
-        lines.append(f"window: {count_of('commit', test['n_commits'])} {since}, up to {until}")
+        left_out = f"; files left out: {test['n_excluded']:,}" if test["n_excluded"] else ""
+        lines.append(f"window: {count_of('commit', test['n_commits'])} {since}, up to {until}{left_out}")
     for i, each in enumerate(scored):
         lines += [
             f"{_name(scored, i)}: {each.policy}",

@@ -21,7 +21,7 @@ from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.printable import printable
-from prequential.records.forms import ClusterFields, DocumentGroupFields, LossFields
+from prequential.records.forms import ClusterFields, DocumentFields, DocumentGroupFields, LossFields
 from prequential.records.schema import record_of
 
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
@@ -31,12 +31,14 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentGroup:
-    """Some documents, or some of their bytes, and their exact cost."""
+    """Some documents, or some of their bytes, and their exact cost. number, commit: of a single document (`DocumentFields`)."""
 
     name: str
     n_documents: int
     n_bytes: int
     bits: float
+    number: int | None = None
+    commit: str | None = None
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -86,7 +88,7 @@ class HeldoutLoss:
             **{name: group.to_record() if group else None for name, group in groups.items()},
             interval=asdict(self.interval) if self.interval else None,
             languages=[group.to_record() for group in self.per_language],
-            each=[group.to_record() for group in shown],
+            each=[record_of(DocumentFields, group) for group in shown],
             all_others=_sum("all others", others).to_record() if others else None,
             clusters=record_of(ClusterFields, clusters, n_bytes=list(clusters.n_bytes), bits=list(clusters.bits)),
         )
@@ -103,7 +105,7 @@ def summarise_heldout(
     _check(trace, documents, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
-    groups = groups_of(documents, bits)
+    groups = groups_of(documents, bits, grouping)
     total = DocumentGroup(
         name="total",
         n_documents=len(groups),
@@ -115,15 +117,18 @@ def summarise_heldout(
 
 def summarise_documents(documents: Sequence[Document], bits: Sequence[float], grouping: Grouping) -> HeldoutLoss:
     """The loss of documents that cost so many bits each (k,), where bytes outside documents were not scored."""
-    groups = groups_of(documents, bits)
+    groups = groups_of(documents, bits, grouping)
     return _summary(_sum("total", groups), documents, groups, grouping, {})
 
 
-def groups_of(documents: Sequence[Document], bits: Sequence[float]) -> list[DocumentGroup]:
-    """Each document with its cost as a group."""
+def groups_of(
+    documents: Sequence[Document], bits: Sequence[float], grouping: Grouping | None = None
+) -> list[DocumentGroup]:
+    """Each document with its cost as a group, in the same order."""
+    commits = list(map(printable, grouping.labels)) if grouping and grouping.by == "commit" else [None] * len(documents)
     return [
-        DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b)
-        for d, b in zip(documents, bits, strict=True)
+        DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b, number=i, commit=commit)
+        for i, (d, b, commit) in enumerate(zip(documents, bits, commits, strict=True))
     ]
 
 

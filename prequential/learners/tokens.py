@@ -1,6 +1,7 @@
 """Ids of a tokenizer, and the bytes that they stand for. A long corpus is encoded in pieces where the tokenizer allows it."""
 
 from collections.abc import Iterator
+from os.path import commonprefix
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,10 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int, first: int = 0) 
 def _refuse(data: bytes, found: bytes, first: int) -> None:
     if found == data:
         raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
-    differing = (i for i, (a, b) in enumerate(zip(found, data, strict=False)) if a != b)
-    same = first + next(differing, min(len(found), len(data)))
-    raise CorpusError(f"the tokenizer does not restore the corpus: byte {same} differs after encode and decode")
+    was, becomes = (each.decode(errors="surrogateescape") for each in (data, found))
+    n = len(commonprefix((was, becomes)))  # noqa: RUF071  # characters are meant
+    at = f"{was[n : n + 1]!r} at byte {first + len(was[:n].encode(errors='surrogateescape'))}"
+    raise CorpusError(f"the tokenizer does not restore the corpus: {at} comes back as {becomes[n : n + 1]!r}")
 
 
 def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 - The folder's name is a digest of all that a compiled kernel depends on. numba's own cache looks at one source file only, but a
   kernel also contains helpers of other files.
-- The digest is taken when the first kernel is imported. If the sources have changed since then, nothing is saved.
+- The digest is taken when the first kernel is imported. If the sources have changed since then, nothing is saved; nor if Python
+  has loaded bytecode of another text: it does so where the source has the same size and the same time in seconds.
 - Files are unpickled, so a folder that other users could exchange is not used.
 - One file for each kernel and types of arguments, complete or absent, under a name that no other process chooses.
 """
@@ -14,13 +15,15 @@ import logging
 import os
 import pickle
 import secrets
+import shlex
 import shutil
 import stat
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib.util import find_spec
+from importlib.machinery import SourceFileLoader
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +75,16 @@ def _digest_of_sources() -> bytes:
 
 
 @functools.cache
+def stale_bytecode() -> Path | None:
+    """A file of bytecode that Python takes for that of a kernel's source, and that is not; None if there is none. In 0.2 s."""
+    for name, path in kernel_sources().items():
+        loader = SourceFileLoader(name, str(path))
+        if loader.get_code(name) != loader.source_to_code(loader.get_data(loader.path), loader.path):
+            return Path(cache_from_source(loader.path))
+    return None
+
+
+@functools.cache
 def version() -> str:
     """A digest of everything that a compiled kernel depends on, 16 hexadecimal digits."""
     import llvmlite  # type: ignore[import-untyped]
@@ -98,7 +111,8 @@ def kernel_folder() -> Path | None:
         parent = home.resolve() / "prequential"  # links above it are not followed a second time
         folder = parent / f"kernels-{version()}"
         _check_above(parent)
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (*reversed(parent.parents), parent):
+            each.mkdir(mode=0o700, exist_ok=True)
         _check_above(parent)  # again, now that all of them exist
         _check_ours(parent)
         if _is_open(parent):  # an open umask, or another program
@@ -110,7 +124,7 @@ def kernel_folder() -> Path | None:
         if _is_open(folder):
             raise OSError(f"{str(folder)!r} is open to others, who may have left files there: delete it")
     except OSError as error:
-        _log.warning("each run compiles its kernels, because no folder can keep them: %s", error)
+        _log.warning("each run compiles its kernels (10 to 30 s), because no folder can keep them: %s", error)
         return None
     with suppress(OSError):  # a disk that can only be read
         os.utime(folder)
@@ -122,6 +136,8 @@ def _cache_home() -> Path:
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         if (path := Path(os.environ.get(name, ""))).is_absolute():
             return path
+    if os.environ.get("HOME") == "":
+        return Path(".cache")
     return Path(os.path.expanduser("~")) / ".cache"  # noqa: PTH111  # of pathlib it raises where there is no home
 
 
@@ -133,8 +149,11 @@ def _check_above(folder: Path) -> None:
     for above in folder.parents:
         with suppress(FileNotFoundError):
             status = above.stat()
-            if status.st_uid not in trusted or (status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX):
-                raise OSError(f"{str(above)!r} belongs to another user, or all users may write there")
+            if status.st_uid not in trusted:
+                raise OSError(f"{str(above)!r} belongs to another user")
+            if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+                command = shlex.join(["chmod", "go-w", str(above)])
+                raise OSError(f"others may write in {str(above)!r} and exchange the folder: `{command}` prevents that")
 
 
 def _check_ours(folder: Path) -> None:
@@ -199,6 +218,10 @@ class KernelCache:
         if folder is None or compiled.library.has_dynamic_globals:  # pointers of this process
             return
         if _digest_of_sources() != AT_IMPORT:
+            return
+        if bytecode := stale_bytecode():
+            reason = f"this run uses {bytecode.name!r}, which is not of its source"
+            _warn_unsaved(folder, f"{reason}: delete the folder {str(bytecode.parent)!r} and run it again")
             return
         data = dumps(self._key(signature, compiled.codegen)) + dumps(compiled._reduce())
         name = f"{self._name}.{secrets.token_hex(8)}"

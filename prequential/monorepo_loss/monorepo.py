@@ -21,7 +21,7 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source, source_of
-from prequential.printable import format_table, printable
+from prequential.printable import printable
 from prequential.records.forms import LOSSES, MonorepoRecord
 from prequential.records.schema import record_of
 
@@ -87,15 +87,15 @@ def reasons(excluded: Mapping[str, int]) -> str:
 
 
 def format_point(record: dict[str, Any]) -> str:
-    """The commits, the held-out measurement, and new files and added lines."""
+    """The commits, and the held-out measurement."""
     window, train = record["test"], record["train"]
     until = f"{window['until'][:12]} ({window['until_date']})"
     lines = [
-        f"window: {window['n_commits']} commits after {window['since'][:12]}, up to {until}",
+        f"window: {window['n_commits']} commits after {window['since'][:12]}, up to {until}{reasons(record['excluded'])}",
         f"trained on: the tree at {train['until'][:12]} ({train['until_date']})",
     ]
     head = "\n".join(map(printable, lines))
-    return "\n\n".join([head, *format_tables(record), _kinds(record), verdict(record)])
+    return "\n\n".join([head, *format_tables(record), verdict(record)])
 
 
 def format_empty_window(window: GitCorpus) -> str:
@@ -103,12 +103,3 @@ def format_empty_window(window: GitCorpus) -> str:
     n_commits, since = window.origin["n_commits"], str(window.origin["since"])[:12]
     excluded = reasons(window.excluded)
     return f"{printable(window.name)}: {n_commits} commits after {since} have nothing to score{excluded}; nothing is appended"
-
-
-def _kinds(record: dict[str, Any]) -> str:
-    rows = [
-        [group["name"], f"{group['n_documents']:,}", f"{group['n_bytes']:,}"]
-        + [f"{record[loss]['kinds'][i]['bits_per_byte']:.4f}" for loss in LOSSES]
-        for i, group in enumerate(record["frozen"]["kinds"])
-    ]
-    return format_table(("kind", "documents", "bytes", *LOSSES), rows)

@@ -54,17 +54,13 @@ class SeriesSetting:
         """The setting in the record of a point. Raises CorpusError if it is not valid, ConfigError for other rules of files."""
         try:
             values = dict(record["setting"])
-            was_fixed = values.pop("fixed", False)  # of earlier versions
+            values.pop("fixed", None)  # of earlier versions
             given = dict(values["rules"])
             digest, languages = given.pop("digest"), given.pop("languages")
             rules = Rules(**given, languages=None if languages is None else tuple(languages))
             setting = cls(**{**values, "config": Config.from_record(values["config"]), "rules": rules})
         except (KeyError, TypeError, ValueError, ConfigError) as error:
             raise CorpusError(f"the series has a record without a complete setting: {error}") from error
-        if was_fixed:
-            raise ConfigError(
-                "one stored model measured this series, and this program trains one for each point: begin a new series"
-            )
         if rules.digest() != digest:
             raise ConfigError("this program chooses files by other rules than the series: begin a new series")
         return setting

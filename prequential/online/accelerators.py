@@ -49,13 +49,17 @@ def select_device(name: str, config: Config, host: Backend) -> Accelerator | Non
         return found
     if name == "cuda":
         raise InexactMachineError(found)
-    _warn(f"{found}; continuing without it")
+    warn_once(f"{found}; continuing without it")
     return None
 
 
 @cache
-def _warn(text: str) -> None:
+def warn_once(text: str) -> None:
     logging.getLogger(__name__).warning(text)
+
+
+def warn_without_gpt() -> None:
+    warn_once('device="cuda" has no effect: this learner has no GPT, and nothing else runs on a GPU')
 
 
 @cache
@@ -81,7 +85,7 @@ def verify_device(
                 wrong = f"{type(error).__name__}: {error}".partition("\n")[0]
             else:
                 for failure in failures:
-                    _warn(failure)
+                    warn_once(failure)
                 return found
             failures.append(f"{otherwise}: {wrong}")
     except InexactMachineError as error:
@@ -98,7 +102,9 @@ def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
         if own := triton_primitives():
             yield own, True, "the GPT runs with torch's own kernels on the device, because it fails with Triton's"
         else:
-            _warn("Triton is not installed: the GPT runs with torch's own kernels on the device, which takes longer")
+            warn_once(
+                "Triton is not installed: the GPT runs with torch's own kernels on the device, which takes longer"
+            )
     yield plain, True, "the GPT runs kernel by kernel, because its graphs compute other bits"
     yield plain, False, ""
 

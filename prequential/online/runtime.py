@@ -102,6 +102,10 @@ class Runtime:
 
             return AuditedLearner(config, backend, self.audit_every)
         if backend is None or config.gpt is None:
+            if self.device == "cuda":
+                from prequential.online.accelerators import warn_without_gpt
+
+                warn_without_gpt()
             return OnlineLearner(config, mixer_threads=self.n_threads)
         accelerator = self.accelerator(config, backend)
         step_thread = backend.pool.n_threads > 1 or accelerator is not None  # coding continues while a device computes

@@ -158,12 +158,15 @@ def digest_of(symbols: Symbols) -> bytes:
 
 
 def in_memory(source: T) -> T | Data | list[Any]:
-    """The contents of an open file, or the documents of a column, which can be read again; anything else as it is.
+    """The contents of an open file, or the documents of a column, which can be read again; other bytes in one piece.
 
     Raises ConfigError for a file of text, CorpusError for one that cannot be read.
     """
     if hasattr(source, "to_list"):
         return list(source.to_list())
+    held: Any = source
+    if isinstance(source, np.ndarray | memoryview) and not memoryview(held).c_contiguous:
+        return memoryview(held).tobytes()
     if not hasattr(source, "read"):
         return source
     try:

@@ -1,5 +1,6 @@
 """The account of a training run: what was scored is queued on the device, read a few steps later, and added up over all ranks."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -7,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prequential.errors import InvalidDistributionError
-from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix
-from prequential.recording.score import FIELDS, Scores, Units, joined, row_sums
+from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix, sampled_grams
+from prequential.recording.score import FIELDS, IGNORED, Scores, Units, joined, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, Totals
 
 if TYPE_CHECKING:
     import torch
 
 MOST_NEGATIVE = -1e-3  # nats; float32 may give a little less than 0
+MOST_NATS = 1e12  # of a row; its units fit into int64
+IMPOSSIBLE = {  # what no model gives, by the count of such rows in the record
+    "n_outside": "a target is no id of the vocabulary",
+    "n_not_finite": "the loss is not a finite number",
+    "n_negative": "a loss is negative; give the plain negative log-likelihood",
+}
 MAX_WAITING = 1 << 20  # targets that wait to be summed up together, some 20 bytes each
 
 
@@ -66,6 +72,7 @@ class Account:
         self._n_waiting = 0
         self._scored: list[tuple[int, torch.Tensor]] = []
         self._called: list[tuple[int, torch.Tensor]] = []
+        self._lost: list[str] = []
 
     def add_scores(self, step: int, scores: Scores) -> None:
         """Queues copies of rows that were scored. They are summed up together, in few calls of the device."""
@@ -75,48 +82,73 @@ class Account:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        for _, group in groupby(self._waiting, lambda each: each[1].form()):
-            steps, parts = zip(*group, strict=True)
-            sums = row_sums(joined(parts), self._units).split([len(part.targets) for part in parts])
-            self._scored += zip(steps, sums, strict=True)
-        self._waiting, self._n_waiting = [], 0
+        import torch
+
+        waiting, self._waiting, self._n_waiting = self._waiting, [], 0
+        try:
+            for _, group in groupby(waiting, lambda each: each[1].form()):
+                steps, parts = zip(*group, strict=True)
+                scores = joined(parts)
+                grams = sampled_grams(scores.targets, scores.targets != IGNORED)
+                found = torch.cat((row_sums(scores, self._units), grams), 1)
+                self._scored += zip(steps, found.split([len(part.targets) for part in parts]), strict=True)
+        except Exception as error:  # such as no memory on the device: somebody's training, and the other ranks, go on
+            self._lost.append(f"step {waiting[0][0] + 1}: rows are lost: {type(error).__name__}: {str(error)[:200]}")
 
     def add_call(self, step: int, ids: "torch.Tensor") -> None:
         """Queues the first ids of rows that the model was called for in training."""
         self._called.append((step, ids[:, :HEAD].clone()))
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing was scored since the last reading."""
-        return not (self._waiting or self._scored)
+    def n_after_last_step(self) -> int:
+        """Rows of this rank that were scored since the last step, when the steps before it have been read."""
+        self._sum_up()
+        return sum(len(rows) for _, rows in self._scored)
 
     def read(self, n_steps: int) -> list[str]:
-        """Adds the steps before n_steps to the totals, and returns the mistakes in them. All ranks call it after the same step.
-
-        Raises InvalidDistributionError for values that no model gives. They stay in the queue, so the run cannot be finished.
-        """
+        """Adds the steps before n_steps to the totals; returns the mistakes in them. All ranks call it after the same step."""
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        parts = self._ranks.gathered((on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",))))
+        (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",))
+        parts = self._ranks.gathered((own, heads, grams, self._lost))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        if wrong := impossible_value(rows, self._units.n_symbols):
-            raise InvalidDistributionError(wrong)
+        most = max(part[2].shape[1] for part in parts)
+        grams = np.concatenate([np.pad(part[2], ((0, 0), (0, most - part[2].shape[1]))) for part in parts])
+        found, self._lost = [each for part in parts for each in part[3]], []
         self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
-        self._add(rows, n_steps)
+        found += self._add(rows, grams, n_steps)
         self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
-        return mistakes(called, rows)
+        return found + mistakes(called, rows)
 
-    def _add(self, rows: np.ndarray, n_steps: int) -> None:
-        rows = rows[np.argsort(rows["step"], kind="stable")]  # of equal rows the earliest step has the first one
-        fresh = self._are_new(mix(rows["key"].view(np.uint64)))
-        units = np.rint(rows["nats"].view(np.float64) * UNITS_PER_NAT).astype(np.int64)
+    def _add(self, rows: np.ndarray, grams: np.ndarray, n_steps: int) -> list[str]:
+        """Adds rows to the totals, and returns where values that no model gives come first."""
+        order = np.argsort(rows["step"], kind="stable")  # of equal rows the earliest step has the first one
+        rows, grams = rows[order], grams[order]
+        fresh, found = self._are_new(mix(rows["key"].view(np.uint64))), []
+        wrong = impossible_rows(rows)
+        for name, which in wrong.items():
+            if which.any() and not self.totals.impossible[name]:
+                found.append(f"rec.score() in step {rows['step'][which].min() + 1}: {IMPOSSIBLE[name]}")
+            self.totals.impossible[name] += int(which.sum())
+        counts = ~np.any(list(wrong.values()), axis=0)
+        self._add_text(grams[fresh & counts])
+        units = np.rint(np.where(counts, rows["nats"].view(np.float64), 0.0) * UNITS_PER_NAT).astype(np.int64)
         sums = np.stack([np.ones(len(rows), np.int64), rows["tokens"], rows["bytes"], units], axis=1)
         contents = mix(rows["targets"].view(np.uint64))
         ends = np.searchsorted(rows["step"], np.arange(self.totals.steps, n_steps + 1))
         for start, end in pairwise(ends.tolist()):
-            here, new = slice(start, end), fresh[start:end]
-            part = np.stack([sums[here][new].sum(0), sums[here][~new].sum(0)])
+            here, new = slice(start, end), (fresh & counts)[start:end]
+            part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
             self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
+        return found
+
+    def _add_text(self, grams: np.ndarray) -> None:
+        """Counts the sampled grams (n, most) of new rows, and those that an earlier row had; of each row, a gram once."""
+        grams = np.sort(grams, axis=1)
+        grams[:, 1:][grams[:, 1:] == grams[:, :-1]] = 0
+        fresh = self._are_new(mix(grams[grams != 0].view(np.uint64)))
+        self.totals.n_grams += len(fresh)
+        self.totals.n_grams_seen += int((~fresh).sum())
 
     def _are_new(self, keys: np.ndarray) -> np.ndarray:
         """Which keys (n,) no earlier row had, (n,) bool. Each rank remembers its share of the keys."""
@@ -136,13 +168,12 @@ class Account:
 
         keys = np.sort(np.concatenate(self._ranks.gathered(self._seen.keys())))
         seen = torch.from_numpy(keys.view(np.int64))
-        return {"totals": self.totals.state(), "seen": seen, "n_checked_steps": self.n_checked_steps}
+        return {"totals": copy.deepcopy(vars(self.totals)), "seen": seen, "n_checked_steps": self.n_checked_steps}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continues from such a state. Raises KeyError, TypeError, ValueError or AttributeError for something else."""
-        totals, keys = Totals.of_state(dict(state["totals"])), state["seen"].cpu().numpy().view(np.uint64)
-        self.n_checked_steps = int(state["n_checked_steps"])
-        self.totals, self._seen = totals, SeenRows(keys[self._is_own(keys)])
+        """Continues from such a state."""
+        keys, self.n_checked_steps = state["seen"].cpu().numpy().view(np.uint64), state["n_checked_steps"]
+        self.totals, self._seen = Totals(**copy.deepcopy(state["totals"])), SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
 
 
@@ -155,31 +186,30 @@ def hashed(calls: Sequence[tuple[int, "torch.Tensor"]]) -> Iterator[tuple[int, "
         yield from zip(steps, head_hashes(torch.cat(heads)).split([len(each) for each in heads]), strict=True)
 
 
-def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> np.ndarray:
-    """Rows queued on the device with their step, as a structured array of int64. One synchronisation."""
+def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows queued on the device with their step, as a structured array; and columns without a name. One synchronisation."""
     import torch
 
     queued = list(queued)
     form = np.dtype([("step", np.int64), *((name, np.int64) for name in names)])
     found = np.zeros(sum(len(part) for _, part in queued), form)
+    values = np.zeros((0, len(names)), np.int64)
     if len(found):
-        values = torch.cat([part.reshape(len(part), -1) for _, part in queued]).cpu().numpy()
+        parts = [part.reshape(len(part), -1) for _, part in queued]
+        most = max(part.shape[1] for part in parts)
+        values = torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[1])) for part in parts]).cpu().numpy()
         found["step"] = np.repeat([step for step, _ in queued], [len(part) for _, part in queued])
         for i, name in enumerate(names):
             found[name] = values[:, i]
-    return found
+    return found, values[:, len(names) :]
 
 
-def impossible_value(rows: np.ndarray, n_symbols: int) -> str | None:
-    """The first value among scored rows that no model gives."""
-    for wrong, what in (
-        (rows["outside"] > 0, f"a target is no id of the vocabulary of {n_symbols:,}"),
-        (~np.isfinite(rows["nats"].view(np.float64)), "the loss is not a finite number"),
-        (rows["least"].view(np.float64) < MOST_NEGATIVE, "a loss is negative; give the plain negative log-likelihood"),
-    ):
-        if wrong.any():
-            return f"rec.score() in step {rows['step'][wrong].min() + 1}: {what}"
-    return None
+def impossible_rows(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Which rows (n,) have values that no model gives, (n,) bool, by the names in IMPOSSIBLE; each row at most once."""
+    outside = rows["outside"] > 0
+    not_finite = ~outside & ~(np.abs(rows["nats"].view(np.float64)) < MOST_NATS)  # NaN, too
+    negative = ~outside & ~not_finite & (rows["least"].view(np.float64) < MOST_NEGATIVE)
+    return dict(zip(IMPOSSIBLE, (outside, not_finite, negative), strict=True))
 
 
 def mistakes(called: np.ndarray, rows: np.ndarray) -> list[str]:

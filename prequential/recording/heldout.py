@@ -10,9 +10,10 @@ import numpy as np
 from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.comparison.clusters import cluster, folders_of
-from prequential.errors import ConfigError, InvalidDistributionError
+from prequential.errors import ConfigError
+from prequential.recording.account import impossible_rows, on_host
 from prequential.recording.rows import mix
-from prequential.recording.score import Scores, Units, row_sums
+from prequential.recording.score import FIELDS, Scores, Units, row_sums
 from prequential.recording.totals import UNITS_PER_NAT
 from prequential.records.forms import REPORTED, HeldoutRecord
 from prequential.records.schema import record_of
@@ -28,24 +29,23 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: Units) -> None:
-    """Adds rows to the sums of their documents. Raises ConfigError, InvalidDistributionError."""
+def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: Units) -> int:
+    """Adds rows to the sums of their documents; returns how many had impossible values and are left out. Raises ConfigError."""
     names = [str(each) for each in (documents.tolist() if hasattr(documents, "tolist") else documents)]
     if len(names) != len(scores.targets):
         raise ConfigError(
             f"rec.heldout(): {len(names)} documents for {len(scores.targets)} rows: give the document of each row"
         )
-    rows = row_sums(scores, units).cpu().numpy()
-    found = rows[:, 3].view(np.float64)
-    if not np.isfinite(found).all() or (rows[:, 6] > 0).any():
-        raise InvalidDistributionError("rec.heldout(): a loss is not finite, or a target is no id of the vocabulary")
-    hashes = mix(rows[:, 1].view(np.uint64))
-    for name, row, nat, content in zip(names, rows, found, hashes, strict=True):
-        total = sums.setdefault(name, [0, 0, []])
-        if int(content) not in total[2]:  # otherwise the step's evaluation is made again
-            total[0] += int(row[5])
-            total[1] += round(nat * UNITS_PER_NAT)
-            total[2].append(int(content))
+    rows, _ = on_host([(0, row_sums(scores, units))], FIELDS)
+    wrong = np.any(list(impossible_rows(rows).values()), axis=0)
+    hashes, nats = mix(rows["targets"].view(np.uint64)), rows["nats"].view(np.float64)
+    for i in np.flatnonzero(~wrong):
+        total, content = sums.setdefault(names[i], [0, 0, []]), int(hashes[i])
+        if content not in total[2]:  # otherwise the step's evaluation is made again
+            total[0] += int(rows["bytes"][i])
+            total[1] += round(nats[i] * UNITS_PER_NAT)
+            total[2].append(content)
+    return int(wrong.sum())
 
 
 def joined(parts: Iterable[Sums]) -> Sums:

@@ -9,22 +9,27 @@ it, counts rows that were seen before apart, and looks for the mistakes that mak
     a look ahead                  at steps 1, 2, 4, ... and every `audit_every`: with another future, earlier predictions move
 
 Scoring queues small sums on the device. Every FLUSH_STEPS steps the account (account.py) reads the complete steps, and all ranks
-exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later.
+exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later. A mistake
+is recorded, the first one is logged as a warning, and the training goes on; only `strict` raises.
 """
 
 import copy
+import hashlib
+import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, LawError
+from prequential.errors import ConfigError, LawError, OutputError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
 from prequential.recording.account import Account, Ranks
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
-from prequential.recording.run import TrainingRun
-from prequential.recording.score import Scored, Units, scores_of, units_of
+from prequential.recording.run import PartialRun, TrainingRun, check_texts
+from prequential.recording.score import IGNORED, Scored, Units, n_parameters, scores_of, units_of
 from prequential.recording.totals import sums_record
 from prequential.records.forms import REPORTED
 from prequential.watch.health import Finding
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 
 FLUSH_STEPS = 64
 REPEATS = ("exclude", "include")
-STATE_VERSION = 1
+STATE_VERSION = 2
 MAX_FAULTS = 100
 
 
@@ -52,7 +57,8 @@ class Recorder:
     model, optimizer: a step of the optimiser ends a step of the recorder; the calls of the model in training are checked against
     the scores. Either may come later (`attach`). repeats: whether rows seen before count: "exclude" or "include".
     process_group: of torch.distributed; by default the default group, if there is one. audit_every: steps between two checks for
-    a look ahead; 0: none. strict: a mistake raises LawError; otherwise it is recorded, and the page shows it.
+    a look ahead; 0: none. strict: for tests; a mistake raises LawError, even in `optimizer.step()`. Otherwise it is recorded, the
+    first one is logged as a warning, and the page shows all. ignore_index: targets that are not scored, like -100.
 
     Raises ConfigError for wrong arguments.
 
@@ -76,17 +82,6 @@ class Recorder:
         (39, 3, 'reported by a training loop')
     """
 
-    folder: PathLike
-    name: str
-    data: str | None
-    arguments: dict[str, Any]
-    strict: bool
-    n_audits: int
-    n_steps: int
-    not_audited: str
-    wall_s: float
-    numbered: bool
-
     def __init__(
         self,
         folder: PathLike = "runs",
@@ -99,9 +94,10 @@ class Recorder:
         repeats: str = "exclude",
         process_group: Any = None,
         audit_every: int = 1000,
-        strict: bool = True,
+        strict: bool = False,
         arguments: Mapping[str, Any] | None = None,
         data: str | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
         check_arguments(folder=folder)
         check_can_write(folder)
@@ -111,8 +107,11 @@ class Recorder:
             raise ConfigError(f"Recorder: repeats is {repeats!r}: give 'exclude' or 'include'")
         if not isinstance(audit_every, int) or audit_every < 0:
             raise ConfigError(f"Recorder: audit_every is {audit_every!r}: give a number of steps, or 0")
+        if type(ignore_index) is not int:
+            raise ConfigError(f"Recorder: ignore_index is {ignore_index!r}: give a whole number")
         self.folder, self.name, self.data = folder, name, data
         self.arguments, self.strict = dict(arguments or {}), strict
+        check_texts(self.name, self.data, self.arguments)
         self.units: Units = units_of(tokenizer, units)
         self.faults: list[str] = []
         self.n_audits, self.n_steps = 0, 0
@@ -134,6 +133,8 @@ class Recorder:
         self._started_s: float | None = None
         self._heldout: dict[str, tuple[int, Sums]] = {}  # by name: the step of the last scores, and their sums
         self._run: Run | None = None
+        self._has_warned, self._ignored = False, ignore_index
+        self._partial = PartialRun(folder)
         self.attach(model=model, optimizer=optimizer)
 
     def attach(
@@ -173,7 +174,7 @@ class Recorder:
 
     def n_parameters(self) -> int | None:
         """Of the model that it knows."""
-        return sum(p.numel() for p in self._model.parameters()) if self._model is not None else None
+        return n_parameters(self._model) if self._model is not None else None
 
     # ---- in the loop
 
@@ -188,7 +189,7 @@ class Recorder:
     ) -> None:
         """Scores rows, before the step that learns from them.
 
-        targets (rows, columns): ids; -100 is not scored. logits (rows, columns, V) or flat, or nll (rows, columns) in nats, of
+        targets (rows, columns): ids, or `ignore_index`. logits (rows, columns, V) or flat, or nll (rows, columns) in nats, of
         each target. inputs (rows, columns): what the model read; they tell rows of equal targets apart. indices (rows,): numbers
         of the rows in the data; then only a row of the same number is a repeated one.
 
@@ -198,14 +199,14 @@ class Recorder:
             raise ConfigError("rec.score(): this recorder has finished")
         if self._started_s is None:
             self._started_s = time.perf_counter()
-        scores = scores_of(logits, nll, targets, self.units, inputs, indices)
+        scores = scores_of(logits, nll, targets, self.units, inputs, indices, self._ignored)
         self.scored.see(logits if logits is not None else nll, self._model)
         self.numbered |= indices is not None
         self._account.add_scores(self.n_steps, scores)
         self._n_scores, self._targets = self._n_scores + 1, scores.targets
 
     def step(self) -> None:
-        """Ends a step. A given optimiser calls it. Raises LawError or InvalidDistributionError for a mistake, if `strict`."""
+        """Ends a step. A given optimiser calls it. Raises only if `strict`."""
         if self._run is not None:
             return
         self.n_steps += 1
@@ -246,7 +247,7 @@ class Recorder:
             self._fault(f"step {self.n_steps}: {found}")
 
     def _fault(self, message: str) -> None:
-        """A mistake: it stays in the record. If strict, it ends the run, on all ranks at once if there are several."""
+        """A mistake: it stays in the record. If strict, it raises, on all ranks at once if there are several."""
         self._new_faults.append(message)
         if self._ranks.n == 1:
             self._settle_faults([self._new_faults])
@@ -254,10 +255,26 @@ class Recorder:
     def _read(self) -> None:
         """Adds up the complete steps. All ranks call it after the same step, and learn of each other's mistakes."""
         found = self._account.read(self.n_steps)
+        self._keep()
         self._settle_faults([*self._ranks.gathered(list(self._new_faults)), found])
+
+    def _keep(self) -> None:
+        """Writes what the run has so far, for `runs list` after a crash."""
+        totals, n_bytes = self._account.totals, self._account.totals.counted[2]
+        if self._ranks.own or not n_bytes:
+            return
+        try:
+            self._partial.append(name=self.name, n_steps=self.n_steps, n_bytes=n_bytes, code_bits=totals.code_bits)
+        except OutputError as error:  # at its end, the run is written nevertheless
+            if str(error) not in self.faults:
+                self._new_faults.append(str(error))
 
     def _settle_faults(self, parts: Sequence[list[str]]) -> None:
         new, self._new_faults = [fault for part in parts for fault in part], []
+        wrong = [*new, *self._account.totals.not_of_the_data()]
+        if wrong and not self._has_warned and self._ranks.own == 0:
+            self._has_warned = True
+            logging.getLogger(__name__).warning("the recorder of %r goes on, but: %s", self.name, wrong[0])
         self.faults += new[: max(0, MAX_FAULTS - len(self.faults))]
         if new and self.strict:
             raise LawError(new[0])
@@ -275,29 +292,43 @@ class Recorder:
 
         Rows of one step are one evaluation; a later step begins a new one. `finish` writes the last one of each name to
         heldout-NAME.jsonl in the run folder. `prequential compare A/heldout-NAME.jsonl B/heldout-NAME.jsonl` gives the paired
-        difference over documents. Raises ConfigError, InvalidDistributionError.
+        difference over documents. Rows with values that no model gives are left out: a mistake. Raises ConfigError.
         """
         step, sums = self._heldout.get(checked_name(name), (-1, {}))
         if step != self.n_steps:
             sums = {}
-        add_documents(sums, documents, scores_of(logits, nll, targets, self.units), self.units)
+        scores = scores_of(logits, nll, targets, self.units, ignored=self._ignored)
+        n_wrong = add_documents(sums, documents, scores, self.units)
         self._heldout[name] = (self.n_steps, sums)
+        if n_wrong:
+            self._fault(f"rec.heldout({name!r}), step {self.n_steps}: {n_wrong} rows of impossible values are left out")
 
     # ---- the end, and interruptions
 
     def finish(self) -> Run:
         """Writes an ordinary run folder and returns the run. All ranks call it; the first one writes.
 
-        Raises ConfigError if nothing was scored, OutputError if the folder cannot be written.
+        Raises ConfigError if nothing was scored, OutputError if the folder cannot be written. If `strict`, it writes the run,
+        and then raises what `step` raises.
         """
         if self._run is None:
-            if not (self._account.is_empty or self.n_steps):
+            if self._account.n_after_last_step and not self.n_steps:
                 raise ConfigError("rec.finish(): no step was seen: give optimizer=, or call rec.step() after each step")
-            self._read()
-            run = self._training_run()
-            for hook in self._hooks:
-                hook.remove()
-            self._run = run.save(self.folder, self._heldout_records(run), is_writer=self._ranks.own == 0)
+            try:
+                self._read()
+            except LawError:
+                with suppress(ConfigError):
+                    self._save()
+                raise
+            return self._save()
+        return self._run
+
+    def _save(self) -> Run:
+        run = self._training_run()
+        for hook in self._hooks:
+            hook.remove()
+        others, is_writer = self._heldout_records(run), self._ranks.own == 0
+        self._run = run.save(self.folder, others, partial=self._partial, is_writer=is_writer)
         return self._run
 
     def _heldout_records(self, run: TrainingRun) -> dict[str, dict[str, Any]]:
@@ -307,8 +338,9 @@ class Recorder:
         for name in sorted({name for part in parts for name in part}):
             step = max(part[name][0] for part in parts if name in part)
             documents = joined(part[name][1] for part in parts if name in part and part[name][0] == step)
-            made = heldout_record(name, documents, step, record["config"], record["environment"])
-            found[f"heldout-{name}.jsonl"] = made
+            if documents:
+                made = heldout_record(name, documents, step, record["config"], record["environment"])
+                found[f"heldout-{name}.jsonl"] = made
         return found
 
     def _wall_s(self) -> float:
@@ -318,13 +350,15 @@ class Recorder:
         totals = self._account.totals
         _, n_tokens, n_bytes, _ = totals.counted
         if not n_bytes:
-            raise ConfigError("rec.finish(): nothing was scored")
+            raise ConfigError("; ".join(["rec.finish(): nothing was scored", *self.faults[:1]]))
         corpus = {
             "name": self.data or "training data",
             "kind": "rows",
             "n_bytes": n_bytes,
             "blake2b": totals.rows_digest(),
         }
+        found = [("law", "program", fault) for fault in self.faults]
+        found += [("repeated", "data", message) for message in totals.not_of_the_data()]
         return TrainingRun(
             coding=REPORTED,
             corpus=corpus,
@@ -332,7 +366,9 @@ class Recorder:
             reported=self._reported(),
             n_tokens=n_tokens,
             curve=totals.curve(),
-            findings=tuple(Finding(kind="law", position=0, block=0, message=f, cause="program") for f in self.faults),
+            findings=tuple(
+                Finding(kind=kind, position=0, block=0, message=message, cause=cause) for kind, cause, message in found
+            ),
             wall_s=self._wall_s(),
             device=self.scored.device,
         )
@@ -344,14 +380,18 @@ class Recorder:
             "source": "training loop",
             "n_steps": self.n_steps,
             "n_ranks": self._ranks.n,
-            "n_rows": totals.new[0] + totals.repeated[0],
+            "n_rows": totals.new[0] + totals.repeated[0] + sum(totals.impossible.values()),
             "counts_repeats": totals.counts_repeats,
             "new": sums_record(totals.new),
             "repeated": sums_record(totals.repeated),
+            **totals.impossible,
+            "n_grams": totals.n_grams,
+            "n_grams_seen": totals.n_grams_seen,
+            "n_rows_after_last_step": sum(self._ranks.gathered(self._account.n_after_last_step)),
             "all_rows_kept": totals.all_rows_kept,
             "numbered": self.numbered,
             "n_checked_steps": self._account.n_checked_steps,
-            "order": totals.order.hex(),
+            "order": totals.order,
             "tokenizer": {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest},
             "n_audits": self.n_audits,
             "not_audited": self.not_audited,
@@ -369,11 +409,12 @@ class Recorder:
         All ranks call it. Each gets the complete state, so that it can be loaded by another number of ranks.
         """
         self._read()
-        return {
+        state = {
             "version": STATE_VERSION,
             "units": self.units.digest,
+            "run": [self.name, self._ranks.gathered(self._partial.name)[0]],
             "n_steps": self.n_steps,
-            "account": self._account.state(),
+            **self._account.state(),
             "faults": list(self.faults),
             "n_audits": self.n_audits,
             "not_audited": self.not_audited,
@@ -381,28 +422,28 @@ class Recorder:
             "heldout": copy.deepcopy(self._heldout),
             "wall_s": self._wall_s(),
         }
+        return state | {"digest": _digest(state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from what `state_dict` gave. Raises ConfigError for something else, or for another vocabulary."""
-        if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
-            raise ConfigError("rec.load_state_dict(): this is not the state of a Recorder of this version")
+        is_whole = False
+        with suppress(Exception):  # a damaged state may hold anything
+            is_whole = state["version"] == STATE_VERSION and state["digest"] == _digest(state)
+        if not is_whole:
+            raise ConfigError(
+                "rec.load_state_dict(): this is not the state of a Recorder of this version, or it is damaged"
+            )
         if state["units"] != self.units.digest:
             raise ConfigError("rec.load_state_dict(): the state is of another tokenizer, or of other units")
-        try:
-            if state["account"]["totals"]["counts_repeats"] != self._account.totals.counts_repeats:
-                raise ConfigError(
-                    "rec.load_state_dict(): the state counts repeated rows in another way: give the same `repeats`"
-                )
-            self._account.load(state["account"])
-            self.n_steps, self.n_audits, self.wall_s = (
-                int(state["n_steps"]),
-                int(state["n_audits"]),
-                float(state["wall_s"]),
+        if state["totals"]["counts_repeats"] != self._account.totals.counts_repeats:
+            raise ConfigError(
+                "rec.load_state_dict(): the state counts repeated rows in another way: give the same `repeats`"
             )
-            self.faults, self._heldout = list(state["faults"]), copy.deepcopy(dict(state["heldout"]))
-            self.not_audited, self.numbered = str(state["not_audited"]), bool(state["numbered"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(f"rec.load_state_dict(): the state is damaged: {error}") from error
+        self._account.load(state)
+        for name in ("n_steps", "n_audits", "not_audited", "numbered", "wall_s"):
+            setattr(self, name, state[name])
+        self.faults, self._heldout = list(state["faults"]), copy.deepcopy(state["heldout"])
+        self._partial.before = state["run"][1] if state["run"][0] == self.name else ""
         self._new_faults, self._n_scores = [], 0
         self._call, self._targets, self._started_s = None, None, None
 
@@ -419,6 +460,13 @@ class Recorder:
         from prequential.recording.hooks import lightning_callback
 
         return lightning_callback(self)
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    """Of all values of a state but this."""
+    plain = {name: value for name, value in state.items() if name not in ("seen", "digest")}
+    text = json.dumps([plain, str(state["seen"].dtype), state["seen"].shape], sort_keys=True)
+    return hashlib.blake2b(text.encode() + state["seen"].cpu().numpy().tobytes(), digest_size=32).hexdigest()
 
 
 def _is_due(step: int, every: int) -> bool:

@@ -1,7 +1,10 @@
-"""Rows of ids: their hashes, which of them were seen before, and a digest of which rows each step used.
+"""Rows of ids: their hashes, samples of their text, which of them were seen before, and a digest of which rows each step used.
 
 A row is hashed where it is, on the device: the sum of (id + 128) times a fixed odd number for each column, modulo 2**64, which is
 then mixed. Two different rows have one hash with a probability near 2**-64; of n rows, some two with n**2 / 2**65.
+
+Text is recognised by its GRAMs, as many successive ids, at whichever place of a row: one in 256 is sampled, by its hash, so that
+all its occurrences are (winnowing: Schleimer, Wilkerson, Aiken 2003).
 """
 
 import hashlib
@@ -16,17 +19,18 @@ if TYPE_CHECKING:
     import torch
 
 MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
-MAX_COLUMNS = 1 << 20  # of a row
+N_COLUMNS = 1 << 20  # of a usual row
 HEAD = 16
+GRAM, FACTOR = 32, 0x9E3779B97F4A7C15
 N_NEGATIVE = 128  # above the negative numbers that mark what is ignored, so that no term is 0
 MASK = (1 << 64) - 1
 
 
 @lru_cache(maxsize=16)
-def _multipliers(name: str, device: str) -> "torch.Tensor":
+def _multipliers(name: str, device: str, n: int) -> "torch.Tensor":
     import torch
 
-    return torch.from_numpy(random_words(0, f"rows/{name}", MAX_COLUMNS).view(np.int64) | 1).to(device)
+    return torch.from_numpy(random_words(0, f"rows/{name}", n).view(np.int64) | 1).to(device)
 
 
 def hash_rows(ids: "torch.Tensor", name: str, within: "torch.Tensor | None" = None) -> "torch.Tensor":
@@ -34,8 +38,31 @@ def hash_rows(ids: "torch.Tensor", name: str, within: "torch.Tensor | None" = No
 
     within (rows, columns): 0 where a column does not count.
     """
-    terms = (ids + N_NEGATIVE) * _multipliers(name, str(ids.device))[: ids.shape[1]]
+    n = max(N_COLUMNS, 1 << ids.shape[1].bit_length())  # a longer list begins with the shorter one
+    terms = (ids + N_NEGATIVE) * _multipliers(name, str(ids.device), n)[: ids.shape[1]]
     return (terms if within is None else terms * within).sum(1)
+
+
+def sampled_grams(ids: "torch.Tensor", used: "torch.Tensor") -> "torch.Tensor":
+    """Hashes of the sampled GRAMs of each row, (rows, n) int64 on the device of the ids, (rows, columns) int64; 0: none.
+
+    used (rows, columns): whether an id counts. Only GRAMs of such ids do. Nothing is synchronised, so n is fixed: of a row with
+    more than about twice the expected number, the last ones are left out.
+    """
+    import torch
+
+    hashes, n = (ids + N_NEGATIVE) * _signed(FACTOR), 1
+    while n < GRAM:  # of 2 ids, 4, 8, ...: the sum of (id + 128) * FACTOR**place
+        hashes, used = hashes[:, :-n] * _signed(FACTOR**n) + hashes[:, n:], used[:, :-n] & used[:, n:]
+        n *= 2
+    sampled, most = (hashes >> 56 == 0) & used, hashes.shape[1] // 128 + 8
+    places = torch.where(sampled, sampled.cumsum(1) - 1, most).clamp(max=most)
+    return hashes.new_zeros(len(hashes), most + 1).scatter_(1, places, hashes)[:, :most]
+
+
+def _signed(number: int) -> int:
+    """The number modulo 2**64, as int64."""
+    return (number + (1 << 63) & MASK) - (1 << 63)
 
 
 def head_hashes(ids: "torch.Tensor") -> "torch.Tensor":
@@ -94,7 +121,7 @@ class SeenRows:
         return np.sort(np.concatenate([*self._runs, np.empty(0, np.uint64)]))
 
 
-def chained(before: bytes, total: int, n_rows: int) -> bytes:
+def chained(before: str, total: int, n_rows: int) -> str:
     """The digest after one more step, whose rows have this sum of mixed hashes. Their order within a step does not matter."""
     step = (total & MASK).to_bytes(8, "little") + n_rows.to_bytes(8, "little")
-    return hashlib.blake2b(before + step, digest_size=32).digest()
+    return hashlib.blake2b(bytes.fromhex(before) + step, digest_size=32).hexdigest()

@@ -1,21 +1,67 @@
 """The run folder of a training run: an ordinary record, which says that the figures are reported, not proved."""
 
+import json
 import math
+import re
+import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prequential_codecs.archive_header import OTHER
 
+from prequential import files
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve, curve_table
 from prequential.evaluation.ledger import Ledger
-from prequential.evaluation.runs import PathLike, Run, new_run_folder
+from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
 from prequential.online.runtime import Runtime
-from prequential.records.forms import TrainingRecord
-from prequential.records.schema import append_record, environment, record_of
+from prequential.records.forms import TrainingRecord, UnfinishedRecord
+from prequential.records.schema import environment, record_of
 from prequential.watch.health import Finding
+
+
+def check_texts(*values: Any) -> None:
+    """Raises ConfigError for a name or arguments that the record cannot hold."""
+    try:
+        json.dumps(values, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"names and arguments of a learner must be JSON values: {error}") from error
+
+
+@dataclass
+class PartialRun:
+    """The draft of a run folder, in which a run keeps what it has so far. It is made when the first line is written.
+
+    before: the name of the draft in a state that was loaded, which is taken: if its run still goes on, that makes another one.
+    """
+
+    folder: PathLike
+    name: str = field(default_factory=lambda: DRAFT + secrets.token_hex(4))
+    before: str = ""
+
+    def draft(self) -> Path:
+        """Its path. Raises OutputError."""
+        path = Path(self.folder, self.name)
+        with files.writing(path):
+            if re.fullmatch(rf"{DRAFT}[0-9a-f]{{8}}", self.before):
+                with suppress(FileNotFoundError):
+                    files.check_own_folder(path.with_name(self.before))
+                    path.with_name(self.before).rename(path)
+            self.before = ""
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def append(self, **values: Any) -> None:
+        """Appends a line: small, and not synchronised. Raises OutputError."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = json.dumps(record_of(UnfinishedRecord, time=now, **values))
+        path = self.draft() / UNFINISHED
+        with files.writing(path), path.open("ab", 0) as file:
+            file.write(line.encode() + b"\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +84,8 @@ class TrainingRun:
     device: str = "not known"
 
     def record(self) -> dict[str, Any]:
-        """The record of an evaluation without archive, tables and baselines."""
+        """The record of an evaluation without archive, tables and baselines. Raises ConfigError."""
+        check_texts(self.learner, self.corpus)
         n_bytes, code_bits = self.corpus["n_bytes"], float(self.curve.bits[-1])
         ledger, wall_s = Ledger.of_code_length(n_bytes, code_bits), max(self.wall_s, 1e-9)
         return record_of(
@@ -70,13 +117,22 @@ class TrainingRun:
         )
 
     def save(
-        self, folder: PathLike, others: Mapping[str, dict[str, Any]] | None = None, *, is_writer: bool = True
+        self,
+        folder: PathLike,
+        others: Mapping[str, dict[str, Any]] | None = None,
+        *,
+        partial: PartialRun | None = None,
+        is_writer: bool = True,
     ) -> Run:
-        """The run, in a new run folder if this process writes. others: further records, by file. Raises OutputError."""
+        """The run, in a new run folder if this process writes. others: further records, by file. Raises OutputError.
+
+        partial: the draft that becomes the folder; it stays if it cannot.
+        """
         record, curves = self.record(), {MODEL: self.curve}
         if not is_writer:
             return Run(Path(folder) / "elsewhere", record, curve_table(curves))
-        with new_run_folder(folder) as draft:
+        with nullcontext(RunFolder(partial.draft())) if partial else new_run_folder(folder) as draft:
             for name, other in (others or {}).items():
-                append_record(draft.draft / name, other)
+                with files.writing(folder):
+                    files.write_text(draft.draft / name, record_line(other))
             return Run(draft.finish(Path(folder), record, curves, mode=self.mode), record)

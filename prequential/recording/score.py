@@ -107,6 +107,7 @@ def scores_of(
     units: Units,
     inputs: Any = None,
     indices: Any = None,
+    ignored: int = IGNORED,
 ) -> Scores:
     """What a loop gives, with nats in float32 or float64 and ids in int64. Raises ConfigError."""
     import torch
@@ -121,6 +122,8 @@ def scores_of(
     ):
         raise ConfigError("rec.score(): targets are not a tensor of integers")
     targets = targets.detach().long()
+    if ignored != IGNORED:
+        targets = targets.masked_fill(targets == ignored, IGNORED)
     given = logits if logits is not None else nll
     if not isinstance(given, torch.Tensor) or not given.is_floating_point():
         raise ConfigError(
@@ -242,3 +245,13 @@ class Scored:
             self.is_training = model.training
             rates = [m.p for m in model.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.training]
             self.dropout = max(rates, default=0.0)
+
+
+def n_parameters(model: Any) -> int:
+    """Of whole tensors, also where the weights are sharded: numel() of a DTensor is that; FSDP1 keeps flat pieces."""
+    flat = {
+        id(handle.flat_param): handle.flat_param for m in model.modules() if (handle := getattr(m, "_handle", None))
+    }
+    pieces = {id(each) for whole in flat.values() for each in (whole, *(whole._params or ()))}
+    n_flat = sum(shape.numel() for whole in flat.values() for shape in whole._shapes)
+    return n_flat + sum(each.numel() for each in model.parameters() if id(each) not in pieces)

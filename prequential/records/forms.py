@@ -184,7 +184,17 @@ class Reported(Struct, kw_only=True):
     counts_repeats: Annotated[bool, says("rows seen before count, too")] | Absent = UNSET
     new: Annotated[RowSums, says("rows seen for the first time")] | Absent = UNSET
     repeated: Annotated[RowSums, says("rows seen before")] | Absent = UNSET
-    all_rows_kept: Annotated[bool, says("every row was looked up among all earlier ones")] | Absent = UNSET
+    n_not_finite: Annotated[Count, says("rows that are in no sum: their loss is not a finite number")] | Absent = UNSET
+    n_negative: Annotated[Count, says("rows that are in no sum: a loss is negative")] | Absent = UNSET
+    n_outside: Annotated[Count, says("rows that are in no sum: a target is no id of the vocabulary")] | Absent = UNSET
+    n_rows_after_last_step: Annotated[Count, says("rows scored after the last step; they are in no sum")] | Absent = (
+        UNSET
+    )
+    n_grams: Annotated[Count, says("new rows: sampled stretches of 32 targets, one in 256")] | Absent = UNSET
+    n_grams_seen: Annotated[Count, says("those of them that an earlier row had")] | Absent = UNSET
+    all_rows_kept: Annotated[bool, says("every row, every sample was looked up among all earlier ones")] | Absent = (
+        UNSET
+    )
     order: Annotated[str, says("digest of the rows of each step, in the order of steps")] | Absent = UNSET
     tokenizer: Annotated[TokenizerFields, says("what tokens stand for")] | Absent = UNSET
     numbered: Annotated[bool, says("rows were told apart by their numbers in the data")] | Absent = UNSET
@@ -257,6 +267,18 @@ class TrainingRecord(EvaluationRecord, kw_only=True):
     reported: Annotated[Reported, says("what the loop says about itself")]
 
 
+class UnfinishedRecord(Struct, kw_only=True):
+    """What a training run has so far: a line of `unfinished.jsonl` in its draft. The last complete line counts."""
+
+    schema: Annotated[Literal[1], says("version of this table")] = 1
+    kind: Annotated[Literal["unfinished"], says("kind of record")] = "unfinished"
+    time: Annotated[Time, says("time of the line, in UTC")]
+    name: Annotated[str, says("name of the learner")]
+    n_steps: Annotated[Count, says("steps of the optimiser")]
+    n_bytes: Annotated[Count, says("bytes that count")]
+    code_bits: Annotated[Number, says("what they cost")]
+
+
 class PackedRun(Struct, kw_only=True):
     """A line of a file that `runs pack` wrote."""
 
@@ -277,6 +299,13 @@ class DocumentGroupFields(Struct, kw_only=True):
     n_bytes: Annotated[Count, says("number of bytes")]
     bits: Annotated[Number, says("what they cost, exactly")]
     bits_per_byte: Annotated[Number | None, says("the same per byte; null without bytes")] | Absent = UNSET
+
+
+class DocumentFields(DocumentGroupFields, kw_only=True):
+    """A single document: the fields of `DocumentGroupFields`, and these. Documents of a window may have equal names."""
+
+    number: Annotated[Count, says("its place among the documents that were scored, from 0")] | Absent = UNSET
+    commit: Annotated[str | None, says("of a window: the commit that brought it")] = None
 
 
 class ClusterFields(Struct, kw_only=True):
@@ -310,7 +339,7 @@ class LossFields(Struct, kw_only=True):
     dirty: Annotated[DocumentGroupFields | None, says("documents largely seen in training")] | Absent = UNSET
     novel: Annotated[DocumentGroupFields | None, says("bytes in no match of 50 bytes or more")] | Absent = UNSET
     languages: Annotated[list[DocumentGroupFields], says("by language, the costliest first")] | Absent = UNSET
-    each: Annotated[list[DocumentGroupFields], says("the 1,000 costliest documents")] | Absent = UNSET
+    each: Annotated[list[DocumentFields], says("the 1,000 costliest documents")] | Absent = UNSET
     all_others: Annotated[DocumentGroupFields | None, says("the other documents")] | Absent = UNSET
     clusters: Annotated[ClusterFields, says("costs of clusters of documents, without their names")] | Absent = UNSET
     kinds: Annotated[list[DocumentGroupFields] | None, says("of a window: new files, and added lines")] = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from prequential.errors import MissingDependencyError, wrong_argument
+from prequential.errors import wrong_argument
 from prequential.printable import printable
 from prequential.report.panels import LINE_COLOURS, Panel, Series, spread
 
@@ -67,14 +67,9 @@ def short(name: str) -> str:
 
 
 def new_axes(ax: Axes | None = None, width: float = 8.0, height: float = 5.0) -> Axes:
-    """`ax`, or the Axes of a new figure of pyplot, of this size in inches.
+    """`ax`, or the Axes of a new figure of pyplot, of this size in inches. Raises ConfigError for anything else."""
+    from matplotlib import axes
 
-    Raises ConfigError for anything else, and MissingDependencyError without matplotlib.
-    """
-    try:
-        from matplotlib import axes
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install 'prequential[plots]'") from error
     if isinstance(ax, axes.Axes):
         return ax
     if ax is not None:

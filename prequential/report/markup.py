@@ -83,9 +83,7 @@ def html_document(title: str, body: Html) -> str:
 def _page_style() -> str:
     """The colours in light and dark, and page.css, which uses them."""
     light, dark = (" ".join(f"--{name}: {colour};" for name, colour in each.items()) for each in (LIGHT, DARK))
-    lines = (
-        f".s{i} {{ stroke: var(--s{i}); }}\nsvg .t{i} {{ fill: var(--s{i}); }}\n" for i in range(len(LINE_COLOURS))
-    )
+    lines = (f".s{i} {{ stroke: var(--s{i}); }}\n.t{i} {{ color: var(--s{i}); }}\n" for i in range(len(LINE_COLOURS)))
     costs = (f".{name} {{ background: var(--{name}); }}\n" for name in LIGHT if re.fullmatch("h[0-9]", name))
     rules = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     return f""":root {{ color-scheme: light dark; {light} }}

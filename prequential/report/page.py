@@ -44,7 +44,7 @@ def html_report(runs: Sequence[Run]) -> str:
     parts = [*_comparison(rankings, look), element("h2", "Each run")]
     for number in (number for groups in rankings for group in groups.values() for number, _ in group):
         sentence, article = found[number - 1]
-        parts.append(element("details", element("summary", sentence), article, id=f"run-{number}"))
+        parts.append(element("details", element("summary", sentence), article))
     return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
 
 
@@ -77,7 +77,7 @@ def _naming(run: Run) -> Iterator[None]:
 
 
 def _article(run: Run, name: str, look: Look, prefix: str, level: str) -> Html:
-    """Everything about one run but its conclusion. prefix: of the ids of its sections. level: h2 or h3, of their titles."""
+    """Everything about one run but its conclusion. prefix: its id, with which those of its sections begin. level: h2 or h3."""
     record, look = run.record, run_panels.run_look(look, name)
     beside = [sections.reported(record)] if is_reported(record) else sections.sizes(record, name)
     shown, links = [], []
@@ -93,6 +93,7 @@ def _article(run: Run, name: str, look: Look, prefix: str, level: str) -> Html:
         *sections.findings(record),
         element("div", sections.cards(record), element("div", *beside), class_="lead"),
         *shown,
+        id=prefix,
     )
 
 

@@ -1,8 +1,7 @@
 """`prequential.plots`: results in matplotlib Axes. Each function draws in `ax`, or in a new figure, and returns the Axes.
 
 A new figure is one of pyplot: a notebook shows it, and `plots.learning_curves(run).figure.savefig("curves.png")` saves it. Names
-of lines stand at their right, outside the Axes: make figures of several with `layout="constrained"`. Without matplotlib,
-functions raise MissingDependencyError.
+of lines stand at their right, outside the Axes: make figures of several with `layout="constrained"`.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def costs(run: Measured, table: str = "byte_classes", *, ax: Axes | None = None)
 
 
 def text(run: Measured) -> ColouredText:
-    """Passages of the corpus, each character coloured by its bits, for a notebook. It needs no matplotlib."""
+    """Passages of the corpus, each character coloured by its bits, for a notebook."""
     return ColouredText(run.passages if isinstance(run, Evaluation) else run.record["passages"])
 
 

@@ -1,16 +1,16 @@
-"""Panels as SVG in an HTML page. Colours are classes of page.css. No scripts, no ids, and nothing that a viewer must load.
+"""Panels in an HTML page: lines as SVG, text as HTML. No scripts, no ids, and nothing that a viewer must load.
 
-A drawing is as wide as its place: horizontal places are percentages, heights and letters are pixels. So letters have one size at
-every width. Ticks and names of lines stand in the margins that page.css leaves beside it.
+A drawing is a grid of page.css, which also has the colours. The browser makes its outer columns as wide as their widest tick and
+name, in whatever font it has, and every line of text as high as LABEL_HEIGHT. Horizontal places are percentages, heights pixels.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.report.markup import Html, element, join
+from prequential.report.markup import Html, element
 from prequential.report.panels import (
     N_COLOURS,
     Axis,
@@ -24,11 +24,11 @@ from prequential.report.panels import (
 
 DASHES = (None, "7 3", "2 3")
 DASH = 9.0  # pixels of each colour of lines that coincide
-HEIGHT, BOTTOM = 270.0, 220.0  # of a drawing, and of the plotting area in it, in pixels
+BOTTOM = 220.0  # of the plotting area, in pixels, as in page.css
 UNITS = 1000.0  # of the width of the plotting area
 MARGIN = 0.04  # of the range of the values, above and below them
-LABEL_HEIGHT, MAX_LABEL, SHORT_LABEL = 16.0, 19, 6  # of the name at the end of a line, in pixels and in letters
-MIN_GAP = 0.2  # of the width, between two ticks that have their labels on narrow pages, too
+LABEL_HEIGHT, MAX_LABEL = 16.0, 19  # of the name at the end of a line: in pixels, as in page.css, and in letters
+MIN_GAP = 0.3  # of the width, between two ticks that have their labels on narrow pages, too
 
 
 def html_figure(panel: Panel) -> Html:
@@ -36,20 +36,26 @@ def html_figure(panel: Panel) -> Html:
     cut = [line.name for line in panel.series if _cut(line.name) != line.name]
     notes = [panel.note] * bool(panel.note) + [f"In full: {', '.join(cut)}."] * bool(cut)
     small = (element("small", note) for note in notes)
-    kind = "plot short" if all(len(line.name) <= SHORT_LABEL for line in panel.series) else "plot"
-    return element("figure", element("figcaption", panel.title), inline_svg(panel), *small, class_=kind)
+    return element("figure", element("figcaption", panel.title), drawing(panel), *small, class_="plot")
 
 
-def inline_svg(panel: Panel) -> Html:
-    """The panel as one <svg> element. Its title, for screen readers, says where each line ends."""
+def drawing(panel: Panel) -> Html:
+    """The panel as one <div> element. Its title, for screen readers, says where each line ends."""
     ends = "; ".join(f"{line.name} ends at {short_number(line.y[-1])}" for line in panel.series)
     title = f"{panel.title}: {panel.y.title} against {panel.x.title}; {ends}"
     x, y = _Scale(panel.x, panel.x_values(), 0.0, 1.0), _Scale(panel.y, panel.y_values(), BOTTOM, 0.0, MARGIN)
     lines = (part for line in reversed(panel.series) for part in _line(line, x, y))  # the first series is on top
     box = {"viewBox": f"0 0 {UNITS:.0f} {BOTTOM:.0f}", "preserveAspectRatio": "none"}
+    ends_at = [y(float(line.y[-1])) for line in panel.series]
+    places = spread(ends_at, LABEL_HEIGHT, 4.0, BOTTOM)
     area = element("svg", *lines, width="100%", height=BOTTOM, **box)
-    drawing = join(*_grid(panel, x, y), area, *_end_labels(panel.series, x, y))
-    return element("svg", drawing, width="100%", height=HEIGHT, role="img", aria_label=title)
+    leaders: list[Html] = []
+    names: list[Html] = []
+    for line, end, place in zip(panel.series, ends_at, places, strict=True):
+        leaders += _leader(line, end, place, x)
+        names.append(element("span", _cut(line.name), class_=f"name t{line.colour}", style=_beside(place)))
+    shown = element("svg", *_grid(panel, x, y), area, *leaders, width="100%", height=BOTTOM)
+    return element("div", shown, *_ticks(panel, x, y), *names, class_="drawing", role="img", aria_label=title)
 
 
 class _Scale:
@@ -84,15 +90,24 @@ def _grid(panel: Panel, x: _Scale, y: _Scale) -> Iterator[Html]:
     for values, kind in ((y.ticks, "grid"), (panel.references, "reference")):
         for height in (f"{y(value):.1f}" for value in values):
             yield element("line", x1=0, x2="100%", y1=height, y2=height, class_=kind)
+    for place in (f"{x(tick):.2%}" for tick in x.ticks):
+        yield element("line", x1=place, x2=place, y1=0, y2=BOTTOM, class_="grid")
+
+
+def _ticks(panel: Panel, x: _Scale, y: _Scale) -> Iterator[Html]:
+    """The labels left of the plotting area and below it, and the title of the horizontal axis."""
     for tick in y.ticks:
-        yield element("text", short_number(tick), x=-6, y=f"{y(tick) + 4:.1f}", text_anchor="end")
+        yield element("span", short_number(tick), class_="y", style=_beside(y(tick)))
     apart = _ticks_apart(x)
     for tick in x.ticks:
-        place = f"{x(tick):.2%}"
-        width = None if tick in apart else "wide"
-        yield element("line", x1=place, x2=place, y1=0, y2=BOTTOM, class_="grid")
-        yield element("text", short_number(tick), x=place, y=BOTTOM + 17, text_anchor="middle", class_=width)
-    yield element("text", panel.x.title, x="50%", y=HEIGHT - 8, text_anchor="middle")
+        kind = "x" if tick in apart else "x more"
+        yield element("span", short_number(tick), class_=kind, style=f"left: {x(tick):.2%}")
+    yield element("span", panel.x.title, class_="axis")
+
+
+def _beside(height: float) -> str:
+    """The style of a label whose middle is at this height of the plotting area."""
+    return f"top: {height - LABEL_HEIGHT / 2:.1f}px"
 
 
 def _ticks_apart(x: _Scale) -> set[float]:
@@ -119,16 +134,12 @@ def _line(line: Series, x: _Scale, y: _Scale) -> Iterator[Html]:
         yield element("path", d="M" + " ".join(points), class_=f"{kind} s{style % N_COLOURS}", **dashes)
 
 
-def _end_labels(series: Sequence[Series], x: _Scale, y: _Scale) -> Iterator[Html]:
-    """The names of the lines on the right of the plotting area, each joined to the end of its line."""
-    ends = [y(float(line.y[-1])) for line in series]
-    for line, end, place in zip(series, ends, spread(ends, LABEL_HEIGHT, 4.0, BOTTOM), strict=True):
-        height = f"{end:.1f}"
-        reach = {"x1": f"{x(float(line.x[-1])):.2%}", "x2": "100%", "y1": height, "y2": height}
-        yield element("line", **reach, class_=f"leader s{line.colour}")
-        name = element("text", _cut(line.name), x=11, y=f"{place + 4:.1f}", class_=f"name t{line.colour}")
-        bend = element("path", d=f"M0 {height}L8 {place:.1f}", class_=f"leader s{line.colour}")
-        yield element("svg", bend, name, x="100%", overflow="visible")
+def _leader(line: Series, end: float, place: float, x: _Scale) -> Iterator[Html]:
+    """From the end of the line, at the height `end`, to its name on the right of the plotting area, at the height `place`."""
+    reach = {"x1": f"{x(float(line.x[-1])):.2%}", "x2": "100%", "y1": f"{end:.1f}", "y2": f"{end:.1f}"}
+    yield element("line", **reach, class_=f"leader s{line.colour}")
+    bend = element("path", d=f"M0 {end:.1f}L8 {place:.1f}", class_=f"leader s{line.colour}")
+    yield element("svg", bend, x="100%", overflow="visible")
 
 
 def _cut(name: str) -> str:

@@ -151,7 +151,7 @@ def sweep_plan(
     _check_axes(base, replay=replay, widths=widths, layers=layers, update_symbols=update_symbols, seeds=seeds)
     check_arguments(runtime=runtime)
     if base.gpt is None:
-        raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9")
+        raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose -5 or -6")
     axes = (
         [replay_factor(base)] if replay is None else replay,
         [base.gpt.width] if widths is None else widths,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
 from prequential.errors import CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, import_pandas, mean_curve
+from prequential.evaluation.curves import MODEL, mean_curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.evaluation.summary import told_apart
 from prequential.machine.process import process_kept
@@ -72,16 +72,15 @@ class Summary:
         return min(self.results, key=lambda result: result.bits_per_byte)
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own.
+        """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
+        import pandas
 
-        Raises MissingDependencyError without pandas.
-        """
         rows = []
         for result in sorted(self.results, key=lambda result: result.cost):
             found = result.data_multiple
             ends = {"data_multiple": found and found.point, "low": found and found.low, "high": found and found.high}
             rows.append(vars(result) | ends)
-        return import_pandas().DataFrame(rows)
+        return pandas.DataFrame(rows)
 
     def to_record(self) -> dict[str, Any]:
         return asdict(self)

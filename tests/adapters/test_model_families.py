@@ -14,8 +14,9 @@ from prequential_corpora.bundled import sample_path
 import prequential
 from prequential.adapters import StaticModel
 from prequential.cli.main import main
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, CorpusError
 from prequential.online.costs import memory_bytes
+from prequential.online.source import open_source
 
 transformers = pytest.importorskip("transformers")
 SIZE = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2}
@@ -65,6 +66,20 @@ def test_a_hard_text_costs_what_the_library_says(kind: str, tmp_path: Path) -> N
     costs, _ = static.costs(np.frombuffer(data, np.uint8))
     assert len(costs) == len(data)
     assert costs.sum() == pytest.approx(bits_of_library(folder, ids), rel=1e-4)
+
+
+@pytest.mark.parametrize("context", ["isolated", "carried"])
+def test_a_document_that_the_tokenizer_cannot_carry_is_named_with_the_reason(context: Any, tmp_path: Path) -> None:
+    folder, docs = saved("llama", tmp_path / "model"), tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("the cat sat", encoding="utf-8")
+    (docs / "b.txt").write_text("a caf\u00e9 \u2581 the", encoding="utf-8")
+    reason = r"document 'b\.txt' cannot be scored: .*: '\u2581' at byte 8 comes back as ' '$"
+    with pytest.raises(CorpusError, match=reason):
+        prequential.heldout(docs, static=f"hf:{folder}", context=context)
+    (docs / "b.txt").write_bytes(b"\xff")
+    with open_source(docs) as source, pytest.raises(CorpusError, match=r"document 'b\.txt' cannot .* byte 0 is none$"):
+        StaticModel(str(folder), context="document").costs(source.symbols[:], source.documents)
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama, without"])

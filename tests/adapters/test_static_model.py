@@ -9,6 +9,7 @@ from prequential_corpora.corpus import Document
 
 import prequential
 from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.baselines import measure_baselines
 
 pytest.importorskip("transformers")
 from prequential.adapters import StaticModel
@@ -71,6 +72,17 @@ def test_it_stands_beside_the_learner_with_and_without_its_weights(model_folder)
     read = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     assert static.weights_bytes == sum((model_folder / name).stat().st_size for name in read)
     assert result.baselines[1].compressed_bytes == math.ceil(static.costs(symbols(DATA))[0].sum() / 8)
+
+
+def test_two_static_models_of_one_name_keep_their_own_curves(model_folder):
+    """As of two checkpoints a/final and b/final, or of one model under two contexts."""
+    statics = [StaticModel(str(model_folder), stride=stride) for stride in (64, 8)]
+    results, curves, _ = measure_baselines(symbols(DATA), statics)
+    first, second = statics[0].name, f"{statics[1].name} (2)"
+    assert [each.name for each in results] == [first, f"{first} + weights", second, f"{second} + weights"]
+    ends = [curves[name].bits[-1] for name in (first, second)]
+    assert ends == [pytest.approx(static.costs(symbols(DATA))[0].sum()) for static in statics]
+    assert ends[0] != ends[1]
 
 
 def test_what_cannot_be_used_is_one_line(model_folder, tmp_path, monkeypatch):

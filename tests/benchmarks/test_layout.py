@@ -10,7 +10,7 @@ import pytest
 from scripts import load
 
 PROJECT = Path(__file__).parents[2]
-OPTIONAL = {"huggingface_hub", "matplotlib", "pandas"}  # imported inside functions only
+LATE = {"huggingface_hub", "matplotlib", "pandas"}  # optional or slow: imported inside functions only
 FOLDERS = ("prequential", "codecs", "corpora")
 layout = load("layout")
 
@@ -25,11 +25,11 @@ def test_every_source_file_is_a_module_of_the_layout() -> None:
     assert len(files) > 150
 
 
-def test_optional_packages_are_imported_inside_functions_only() -> None:
+def test_optional_and_slow_packages_are_imported_inside_functions_only() -> None:
     early = {}
     for name in layout.modules():
         top = [node for node in layout.tree(name).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        if found := {n.partition(".")[0] for n in layout.imported_names(iter(top))} & OPTIONAL:
+        if found := {n.partition(".")[0] for n in layout.imported_names(iter(top))} & LATE:
             early[name] = found
     assert early == {}
 
@@ -56,6 +56,19 @@ def test_optional_packages_are_imported_inside_functions_only() -> None:
 )
 def test_an_import_against_the_layout_is_found(name: str, source: str, is_allowed: bool) -> None:
     assert (layout.import_violations(name, ast.parse(source)) == []) == is_allowed
+
+
+def test_every_module_is_in_the_order_and_a_name_in_it_that_is_no_module_is_found(monkeypatch) -> None:
+    assert layout.misnamed() == []
+    monkeypatch.setattr(layout, "ORDER", (*layout.ORDER, ("labels",)))
+    assert layout.misnamed() == ["ORDER names labels, which is no module"]
+
+
+def test_the_architecture_names_every_folder() -> None:
+    text = (PROJECT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    folders = {name.partition(".")[0] for name, path in layout.modules().items() if path.name == "__init__.py"} - {""}
+    assert len(folders) > 15
+    assert sorted(name for name in folders if not re.search(rf"(?<!/)\b{name}/", text)) == []
 
 
 def test_circles_are_found() -> None:

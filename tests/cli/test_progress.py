@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from prequential.cli.streams import progress_bar
+from prequential.machine.compiled import kernel
+from prequential.machine.kernel_cache import kernel_folder
 from prequential.online.coding import Progress
 from prequential.watch import progress as display
 from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
@@ -125,6 +127,18 @@ def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.Captur
     assert "bits/byte" in last
 
 
+def test_a_device_that_a_learner_cannot_use_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    from prequential import Config, MixerConfig, Runtime, compress
+    from prequential.online.accelerators import warn_once
+
+    warn_once.cache_clear()
+    with progress_bar("a", quiet=False) as show:
+        config = Config(gpt=None, mixer=MixerConfig(contexts=("1",), table_bits=8))
+        compress(b"text " * 9, config=config, runtime=Runtime(device="cuda"), on_progress=show)
+    said = "--device cuda has no effect: this learner has no GPT, and nothing else runs on a GPU"
+    assert capsys.readouterr().err == f"prequential: a: warning: {said}\n"
+
+
 def test_a_run_continues_if_its_bar_cannot_be_drawn() -> None:
     class Broken:
         def __init__(self, **options: object) -> None:
@@ -150,6 +164,23 @@ def test_one_line_says_that_kernels_are_compiled(quiet, capsys):
             numba.njit(lambda x, step=step: x + step)(1)
     said = capsys.readouterr().err
     assert said.count("compiling kernels") == (0 if quiet else 1) and max(map(len, said.splitlines()), default=0) <= 80
+
+
+def test_without_a_folder_of_kernels_one_warning_says_that_each_run_compiles_them(monkeypatch, capsys):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("LOCALAPPDATA", "")
+    monkeypatch.setenv("HOME", "")  # no home, and not the folder of the system
+    kernel_folder.cache_clear()
+    try:
+        with progress_bar("a", quiet=False):
+            kernel(lambda x: x + 5)(1)
+        (said,) = capsys.readouterr().err.splitlines()
+    finally:
+        monkeypatch.undo()
+        kernel_folder.cache_clear()
+    begin = "prequential: a: warning: each run compiles its kernels (10 to 30 s), because no folder can keep them"
+    assert said == f"{begin}: this user has no home folder"
 
 
 def test_the_bar_says_that_kernels_are_compiled_and_then_names_its_part_again(monkeypatch):

@@ -102,7 +102,7 @@ REFUSALS = [
     ("sweep a --replay nan", 2, "'nan' is not a number above 0"),
     ("sweep a --width 64,", 2, "'' is not an integer of 1 or more"),
     ("sweep a --seeds 0 --seed 1", 2, "leave out --seed"),
-    ("sweep a -1", 2, "a sweep varies the GPT, which this configuration lacks: choose a preset from 5 to 9"),
+    ("sweep a -1", 2, "a sweep varies the GPT, which this configuration lacks: choose -5 or -6"),
     ("sweep a --width 33", 2, "no combination is left"),
     ("sweep a --sizes 16x1", 2, "--sizes needs --ladder"),
     ("sweep a --seeded 16x1", 2, "--seeded needs --ladder"),

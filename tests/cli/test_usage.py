@@ -1,5 +1,6 @@
 """Options: usage errors are one line and exit code 2; help and `list` start at once."""
 
+import ast
 import itertools
 import json
 import os
@@ -7,13 +8,15 @@ import re
 import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 import prequential
 from prequential.cli import options
-from prequential.cli.main import COMMANDS, build_parser, name_of
+from prequential.cli.main import COMMANDS, build_parser, main, name_of
 from prequential.exact.matmul import BACKEND_NAMES
 from prequential.model.presets import DEVICE_PRESETS, PRESETS
 from prequential.online.runtime import DEVICES, KERNELS
@@ -195,6 +198,70 @@ def test_a_configuration_may_begin_with_a_byte_order_mark_and_come_through_a_pip
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "b.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert b"longer than 1,048,576 bytes" in piped(b" " * (1 << 21))
     assert b"not a regular file" in run(tmp_path, "compress", "--config", "/dev/zero", "-o", "c.pq", "a").stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+@pytest.mark.first_quick
+def test_a_configuration_may_have_the_encoding_that_a_shell_of_windows_writes(encoding, small_config, tmp_path):
+    (tmp_path / "wide.json").write_text(small_config.read_text(), encoding)
+    narrow, wide = (
+        options.learner_config(build_parser().parse_args(["compress", "--config", str(path), "a"]))
+        for path in (small_config, tmp_path / "wide.json")
+    )
+    assert narrow == wide
+
+
+OTHER_OPTIONS = {"--form", "--s"}  # an example, and a variable of the page's style
+
+
+def texts():
+    """The texts of the package that users may read: of more than one word, and no docstrings of functions."""
+    for path in sorted(Path(prequential.__file__).parent.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        within = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        docstrings = {id(node.body[0].value) for node in within if isinstance(node.body[0], ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield from [(path.name, node.value)] if " " in node.value else []
+
+
+def test_texts_name_options_commands_and_levels_that_exist():
+    (commands,) = (action.choices for action in build_parser()._actions if action.choices)
+    actions = [action for parser in commands.values() for action in parser._actions]
+    actions += [a for action in actions if action.nargs == "A..." for p in action.choices.values() for a in p._actions]
+    known = {name for action in actions for name in action.option_strings} | {"--version", "--help"} | OTHER_OPTIONS
+    wrong, n_named = [], 0
+    for name, text in texts():
+        named = re.findall(r"(?<![\w-])--[a-z][a-z-]*|(?<![\w.-])-[1-9]\b", text)
+        levels = re.findall(r"\b(?:presets?|levels?) (?:from )?(\d+)(?: (?:to|or|and) (\d+))?", text)
+        asked = re.findall(r"`prequential ([a-z]+)", text)
+        n_named += len(named) + len(asked)
+        wrong += [(name, each) for each in named if each not in known]
+        wrong += [(name, each) for pair in levels for each in pair if each and int(each) not in options.LEVELS]
+        wrong += [(name, each) for each in asked if each not in commands]
+    assert n_named > 50 and wrong == []
+
+
+def test_the_command_line_can_be_called_in_a_thread(tmp_path, small_config, text):
+    (tmp_path / "a").write_bytes(text)
+    with ThreadPoolExecutor(1) as pool:
+        args = ["compress", "--config", str(small_config), str(tmp_path / "a")]
+        assert pool.submit(main, args).result() == 0
+        assert pool.submit(main, args).result() == 1  # the output exists
+
+
+def test_a_quiet_evaluation_prints_its_figure_only(run, text, tmp_path):
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "b").write_bytes(text[:2000])
+    done = run(tmp_path, "evaluate", "-q", "--no-run", "--baselines", "none", "a", "missing", "b")
+    assert re.fullmatch(rb"\d\.\d{4}\n\d\.\d{4}\n", done.stdout) and done.returncode == 1
+    assert done.stderr.count(b"\n") == 1 and b"'missing'" in done.stderr
+
+
+def test_an_empty_file_has_no_rate(run, tmp_path):
+    (tmp_path / "a").touch()
+    shown = run(tmp_path, "compress", "-v", "a").stderr.decode()
+    assert re.fullmatch(r"a: 0 -> \d+ bytes, \d\.\d s\n", shown)
 
 
 def test_fast_and_best_are_the_ends_of_the_levels():

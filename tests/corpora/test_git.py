@@ -124,6 +124,28 @@ def test_attributes_of_the_commit_override_names_in_both_directions(repo: Reposi
     assert documents.excluded == {"generated": 1, "vendored": 3, "language": 1}  # lib/.gitattributes applies to itself
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d7a" * 16 + b"\nsize 12345\n"
+
+
+def test_git_lfs_pointers_are_left_out_and_counted_by_their_form_and_by_the_attribute(repo: Repository) -> None:
+    """Not a text about pointers, nor an attribute of another filter."""
+    other = POINTER.replace(b"\noid", b"\next-0-foo sha256:" + b"b" * 64 + b"\noid").replace(b"git-lfs", b"hawser")
+    files: dict[str | bytes, bytes | None] = {
+        "form.json": POINTER,
+        "ext.json": other,
+        "about.md": b"A pointer:\n\n" + POINTER,
+    }
+    marks = b"*.csv.json filter=lfs diff=lfs merge=lfs -text\n*.toml filter=other\n"
+    base = repo.commit(files | {"a.csv.json": b"[1]\n", "b.toml": b"b = 1\n", ".gitattributes": marks})
+    documents = read_tree(repo.path)
+    assert names(documents) == ["about.md", "b.toml"]
+    assert documents.excluded == {"lfs": 3, "language": 1}
+    repo.commit({"form.json": POINTER.replace(b"4d7a", b"0000"), "a.csv.json": b"[1]\n[2]\n", "c.py": b"c = 1\n"})
+    window = read_window(repo.path, base)
+    assert shown(window) == [("c.py", "new", b"c = 1\n")]
+    assert window.excluded == {"lfs": 2}
+
+
 # Windows
 
 
@@ -238,6 +260,18 @@ def test_a_window_is_contiguous_even_if_clocks_disagree(repo: Repository) -> Non
         repo.commit({f"f{n}.py": b"%d\n" % n}, day=day)
     assert names(read_window(repo.path, "2026-01-03T12:00:00")) == ["f3.py"]
     assert names(read_window(repo.path, "2026-01-02")) == ["f1.py", "f2.py", "f3.py"]
+    warning = read_window(repo.path, "2026-01-03T12:00:00").warning
+    assert warning and "commits before the window with a committer date after 2026-01-03T12:00:00: 1;" in warning
+    assert read_window(repo.path, "2026-01-02").warning is None
+    assert read_window(repo.path, "HEAD~1").warning is None  # a commit was named, so none is missed
+
+
+def test_names_of_commits_ignore_grafts_as_the_walk_does(repo: Repository) -> None:
+    ids = [repo.commit({f"f{n}.py": b"%d\n" % n}) for n in range(4)]
+    (repo.path / ".git/info").mkdir(exist_ok=True)
+    (repo.path / ".git/info/grafts").write_text(f"{ids[3]} {ids[1]}\n")  # git says that HEAD~1 is the second commit
+    assert read_window(repo.path, "HEAD~1").since == ids[2]
+    assert names(read_window(repo.path, "HEAD~1")) == ["f3.py"]
 
 
 @pytest.mark.parametrize("old_end", [b"", b"\n"])
@@ -356,6 +390,40 @@ def test_a_shallow_clone_is_read_as_far_as_its_history_goes(repo: Repository, tm
         read_window(clone, "2026-01-01")
     with pytest.raises(CorpusError, match="no commit 'HEAD~3'; it is a shallow clone"):
         read_window(clone, "HEAD~3")
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        (["--filter=blob:none", "--bare"], "partial clone: git fetch --refetch --no-filter"),
+        (["--filter=tree:0"], "partial clone: git fetch --refetch --no-filter"),
+        (["--filter=blob:none", "--depth=2"], "shallow and partial clone: git fetch --unshallow --refetch --no-filter"),
+    ],
+)
+def test_of_a_partial_clone_the_error_names_the_fetch_that_completes_it(
+    repo: Repository, tmp_path: Path, options: list[str], remedy: str
+) -> None:
+    repo.git("config", "uploadpack.allowFilter", "true")
+    ids = [repo.commit({"a.py": lines(9 * n), f"f{n}.py": b"%d\n" % n}) for n in range(1, 5)]
+    repo.git("clone", "--quiet", *options, f"file://{repo.path}", str(tmp_path / "clone"))
+    acts: list[Callable[[], object]] = [
+        lambda: list(read_tree(tmp_path / "clone", ids[2])),
+        lambda: list(read_window(tmp_path / "clone", ids[2])),
+    ]
+    for act in acts:
+        with pytest.raises(CorpusError, match=rf"; it is a {remedy}$"):
+            act()
+    subprocess.run(["git", "-C", str(tmp_path / "clone"), *remedy.partition("git ")[2].split(), "--quiet"], check=True)
+    assert names(read_tree(tmp_path / "clone", ids[2])) == ["a.py", "f1.py", "f2.py", "f3.py"]
+    assert len(list(read_window(tmp_path / "clone", ids[2]))) == 2
+
+
+def test_attributes_that_a_partial_clone_lacks_are_an_error_and_not_ignored(repo: Repository, tmp_path: Path) -> None:
+    repo.git("config", "uploadpack.allowFilter", "true")
+    repo.commit({".gitattributes": b"a.py linguist-generated\n" + b"# long\n" * 400, "a.py": b"a\n", "b.py": b"b\n"})
+    repo.git("clone", "--quiet", "--bare", "--filter=blob:limit=1k", f"file://{repo.path}", str(tmp_path / "clone"))
+    with pytest.raises(CorpusError, match="partial clone"):
+        list(read_tree(tmp_path / "clone"))
 
 
 def test_a_missing_blob_is_an_error_and_not_an_empty_file(repo: Repository) -> None:

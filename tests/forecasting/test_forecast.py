@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from planted_ladder import N_BYTES, TARGET, WIDE, make_ladder, make_run, planted_mean
 
-from prequential import ConfigError, CorpusError, Curve
+from prequential import ConfigError, CorpusError, Curve, forecast
 from prequential.evaluation.runs import Run, pack_runs
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.forecast import Target, conclusion, forecast_record, format_forecast, target_runs
@@ -80,6 +80,13 @@ def test_a_ladder_of_too_few_sizes_is_refused_with_their_number(ladder: Ladder, 
     few = Ladder(tuple(rung for rung in ladder.rungs if rung.size in ladder.sizes[:n_sizes]), ladder.corpus)
     with pytest.raises(ConfigError, match=f"needs 3 sizes and 3 prefixes; here are {n_sizes} and 7"):
         forecast_record(few, TARGET)
+
+
+def test_two_proxies_of_one_name_are_refused_since_one_would_be_lost(tmp_path: Path) -> None:
+    packed = Path(__file__).parents[2] / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl"
+    proxies = [make_run(tmp_path / name, Size(20, 1), TARGET.n_bytes).path for name in "ab"]
+    with pytest.raises(ConfigError, match="two proxies have one name"):
+        forecast(packed, target_bytes=10_000_000, target_width=2048, proxies=proxies)
 
 
 def test_diverged_runs_are_refused(ladder: Ladder) -> None:

@@ -1,14 +1,17 @@
 """Compiled kernels are kept in a private folder of exactly this program; without one it works, and says so once."""
 
 import ast
+import dataclasses
 import json
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from prequential.proof.selftest import Check
 
 import prequential
 from prequential.machine import kernel_cache
@@ -96,7 +99,9 @@ def test_a_full_disk_costs_time_only_and_one_warning(cache, monkeypatch, caplog)
     assert not list(kernel_cache.kernel_folder().iterdir())
 
 
-@pytest.mark.parametrize("planted", ["link", "open", "file", "owner", "parent's owner", "owner above", "open above"])
+@pytest.mark.parametrize(
+    "planted", ["link", "open", "file", "owner", "parent's owner", "owner above", "open above", "group may write above"]
+)
 def test_nothing_is_loaded_from_a_folder_that_is_not_ours(cache, planted, caplog, tmp_path):
     fresh()(7)
     folder = kernel_cache.kernel_folder()
@@ -107,6 +112,8 @@ def test_nothing_is_loaded_from_a_folder_that_is_not_ours(cache, planted, caplog
         folder.chmod(0o777)
     elif planted == "open above":
         folder.parent.parent.chmod(0o777)
+    elif planted == "group may write above":
+        folder.parent.parent.chmod(0o770)
     elif planted == "file":
         shutil.rmtree(folder)
         folder.write_text("")
@@ -119,6 +126,27 @@ def test_nothing_is_loaded_from_a_folder_that_is_not_ours(cache, planted, caplog
     again = fresh()
     assert again(7) == 14 and hits_and_misses(again) == (0, 1)
     assert len([record for record in caplog.records if "each run compiles its kernels" in record.message]) == 1
+
+
+def test_the_warning_names_the_folder_that_its_group_may_change_and_the_command_that_mends_it(cache, caplog):
+    cache.mkdir()
+    cache.chmod(0o775)
+    assert kernel_cache.kernel_folder() is None
+    (record,) = caplog.records
+    assert record.message.endswith(
+        f"others may write in {str(cache)!r} and exchange the folder: `chmod go-w {cache}` prevents that"
+    )
+    kernel_cache.kernel_folder.cache_clear()
+    cache.chmod(0o1775)  # with the sticky bit, they may not rename what is not theirs
+    assert kernel_cache.kernel_folder()
+
+
+def test_the_folders_that_are_made_are_private_whatever_the_umask(cache):
+    before = os.umask(0o002)
+    try:
+        assert kernel_cache.kernel_folder() and cache.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
 
 
 def test_a_folder_that_an_open_umask_left_is_closed(cache):
@@ -236,6 +264,13 @@ def folder(tmp_path):
     return folder
 
 
+def installed(folder, name):
+    """A copy of the program, without bytecode. The value of PYTHONPATH that runs it."""
+    for package in PACKAGES:
+        shutil.copytree(package_folder(package), folder / name / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return str(folder / name)
+
+
 def run(folder, *args, python=(), **environment):
     """The program in a folder; environment: None removes a variable."""
     changed = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"} | environment
@@ -263,6 +298,39 @@ def test_a_numba_without_the_parts_that_kernels_need_is_one_line(folder):
     )
     done = run(folder, *QUICK, PYTHONPATH=f"{PROJECT}{os.pathsep}{folder}")
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "numba 0.61 to" in done.stderr, done.stderr
+
+
+@pytest.mark.thorough
+def test_kernels_of_bytecode_that_is_not_of_its_source_are_not_saved_for_others(tmp_path, folder):
+    """Python takes bytecode of a source with equal size and second."""
+    stale, pristine = installed(tmp_path, "stale"), installed(tmp_path, "pristine")
+    (folder / "text").write_bytes(b"ab" * 3000)
+    often = prequential.ScheduleConfig(first_segment_symbols=64, segment_symbols=256, row_symbols=64, n_rows=4)
+    learns = dataclasses.replace(
+        CONFIG, schedule=often
+    )  # the archive is smaller than the text, which is not stored then
+    (folder / "small.json").write_text(json.dumps(learns.to_dict()))
+    coder = Path(stale) / "prequential_codecs" / "bit_coder.py"
+    right, times = coder.read_text(), (coder.stat().st_atime_ns, coder.stat().st_mtime_ns)
+    wrong = right.replace("np.uint64((1 << 32) - 1)", "np.uint64((1 << 31) - 1)")
+    assert wrong != right
+    for text in (wrong, right):
+        coder.write_text(text)
+        os.utime(coder, ns=times)
+        if text == wrong:
+            bytecode = Path(py_compile.compile(str(coder), doraise=True))
+
+    def archive(program, cache):
+        here = {"PYTHONPATH": program, "XDG_CACHE_HOME": str(tmp_path / cache), "PYTHONDONTWRITEBYTECODE": None}
+        done = run(folder, *QUICK, "-f", **here)
+        assert done.returncode == 0, done.stderr
+        return (folder / "text.pq").read_bytes(), done.stderr
+
+    expected, _ = archive(pristine, "its own cache")
+    planted, said = archive(stale, "cache")
+    assert planted != expected
+    assert archive(pristine, "cache")[0] == expected
+    assert said.count("warning") == 1 and f"delete the folder {str(bytecode.parent)!r}" in said
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
@@ -293,16 +361,30 @@ def test_doctor_names_the_folder(cache, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["machine"]["kernels"] == str(kernel_cache.kernel_folder())
 
 
+def test_doctor_names_bytecode_that_is_not_of_its_source_and_the_kernels_to_delete(
+    cache, monkeypatch, capsys, tmp_path
+):
+    from prequential.cli.main import main
+
+    monkeypatch.setattr("prequential.proof.selftest.stale_bytecode", lambda: tmp_path / "stale.pyc")
+    monkeypatch.setattr("prequential.proof.selftest.matmul.trials", lambda _: ())
+    monkeypatch.setattr(
+        "prequential.proof.selftest._check", lambda name, *_, **__: Check(name=name, passed=True, text="")
+    )
+    assert main(["doctor"]) == 1
+    out, err = capsys.readouterr()
+    assert f"FAILED: {str(tmp_path / 'stale.pyc')!r} is not of its source: delete its folder" in out
+    assert err.endswith(f"delete the folder {str(kernel_cache.kernel_folder())!r}\n")
+
+
 @pytest.mark.slow
 def test_an_update_that_keeps_the_times_of_files_runs_the_new_kernels(tmp_path):
     """An archive of the updated program decodes with a fresh installation of it: no stale kernel has run."""
-    installed = tmp_path / "installed"
-    for name in PACKAGES:
-        shutil.copytree(package_folder(name), installed / name, ignore=shutil.ignore_patterns("__pycache__"))
+    program = installed(tmp_path, "installed")
     (tmp_path / "text").write_bytes(b"It was the best of times, it was the worst of times. " * 40)
-    here = {"PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    here = {"PYTHONPATH": program, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     assert run(tmp_path, "compress", "-1", "-o", "first.pq", "text", **here).returncode == 0
-    helper = installed / "prequential" / "model" / "hashing.py"
+    helper = Path(program) / "prequential" / "model" / "hashing.py"
     text, times = helper.read_text(), (helper.stat().st_atime_ns, helper.stat().st_mtime_ns)
     changed = text.replace("0x7F4A7C15", "0x7F4A7C17", 1)
     assert changed != text

@@ -55,7 +55,7 @@ def empty_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", 40)
     cached = (
         accelerators.verify_device,
-        accelerators._warn,
+        accelerators.warn_once,
         matmul.trials,
         tables.attention_table,
         tables.frequency_table,

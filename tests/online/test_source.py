@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import prequential
@@ -131,7 +132,6 @@ def test_documents_in_a_list_or_a_column_are_texts_or_bytes_with_an_end_after_ea
 
 
 def test_a_column_of_a_data_frame_is_a_corpus() -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["one", "two", None]})
     assert found(frame["text"].dropna())[0] == b"one\0two\0"
     with pytest.raises(ConfigError, match=r"document 2 is (None|nan): a list or column"):

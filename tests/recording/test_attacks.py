@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from loops import COLUMNS, Bigrams, Loop, V, batches, few_letters
 
 import prequential
-from prequential.errors import ConfigError, InvalidDistributionError, LawError, OutputError
+from prequential.errors import ConfigError, LawError, OutputError
+from prequential.evaluation.summary import format_run
 
 # ---- what a mistake leaves
 
@@ -23,20 +25,92 @@ def test_a_mistake_that_somebody_catches_stays_in_the_record(tmp_path: Path) -> 
         loop.learn(logits, y)
     with pytest.raises(LawError, match="were not scored"):
         loop.rec.finish()
+    assert len(prequential.read_runs(tmp_path)) == 1  # it is written before the mistake is raised
     record = loop.rec.finish().record
     assert len(record["findings"]) == 3 and record["reported"]["n_rows"] == 9
 
 
-def test_a_run_with_a_loss_that_is_no_number_cannot_be_finished(tmp_path: Path) -> None:
-    loop = Loop(tmp_path)
-    for rows in batches(2):
+IMPOSSIBLE = {"n_not_finite": torch.nan, "n_negative": -0.5, "n_outside": 0.0}
+
+
+def _with_one_impossible_row(loop: Loop, reason: str, n_steps: int = 70) -> Loop:
+    """Steps of four rows of one nat a byte; one row of step 3 has a value that no model gives."""
+    for step, rows in enumerate(batches(n_steps), 1):
         x, y, logits = loop.forward(rows)
-        loop.rec.score(logits=logits * torch.inf, targets=y, inputs=x)
+        nll, targets = torch.ones(y.shape), y.clone()
+        if step == 3:
+            nll[1, 5] = IMPOSSIBLE[reason]
+            targets[1, 5] = V if reason == "n_outside" else targets[1, 5]
+        loop.rec.score(nll=nll, targets=targets, inputs=x)
         loop.learn(logits, y)
-    for _ in range(2):
-        with pytest.raises(InvalidDistributionError, match="in step 1"):
-            loop.rec.finish()
-    assert not list(tmp_path.iterdir())
+    return loop
+
+
+@pytest.mark.parametrize("reason", IMPOSSIBLE)
+def test_a_row_with_an_impossible_value_is_counted_apart_and_the_training_goes_on(
+    tmp_path: Path, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = _with_one_impossible_row(Loop(tmp_path, strict=False), reason)
+    other = Loop(tmp_path, strict=False)
+    other.rec.load_state_dict(loop.rec.state_dict())
+    for rec in (loop.rec, other.rec):
+        record = rec.finish().record
+        reported = record["reported"]
+        assert [reported[each] for each in IMPOSSIBLE] == [int(each == reason) for each in IMPOSSIBLE]
+        assert (reported["n_rows"], reported["new"]["n_rows"], record["n_tokens"]) == (280, 279, 279 * COLUMNS)
+        assert record["nats_per_token"] == pytest.approx(1.0, rel=1e-6)
+        assert [finding["message"].startswith("rec.score() in step 3: ") for finding in record["findings"]] == [True]
+    (warning,) = caplog.records
+    assert "goes on, but: rec.score() in step 3" in warning.getMessage()
+    assert "left out            1 rows: " in format_run(record, "runs/a")
+
+
+def test_a_diverged_run_stays_within_a_bounded_number_of_findings(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, strict=False).run(batches(3))
+    for rows in batches(200, seed=1):
+        loop.rec.score(nll=torch.full((4, COLUMNS), 1e300, dtype=torch.float64), targets=rows[:, 1:])
+        loop.rec.step()
+    record = loop.rec.finish().record
+    assert (record["reported"]["n_not_finite"], record["n_tokens"], len(record["findings"])) == (800, 12 * COLUMNS, 1)
+
+
+def test_a_strict_recorder_keeps_what_was_recorded_before_an_impossible_value(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    with pytest.raises(LawError, match="in step 3: the loss is not a finite number"):
+        _with_one_impossible_row(loop, "n_not_finite")
+    assert loop.rec.state_dict()["n_steps"] == 64
+    assert loop.rec.finish().record["reported"]["new"]["n_rows"] == 64 * 4 - 1
+
+
+def test_nothing_leaves_the_step_of_an_optimiser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("no memory")
+
+    loop = Loop(tmp_path, strict=False).run(batches(64))
+    with monkeypatch.context() as patch:
+        patch.setattr("prequential.recording.account.row_sums", fails)
+        _, y, logits = loop.forward(batches(1)[0])
+        loop.learn(logits, y)  # a step without a score
+        loop.run(batches(63, seed=1))
+    record = loop.run(batches(2, seed=2)).rec.finish().record
+    messages = [finding["message"] for finding in record["findings"]]
+    assert messages[0].startswith("step 65: the optimiser stepped without a score")
+    assert "step 66: rows are lost: RuntimeError: no memory" in messages
+    assert record["reported"]["new"]["n_rows"] == 66 * 4
+
+
+def test_held_out_rows_with_an_impossible_value_are_left_out_and_named(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, strict=False).run(batches(1))
+    nll = torch.ones(4, COLUMNS)
+    nll[2, 0] = torch.inf
+    loop.rec.heldout("val", nll=nll, targets=batches(1)[0][:, 1:], documents=["a", "b", "c", "d"])
+    loop.rec.heldout("none", nll=nll * torch.nan, targets=batches(1)[0][:, 1:], documents=["a", "b", "c", "d"])
+    run = loop.rec.finish()
+    assert json.loads((run.path / "heldout-val.jsonl").read_text())["frozen"]["total"]["n_bytes"] == 3 * COLUMNS
+    assert not (run.path / "heldout-none.jsonl").exists()
+    assert (
+        "rec.heldout('val'), step 1: 1 rows of impossible values are left out" in run.record["findings"][0]["message"]
+    )
 
 
 # ---- dishonest loops

@@ -1,4 +1,6 @@
+import copy
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import prequential
 from prequential.comparison.documents import compare_documents, read_document_losses
-from prequential.errors import ConfigError, InvalidDistributionError, LawError
+from prequential.errors import ConfigError, LawError
 from prequential.recording.rows import SeenRows
 from prequential.recording.totals import MAX_POINTS, Totals
 
@@ -154,8 +156,47 @@ def test_a_state_of_another_vocabulary_or_of_nothing_is_refused(tmp_path: Path) 
         Loop(tmp_path, repeats="include").rec.load_state_dict(state)
     with pytest.raises(ConfigError, match=r"load_state_dict.*not the state"):
         Loop(tmp_path).rec.load_state_dict({})
-    with pytest.raises(ConfigError, match=r"load_state_dict.*damaged"):
-        Loop(tmp_path).rec.load_state_dict(state | {"account": {}})
+
+
+def _mutations(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Copies of a state, each with one value that is missing, of another type or otherwise wrong, at any depth."""
+    wrong = (None, -1, 1.5, True, "x", [], {}, [-1], torch.zeros(3), torch.zeros(2, 2, dtype=torch.int64), object())
+
+    def places(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        yield path
+        for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+            yield from places(value[key], (*path, key))
+
+    for path in [path for path in places(state, ()) if path]:
+        for new in (*wrong, "missing"):
+            copied = copy.deepcopy(state)
+            inner = copied
+            for key in path[:-1]:
+                inner = inner[key]
+            if isinstance(new, str) and new == "missing":
+                del inner[path[-1]]
+            elif type(inner[path[-1]]) is type(new) and not isinstance(new, torch.Tensor) and inner[path[-1]] == new:
+                continue
+            else:
+                inner[path[-1]] = new
+            yield f"{path} {new!r}", copied
+
+
+def test_every_damaged_state_is_refused_in_one_line_and_changes_nothing(tmp_path: Path) -> None:
+    loop = Loop(tmp_path).run(batches(3))
+    loop.rec.heldout("val", nll=torch.ones(4, COLUMNS), targets=batches(1)[0][:, 1:], documents=range(4))
+    state, other, n = loop.rec.state_dict(), Loop(tmp_path).run(batches(1)), 0
+    before = other.rec.state_dict()
+    for what, damaged in _mutations(state):
+        with pytest.raises(ConfigError, match=r"^rec\.load_state_dict\(\): .*$"):
+            other.rec.load_state_dict(damaged)
+            pytest.fail(what)
+        n += 1
+    for damaged in (None, [], "x", {}, state | {"version": 1}):
+        with pytest.raises(ConfigError, match=r"load_state_dict.*not the state"):
+            other.rec.load_state_dict(damaged)
+    after = other.rec.state_dict()
+    assert n > 500 and after["totals"] == before["totals"] and torch.equal(after["seen"], before["seen"])
 
 
 # ---- dishonest loops
@@ -278,6 +319,35 @@ def test_shapes_that_do_not_fit_are_refused_at_once(tmp_path: Path, values: dict
         _score(tmp_path, **values)
 
 
+def test_targets_of_the_given_index_are_not_scored(tmp_path: Path) -> None:
+    (rows,) = batches(1)
+    x, records = rows[:, :-1], []
+    for ignored in (-100, -1, 7):
+        y = rows[:, 1:].masked_fill(rows[:, 1:] == 7, 8)
+        y[0, 3:9] = ignored
+        loop = Loop(tmp_path, ignore_index=ignored)
+        logits = loop.model(x)
+        loop.rec.score(logits=logits, targets=y, inputs=x)
+        loop.rec.step()
+        loop.rec.heldout("val", logits=logits, targets=y, documents=range(4))
+        run = loop.rec.finish()
+        records.append({"n_tokens": run.record["n_tokens"], "reported": run.record["reported"]})
+        assert f'"n_bytes": {4 * COLUMNS - 6}' in (run.path / "heldout-val.jsonl").read_text()
+    assert records[0] == records[1] == records[2] and records[0]["n_tokens"] == 4 * COLUMNS - 6
+
+
+def test_a_row_may_have_more_than_a_million_columns(tmp_path: Path) -> None:
+    n = (1 << 20) + 40
+    row = torch.randint(0, V, (1, n), generator=torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(row, (0, 5), value=-100)
+    rec = prequential.Recorder(tmp_path, name="m", units="bytes", strict=True)
+    for targets in (row, padded, row.flip(1)):
+        rec.score(nll=torch.ones(targets.shape), targets=targets)
+        rec.step()
+    reported = rec.finish().record["reported"]
+    assert (reported["new"]["n_rows"], reported["repeated"]["n_rows"], reported["new"]["n_tokens"]) == (2, 1, 2 * n)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -285,12 +355,12 @@ def test_shapes_that_do_not_fit_are_refused_at_once(tmp_path: Path, values: dict
         ({"nll": torch.full((4, 24), -0.5)}, r"rec.score\(\) in step 1: a loss is negative"),
         (
             {"nll": torch.zeros(4, 24), "targets": torch.full((4, 24), 256)},
-            r"a target is no id of the vocabulary of 256",
+            r"a target is no id of the vocabulary",
         ),
     ],
 )
 def test_values_that_no_model_gives_are_refused(tmp_path: Path, values: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidDistributionError, match=message):
+    with pytest.raises(LawError, match=message):
         _score(tmp_path, **values)
 
 
@@ -303,6 +373,10 @@ def test_values_that_no_model_gives_are_refused(tmp_path: Path, values: dict[str
         ({"units": [-2, 1]}, "bytes of an id are -2 to 1"),
         ({"repeats": "sometimes"}, "repeats is 'sometimes'"),
         ({"audit_every": -1}, "audit_every is -1"),
+        ({"ignore_index": -1.0}, "ignore_index is -1.0"),
+        ({"arguments": {"a": math.nan}}, "must be JSON values"),
+        ({"arguments": {"a": [torch.zeros(1)]}}, "must be JSON values"),
+        ({"data": "\udcff"}, "must be JSON values"),
         ({"optimizer": object()}, "call rec.step"),
         ({"units": None, "tokenizer": object()}, "no tokenizer that is known here"),
     ],

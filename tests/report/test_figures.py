@@ -1,13 +1,13 @@
 """Pictures of matplotlib: they show the series of the panels."""
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 
-from prequential.errors import ConfigError, MissingDependencyError
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import Run
 from prequential.report import figures, plots, run_panels
@@ -17,7 +17,7 @@ from prequential.report.panels import Panel, Series
 @pytest.fixture
 def pyplot() -> Iterator[Any]:
     """pyplot without a window; its figures are closed at the end."""
-    pytest.importorskip("matplotlib").use("agg")
+    matplotlib.use("agg")
     from matplotlib import pyplot
 
     yield pyplot
@@ -49,14 +49,6 @@ def test_a_picture_is_drawn_in_the_axes_that_are_given_or_in_a_new_figure_of_pyp
         plots.regret(runs[0], ax=ax.figure)
     with pytest.raises(ConfigError, match="no table is called 'words2'"):
         plots.costs(runs[0], "words2")
-
-
-def test_without_matplotlib_one_line_says_which_extra_to_install(
-    curves: dict[str, Curve], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingDependencyError, match=r"plots need matplotlib: pip install 'prequential\[plots\]'"):
-        plots.learning_curves(curves)
 
 
 def test_points_have_markers_and_what_is_not_drawn_is_named(pyplot: Any) -> None:

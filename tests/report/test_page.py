@@ -350,10 +350,10 @@ def test_several_runs_begin_with_the_best_one_and_a_ranking(runs: list[Run]) -> 
 def test_the_parts_and_each_baseline_have_one_colour_on_every_page(runs: list[Run], page: str) -> None:
     both = html_report(runs)
     found: dict[str, set[str]] = {}
-    for colour, name in re.findall(r'class="name t(\d+)">([^<]*)<', page + both[both.index("Each run") :]):
+    for colour, name in re.findall(r'class="name t(\d+)"[^>]*>([^<]*)<', page + both[both.index("Each run") :]):
         found.setdefault("the run" if "contexts" in name else name, set()).add(colour)
     assert found == {"the run": {"0"}, "ppmd": {"3"}, "gzip": {"8"}, "order0": {"11"}}
-    rivals = re.findall(r'class="name t(\d+)">', both[: both.index("Each run")])
+    rivals = re.findall(r'class="name t(\d+)"', both[: both.index("Each run")])
     assert set(rivals) == {"12", "13"}
 
 

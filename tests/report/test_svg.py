@@ -11,7 +11,7 @@ from prequential.evaluation.curves import Curve
 from prequential.report import run_panels, svg
 from prequential.report.markup import element
 from prequential.report.panels import Panel, Series
-from prequential.report.svg import html_figure, inline_svg
+from prequential.report.svg import drawing, html_figure
 
 
 @given(st.text())
@@ -29,7 +29,7 @@ def flat(name: str, value: float, n: int = 2) -> Series:
 
 
 def drawn(*lines: Series) -> ElementTree.Element:
-    return ElementTree.fromstring(inline_svg(Panel("title", lines)))
+    return ElementTree.fromstring(drawing(Panel("title", lines)))
 
 
 def points(root: ElementTree.Element, style: int = 0) -> list[tuple[float, float]]:
@@ -40,9 +40,10 @@ def points(root: ElementTree.Element, style: int = 0) -> list[tuple[float, float
 
 
 def names(root: ElementTree.Element) -> dict[str, float]:
-    """The heights of the names of lines."""
+    """The heights of the middles of the names of lines."""
     found = (node for node in root.iter() if "name" in node.get("class", "").split())
-    return {node.text or "": float(node.get("y", "")) for node in found}
+    tops = {node.text or "": node.get("style", "").removeprefix("top: ").removesuffix("px") for node in found}
+    return {name: float(top) + svg.LABEL_HEIGHT / 2 for name, top in tops.items()}
 
 
 def test_equal_ratios_have_equal_widths_and_more_bits_are_higher() -> None:
@@ -56,7 +57,7 @@ def test_equal_ratios_have_equal_widths_and_more_bits_are_higher() -> None:
 
 def test_lines_stay_inside_the_plotting_area_and_fill_it(curves: dict[str, Curve]) -> None:
     for panel in (run_panels.learning(curves), run_panels.saved(curves)):
-        root = ElementTree.fromstring(inline_svg(panel))
+        root = ElementTree.fromstring(drawing(panel))
         found = np.array([point for line in panel.series for point in points(root, line.style)])
         assert (found.min(0) >= 0).all()
         assert (found.max(0) <= [svg.UNITS, svg.BOTTOM]).all()
@@ -84,7 +85,7 @@ def test_lines_have_their_names_at_their_ends_without_overlap() -> None:
 
 def test_a_long_name_is_cut_at_the_end_of_its_line_and_complete_below() -> None:
     panel = Panel("title", [flat("a name that is longer than the margin", 1.0)])
-    (name,) = names(ElementTree.fromstring(inline_svg(panel)))
+    (name,) = names(ElementTree.fromstring(drawing(panel)))
     assert name == "a name that is lon…"
     assert "<small>In full: a name that is longer than the margin.</small>" in html_figure(panel)
 
@@ -102,11 +103,7 @@ def test_lines_that_coincide_are_dashed_in_their_colours_by_turns() -> None:
 @given(st.floats(1, 1e9), st.floats(1.5, 1e9))
 def test_ticks_for_narrow_pages_are_apart_and_prefer_powers_of_ten(low: float, ratio: float) -> None:
     root = drawn(Series("x", np.array([low, low * ratio]), np.array([1.0, 2.0])))
-    ticks = [
-        node
-        for node in root.iter("text")
-        if node.get("text-anchor") == "middle" and node.get("y") != str(svg.HEIGHT - 8)
-    ]
-    places = {node.text or "": float(node.get("x", "").rstrip("%")) for node in ticks if node.get("class") != "wide"}
+    ticks = (node for node in root.iter("span") if node.get("class") == "x")
+    places = {node.text: float(node.get("style", "").removeprefix("left: ").rstrip("%")) for node in ticks}
     assert places
     assert min(np.diff(sorted(places.values())), default=100) >= 100 * svg.MIN_GAP - 0.02

@@ -1,7 +1,7 @@
 """Rules that select the files of a repository that people wrote: by name, by content and by .gitattributes.
 
-Each skipped file has a reason (docs/MEASURES.md). It depends only on the path (bytes as git stores them), the contents and the
-two attributes. An attribute that is *false* overrides the rule by name or content, as on GitHub.
+Each skipped file has a reason (docs/MEASURES.md). It depends only on the path (bytes as git stores them), the contents and
+three attributes. An attribute that is *false* overrides the rule by name or content, as on GitHub.
 """
 
 import hashlib
@@ -61,6 +61,10 @@ GENERATED_LINE = re.compile(
     rb"^[ \t]*(?://|#|/?\*|--|;|%|<!--)[^\n]*(?:@" + rb"generated\b|generated[^\n]*do not (?:edit|modify))",
     re.IGNORECASE | re.MULTILINE,
 )
+# What git holds for a file whose bytes are elsewhere: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+LFS_POINTER = re.compile(
+    rb"version https://(?:git-lfs|hawser)\.github\.com/spec/v1\r?\n(?:ext-[^\n]+\n)*oid sha256:[0-9a-f]{64}\r?\nsize \d+\r?\n?"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +89,8 @@ class Rules:
     def digest(self) -> str:
         """BLAKE2b of these rules and their tables, 16 bytes in hexadecimal. Equal digests mean equal selections."""
         chosen = asdict(self) | {"languages": self.languages and sorted(set(self.languages))}
-        patterns = [BINARY_HEAD_N_BYTES, GENERATED_HEAD_N_BYTES, GENERATED_LINE.pattern.decode()]
+        lines = [each.pattern.decode() for each in (GENERATED_LINE, LFS_POINTER)]
+        patterns = [BINARY_HEAD_N_BYTES, GENERATED_HEAD_N_BYTES, *lines]
         tables = [EXTENSIONS, FILE_NAMES, LOCK_NAMES, VENDORED_FOLDERS, GENERATED_NAMES, GENERATED_FOLDERS, patterns]
         text = json.dumps([chosen, tables], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -113,7 +118,7 @@ class Rules:
             return "binary"
         if generated is None and GENERATED_LINE.search(data[:GENERATED_HEAD_N_BYTES]):
             return "generated"
-        return None
+        return "lfs" if LFS_POINTER.fullmatch(data) else None
 
 
 def language_of(path: bytes) -> str | None:

@@ -39,8 +39,8 @@ def git_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
 
 
-def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str]) -> "GitProcess":
-    """Starts git in `folder`, with limited memory. Raises CorpusError, MissingDependencyError."""
+def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str], remedy: str = "try git fsck") -> "GitProcess":
+    """Starts git in `folder`, with limited memory. remedy: for errors. Raises CorpusError, MissingDependencyError."""
     if (program := shutil.which("git")) is None:
         raise MissingDependencyError("git repositories are read with the `git` program, which is not installed")
     command, pipe = [program, *args], subprocess.PIPE
@@ -51,7 +51,7 @@ def start_git(args: Sequence[str], folder: Path, env: Mapping[str, str]) -> "Git
         errors.close()
         raise CorpusError(f"cannot start git in {str(folder)!r}: {error.strerror or error}") from error
     _limit_memory(process.pid)
-    return GitProcess(process, errors)
+    return GitProcess(process, errors, remedy)
 
 
 def _limit_memory(number: int) -> None:
@@ -66,8 +66,8 @@ def _limit_memory(number: int) -> None:
 class GitProcess:
     """A running git process that answers requests. Every method raises CorpusError if git fails or is silent for `SILENCE_S`."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
-        self._process, self._errors, self._buffer = process, errors, bytearray()
+    def __init__(self, process: "subprocess.Popen[bytes]", errors: IO[bytes], remedy: str) -> None:
+        self._process, self._errors, self._buffer, self._remedy = process, errors, bytearray(), remedy
 
     def send(self, request: bytes) -> None:
         assert self._process.stdin is not None
@@ -137,9 +137,7 @@ class GitProcess:
         """The error for a git that has ended, or that should have, with its reason."""
         status = self._status()
         reason = self._reason() or f"it ended early, with status {status}"
-        return CorpusError(
-            f"git could not read the repository: {reason}; if the clone is shallow or damaged, try git fsck"
-        )
+        return CorpusError(f"git could not read the repository: {reason}; {self._remedy}")
 
     def _reason(self) -> str:
         """The last line of git's error output that states a reason, printable; "" if it is empty."""

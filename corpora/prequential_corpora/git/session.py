@@ -31,7 +31,7 @@ RENAMES = ("--find-renames=50%", "-l1000")
 # never a hash and hardly ever a branch; all other text is a revision
 DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.DOTALL)
 BOOLEANS = {b"set": True, b"true": True, b"unset": False, b"false": False}
-ATTRIBUTES = ("linguist-generated", "linguist-vendored")
+ATTRIBUTES = ("linguist-generated", "linguist-vendored", "filter")
 COMMIT = re.compile(
     rb"tree ([^\n]*)\n(?:parent ([^\n]*)\n)?(?:[^\n]+\n)*?committer [^\n]* (-?\d{1,18}) [^ \n]* *(?:\n|\Z)"
 )
@@ -53,6 +53,14 @@ class Repository(NamedTuple):
         r"""The name of the repository's folder as valid Unicode, without .git. Bytes that are not UTF-8 become \xNN."""
         name = self.path.parent.name if self.path.name == ".git" else self.path.name.removesuffix(".git")
         return unicode_name(name)
+
+    @property
+    def remedy(self) -> str:
+        """What to do if an object is missing."""
+        is_partial = any((self.objects / "pack").glob("*.promisor"))  # git fsck finds nothing wrong with such a clone
+        kind = " and ".join(["shallow"] * self.is_shallow + ["partial"] * is_partial)
+        options = " --unshallow" * self.is_shallow + " --refetch --no-filter" * is_partial
+        return f"it is a {kind} clone: git fetch{options}" if kind else "try git fsck"
 
     def has_id(self, text: bytes) -> bool:
         """Whether `text` can be an object's id: all digits of this repository's hash, and nothing else."""
@@ -100,7 +108,8 @@ def find_repository(repo: str | os.PathLike[str]) -> Repository:
 def _rev_parse(repo: Path, *args: str) -> tuple[int, bytes, str]:
     """git rev-parse in the repository itself, with the user's configuration files, because safe.directory must apply."""
     env = git_environment() | {"GIT_CEILING_DIRECTORIES": str(repo.parent), "GIT_NO_LAZY_FETCH": "1"}
-    env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"}
+    env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none"}
+    env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}  # as in `Session.commit`
     process = start_git(["rev-parse", *args], repo, env)
     try:
         return process.answer()
@@ -225,6 +234,7 @@ class Session:
         process, n_files = self._start("update-index", "-z", "--index-info"), 0
         for mode, blob_id, path in self.files(tree):
             if path.rsplit(b"/", 1)[-1] == b".gitattributes" and mode.startswith(b"100") and is_safe(path):
+                self.contents(blob_id, b"blob", MAX_COMMIT_N_BYTES)  # git takes a missing one for an empty one
                 process.send(mode + b" " + blob_id + b"\t" + path + b"\0")
                 n_files += 1
                 if n_files > MAX_ATTRIBUTE_FILES:
@@ -233,18 +243,18 @@ class Session:
         process.close()
         self._has_attributes = n_files > 0
 
-    def attributes(self, path: bytes) -> tuple[bool | None, bool | None]:
-        """(linguist-generated, linguist-vendored) of a safe path; None if no .gitattributes file decides."""
+    def attributes(self, path: bytes) -> tuple[bool | None, bool | None, bool]:
+        """(linguist-generated, linguist-vendored, filter=lfs) of a safe path; None if no .gitattributes file decides."""
         if not self._has_attributes:
-            return None, None
+            return None, None, False
         process = self._process("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES)
         process.send(path + b"\0")
         found = []
         for name in ATTRIBUTES:
             if (process.read_until(b"\0"), process.read_until(b"\0")) != (path + b"\0", name.encode() + b"\0"):
                 raise wrong_answer("another attribute than the requested one")
-            found.append(BOOLEANS.get(process.read_until(b"\0")[:-1]))
-        return found[0], found[1]
+            found.append(process.read_until(b"\0")[:-1])
+        return BOOLEANS.get(found[0]), BOOLEANS.get(found[1]), found[2] == b"lfs"
 
     def contents(self, object_id: bytes, wanted_type: bytes, max_n_bytes: int) -> bytes | None:
         """The contents of an object; None if they are longer than max_n_bytes. Raises CorpusError if they have another hash."""
@@ -253,8 +263,8 @@ class Session:
         header = OBJECT.fullmatch(process.read_until(b"\n"))
         what = f"{wanted_type.decode()} {object_id.decode()}"
         if header is None or header.group(1, 2) != (object_id, wanted_type):
-            hint = "it is a shallow clone: git fetch --unshallow" if self._repository.is_shallow else "try git fsck"
-            raise CorpusError(f"{self._repository.name!r} lacks {what}, which its history needs; {hint}")
+            lacks = f"{self._repository.name!r} lacks {what}, which its history needs"
+            raise CorpusError(f"{lacks}; {self._repository.remedy}")
         if (n_bytes := int(header[3])) > max_n_bytes:
             self._processes.pop("cat-file").close()  # a new process starts faster than a long object is skipped
             return None
@@ -307,7 +317,7 @@ class Session:
             env |= {"GIT_DIR": str(self._scratch / "git"), "GIT_OBJECT_DIRECTORY": str(self._repository.objects)}
         # No tree is checked out here, so paths that are special on other systems are names like others.
         options = ("-c", "core.protectNTFS=false", "-c", "core.protectHFS=false")
-        process = start_git([*options, *args], self._scratch, env)
+        process = start_git([*options, *args], self._scratch, env, self._repository.remedy)
         self._stack.callback(process.close)
         return process
 

@@ -10,8 +10,10 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,6 +24,7 @@ from prequential_corpora.git.file_rules import Rules, is_safe
 from prequential_corpora.git.process import Patch
 from prequential_corpora.git.session import Change, Commit, Repository, Session, find_repository, parse_date, session_in
 
+MAX_LOOKED_AT = 10_000  # commits below a window, whose dates may be out of order
 DocumentKind = Literal["tree", "new", "added"]
 
 
@@ -40,7 +43,7 @@ class GitDocuments:
 
     repository: the folder's name. since: the commit before the window; None for a tree, and for a window that starts with
     the history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
-    excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
+    excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration. warning: of commits that a date misses.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class GitDocuments:
         self.until_date: str | None = self._end.date if self._end else None
         self.n_commits: int = 0 if is_tree else len(steps)
         self.excluded: Counter[str] = Counter()
+        self.warning: str | None = None
 
     def __iter__(self) -> Iterator[GitDocument]:
         self.excluded = Counter()
@@ -123,9 +127,12 @@ def read_window(
         end = session.state_at(until)
         base_id = None if since_s is not None else repository.resolve(since)
         steps: list[Commit] = []
-        for commit in session.first_parents(end.id) if end else ():
+        line = session.first_parents(end.id) if end else iter(())
+        for commit in line:
             if commit.id == base_id or (since_s is not None and commit.date_s <= since_s):
-                return GitDocuments(repository, commit, steps[::-1], rules or Rules(), is_tree=False)
+                found = GitDocuments(repository, commit, steps[::-1], rules or Rules(), is_tree=False)
+                found.warning = None if since_s is None else _missed(line, since, since_s)
+                return found
             steps.append(commit)
     if base_id is not None:
         raise CorpusError(
@@ -134,8 +141,20 @@ def read_window(
     return GitDocuments(repository, None, steps[::-1], rules or Rules(), is_tree=False)
 
 
-def open_documents(documents: GitDocuments) -> GitCorpus:
+def _missed(line: Iterator[Commit], since: str, since_s: int) -> str | None:
+    """A warning if commits below the window are later than its beginning."""
+    n = 0
+    with suppress(CorpusError):  # a shallow clone ends somewhere
+        for commit in islice(line, MAX_LOOKED_AT):
+            n += commit.date_s > since_s
+    wrong = f"dates are out of order: commits before the window with a committer date after {since}: {n:,}"
+    return f"{wrong}; they are not read: name a commit, not a date, as since=" if n else None
+
+
+def open_documents(documents: GitDocuments, warn: Callable[[str], object] | None = None) -> GitCorpus:
     """The documents in one temporary file, each followed by DOCUMENT_END. Raises CorpusError, and OutputError for the file."""
+    if warn and documents.warning:
+        warn(documents.warning)
     places: list[Document] = []
     kinds: list[DocumentKind] = []
     commits: list[tuple[str, str]] = []
@@ -217,9 +236,11 @@ class _Reader:
         self._seen.add(blob)  # also of skipped files: their bytes are in the repository
         if not is_safe(change.path):
             return "name"
-        generated, vendored = self._session.attributes(change.path)
+        generated, vendored, is_lfs = self._session.attributes(change.path)
         if reason := self._rules.refuse_path(change.path, generated=generated, vendored=vendored):
             return reason
+        if is_lfs:
+            return "lfs"
         if is_duplicate and change.after != self._session.empty_blob:
             return "duplicate"
         data = self._session.contents(change.after, b"blob", self._rules.max_file_bytes)

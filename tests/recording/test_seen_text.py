@@ -1,0 +1,149 @@
+"""Text that was seen is recognised wherever it stands in a row."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import prequential
+from prequential.cli.main import main
+from prequential.recording.rows import GRAM, SeenRows, sampled_grams
+
+WHAT_IT_SAYS = "this is not the code length of the data"
+
+
+@pytest.fixture(scope="module")
+def text() -> torch.Tensor:
+    whole = prequential.sample_path("christmas_carol").read_bytes()
+    return torch.frombuffer(bytearray(whole), dtype=torch.uint8).long()
+
+
+def cut(text: torch.Tensor, n: int) -> list[torch.Tensor]:
+    """Disjoint rows of n ids, eight a step."""
+    return list(text[: len(text) // n * n].view(-1, n).split(8))
+
+
+def crops(text: torch.Tensor, n: int, n_steps: int) -> list[torch.Tensor]:
+    """Rows as get_batch of nanoGPT draws them."""
+    draw = torch.Generator().manual_seed(0)
+    starts = torch.randint(len(text) - n, (n_steps, 12), generator=draw).tolist()
+    return [torch.stack([text[i : i + n] for i in step]) for step in starts]
+
+
+def recorded(folder: Path, steps: list[torch.Tensor], **options: Any) -> prequential.Run:
+    rec = prequential.Recorder(folder, name="m", units="bytes", data="carol", **options)
+    for rows in steps:
+        rec.score(nll=torch.ones(rows[:, 1:].shape), targets=rows[:, 1:], inputs=rows[:, :-1])
+        rec.step()
+    return rec.finish()
+
+
+def share(run: prequential.Run) -> float:
+    reported = run.record["reported"]
+    return float(reported["n_grams_seen"] / reported["n_grams"])
+
+
+def exact_share(steps: list[torch.Tensor]) -> float:
+    """Of all stretches of 32 targets, without samples; of a row, each counts once."""
+    seen, n, n_seen = set[bytes](), 0, 0
+    for row in torch.cat([rows[:, 1:] for rows in steps]).to(torch.uint8).numpy():
+        grams = {row[i : i + GRAM].tobytes() for i in range(len(row) - GRAM + 1)}
+        n, n_seen = n + len(grams), n_seen + len(grams & seen)
+        seen |= grams
+    return n_seen / n
+
+
+@pytest.mark.parametrize("n", [65, 129, 1025])
+def test_text_in_sequence_is_new(tmp_path: Path, text: torch.Tensor, n: int) -> None:
+    run = recorded(tmp_path, cut(text, n))
+    assert share(run) < 0.01 and not run.record["findings"]
+
+
+def test_a_second_epoch_of_the_same_rows_is_not_counted_twice(tmp_path: Path, text: torch.Tensor) -> None:
+    one, two = (recorded(tmp_path, cut(text, 129) * n) for n in (1, 2))
+    assert one.record["reported"]["n_grams"] == two.record["reported"]["n_grams"] > 300
+    assert not two.record["findings"]
+
+
+@pytest.mark.parametrize("kind", ["crops", "crops of few bytes", "packed anew"])
+def test_samples_estimate_the_share_and_the_record_says_what_it_means(
+    tmp_path: Path, text: torch.Tensor, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = {
+        "crops": lambda: crops(text, 129, 150),
+        "crops of few bytes": lambda: crops(text[:8000], 65, 200),  # some 31 samples are in it
+        "packed anew": lambda: cut(text, 129) + cut(text[50:], 129),
+    }[kind]()
+    run, exact = recorded(tmp_path, steps), exact_share(steps)
+    n = run.record["reported"]["n_grams"]
+    assert abs(share(run) - exact) < 4 * math.sqrt(exact / n) and exact > 0.3
+    (finding,) = run.record["findings"]
+    assert WHAT_IT_SAYS in finding["message"] and f"{share(run):.1%} of the new targets" in finding["message"]
+    (warning,) = caplog.records
+    assert WHAT_IT_SAYS in warning.getMessage()
+
+
+def test_show_page_and_compare_say_what_it_means(
+    tmp_path: Path, text: torch.Tensor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [str(recorded(tmp_path, crops(text, 65, 100), arguments={"lr": lr}).path) for lr in (1, 2)]
+    for command in (
+        ["runs", "show", names[0]],
+        ["report", "-c", names[0]],
+        ["compare", *names],
+        ["report", "-c", *names],
+    ):
+        assert main(command) == 0
+        assert WHAT_IT_SAYS in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_resumed_run_and_steps_of_several_widths_find_the_same_text(
+    tmp_path: Path, text: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [rows[:, : 40 + 300 * (i % 3)] for i, rows in enumerate(crops(text, 641, 150))]
+    whole = recorded(tmp_path, steps).record["reported"]
+    first, second = (prequential.Recorder(tmp_path, name="m", units="bytes") for _ in range(2))
+    for rec, part in ((first, steps[:70]), (second, steps[70:])):
+        if rec is second:
+            rec.load_state_dict(first.state_dict())
+            monkeypatch.setattr("prequential.recording.account.MAX_WAITING", 1)
+        for rows in part:
+            rec.score(nll=torch.ones(rows[:, 1:].shape), targets=rows[:, 1:], inputs=rows[:, :-1])
+            rec.step()
+    assert second.finish().record["reported"] == whole and whole["n_grams_seen"] > 100
+
+
+def test_rows_shorter_than_a_sample_are_compared_as_wholes_and_the_record_says_so(
+    tmp_path: Path, text: torch.Tensor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded(tmp_path, crops(text, GRAM, 100))  # 31 targets
+    assert run.record["reported"]["n_grams"] == 0 and not run.record["findings"]
+    assert main(["runs", "show", str(run.path)]) == 0
+    assert "not checked: no 32 targets in a row" in capsys.readouterr().out
+
+
+def test_a_sample_depends_on_its_ids_alone_and_holds_no_ignored_one() -> None:
+    ids = torch.randint(0, 50_000, (8, 4000), generator=torch.Generator().manual_seed(0))
+    found = sampled_grams(ids, torch.ones_like(ids, dtype=torch.bool))
+    assert 60 < (found != 0).sum() < 190  # 8 * 3969 / 256 = 124
+    shifted = sampled_grams(ids[:, 7:], torch.ones_like(ids[:, 7:], dtype=torch.bool))
+    assert set(shifted.flatten().tolist()) <= set(found.flatten().tolist()) | {0}
+    used = torch.ones_like(ids, dtype=torch.bool)
+    used[:, ::31] = False  # no 32 successive ones are left
+    assert not sampled_grams(ids, used).any()
+
+
+def test_memory_of_text_is_bounded_and_the_record_says_when_it_is_full(
+    tmp_path: Path, text: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rec = prequential.Recorder(tmp_path, name="m", units="bytes")
+    rec._account._seen = SeenRows(np.empty(0, np.uint64), max_rows=1300)  # 1,228 rows and 450 samples come
+    for rows in cut(text, 129):
+        rec.score(nll=torch.ones(rows[:, 1:].shape), targets=rows[:, 1:])
+        rec.step()
+    record = rec.finish().record
+    assert not record["reported"]["all_rows_kept"] and len(json.dumps(record)) < 10_000
