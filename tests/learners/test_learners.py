@@ -163,7 +163,7 @@ def test_the_name_of_a_file_that_is_not_utf_8_can_be_recorded(tmp_path):
 
 def test_a_tokenizer_that_loses_bytes_is_refused_with_the_place():
     text = b"the Cat"
-    with pytest.raises(CorpusError, match="byte 4 differs"):
+    with pytest.raises(CorpusError, match="at byte 4 comes back as"):
         tokenise(text, models.LosesBytes(), 300)
     with pytest.raises(ConfigError, match="gives id 256, but the learner predicts 256"):
         tokenise(text, models.Words(), 256)
