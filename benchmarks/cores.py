@@ -21,7 +21,7 @@ from prequential_corpora.bundled import sample_path
 
 import prequential
 from prequential.machine.facts import machine
-from prequential.model.mixer.board import exchange_ns
+from prequential.model.mixer.exchange import exchange_ns
 from prequential.online import coding
 from prequential.online.runtime import Runtime
 from prequential.online.source import digest_of

@@ -11,8 +11,8 @@ import numpy as np
 from learning_cost import root
 from markdown_table import format_markdown
 
+from prequential.comparison.data_multiple import data_multiple
 from prequential.evaluation.curves import Curve
-from prequential.sweeps.data_multiple import data_multiple
 
 N_SEGMENTS, SEGMENT_BYTES, N_TEXTS = 1000, 1000, 100
 SHARED = 0.25

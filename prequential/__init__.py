@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from prequential.evaluation.ledger import Ledger
     from prequential.evaluation.runs import Run, read_run, read_runs, runs_frame
     from prequential.forecasting.request import Forecast, ForecastScore, forecast, read_forecast
+    from prequential.heldout_loss.labels import LabelCost, labels
     from prequential.heldout_loss.request import Heldout, heldout
-    from prequential.label_cost import LabelCost, labels
     from prequential.learners.protocol import OnlineModel
     from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
     from prequential.model.presets import preset, without
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from prequential.monorepo_loss.series import read_series
     from prequential.online.coding import Progress
     from prequential.online.costs import memory_bytes
+    from prequential.online.health import Finding, Health
+    from prequential.online.progress import progress
     from prequential.online.runtime import Runtime
     from prequential.recording.imported import import_log
     from prequential.recording.recorder import Recorder
     from prequential.sweeps.plans import sweep_plan
     from prequential.sweeps.sweep import sweep
-    from prequential.watch.health import Finding, Health
-    from prequential.watch.progress import progress
 
 __version__ = VERSION
 
@@ -81,11 +81,11 @@ _MODULES = {
     "prequential.heldout_loss.request": ("Heldout", "heldout"),
     "prequential.monorepo_loss.request": ("monorepo",),
     "prequential.monorepo_loss.series": ("read_series",),
-    "prequential.label_cost": ("LabelCost", "labels"),
+    "prequential.heldout_loss.labels": ("LabelCost", "labels"),
     "prequential.sweeps.plans": ("sweep_plan",),
     "prequential.sweeps.sweep": ("sweep",),
-    "prequential.watch.health": ("Finding", "Health"),
-    "prequential.watch.progress": ("progress",),
+    "prequential.online.health": ("Finding", "Health"),
+    "prequential.online.progress": ("progress",),
     "prequential.model.config": ("Config", "GPTConfig", "MixerConfig", "ScheduleConfig"),
     "prequential.model.presets": ("preset", "without"),
     "prequential.online.coding": ("Progress",),

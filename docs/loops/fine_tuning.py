@@ -17,7 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import prequential
 from prequential.adapters import TransformersLearner
-from prequential.label_cost import read_rows
+from prequential.heldout_loss.labels import read_rows
 
 WARM = ["red", "pink", "amber", "gold", "ruby", "rust", "coral", "peach"]
 COLD = ["blue", "teal", "navy", "grey", "mint", "aqua", "jade", "cyan"]

@@ -29,7 +29,7 @@ from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
-from prequential.learners.subject import Subject, byte_costs
+from prequential.learners.spec import Subject, byte_costs
 from prequential.learners.tokens import tokenise
 from prequential.printable import printable
 

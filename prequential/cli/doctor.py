@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.exact.pool import available_threads
     from prequential.machine.facts import machine, versions
     from prequential.machine.kernel_cache import kernel_folder
-    from prequential.model.mixer.board import exchange_ns
+    from prequential.model.mixer.exchange import exchange_ns
     from prequential.online.selftest import checks
     from prequential.version import VERSION
 

@@ -17,7 +17,7 @@ from prequential.cli.streams import command_line, fitted, for_each, foreign_code
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
     from prequential.evaluation.runs import RunFolder
-    from prequential.learners.subject import Subject
+    from prequential.learners.spec import Subject
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
@@ -87,7 +87,7 @@ def _evaluate(
     from prequential.evaluation.draft import DraftFolder
     from prequential.evaluation.evaluation import evaluate, evaluation_record
     from prequential.learners.given import is_model
-    from prequential.learners.subject import Subject
+    from prequential.learners.spec import Subject
     from prequential.model.config import Config
 
     with _run_folder(args, name) as folder:

@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.label_cost import label_record, labels
+    from prequential.heldout_loss.labels import label_record, labels
 
     config, runtime = options.learner_config(args), options.runtime(args)
     with progress_bar(args.name, quiet=args.quiet) as show:

@@ -97,7 +97,7 @@ def _add_point(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> MonorepoRequest:
-    from prequential_corpora.git.file_rules import Rules
+    from prequential_corpora.git_rules import Rules
 
     from prequential.monorepo_loss.request import MonorepoRequest
 

@@ -25,7 +25,7 @@ from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.heldout_loss.scored import Models
-    from prequential.learners.subject import Subject
+    from prequential.learners.spec import Subject
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 

@@ -21,7 +21,7 @@ from prequential.machine.usable_memory import limits_of_user
 from prequential.printable import printable, wrapped
 
 if TYPE_CHECKING:
-    from prequential.watch.progress import SilentProgress
+    from prequential.online.progress import SilentProgress
 
 EXIT_FAILURE = 1
 # What messages of the library tell to give, and the option that gives it on the command line.
@@ -266,7 +266,7 @@ def _lacks_memory(error: Exception) -> bool:
 @contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
     """An `on_progress` that shows a run and collects its findings. Warnings that the program logs are shown in the same way."""
-    from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
+    from prequential.online.progress import ProgressBar, ProgressLines, SilentProgress
 
     if quiet or not sys.stderr.isatty():
         watch = SilentProgress(title) if quiet else ProgressLines(title)

@@ -19,11 +19,11 @@ from prequential.cli import options
 from prequential.cli.streams import EXIT_FAILURE, fitted, foreign_code, in_options, progress_bar, report_failure
 
 if TYPE_CHECKING:
+    from prequential.online.progress import SilentProgress
     from prequential.online.runtime import Runtime
     from prequential.sweeps.finished import CorpusKey
     from prequential.sweeps.plan_runs import RunOutcome
     from prequential.sweeps.plans import Plan
-    from prequential.watch.progress import SilentProgress
 
 SCHEMA = 1
 DEFAULT_SEEDS = (0, 1, 2)  # of a ladder

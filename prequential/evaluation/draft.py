@@ -29,7 +29,7 @@ from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
 from prequential.learners.adapted import NOT_RESUMED
-from prequential.learners.subject import Subject
+from prequential.learners.spec import Subject
 from prequential.model.learner import OnlineLearner
 from prequential.model.schedule import blocks, segments
 from prequential.online import coding

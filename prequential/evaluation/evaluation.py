@@ -38,7 +38,7 @@ from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.subject import Subject, follow, other_subject, own_subject, reported, vocabulary_bytes
+from prequential.learners.spec import Subject, follow, other_subject, own_subject, reported, vocabulary_bytes
 from prequential.machine.facts import peak_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.machine.usable_memory import usable_memory_bytes
@@ -46,12 +46,12 @@ from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfi
 from prequential.model.presets import default_for, name_of
 from prequential.online import coding
 from prequential.online.coding import OnProgress, config_of, ignore
+from prequential.online.health import Finding
+from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, in_memory, mode_of, open_source
 from prequential.records.forms import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord
 from prequential.records.schema import environment, record_of
-from prequential.watch.health import Finding
-from prequential.watch.progress import begin
 
 if TYPE_CHECKING:
     import pandas

@@ -24,7 +24,7 @@ from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path
 from prequential.files.work_folder import hold_work_folder
 from prequential.learners.adapted import NOT_RESUMED
-from prequential.learners.subject import Earlier, Subject, byte_costs, reported
+from prequential.learners.spec import Earlier, Subject, byte_costs, reported
 from prequential.online.checkpoint import FOLLOW, TOTALS, Checkpoints, Saved, check_identity, identity
 from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner

@@ -15,9 +15,9 @@ from prequential.evaluation.ledger import VOCABULARY
 from prequential.files import PathLike
 from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
+from prequential.online.health import Finding
 from prequential.printable import format_table, printable
 from prequential.records.forms import CODED_HERE, IMPORTED, REPORTED, REPORTED_CODINGS, WITHOUT_ARCHIVE
-from prequential.watch.health import Finding
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
@@ -110,7 +110,7 @@ def rows_known(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def seed_of(config: Mapping[str, Any]) -> int:
-    """The seed, as learners/subject.py says: of a learner that is not of this program, its argument `seed`."""
+    """The seed, as learners/spec.py says: of a learner that is not of this program, its argument `seed`."""
     seed = (config[OTHER]["arguments"] if OTHER in config else config).get("seed", 0)
     return seed if type(seed) is int else 0  # a stranger's argument of this name may be anything
 

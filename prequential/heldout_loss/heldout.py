@@ -17,7 +17,7 @@ from prequential_corpora.corpus import Document
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.learners.subject import Subject, byte_costs, reported
+from prequential.learners.spec import Subject, byte_costs, reported
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner

@@ -36,16 +36,16 @@ from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.trained import TrainedOn, describe, kind_of, load_trained, train_on
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.subject import Subject, other_subject
+from prequential.learners.spec import Subject, other_subject
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.model.presets import DEFAULT_PRESET, preset
 from prequential.online.coding import OnProgress, ignore
+from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, open_source
 from prequential.records.forms import LOSSES
-from prequential.watch.progress import begin
 
 if TYPE_CHECKING:
     import pandas

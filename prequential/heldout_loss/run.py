@@ -20,7 +20,7 @@ from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, fol
 from prequential.heldout_loss.summary import HeldoutLoss, summarise_heldout
 from prequential.heldout_loss.trained import TrainedOn, describe
 from prequential.learners.adapted import AdaptedLearner
-from prequential.learners.subject import Subject
+from prequential.learners.spec import Subject
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
-from prequential_corpora.git.file_rules import language_of
+from prequential_corpora.git_rules import language_of
 from prequential_corpora.overlap import Overlap
 
 from prequential.comparison.clusters import Clusters, Grouping, RateInterval, cluster, loss_interval

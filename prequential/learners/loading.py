@@ -17,7 +17,7 @@ from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import ConfigError
 from prequential.learners.distributions import named_failures
-from prequential.learners.subject import Subject, other_subject
+from prequential.learners.spec import Subject, other_subject
 
 HUB_PREFIX = "hf:"  # before the folder or name of a model of transformers
 

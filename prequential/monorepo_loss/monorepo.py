@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from prequential_corpora.git.window import GitCorpus, GitDocuments, open_documents
+from prequential_corpora.git_window import GitCorpus, GitDocuments, open_documents
 
 from prequential.comparison.clusters import Grouping
 from prequential.errors import CorpusError

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prequential_corpora.git.file_rules import Rules
-from prequential_corpora.git.session import find_repository
-from prequential_corpora.git.window import GitCorpus, open_documents, read_tree, read_window
+from prequential_corpora.git_repository import find_repository
+from prequential_corpora.git_rules import Rules
+from prequential_corpora.git_window import GitCorpus, open_documents, read_tree, read_window
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from prequential_corpora.git.file_rules import Rules
-from prequential_corpora.git.session import find_repository
-from prequential_corpora.git.window import GitDocuments, read_window
+from prequential_corpora.git_repository import find_repository
+from prequential_corpora.git_rules import Rules
+from prequential_corpora.git_window import GitDocuments, read_window
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, OutputError

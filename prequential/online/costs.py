@@ -23,7 +23,8 @@ from prequential.model.config import (
     MixerConfig,
     ScheduleConfig,
 )
-from prequential.model.mixer import evidence, lookup, mixing, refine, sets
+from prequential.model.mixer import curves as refine
+from prequential.model.mixer import evidence, lookup, mixing, sets
 from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS
 from prequential.model.mixer.mixer import n_inputs, table_size
 from prequential.model.mixer.nodes import N_GROUPS, N_HISTORIES

@@ -26,13 +26,13 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, LawError, OutputError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
+from prequential.online.health import Finding
 from prequential.recording.account import Account, Ranks
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
 from prequential.recording.run import PartialRun, TrainingRun, check_texts
 from prequential.recording.score import IGNORED, Scored, Units, n_parameters, scores_of, units_of
 from prequential.recording.totals import sums_record
 from prequential.records.forms import REPORTED
-from prequential.watch.health import Finding
 
 if TYPE_CHECKING:
     import torch

@@ -18,10 +18,10 @@ from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve, curve_table
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
+from prequential.online.health import Finding
 from prequential.online.runtime import Runtime
 from prequential.records.forms import TrainingRecord, UnfinishedRecord
 from prequential.records.schema import environment, record_of
-from prequential.watch.health import Finding
 
 
 def check_texts(*values: Any) -> None:

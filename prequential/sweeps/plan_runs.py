@@ -11,12 +11,12 @@ from prequential.evaluation.draft import DraftFolder
 from prequential.evaluation.evaluation import evaluate, evaluation_record
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
 from prequential.model.config import Config
+from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, in_memory
 from prequential.printable import printable
 from prequential.sweeps.finished import config_key, corpus_key, finished_runs, recorded_corpus
 from prequential.sweeps.plans import Candidate, Plan, Variant
-from prequential.watch.progress import SilentProgress
 
 OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, wrong_argument
 from prequential.learners.loading import load_subject
-from prequential.learners.subject import Subject
+from prequential.learners.spec import Subject
 from prequential.model.config import Config
 from prequential.online.costs import replay_factor, total_flops
 from prequential.online.runtime import Runtime

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
+from prequential.comparison.data_multiple import LEVEL, DataMultiple, data_multiple
 from prequential.errors import CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, mean_curve
 from prequential.evaluation.runs import PathLike, Run
@@ -14,7 +15,6 @@ from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike
 from prequential.printable import format_table
-from prequential.sweeps.data_multiple import LEVEL, DataMultiple, data_multiple
 from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
 from prequential.sweeps.plans import Plan, Variant, format_flops
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from git_history import Files, make
-from prequential_corpora.git.window import open_documents, read_tree, read_window
+from prequential_corpora.git_window import open_documents, read_tree, read_window
 
 from prequential.cli.main import main
 from prequential.errors import OutputError

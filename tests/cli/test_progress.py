@@ -14,9 +14,9 @@ import pytest
 from prequential.cli.streams import progress_bar
 from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import kernel_folder
+from prequential.online import progress as display
 from prequential.online.coding import Progress
-from prequential.watch import progress as display
-from prequential.watch.progress import ProgressBar, ProgressLines, SilentProgress
+from prequential.online.progress import ProgressBar, ProgressLines, SilentProgress
 
 SAME = bytes(70_000)
 Terminal = Callable[..., tuple[int, bytes, str]]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prequential_corpora.git.file_rules import Rules, is_safe, language_of
-from prequential_corpora.git.window import GitDocuments, open_documents, read_tree, read_window
+from prequential_corpora.git_rules import Rules, is_safe, language_of
+from prequential_corpora.git_window import GitDocuments, open_documents, read_tree, read_window
 
 from prequential.errors import ConfigError, CorpusError, MissingDependencyError
 

@@ -19,7 +19,7 @@ from prequential.evaluation import draft as drafts
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.sealed import sealed
-from prequential.learners.subject import own_subject
+from prequential.learners.spec import own_subject
 from prequential.online.coding import Progress
 
 Place = tuple[Path, dict[str, bytes]]

@@ -18,14 +18,14 @@ from limits import bounded
 from msgspec import UNSET, Struct
 from prequential_corpora.shard_files import read_rows
 
-from prequential import label_cost
 from prequential.cli.main import main
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.forecasting.sealed import read_sealed
-from prequential.label_cost import read_rows as read_labels
+from prequential.heldout_loss import labels as label_cost
+from prequential.heldout_loss.labels import read_rows as read_labels
 from prequential.monorepo_loss.series import read_series
 from prequential.records import schema
 from prequential.records.schema import Absent, Count, Fields, Number, check_record, read_lines

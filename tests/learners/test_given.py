@@ -15,7 +15,7 @@ import prequential
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.given import remembering
-from prequential.learners.subject import follow
+from prequential.learners.spec import follow
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.online.coding import config_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from git_history import git, make
-from prequential_corpora.git.window import GitCorpus, open_documents, read_tree, read_window
+from prequential_corpora.git_window import GitCorpus, open_documents, read_tree, read_window
 from small import DEEPER
 
 import prequential

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from prequential_corpora import git_rules as file_rules
 from prequential_corpora.corpus import Document
-from prequential_corpora.git import file_rules
-from prequential_corpora.git.file_rules import Rules
+from prequential_corpora.git_rules import Rules
 
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.evaluation.curves import MODEL

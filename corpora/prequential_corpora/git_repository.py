@@ -19,8 +19,8 @@ from prequential.errors import CorpusError
 from prequential.files import temporary_folder
 from prequential_corpora.chunks import unwritable
 from prequential_corpora.corpus import unicode_name
-from prequential_corpora.git.file_rules import is_safe
 from prequential_corpora.git.process import PATCH_OPTIONS, GitProcess, Patch, git_environment, start_git, wrong_answer
+from prequential_corpora.git_rules import is_safe
 
 N_DIGITS = {"sha1": 40, "sha256": 64}  # of an object id in hexadecimal
 MAX_COMMIT_N_BYTES = 1 << 24

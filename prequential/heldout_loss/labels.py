@@ -34,7 +34,7 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
-from prequential.learners.subject import follow, reported
+from prequential.learners.spec import follow, reported
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner

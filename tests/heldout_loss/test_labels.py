@@ -13,7 +13,15 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
 import prequential
 from prequential.errors import ConfigError, CorpusError
-from prequential.label_cost import entropy_bits, label_cost, label_record, marginal_bits, read_rows, spelled, value_of
+from prequential.heldout_loss.labels import (
+    entropy_bits,
+    label_cost,
+    label_record,
+    marginal_bits,
+    read_rows,
+    spelled,
+    value_of,
+)
 from prequential.model.schedule import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from prequential.errors import wrong_argument
+from prequential.online.health import Finding, Health
 from prequential.printable import printable
-from prequential.watch.health import Finding, Health
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress

@@ -12,7 +12,7 @@ import pytest
 from prequential_corpora.bundled import sample_path
 
 from prequential.online.coding import Progress
-from prequential.watch.health import Finding, Health
+from prequential.online.health import Finding, Health
 
 SEGMENT = 1024
 WINDOW = 1 << 14

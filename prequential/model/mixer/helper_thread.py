@@ -7,7 +7,9 @@ import numpy as np
 from prequential.machine.compiled import Array, inlined, sharing_kernel, span
 from prequential.model.mixer.arrays import MixerArrays, Share
 from prequential.model.mixer.binary_contexts import N_HASHES
-from prequential.model.mixer.board import (
+from prequential.model.mixer.contexts import hash_of
+from prequential.model.mixer.evidence import learn_contexts, read_contexts
+from prequential.model.mixer.exchange import (
     ALONE,
     BIT,
     BYTE,
@@ -24,8 +26,6 @@ from prequential.model.mixer.board import (
     wait,
     wait_for_other,
 )
-from prequential.model.mixer.contexts import hash_of
-from prequential.model.mixer.evidence import learn_contexts, read_contexts
 from prequential.model.mixer.lookup import fetch, fetch_second_halves, find_contexts, find_second_halves, remember
 from prequential.model.mixer.sets import count_known
 from prequential.model.mixer.weights import N_SUMS, learn_columns, sum_columns

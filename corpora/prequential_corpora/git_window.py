@@ -20,9 +20,17 @@ from typing import Literal, NamedTuple
 from prequential.errors import CorpusError
 from prequential_corpora.chunks import DOCUMENT_END, spool
 from prequential_corpora.corpus import Corpus, Document
-from prequential_corpora.git.file_rules import Rules, is_safe
 from prequential_corpora.git.process import Patch
-from prequential_corpora.git.session import Change, Commit, Repository, Session, find_repository, parse_date, session_in
+from prequential_corpora.git_repository import (
+    Change,
+    Commit,
+    Repository,
+    Session,
+    find_repository,
+    parse_date,
+    session_in,
+)
+from prequential_corpora.git_rules import Rules, is_safe
 
 MAX_LOOKED_AT = 10_000  # commits below a window, whose dates may be out of order
 DocumentKind = Literal["tree", "new", "added"]

@@ -5,7 +5,7 @@ import pytest
 from series import long_memory
 
 from prequential import Curve
-from prequential.sweeps.data_multiple import data_multiple
+from prequential.comparison.data_multiple import data_multiple
 
 
 def power_law(n_bytes: int, speed: float, floor: float = 1.0) -> Curve:

@@ -1,1 +1,0 @@
-"""The health and the progress of a run."""
