@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from prequential_codecs.archive_header import Header
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.machine.facts import machine

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 from torch.nn.functional import cross_entropy, log_softmax
 
 import prequential

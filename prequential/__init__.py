@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.version import VERSION
 
 if TYPE_CHECKING:
-    from prequential_corpora.bundled import sample_path
+    from prequential_corpora.sources import sample_path
 
     from prequential import plots as plots
     from prequential.comparison.compare import Comparison, compare
@@ -70,7 +70,7 @@ _MODULES = {
     "prequential.comparison.compare": ("Comparison", "compare"),
     "prequential.comparison.documents": ("DocumentComparison",),
     "prequential.compression": ("CompressionResult", "compress"),
-    "prequential_corpora.bundled": ("sample_path",),
+    "prequential_corpora.sources": ("sample_path",),
     "prequential.decompression": ("DecompressionResult", "decompress"),
     "prequential.evaluation.curves": ("Curve",),
     "prequential.evaluation.draft": ("DraftFolder",),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 WINDOW, N_IDS = 64, 300
 

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from prequential.errors import CorpusError
-from prequential_corpora.chunks import DOCUMENT_END, spool
-from prequential_corpora.corpus import Corpus, Document
-from prequential_corpora.git.process import Patch
+from prequential_corpora.corpus import DOCUMENT_END, Corpus, Document, spool
 from prequential_corpora.git_repository import (
     Change,
     Commit,
+    Patch,
     Repository,
     Session,
     find_repository,

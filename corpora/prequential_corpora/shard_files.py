@@ -21,7 +21,7 @@ import zstandard
 from prequential.errors import CorpusError
 from prequential.files import open_regular
 from prequential.files.strict_json import LongLineError, bounded_lines, parse_row
-from prequential_corpora.chunks import CHUNK_N_BYTES
+from prequential_corpora.corpus import CHUNK_N_BYTES
 
 ShardKind = Literal["table", "lines", "text"]
 

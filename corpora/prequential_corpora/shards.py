@@ -22,8 +22,7 @@ from typing import NamedTuple, Self
 from urllib.parse import parse_qsl
 
 from prequential.errors import CorpusError
-from prequential_corpora.chunks import DOCUMENT_END, read_file, reading
-from prequential_corpora.corpus import Document, FirstPass, RowDocuments, unicode_name
+from prequential_corpora.corpus import DOCUMENT_END, Document, FirstPass, RowDocuments, read_file, reading, unicode_name
 from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeFile, host_path

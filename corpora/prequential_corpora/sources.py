@@ -9,15 +9,14 @@ import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.resources import as_file, files
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from prequential.errors import CorpusError
 from prequential.files import open_regular, possible_name
-from prequential_corpora.bundled import sample_path
-from prequential_corpora.chunks import read_chunks, reading, spool
-from prequential_corpora.corpus import Corpus, Document, Kind, StreamedCorpus, unicode_name
+from prequential_corpora.corpus import Corpus, Document, Kind, StreamedCorpus, read_chunks, reading, spool, unicode_name
 from prequential_corpora.tree import scan_tree
 
 if TYPE_CHECKING:
@@ -152,3 +151,26 @@ def _spooled(file: IO[bytes], kind: Kind, name: str, mode: int) -> Corpus:
         mode=mode,
         spool=file,
     )
+
+
+# ---- the bundled sample
+
+
+def samples() -> dict[str, Path]:
+    """All samples, from name to file, sorted by name. samples/README.md states their origins and licences."""
+    with as_file(files("prequential_corpora") / "samples") as folder:
+        return {path.stem: path for path in sorted(folder.glob("*.txt"))}
+
+
+def sample_path(name: str) -> Path:
+    """The file of one sample. Raises CorpusError for an unknown name; the message lists all names.
+
+    Examples:
+        >>> import prequential
+        >>> len(prequential.sample_path("christmas_carol").read_bytes())
+        158515
+    """
+    paths = samples()
+    if name not in paths:
+        raise CorpusError(f"there is no sample {name!r}; choose from {', '.join(paths)}")
+    return paths[name]

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prequential.errors import CorpusError
-from prequential_corpora.chunks import DOCUMENT_END, read_file, reading
-from prequential_corpora.corpus import Document
+from prequential_corpora.corpus import DOCUMENT_END, Document, read_file, reading
 from prequential_corpora.tree_restore import (
     MAGIC,
     MAX_DEPTH,

@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 from prequential.errors import CorruptArchiveError, OutputError
 from prequential.files import folder_permissions, permissions, set_mode, sync, sync_folder, warn_of_readers
 from prequential.files.work_folder import NEW_FOLDER, delete_incomplete
-from prequential_corpora.chunks import CHUNK_N_BYTES, DOCUMENT_END, reading
+from prequential_corpora.corpus import CHUNK_N_BYTES, DOCUMENT_END, reading
 
 MAGIC = b"prequential-tree 1\n"
 # System calls accept paths of at most 4096 bytes, each at most 6 characters in JSON. 64 KiB is more than enough.

@@ -161,7 +161,7 @@ def _statics(args: argparse.Namespace) -> "list[Baseline]":
 
 def _baseline_names(args: argparse.Namespace) -> Sequence[str]:
     """The names that --baselines means; an unknown name ends the program with a usage error."""
-    from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES
+    from prequential_codecs.baselines import BASELINES, DEFAULT_BASELINES
 
     names = DEFAULT_BASELINES if args.baselines is None else args.baselines
     if names in (["all"], ["none"]):

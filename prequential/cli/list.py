@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _record(name: str) -> dict[str, Any]:
     """The description of an archive; of standard input a copy is read."""
-    from prequential_corpora.chunks import read_chunks, spool
+    from prequential_corpora.corpus import read_chunks, spool
 
     from prequential.files import reading
 

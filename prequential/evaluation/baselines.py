@@ -1,4 +1,4 @@
-"""The baselines of an evaluation (prequential_codecs/baselines/registry.py): sizes, curves of sizes, and records."""
+"""The baselines of an evaluation (prequential_codecs/baselines.py): sizes, curves of sizes, and records."""
 
 import difflib
 import math
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.baselines.registry import BASELINES, BaselineResult, measure_installed
+from prequential_codecs.baselines import BASELINES, BaselineResult, measure_installed
 from prequential_corpora.corpus import Document
 
 from prequential.errors import ConfigError, wrong_argument

@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_corpora.chunks import read_chunks
+from prequential_corpora.corpus import read_chunks
 
 from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError, wrong_argument
 from prequential.evaluation.curves import GPT, MIXER, MODEL

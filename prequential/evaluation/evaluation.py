@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import OTHER, Header
-from prequential_codecs.baselines.registry import BASELINES, DEFAULT_BASELINES, BaselineResult
+from prequential_codecs.baselines import BASELINES, DEFAULT_BASELINES, BaselineResult
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
@@ -153,7 +153,7 @@ def evaluate(
 
     source, config, given, runtime, on_progress: as for `prequential.compress`. learner: one of your own instead of a config, or a
     function that makes it. limit_bytes: only the beginning of the corpus. baselines: names of
-    prequential_codecs.baselines.registry, or an adapters.StaticModel. verify: decode the archive and compare every byte. draft: a
+    prequential_codecs.baselines, or an adapters.StaticModel. verify: decode the archive and compare every byte. draft: a
     folder for the archive (archive.pq); by default it is a temporary one. Baselines hold the corpus in memory.
 
     Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Raises what

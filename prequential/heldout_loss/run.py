@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from prequential_codecs.archive_header import OTHER
-from prequential_codecs.baselines.registry import BaselineResult, measure_installed
+from prequential_codecs.baselines import BaselineResult, measure_installed
 from prequential_corpora.overlap import Overlap, measure_overlap
 
 from prequential.comparison.clusters import Grouping

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import GIVEN
 from prequential_corpora import is_path
-from prequential_corpora.chunks import spool
-from prequential_corpora.corpus import Document, mapped, unicode_name
+from prequential_corpora.corpus import Document, mapped, spool, unicode_name
 
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
 from prequential.evaluation.runs import ARCHIVE, RECORD, read_run

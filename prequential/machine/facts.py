@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from prequential_corpora.git.process import git_environment
+from prequential_corpora.git_repository import git_environment
 
 from prequential.machine.usable_memory import usable_memory_bytes
 

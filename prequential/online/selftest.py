@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 from prequential.errors import PrequentialError
 from prequential.exact import matmul

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora import is_path
-from prequential_corpora.chunks import CHUNK_N_BYTES, DOCUMENT_END
-from prequential_corpora.corpus import Corpus, Document, Symbols, beginning
+from prequential_corpora.corpus import CHUNK_N_BYTES, DOCUMENT_END, Corpus, Document, Symbols, beginning
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
 

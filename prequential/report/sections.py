@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from prequential_codecs.baselines.registry import BASELINES
+from prequential_codecs.baselines import BASELINES
 
 from prequential.evaluation import breakdown
 from prequential.evaluation.breakdown import COUNTS, EXPLANATIONS, MAX_PASSAGES, PASSAGE_BYTES

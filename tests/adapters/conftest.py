@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 sys.path.insert(0, str(Path(__file__).parent))
 TEXT = sample_path("christmas_carol").read_text(encoding="utf-8")

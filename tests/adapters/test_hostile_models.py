@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from limits import bounded  # of tests/hostile
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 from prequential.errors import ConfigError, PrequentialError
 

@@ -6,7 +6,7 @@ import numpy as np
 import own_learners as models
 import pytest
 import torch
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.adapters import ClassifierLearner, TorchLearner

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from made_tokenizers import FAMILIES, FIRST, HARD
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.adapters import StaticModel

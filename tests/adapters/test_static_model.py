@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorpusError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 from series import write_run
 
 from prequential.comparison.compare import compare

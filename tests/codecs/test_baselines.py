@@ -6,9 +6,9 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prequential_codecs.baselines import registry
-from prequential_codecs.baselines.registry import BASELINES, STATIC, Compressor, measure, measure_installed
-from prequential_corpora.bundled import sample_path
+from prequential_codecs import baselines as registry
+from prequential_codecs.baselines import BASELINES, STATIC, Compressor, measure, measure_installed
+from prequential_corpora.sources import sample_path
 
 from prequential.errors import ConfigError, CorruptArchiveError, MissingDependencyError, PrequentialError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_coder import plain_payload
-from prequential_codecs.baselines.order0 import TOTAL, decode, encode
+from prequential_codecs.baselines import TOTAL, decode, encode
 
 from prequential.errors import CorruptArchiveError
 
@@ -72,7 +72,7 @@ def test_the_library_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_importing_codecs_loads_no_optional_library() -> None:
     program = (
-        "import sys, prequential_codecs.archive, prequential_codecs.baselines.registry\n"
+        "import sys, prequential_codecs.archive, prequential_codecs.baselines\n"
         "print(sorted({'constriction', 'zstandard', 'brotli', 'pyppmd', 'torch'} & sys.modules.keys()))"
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -10,8 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_corpora import overlap as overlap_module
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap import Overlap, measure_overlap, repeated_bytes
-from prequential_corpora.tokens import CHUNK_BYTES, GRAM_TOKENS, TOKEN, Layout, gram_chunks
+from prequential_corpora.overlap import (
+    CHUNK_BYTES,
+    GRAM_TOKENS,
+    TOKEN,
+    Layout,
+    Overlap,
+    gram_chunks,
+    measure_overlap,
+    repeated_bytes,
+)
 
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from prequential_corpora import chunks
+from prequential_corpora import corpus as chunks
 from prequential_corpora import corpus as corpus_module
 from prequential_corpora.corpus import Document, FileSymbols, RowDocuments, StreamSymbols
 from prequential_corpora.shards import Piece, ShardsSpec, find_shards, shuffled

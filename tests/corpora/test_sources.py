@@ -13,10 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prequential_corpora import corpus as corpus_module
-from prequential_corpora.bundled import samples
-from prequential_corpora.chunks import CHUNK_N_BYTES, read_chunks, spool
-from prequential_corpora.corpus import Document
-from prequential_corpora.sources import open_corpus
+from prequential_corpora.corpus import CHUNK_N_BYTES, Document, read_chunks, spool
+from prequential_corpora.sources import open_corpus, samples
 from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError, OutputError

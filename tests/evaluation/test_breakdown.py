@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_codecs.bit_coder import UNIT_BITS
-from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
+from prequential_corpora.sources import sample_path
 
 from prequential.evaluation import breakdown as tables_of
 from prequential.evaluation.breakdown import BYTE_CLASSES, EXPLANATIONS, N_DECILES, Words, breakdown, format_tables

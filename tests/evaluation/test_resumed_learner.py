@@ -10,7 +10,7 @@ import numpy as np
 import own_learners as models
 import pytest
 from interruption import InterruptionError, stopping_at
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import CheckpointError, ConfigError

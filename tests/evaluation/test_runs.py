@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import CorpusError, OutputError

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 

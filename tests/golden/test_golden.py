@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from prequential_codecs.archive import ArchiveReader
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.model.presets import PRESETS

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder
-from prequential_corpora.bundled import sample_path
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import measure_overlap
+from prequential_corpora.sources import sample_path
 from small import DEEPER
 
 from prequential.comparison.clusters import rate_interval

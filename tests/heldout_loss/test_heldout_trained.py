@@ -5,8 +5,8 @@ import os
 
 import numpy as np
 import pytest
-from prequential_corpora import chunks
-from prequential_corpora.bundled import sample_path
+from prequential_corpora import corpus as chunks
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import ConfigError, OutputError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from git_history import make
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 from small import BOTH
 from tiny_models import plain_nats, save_model
 

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 import torch
 from interruption import hurried
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 from programs import forked
 
 from prequential.cli.main import main as program

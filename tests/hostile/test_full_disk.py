@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prequential_corpora.chunks import spool
-from prequential_corpora.git.process import start_git
+from prequential_corpora.corpus import spool
+from prequential_corpora.git_repository import start_git
 from programs import FUSED, TINY, failing
 from pytest import MonkeyPatch
 

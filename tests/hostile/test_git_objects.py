@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from git_objects import Objects, commit, object_id, tree
 from limits import bounded
+from prequential_corpora import git_repository as process
 from prequential_corpora import git_repository as session
-from prequential_corpora.git import process
 from prequential_corpora.git_window import read_tree, read_window
 from pytest import MonkeyPatch
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from prequential_codecs.archive import ArchiveReader, ArchiveWriter
 from prequential_codecs.archive_header import Header
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorruptArchiveError

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import own_learners as models
 import pytest
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError

@@ -6,7 +6,7 @@ of the coder's window, which must wrap.
 
 import numpy as np
 from prequential_codecs.bit_coder import ENCODE, FOLLOW, BitCoder
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 from small import DEEPER
 
 from prequential.model.config import MixerConfig

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig

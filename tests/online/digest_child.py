@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 from prequential.errors import InexactMachineError
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig

@@ -18,7 +18,7 @@ import torch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_codecs.bit_coder import FOLLOW, BitCoder
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 from simulated_cuda import CUDA, is_capturing, is_on_device, n_replays, simulated_cuda
 from torch.utils._pytree import tree_flatten
 

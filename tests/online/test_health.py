@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prequential_corpora.bundled import sample_path
+from prequential_corpora.sources import sample_path
 
 from prequential.online.coding import Progress
 from prequential.online.health import Finding, Health

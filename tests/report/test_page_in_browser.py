@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prequential_codecs.baselines.registry import BASELINES
+from prequential_codecs.baselines import BASELINES
 
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import Run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from prequential_codecs.baselines.registry import BASELINES
+from prequential_codecs.baselines import BASELINES
 
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels

@@ -1,1 +1,0 @@
-"""Codes that a learner is compared with: compressors and static models."""

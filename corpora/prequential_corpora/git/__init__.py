@@ -1,1 +1,0 @@
-"""The text of a git repository: its trees, and what commits add."""
