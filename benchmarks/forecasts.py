@@ -20,8 +20,8 @@ from prequential.evaluation.runs import Run, read_runs
 from prequential.forecasting.backtest import naive_losses
 from prequential.forecasting.forecast import Target, forecast_record
 from prequential.forecasting.sealed import read_sealed, run_digests, score, sealed
-from prequential.sweeps.finished import recorded_corpus
 from prequential.sweeps.ladder import Ladder, Rung, Size
+from prequential.sweeps.plans import recorded_corpus
 
 FOLDER = Path(__file__).parent / "forecasts"
 TUNED = ("dickens", "enwik8", "dickens-contexts", "enwik8-contexts")

@@ -13,8 +13,8 @@ from prequential import Config, Curve, GPTConfig, ScheduleConfig
 from prequential.evaluation.curves import write_curves
 from prequential.evaluation.runs import Run, read_run
 from prequential.forecasting.forecast import Target
-from prequential.sweeps.finished import CorpusKey
 from prequential.sweeps.ladder import Ladder, Rung, Size, n_weights, scaled
+from prequential.sweeps.plans import CorpusKey
 
 BASE = Config(
     gpt=GPTConfig(n_layers=1, width=16, n_heads=1, window=8),

@@ -20,7 +20,7 @@ from torch.nn.modules import module as hooks
 from prequential.adapters.model_files import ModelFiles, read_model_files
 from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
-from prequential.machine.usable_memory import usable_memory_bytes
+from prequential.machine.facts import usable_memory_bytes
 
 LIBRARIES = ("transformers", "huggingface_hub")
 QUANTISED = ("quantization_config", "compression_config")

@@ -27,10 +27,10 @@ from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
+from prequential.learners.distributions import tokenise
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
 from prequential.learners.spec import Subject, byte_costs
-from prequential.learners.tokens import tokenise
 from prequential.printable import printable
 
 DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloom and Mamba

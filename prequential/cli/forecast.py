@@ -140,9 +140,8 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.forecasting.sealed import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
-    from prequential.sweeps.finished import corpus_key
     from prequential.sweeps.plan_runs import run_plan
-    from prequential.sweeps.plans import Plan, Variant
+    from prequential.sweeps.plans import Plan, Variant, corpus_key
 
     if "gpt" not in forecast["target"]["config"]:
         raise ConfigError("the forecast is of a training loop, which no command can make: leave out --corpus")

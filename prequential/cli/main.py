@@ -48,7 +48,7 @@ from prequential.cli.streams import (
 )
 from prequential.errors import CorpusError, PrequentialError
 from prequential.files import check_output, reading
-from prequential.machine.usable_memory import check_address_space
+from prequential.machine.facts import check_address_space
 from prequential.version import VERSION
 
 COMMANDS: dict[str, tuple[ModuleType, ...]] = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.errors import OutputError, PrequentialError
 from prequential.files import RESUMABLE
-from prequential.machine.usable_memory import limits_of_user
+from prequential.machine.facts import limits_of_user
 from prequential.printable import printable, wrapped
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from prequential.cli.streams import EXIT_FAILURE, fitted, foreign_code, in_optio
 if TYPE_CHECKING:
     from prequential.online.progress import SilentProgress
     from prequential.online.runtime import Runtime
-    from prequential.sweeps.finished import CorpusKey
     from prequential.sweeps.plan_runs import RunOutcome
-    from prequential.sweeps.plans import Plan
+    from prequential.sweeps.plans import CorpusKey, Plan
 
 SCHEMA = 1
 DEFAULT_SEEDS = (0, 1, 2)  # of a ladder
@@ -64,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
-    from prequential.sweeps.finished import corpus_key
+    from prequential.sweeps.plans import corpus_key
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
     runtime = options.runtime(args)
@@ -109,9 +108,8 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 
 def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime, corpus: CorpusKey) -> int:
-    from prequential.sweeps.finished import finished_runs
     from prequential.sweeps.ladder import ladder_of
-    from prequential.sweeps.plans import format_plan, plan_record
+    from prequential.sweeps.plans import finished_runs, format_plan, plan_record
     from prequential.sweeps.sweep import summarise
 
     prints = not (args.json or args.quiet)

@@ -15,12 +15,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from string import ascii_uppercase
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.intervals import check_confidence
+from prequential.errors import ConfigError
+
+
+def check_confidence(confidence: float) -> None:
+    """Raises ConfigError for a level that no interval has."""
+    if not 0 < confidence < 1:
+        raise ConfigError(f"the confidence {confidence} is outside (0, 1): 0.95 is usual")
+
+
+def letters(i: int) -> str:
+    """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
+    repeat, letter = divmod(i, len(ascii_uppercase))
+    return ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")
+
 
 MIN_CLUSTERS = 3  # with fewer there is no interval
 MAX_CLUSTERS = 1000  # of more, equal numbers of neighbours form a group

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from prequential_codecs.archive_header import OTHER
 
+from prequential.comparison.clusters import check_confidence, letters
 from prequential.comparison.differences import Comparison, Difference, RunGroup
 from prequential.comparison.documents import (
     DocumentComparison,
@@ -21,11 +22,10 @@ from prequential.comparison.documents import (
     names_a_record,
     read_document_losses,
 )
-from prequential.comparison.intervals import check_confidence, letters
 from prequential.comparison.prediction import Intervals, mean_variance, seeds_variance, text_cells
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, crossing_byte, mean_curve
-from prequential.evaluation.opened import opened_run
+from prequential.evaluation.evaluation import opened_run
 from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,

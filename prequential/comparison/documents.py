@@ -15,11 +15,11 @@ from prequential.comparison.clusters import (
     Clusters,
     RateInterval,
     count_of,
+    letters,
     plural,
     rate_interval,
     reason_for_none,
 )
-from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable

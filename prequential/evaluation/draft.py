@@ -30,8 +30,8 @@ from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
 from prequential.learners.adapted import NOT_RESUMED
 from prequential.learners.spec import Subject
+from prequential.model.config import blocks, segments
 from prequential.model.learner import OnlineLearner
-from prequential.model.schedule import blocks, segments
 from prequential.online import coding
 from prequential.online.checkpoint import Checkpoints, check_identity, identity, mismatch
 from prequential.online.coding import OnProgress, Progress

@@ -1,6 +1,7 @@
 """Evaluation of a learner on a corpus. The archive is really written, to a file (draft.py), and all figures are of that file."""
 
 import io
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -32,16 +33,15 @@ from prequential.evaluation.curves import (
 from prequential.evaluation.draft import Draft, DraftFolder, verified
 from prequential.evaluation.followed import follow_corpus
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
-from prequential.evaluation.runs import Run
+from prequential.evaluation.runs import Run, is_run, read_run
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.spec import Subject, follow, other_subject, own_subject, reported, vocabulary_bytes
-from prequential.machine.facts import peak_memory_bytes
+from prequential.machine.facts import peak_memory_bytes, usable_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
-from prequential.machine.usable_memory import usable_memory_bytes
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import default_for, name_of
 from prequential.online import coding
@@ -353,3 +353,16 @@ def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterab
         findings=[asdict(finding) for finding in findings],
         environment=environment(runtime, config_of(header, knows_given=True) if is_own else None) | mixing,
     )
+
+
+# ---- opened
+
+
+def opened_run(value: Any, name: str) -> Run | None:
+    """A run, a result of `evaluate`, which gets this name, or the run at a path that exists; None for anything else."""
+    if isinstance(value, Run):
+        return value
+    if isinstance(value, str | os.PathLike):
+        return read_run(value) if is_run(value) else None
+
+    return run_of(value, name) if isinstance(value, Evaluation) else None

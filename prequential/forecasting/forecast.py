@@ -39,8 +39,8 @@ from prequential.forecasting.scaling import FORMS
 from prequential.forecasting.sealed import SCHEMA, run_digests, sealed
 from prequential.online.costs import total_flops
 from prequential.printable import format_table, printable
-from prequential.sweeps.finished import corpus_key
 from prequential.sweeps.ladder import AnySize, Ladder, Parameters, diverged_runs, n_weights, scaled
+from prequential.sweeps.plans import corpus_key
 from prequential.version import VERSION
 
 TOO_WIDE = 0.1  # an interval that reaches further to either side is nothing to decide by

@@ -17,8 +17,8 @@ from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.evaluation.summary import DIFFERENT_ROWS, is_reported, proof, rows_known, seed_of
 from prequential.model.config import Config
 from prequential.online.costs import total_flops
-from prequential.sweeps.finished import CorpusKey, check_own_run, recorded_corpus
 from prequential.sweeps.ladder import Ladder, Parameters, Rung, ladder_of_rungs
+from prequential.sweeps.plans import CorpusKey, check_own_run, recorded_corpus
 
 MAX_PARAMETERS = 1 << 60
 OPERATIONS_PER_TOKEN = 6  # for each parameter: two forward, four backward (Kaplan et al. 2020)

@@ -21,8 +21,8 @@ from prequential.forecasting.intervals import interval_score
 from prequential.forecasting.members import ReportedRung, rung_of
 from prequential.printable import format_table
 from prequential.records.schema import Count, Number, Positive, Size, Time, append_record, check_record, read_object
-from prequential.sweeps.finished import CorpusKey, check_own_run, config_key, recorded_corpus
 from prequential.sweeps.ladder import family
+from prequential.sweeps.plans import CorpusKey, check_own_run, config_key, recorded_corpus
 
 SCHEMA, SCORE_SCHEMA = 2, 2
 SCHEMAS = (1, SCHEMA)  # in 1, a forecast had one form and one proxy

@@ -7,21 +7,23 @@ and a digest of its bytes, so scores of other documents are refused. Only bytes 
 import base64
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 
 from prequential.comparison.clusters import Grouping, folders_of
-from prequential.errors import CorpusError
+from prequential.errors import ConfigError, CorpusError
 from prequential.files import PathLike, output_file
 from prequential.heldout_loss.trained import describe
-from prequential.online.source import Source
+from prequential.online.source import CorpusLike, Source, open_source
 from prequential.printable import printable
 from prequential.records.forms import ScoreFields
 from prequential.records.schema import check_record, parse_object, read_lines
@@ -145,3 +147,36 @@ def _text(data: bytes) -> str | None:
         return data.decode()
     except UnicodeDecodeError:
         return None
+
+
+# ---- groups
+
+
+ALONE = "document"
+
+
+def grouping_of(source: Source, test: CorpusLike, by: str | None) -> Grouping:
+    """The clusters of a corpus. by: None: top folders; `2`: folders of two levels; `document`: each document is alone; otherwise
+    a field of its rows.
+
+    test: the name of the corpus. Raises ConfigError for a field of a corpus without fields, and CorpusError for a missing field.
+    """
+    names = [document.name for document in source.documents]
+    if by is None or re.fullmatch("[1-9]", by):
+        return folders_of(names, int(by or 1))
+    if by == ALONE:
+        return Grouping(ALONE, [str(i) for i in range(len(names))])
+    if not (isinstance(test, str) and test.startswith(("shards:", "hf:"))):
+        raise ConfigError(
+            f"only rows (shards:, hf:) have fields such as {by!r}: leave out cluster=, and top folders count"
+        )
+    return Grouping(printable(by), _column(test, by)[: len(names)])
+
+
+def _column(name: str, field: str) -> list[str]:
+    """The values of a field in the order of the rows: the documents of the same corpus with this text column."""
+    corpus, _, query = name.partition("?")
+    kept = [option for option in query.split("&") if option and not option.startswith("column=")]
+    with open_source(f"{corpus}?{'&'.join([*kept, f'column={quote(field)}'])}") as rows:
+        symbols = rows.symbols[:]
+        return [bytes(symbols[d.offset : d.offset + d.n_bytes]).decode() for d in rows.documents]

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from prequential_corpora.corpus import Document
 
 from prequential.arguments import check_arguments
+from prequential.comparison.clusters import letters
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
-from prequential.comparison.intervals import letters
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import Commit, DocumentSet, documents_of, utf8_places
-from prequential.heldout_loss.grouping import grouping_of
+from prequential.heldout_loss.documents import Commit, DocumentSet, documents_of, grouping_of, utf8_places
 from prequential.heldout_loss.heldout import CARRIED, Context, Policy
-from prequential.heldout_loss.heldout_text import format_heldout, rate
 from prequential.heldout_loss.order_test import check_order
 from prequential.heldout_loss.run import (
     LoadLearner,
@@ -31,8 +29,8 @@ from prequential.heldout_loss.run import (
     measure_other_heldout,
 )
 from prequential.heldout_loss.scored import NO_MODELS, Models, Scored, read_scored, score_static
-from prequential.heldout_loss.scored_text import format_models
 from prequential.heldout_loss.summary import languages_of
+from prequential.heldout_loss.text import format_heldout, format_models, rate
 from prequential.heldout_loss.trained import TrainedOn, describe, kind_of, load_trained, train_on
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel

@@ -14,12 +14,10 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded
-from prequential.learners.distributions import named_failures
+from prequential.learners.distributions import id_pieces, named_failures, spread_bits
 from prequential.learners.given import Given, describe, informed_learner, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
-from prequential.learners.tokens import id_pieces, spread_bits
-from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig
-from prequential.model.schedule import blocks
+from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig, blocks
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime

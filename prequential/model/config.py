@@ -1,6 +1,7 @@
 """Configurations, checked when they are built. Names of fields and contexts are part of the archive format (docs/FORMAT.md)."""
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +40,7 @@ FAST_CONTEXTS = (
 FAST_SETS = ("bits,class", "classes3", "words,known", "2,match")
 FAST_CURVES = ("1", "2")
 
-# The contexts whose embeddings can be inputs of the GPT: hashes (model/gpt/context_kernels.py), and values of tables (recall.py).
+# The contexts whose embeddings can be inputs of the GPT: hashes (model/gpt/context_table.py), and values of tables (recall.py).
 HASHED_CONTEXTS = ("2", "3", "4", "5", "6", "word", "word2")
 RECALL_CONTEXTS = (
     "after2", "after3", "after4", "after6", "after8", "after12", "after16", "afterword", "afterword2", "other4", "other6",
@@ -285,3 +286,24 @@ def _fields(cls: type, values: Any, where: str) -> dict[str, Any]:
     names = {f.name for f in dataclasses.fields(cls)}
     _check(values.keys() == names, f"{where}: unknown or missing names {sorted(values.keys() ^ names)}")
     return dict(values)
+
+
+# ---- segments and blocks
+
+
+GROWTH = 64  # a segment has at most 1/64 of the symbols before it, or the size of the first segment if that is more
+
+
+def blocks(n_symbols: int, config: ScheduleConfig) -> Iterator[slice]:
+    """The blocks of n_symbols symbols: block_symbols each, the last one perhaps fewer."""
+    for start in range(0, n_symbols, config.block_symbols):
+        yield slice(start, min(start + config.block_symbols, n_symbols))
+
+
+def segments(block: slice, config: ScheduleConfig) -> Iterator[slice]:
+    """The segments of a block. They grow with the symbols before them, so that a GPT that has learned little is used briefly."""
+    start = block.start
+    while start < block.stop:
+        size = min(config.segment_symbols, max(config.first_segment_symbols, start // GROWTH))
+        yield slice(start, min(start + size, block.stop))
+        start += size

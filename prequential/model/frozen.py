@@ -16,7 +16,7 @@ from prequential.model.gpt.reader import Reader
 from prequential.model.history import History
 from prequential.model.learner import OnlineLearner, code_symbols, segment_inputs
 from prequential.model.mixer.mixer import Mixer
-from prequential.model.mixer.past.matches import MAX_VERIFIED
+from prequential.model.mixer.past import MAX_VERIFIED
 
 
 class FrozenLearner(OnlineLearner):

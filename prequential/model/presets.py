@@ -43,7 +43,7 @@ SETS_ALONE, CURVES_ALONE = (tuple(name for name in names if name != "gpt") for n
 FULL_SETS = tuple(name for name in SETS_ALONE if name not in ("match,known", "words,known"))
 
 # Contexts that say little in text. In binary data they take the places of contexts of words, with or without a name here:
-# One more would begin another block of contexts (model/mixer/blocks.py), and "tag,1" gives nothing.
+# One more would begin another block of contexts (model/mixer/arrays.py), and "tag,1" gives nothing.
 _LEAST_OF_ALL = {"tag,1", "skip3-4", "skip4-6", "skip3-5", "skip2", "nibbles4", "nibbles7", "after1,3"}
 # Contexts that give the least for their time (dev/LOG.md, 2026-11-23):
 _LEAST_OF_FAST, _LEAST_OF_SECOND = {"1", "2"}, {"1", "6", "above", "word,marks", "letters5"}

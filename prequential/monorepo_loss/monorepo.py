@@ -13,9 +13,9 @@ from prequential_corpora.git_window import GitCorpus, GitDocuments, open_documen
 from prequential.comparison.clusters import Grouping
 from prequential.errors import CorpusError
 from prequential.heldout_loss.heldout import Policy
-from prequential.heldout_loss.heldout_text import format_tables, verdict
 from prequential.heldout_loss.run import LoadLearner, Passes, Stage, Warn, measure_heldout
 from prequential.heldout_loss.summary import kinds_of
+from prequential.heldout_loss.text import format_tables, verdict
 from prequential.heldout_loss.trained import TrainedOn, describe, train_on
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress

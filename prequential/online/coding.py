@@ -17,8 +17,7 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError, UnsupportedVersionError
 from prequential.files import Sink
-from prequential.model.config import Config
-from prequential.model.schedule import blocks
+from prequential.model.config import Config, blocks
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
 from prequential.online.loop import Learner, run
 

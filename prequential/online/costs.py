@@ -13,6 +13,7 @@ from prequential.errors import ConfigError, CorpusError, check_number, wrong_arg
 from prequential.exact.backend import NEWTON_SCHULZ_STEPS
 from prequential.model.config import (
     COLUMNS_AT_ONCE,
+    GROWTH,
     N_RECALL_TABLES,
     N_SYMBOLS,
     RECALL_CONTEXTS,
@@ -22,14 +23,15 @@ from prequential.model.config import (
     GPTConfig,
     MixerConfig,
     ScheduleConfig,
+    blocks,
+    segments,
 )
 from prequential.model.mixer import curves as refine
 from prequential.model.mixer import evidence, lookup, mixing, sets
 from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS
 from prequential.model.mixer.mixer import n_inputs, table_size
 from prequential.model.mixer.nodes import N_GROUPS, N_HISTORIES
-from prequential.model.mixer.past.entries import INDIRECT_SIZE, N_FIELDS, N_FOLLOWERS, PAST_SIZE
-from prequential.model.schedule import GROWTH, blocks, segments
+from prequential.model.mixer.past import INDIRECT_SIZE, N_FIELDS, N_FOLLOWERS, PAST_SIZE
 
 MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit
 MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset

@@ -10,8 +10,7 @@ from typing import Protocol
 import numpy as np
 from prequential_codecs.bit_coder import BitCoder
 
-from prequential.model.config import ScheduleConfig
-from prequential.model.schedule import segments
+from prequential.model.config import ScheduleConfig, segments
 
 
 class Learner(Protocol):

@@ -89,7 +89,7 @@ class Runtime:
         n_bytes = check_limits(config, most - extra_bytes, n_threads=self.n_threads, n_learners=n_learners)
         if self.max_memory_bytes is None:
             with suppress(ImportError):  # the zipped decoder does without it
-                from prequential.machine.usable_memory import check_usable
+                from prequential.machine.facts import check_usable
 
                 check_usable(n_bytes + extra_bytes, has_gpt=config.gpt is not None)
 

@@ -13,7 +13,7 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from prequential import files
 from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.files import PathLike
-from prequential.model.schedule import blocks
+from prequential.model.config import blocks
 from prequential.online.checkpoint import Checkpoints, Saved
 from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prequential.recording.rows import HEAD, SeenRows, head_hashes, mix, sampled_grams
 from prequential.recording.score import FIELDS, IGNORED, Scores, Units, joined, row_sums
-from prequential.recording.totals import UNITS_PER_NAT, Totals
+from prequential.recording.totals import HEAD, UNITS_PER_NAT, SeenRows, Totals, head_hashes, mix, sampled_grams
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,8 @@ from prequential_codecs.bit_coder import UNIT_BITS
 from prequential.comparison.clusters import cluster, folders_of
 from prequential.errors import ConfigError
 from prequential.recording.account import impossible_rows, on_host
-from prequential.recording.rows import mix
 from prequential.recording.score import FIELDS, Scores, Units, row_sums
-from prequential.recording.totals import UNITS_PER_NAT
+from prequential.recording.totals import UNITS_PER_NAT, mix
 from prequential.records.forms import REPORTED, HeldoutRecord
 from prequential.records.schema import record_of
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from prequential.adapters.text_tokenizer import byte_lengths
 from prequential.errors import ConfigError
-from prequential.recording.rows import hash_rows, head_hashes
+from prequential.recording.totals import hash_rows, head_hashes
 
 if TYPE_CHECKING:
     import torch

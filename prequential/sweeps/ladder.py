@@ -25,8 +25,7 @@ from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.online.costs import hidden_matrices, total_flops
 from prequential.online.runtime import Runtime
 from prequential.printable import format_table
-from prequential.sweeps.finished import CorpusKey, recorded_corpus
-from prequential.sweeps.plans import Plan, Variant, seeded
+from prequential.sweeps.plans import CorpusKey, Plan, Variant, recorded_corpus, seeded
 
 MAX_HEAD_WIDTH = 32
 VECTOR_STEP_POWER = 0.75  # of 1 / width

@@ -15,8 +15,7 @@ from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, in_memory
 from prequential.printable import printable
-from prequential.sweeps.finished import config_key, corpus_key, finished_runs, recorded_corpus
-from prequential.sweeps.plans import Candidate, Plan, Variant
+from prequential.sweeps.plans import Candidate, Plan, Variant, config_key, corpus_key, finished_runs, recorded_corpus
 
 OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
 

@@ -410,7 +410,7 @@ def test_tokens_that_forge_lines_do_not_reach_the_message(folder: Path) -> None:
 
 
 def test_a_tokenizer_of_ones_own_that_panics_is_one_line(folder: Path) -> None:
-    from prequential.learners.tokens import tokenise
+    from prequential.learners.distributions import tokenise
 
     class Panicking:
         def encode(self, data: bytes) -> list[int]:

@@ -9,7 +9,7 @@ from made_tokenizers import FAMILIES, FIRST, HARD, SPACE, added, byte_level, sen
 
 from prequential.adapters.text_tokenizer import TextTokenizer, byte_lengths
 from prequential.errors import ConfigError, CorpusError
-from prequential.learners.tokens import tokenise
+from prequential.learners.distributions import tokenise
 
 tokenizers = pytest.importorskip("tokenizers")
 

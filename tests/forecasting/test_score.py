@@ -11,8 +11,8 @@ from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
 from prequential.forecasting.sealed import append_score, check_prefix, find_target_run, score, sealed
 from prequential.records.schema import read_object
-from prequential.sweeps.finished import CorpusKey
 from prequential.sweeps.ladder import Ladder, Size
+from prequential.sweeps.plans import CorpusKey
 
 
 def test_a_score_has_the_errors_of_the_forecast(frozen: dict[str, Any], tmp_path: Path) -> None:

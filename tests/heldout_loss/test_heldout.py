@@ -16,8 +16,8 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
-from prequential.heldout_loss.heldout_text import interval_note
 from prequential.heldout_loss.summary import languages_of, summarise_heldout
+from prequential.heldout_loss.text import interval_note
 from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
 from prequential.online.training import train

@@ -22,7 +22,7 @@ from prequential.heldout_loss.labels import (
     spelled,
     value_of,
 )
-from prequential.model.schedule import blocks
+from prequential.model.config import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 

@@ -23,15 +23,14 @@ from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.model import config as configs
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
-from prequential.model.gpt.context_kernels import context_rows
-from prequential.model.gpt.context_table import MOST_SHIFTS
+from prequential.model.gpt.context_table import MOST_SHIFTS, context_rows
 from prequential.model.gpt.gpt import MAX_MAGNITUDE, MAX_SQUARE, NOT_NEGATIVE
 from prequential.model.gpt.recall import MOST_SUCCESSIONS
 from prequential.model.hashing import HASH_MASK
 from prequential.model.learner import OnlineLearner
 from prequential.model.mixer.mixer import past_limits
 from prequential.model.mixer.nodes import HISTORY_SHIFT, N_HISTORIES
-from prequential.model.mixer.past.entries import MATCH, POSITION
+from prequential.model.mixer.past import MATCH, POSITION
 from prequential.model.mixer.weights import MAX_LAST_WEIGHT
 from prequential.online.runtime import Runtime
 

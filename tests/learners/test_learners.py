@@ -18,11 +18,17 @@ from prequential.errors import ConfigError, CorpusError, InvalidDistributionErro
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.ledger import VOCABULARY
 from prequential.evaluation.summary import format_report, format_total
-from prequential.learners import tokens
+from prequential.learners import distributions as tokens
 from prequential.learners.adapted import MAX_MOVE
-from prequential.learners.distributions import TOTAL, checked_rows, integer_frequencies, probabilities
+from prequential.learners.distributions import (
+    TOTAL,
+    checked_rows,
+    id_pieces,
+    integer_frequencies,
+    probabilities,
+    tokenise,
+)
 from prequential.learners.loading import load_subject, parse_arguments
-from prequential.learners.tokens import id_pieces, tokenise
 from prequential.online.runtime import Runtime
 from prequential.records.forms import CODED_HERE, NOT_CODED
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prequential.errors import ConfigError
-from prequential.learners.state import SMALL, STRUCTURE, flattened, restored
+from prequential.learners.adapted import SMALL, STRUCTURE, flattened, restored
 
 torch = pytest.importorskip("torch")
 

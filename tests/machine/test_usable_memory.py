@@ -15,8 +15,8 @@ from small import BOTH
 
 from prequential.cli.streams import report_failure
 from prequential.errors import ConfigError
-from prequential.machine import usable_memory
-from prequential.machine.usable_memory import usable_memory_bytes
+from prequential.machine import facts as usable_memory
+from prequential.machine.facts import usable_memory_bytes
 from prequential.model.presets import PRESETS
 from prequential.online.runtime import Runtime
 
@@ -69,7 +69,7 @@ def test_the_smallest_limit_counts_and_no_limit_or_another_group_does_not(tmp_pa
 def test_a_limit_of_ulimit_counts(kind: int) -> None:
     program = f"""
 import resource
-from prequential.machine.usable_memory import usable_memory_bytes
+from prequential.machine.facts import usable_memory_bytes
 resource.setrlimit({int(kind)}, ({900 * MIB}, resource.getrlimit({int(kind)})[1]))
 print(usable_memory_bytes() == {900 * MIB})
 """

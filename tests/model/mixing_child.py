@@ -11,9 +11,9 @@ from prequential_corpora.sources import sample_path
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import mixing
+from prequential.model.mixer import past as at
+from prequential.model.mixer import past_advance as records
 from prequential.model.mixer.mixer import Mixer
-from prequential.model.mixer.past import entries as at
-from prequential.model.mixer.past import records
 
 
 def drawn_frequencies(n: int, seed: int) -> np.ndarray:

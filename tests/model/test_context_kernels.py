@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, MOST_CONTEXT_TERMS, RECALL_CONTEXTS
-from prequential.model.gpt.context_kernels import LONGEST, SUM_LIMIT, context_rows, sum_by_row
+from prequential.model.gpt.context_table import LONGEST, SUM_LIMIT, context_rows, sum_by_row
 
 WORD, WORD2 = GPT_CONTEXTS.index("word"), GPT_CONTEXTS.index("word2")
 ALL_KINDS = range(len(GPT_CONTEXTS))

@@ -10,7 +10,7 @@ from small import DEEPER
 
 from prequential.model.config import MixerConfig
 from prequential.model.frozen import FrozenLearner
-from prequential.model.mixer.past.entries import N_BITS
+from prequential.model.mixer.past import N_BITS
 from prequential.online.runtime import Runtime
 
 BOTH = replace(

@@ -14,8 +14,7 @@ from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
 from prequential.model.gpt import reader
-from prequential.model.gpt.context_kernels import SUM_LIMIT
-from prequential.model.gpt.context_table import UNITS
+from prequential.model.gpt.context_table import SUM_LIMIT, UNITS
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import rotary_phases
 

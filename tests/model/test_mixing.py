@@ -20,11 +20,15 @@ from prequential_corpora.sources import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import binary_contexts, blocks, contexts, evidence, lookup, mixing, nodes, sets, weights
+from prequential.model.mixer import arrays as blocks
+from prequential.model.mixer import contexts, evidence, lookup, mixing, nodes, sets, weights
+from prequential.model.mixer import contexts as binary_contexts
+from prequential.model.mixer import past as at
+from prequential.model.mixer import past as matches
+from prequential.model.mixer import past_advance as advance
+from prequential.model.mixer import past_advance as records
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
-from prequential.model.mixer.past import advance, matches, records
-from prequential.model.mixer.past import entries as at
 
 CHILD = Path(__file__).parent / "mixing_child.py"
 drawn_frequencies = runpy.run_path(str(CHILD))["drawn_frequencies"]

@@ -5,8 +5,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.model.config import ScheduleConfig
-from prequential.model.schedule import GROWTH, blocks, segments
+from prequential.model.config import GROWTH, ScheduleConfig, blocks, segments
 
 
 @st.composite

@@ -10,7 +10,8 @@ from prequential_corpora.sources import sample_path
 
 from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
-from prequential.model.mixer import blocks, threads
+from prequential.model.mixer import arrays as blocks
+from prequential.model.mixer import threads
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.presets import PRESETS
 

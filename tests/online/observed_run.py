@@ -22,12 +22,11 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder, ideal_bits
 from prequential.errors import CorruptArchiveError
 from prequential.exact.arrays import digest, random_words
 from prequential.files import temporary_folder, writing
-from prequential.model.config import N_SYMBOLS, Config
+from prequential.model.config import N_SYMBOLS, Config, blocks, segments
 from prequential.model.learner import OnlineLearner, code_symbols
 from prequential.model.mixer.arrays import MixerArrays
 from prequential.model.mixer.mixer import Mixer
-from prequential.model.mixer.past.entries import N_BITS
-from prequential.model.schedule import blocks, segments
+from prequential.model.mixer.past import N_BITS
 from prequential.online import coding
 from prequential.online.coding import Progress
 from prequential.online.loop import Learner

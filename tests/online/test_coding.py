@@ -14,7 +14,7 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from small import BOTH, CONFIGS, SCHEDULE
 
 from prequential.errors import CorruptArchiveError, UnsupportedVersionError
-from prequential.model.schedule import blocks
+from prequential.model.config import blocks
 from prequential.online.coding import compress, config_of, decompress
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime

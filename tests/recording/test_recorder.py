@@ -14,8 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import prequential
 from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.errors import ConfigError, LawError
-from prequential.recording.rows import SeenRows
-from prequential.recording.totals import MAX_POINTS, Totals
+from prequential.recording.totals import MAX_POINTS, SeenRows, Totals
 
 
 def test_the_code_length_is_the_sum_of_the_online_losses(tmp_path: Path) -> None:

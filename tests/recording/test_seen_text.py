@@ -11,7 +11,7 @@ import torch
 
 import prequential
 from prequential.cli.main import main
-from prequential.recording.rows import GRAM, SeenRows, sampled_grams
+from prequential.recording.totals import GRAM, SeenRows, sampled_grams
 
 WHAT_IT_SAYS = "this is not the code length of the data"
 

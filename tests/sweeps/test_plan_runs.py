@@ -5,9 +5,8 @@ from studies import FUSED, N_BYTES, TEXT, TINY
 
 import prequential
 from prequential import Config, ConfigError, CorpusError
-from prequential.sweeps.finished import corpus_key
 from prequential.sweeps.plan_runs import run_plan
-from prequential.sweeps.plans import sweep_plan
+from prequential.sweeps.plans import corpus_key, sweep_plan
 from prequential.sweeps.sweep import sweep
 from prequential.version import VERSION
 
@@ -46,7 +45,7 @@ def test_runs_over_other_bytes_or_by_another_version_do_not_count(
     finished, run_all, limit_bytes, version, replace_evaluate, monkeypatch
 ):
     replace_evaluate(fail)
-    monkeypatch.setattr("prequential.sweeps.finished.VERSION", version)
+    monkeypatch.setattr("prequential.sweeps.plans.VERSION", version)
     again = run_all(finished.plan, finished.folder, limit_bytes=limit_bytes)
     assert [outcome.run for outcome in again] == [None] * 4
 

@@ -28,8 +28,7 @@ from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, invers
 from prequential.exact.plain import INT8_LIMIT
 from prequential.exact.pool import Pool
 from prequential.machine.compiled import Array, helper, inlined, kernel
-from prequential.model.gpt.context_kernels import N_HASHED, fill_context_rows
-from prequential.model.gpt.context_table import UNITS
+from prequential.model.gpt.context_table import N_HASHED, UNITS, fill_context_rows
 from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
 from prequential.model.mixer.arrays import MixerArrays, Team

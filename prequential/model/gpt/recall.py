@@ -18,7 +18,7 @@ import numpy as np
 
 from prequential.machine.compiled import Array, inlined, kernel
 from prequential.model.config import CONTEXT_REACH, N_RECALL_TABLES, RECALL_CONTEXTS, RECALL_KEPT_BITS
-from prequential.model.gpt.context_kernels import LONGEST, N_HASHED, context_hashes
+from prequential.model.gpt.context_table import LONGEST, N_HASHED, context_hashes
 from prequential.model.hashing import hashed
 
 # The contexts of the tables, in this order: the last 2, 3, 4, 6, 8, 12 and 16 symbols, `word` and `word2`. Those of FROM_HASHES

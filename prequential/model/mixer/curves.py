@@ -15,7 +15,7 @@ from prequential.machine.atomics import prefetch
 from prequential.machine.compiled import Array, inlined
 from prequential.model.hashing import hashed
 from prequential.model.mixer.nodes import RECIPROCAL, clamp, log_odds_of_share, step_towards
-from prequential.model.mixer.past.entries import COLLAPSED, LAST4
+from prequential.model.mixer.past import COLLAPSED, LAST4
 from prequential.model.mixer.sets import ABOVE, EXPECTED_BYTE, GPT_BYTE, GPT_CONFIDENCE, MATCH_CLASS, WORD_HASH
 from prequential.model.mixer.weights import SQUASH, squash
 

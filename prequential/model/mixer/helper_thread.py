@@ -6,8 +6,7 @@ import numpy as np
 
 from prequential.machine.compiled import Array, inlined, sharing_kernel, span
 from prequential.model.mixer.arrays import MixerArrays, Share
-from prequential.model.mixer.binary_contexts import N_HASHES
-from prequential.model.mixer.contexts import hash_of
+from prequential.model.mixer.contexts import N_HASHES, hash_of
 from prequential.model.mixer.evidence import learn_contexts, read_contexts
 from prequential.model.mixer.exchange import (
     ALONE,

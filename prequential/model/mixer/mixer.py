@@ -13,15 +13,15 @@ from prequential_codecs.bit_coder import BitCoder
 
 from prequential.model.config import CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.hashing import HASH_MASK
-from prequential.model.mixer import blocks, evidence, lookup, mixing, nodes, sets, weights
+from prequential.model.mixer import arrays as blocks
 from prequential.model.mixer import curves as refine
+from prequential.model.mixer import evidence, lookup, mixing, nodes, sets, weights
+from prequential.model.mixer import past as at
 from prequential.model.mixer.arrays import MixerArrays
-from prequential.model.mixer.binary_contexts import kinds_by_input
-from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, parts_of
+from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, kinds_by_input, parts_of
 from prequential.model.mixer.exchange import apart
-from prequential.model.mixer.past import entries as at
-from prequential.model.mixer.past.matches import MAX_MATCH_LENGTH
-from prequential.model.mixer.past.records import MAX_RECORD, STAYS_BINARY
+from prequential.model.mixer.past import MAX_MATCH_LENGTH
+from prequential.model.mixer.past_advance import MAX_RECORD, STAYS_BINARY
 from prequential.model.mixer.threads import Threads
 
 # The arrays that later probabilities depend on, in the order of the state.

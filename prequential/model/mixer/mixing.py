@@ -30,11 +30,10 @@ import numpy as np
 from prequential_codecs.bit_coder import code_bit
 
 from prequential.machine.compiled import Array, inlined, kernel, sharing_kernel
+from prequential.model.mixer import past as at
 from prequential.model.mixer import sets
-from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
-from prequential.model.mixer.binary_contexts import N_HASHES
-from prequential.model.mixer.blocks import EXTRA_INPUTS
-from prequential.model.mixer.contexts import context_hashes
+from prequential.model.mixer.arrays import EXTRA_INPUTS, MixerArrays, Scratch, Share, Team
+from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.curves import curve_position, fetch_curves, learn_curves, refine, refine_gpt, select_curves
 from prequential.model.mixer.evidence import read_contexts, read_selecting
 from prequential.model.mixer.exchange import (
@@ -57,10 +56,8 @@ from prequential.model.mixer.exchange import (
 from prequential.model.mixer.helper_thread import learn_share, node_of, open_byte, take_hashes
 from prequential.model.mixer.lookup import fetch_second_halves, find_second_halves, remember
 from prequential.model.mixer.nodes import clamp, expected_bit, log_odds_of, log_odds_of_share, signed, step_towards
-from prequential.model.mixer.past import entries as at
-from prequential.model.mixer.past.advance import advance
-from prequential.model.mixer.past.matches import find_matches
-from prequential.model.mixer.past.records import input_kind
+from prequential.model.mixer.past import find_matches
+from prequential.model.mixer.past_advance import advance, input_kind
 from prequential.model.mixer.weights import common_part, find_errors, mix, sum_columns
 
 GPT_INPUT = 9  # the first of the two inputs of the GPT

@@ -17,11 +17,11 @@ import numpy as np
 from prequential.machine.compiled import Array, inlined, span
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
+from prequential.model.mixer import past as at
 from prequential.model.mixer.lookup import NONE
 from prequential.model.mixer.nodes import HISTORY_GROUP, ONE_BIT, expected_bit
-from prequential.model.mixer.past import entries as at
-from prequential.model.mixer.past.entries import byte_above, byte_at
-from prequential.model.mixer.past.text import CLASS
+from prequential.model.mixer.past import byte_above, byte_at
+from prequential.model.mixer.past_advance import CLASS
 
 AS_TEXT, AS_NUMBERS = 0, 1
 # In text, the bytes of the code words from 0x00, 0x20, 0x40 and 0x60; those from 0x80 on are their own bytes.

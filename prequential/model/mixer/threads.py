@@ -18,10 +18,11 @@ import numpy as np
 
 from prequential.machine.compiled import Array, is_cached
 from prequential.model.config import MixerConfig
-from prequential.model.mixer import blocks, sets, weights
+from prequential.model.mixer import arrays as blocks
 from prequential.model.mixer import helper_thread as following
+from prequential.model.mixer import sets, weights
 from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
-from prequential.model.mixer.binary_contexts import N_HASHES
+from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.exchange import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, exchange_ns, new_board
 from prequential.model.mixer.lookup import Places
