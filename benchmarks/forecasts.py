@@ -19,7 +19,7 @@ from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run, read_runs
 from prequential.forecasting.backtest import naive_losses
 from prequential.forecasting.forecast import Target, forecast_record
-from prequential.forecasting.sealed import read_sealed, run_digests, score, sealed
+from prequential.forecasting.registered import read_sealed, run_digests, score, sealed
 from prequential.sweeps.ladder import Ladder, Rung, Size
 from prequential.sweeps.plans import recorded_corpus
 

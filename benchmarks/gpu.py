@@ -50,7 +50,7 @@ from prequential.online import coding, loop
 from prequential.online.accelerators import places_of_test, triton_primitives
 from prequential.online.runtime import Runtime
 from prequential.printable import format_table
-from prequential.records.schema import append_record, environment
+from prequential.records import append_record, environment
 
 RECORDS = Path(__file__).parent / "gpu.jsonl"
 PARTS = ("cpu", "gpu", "gpu_captured", "gpu_triton")  # where and how a part is timed

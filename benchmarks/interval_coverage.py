@@ -47,7 +47,7 @@ from prequential.comparison.compare import RunGroup, intervals_of
 from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.comparison.prediction import Intervals, mean_variance, noise_covariances
 from prequential.online.coding import Progress
-from prequential.records.schema import append_record
+from prequential.records import append_record
 from prequential.version import VERSION
 
 RESULTS = Path(__file__).with_name("interval_coverage.jsonl")

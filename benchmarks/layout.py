@@ -44,7 +44,6 @@ ORDER = (
     ("comparison",),
     ("recording",),
     ("heldout_loss",),
-    ("monorepo_loss",),
     ("sweeps",),
     ("forecasting",),
     ("report",),

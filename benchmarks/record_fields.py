@@ -1,4 +1,4 @@
-"""Writes docs/RECORDS.md, the fields of every record, from the schemas in prequential/records/forms.py.
+"""Writes docs/RECORDS.md, the fields of every record, from the schemas in prequential/records.py.
 
 python benchmarks/record_fields.py
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, inspect
 
-from prequential.records.forms import (
+from prequential.records import (
     EvaluationRecord,
     HeldoutRecord,
     MonorepoRecord,
@@ -32,7 +32,7 @@ RECORDS = (
 )
 HEAD = """# Records
 
-<!-- Written by benchmarks/record_fields.py: change prequential/records/forms.py instead. -->
+<!-- Written by benchmarks/record_fields.py: change prequential/records.py instead. -->
 
 A record is one JSON object in one line, with a `kind` and mostly a `schema`. The number of the schema changes when a name changes
 its meaning or is removed. New names may be added at any time, so a reader must expect that older records lack some. Names end in

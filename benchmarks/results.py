@@ -29,7 +29,7 @@ from prequential.errors import ConfigError
 from prequential.evaluation.summary import format_report, model_summary
 from prequential.model.config import Config
 from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, PRESETS, preset
-from prequential.records.schema import append_record
+from prequential.records import append_record
 
 PROJECT = Path(__file__).parents[1]
 RECORDS = PROJECT / "benchmarks" / "results.jsonl"

@@ -32,18 +32,17 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from prequential.evaluation.curves import Curve
-    from prequential.evaluation.draft import DraftFolder
     from prequential.evaluation.evaluation import Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger
     from prequential.evaluation.runs import Run, read_run, read_runs, runs_frame
-    from prequential.forecasting.request import Forecast, ForecastScore, forecast, read_forecast
+    from prequential.evaluation.scoring import DraftFolder
+    from prequential.forecasting.forecast import Forecast, ForecastScore, forecast, read_forecast
     from prequential.heldout_loss.labels import LabelCost, labels
+    from prequential.heldout_loss.monorepo import monorepo, read_series
     from prequential.heldout_loss.request import Heldout, heldout
     from prequential.learners.protocol import OnlineModel
     from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
     from prequential.model.presets import preset, without
-    from prequential.monorepo_loss.request import monorepo
-    from prequential.monorepo_loss.series import read_series
     from prequential.online.coding import Progress
     from prequential.online.costs import memory_bytes
     from prequential.online.health import Finding, Health
@@ -73,14 +72,13 @@ _MODULES = {
     "prequential_corpora.sources": ("sample_path",),
     "prequential.decompression": ("DecompressionResult", "decompress"),
     "prequential.evaluation.curves": ("Curve",),
-    "prequential.evaluation.draft": ("DraftFolder",),
+    "prequential.evaluation.scoring": ("DraftFolder",),
     "prequential.evaluation.evaluation": ("Evaluation", "evaluate"),
     "prequential.evaluation.ledger": ("Ledger",),
     "prequential.evaluation.runs": ("Run", "read_run", "read_runs", "runs_frame"),
-    "prequential.forecasting.request": ("Forecast", "ForecastScore", "forecast", "read_forecast"),
+    "prequential.forecasting.forecast": ("Forecast", "ForecastScore", "forecast", "read_forecast"),
     "prequential.heldout_loss.request": ("Heldout", "heldout"),
-    "prequential.monorepo_loss.request": ("monorepo",),
-    "prequential.monorepo_loss.series": ("read_series",),
+    "prequential.heldout_loss.monorepo": ("monorepo", "read_series"),
     "prequential.heldout_loss.labels": ("LabelCost", "labels"),
     "prequential.sweeps.plans": ("sweep_plan",),
     "prequential.sweeps.sweep": ("sweep",),

@@ -8,7 +8,7 @@ from prequential_codecs.bit_coder import UNIT_BITS
 from prequential.comparison.prediction import noise_covariances
 from prequential.evaluation.curves import Curve, write_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, read_run
-from prequential.records.schema import append_record
+from prequential.records import append_record
 
 SEGMENT = 64  # bytes
 

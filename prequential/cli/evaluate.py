@@ -84,8 +84,8 @@ def _evaluate(
     baselines: "Sequence[Baseline]",
     name: str,
 ) -> None:
-    from prequential.evaluation.draft import DraftFolder
     from prequential.evaluation.evaluation import evaluate, evaluation_record
+    from prequential.evaluation.scoring import DraftFolder
     from prequential.learners.given import is_model
     from prequential.learners.spec import Subject
     from prequential.model.config import Config

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             args, options.given_of(args, "corpus", "target_layers", "target_seed"), "training loops read no corpus"
         )
     from prequential.files import check_output
-    from prequential.forecasting.request import forecast
+    from prequential.forecasting.forecast import forecast
 
     check_output(args.output, overwrite=False)
     names = (
@@ -119,8 +119,8 @@ def _score(args: argparse.Namespace) -> int:
         "after_the_fact",
     )
     options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
-    from prequential.forecasting.request import read_forecast
-    from prequential.forecasting.sealed import append_score, find_target_run
+    from prequential.forecasting.forecast import read_forecast
+    from prequential.forecasting.registered import append_score, find_target_run
 
     forecast = read_forecast(args.score)
     made = _make_run(args, forecast.record, forecast.mode) if args.corpus is not None else None
@@ -136,8 +136,8 @@ def _score(args: argparse.Namespace) -> int:
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
     """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast."""
-    from prequential.files.append import prepare_records
-    from prequential.forecasting.sealed import check_prefix, scores_path
+    from prequential.files.outputs import prepare_records
+    from prequential.forecasting.registered import check_prefix, scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
     from prequential.sweeps.plan_runs import run_plan

@@ -160,8 +160,8 @@ def show_place(args: argparse.Namespace) -> None:
 
 def keeper(runs: str, mode: int) -> Keep:
     """A function that appends a record to the file RECORDS in this folder. Raises OutputError if this cannot succeed."""
-    from prequential.files.append import prepare_records
-    from prequential.records.schema import append_record
+    from prequential.files.outputs import prepare_records
+    from prequential.records import append_record
 
     path = Path(runs) / RECORDS
     prepare_records(path, mode)

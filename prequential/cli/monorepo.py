@@ -20,7 +20,7 @@ from prequential.cli.streams import fitted, foreign_code, progress_bar, warn
 from prequential.printable import printable
 
 if TYPE_CHECKING:
-    from prequential.monorepo_loss.request import MonorepoRequest
+    from prequential.heldout_loss.monorepo import MonorepoRequest
 
 ONLY_TRAINED = ("train_limit", "series")
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 def _score(args: argparse.Namespace) -> int:
     """Scores models on the window, or writes its documents."""
     from prequential.heldout_loss.documents import write_documents
-    from prequential.monorepo_loss.request import measure_window, open_window, window_documents
+    from prequential.heldout_loss.monorepo import measure_window, open_window, window_documents
 
     request = _request(args)
     if args.documents:
@@ -76,8 +76,7 @@ def _score(args: argparse.Namespace) -> int:
 
 def _add_point(args: argparse.Namespace) -> int:
     """Measures the next point and appends it, if there is anything to measure."""
-    from prequential.monorepo_loss.request import measure_next, next_point
-    from prequential.monorepo_loss.series import append_point, series_path, slim
+    from prequential.heldout_loss.monorepo import append_point, measure_next, next_point, series_path, slim
 
     series = Path(args.series) if args.series else series_path(args.runs, args.repository)
     args.series = str(series)
@@ -99,7 +98,7 @@ def _add_point(args: argparse.Namespace) -> int:
 def _request(args: argparse.Namespace) -> MonorepoRequest:
     from prequential_corpora.git_rules import Rules
 
-    from prequential.monorepo_loss.request import MonorepoRequest
+    from prequential.heldout_loss.monorepo import MonorepoRequest
 
     models, is_given = options.models(args), options.given_learner_options(args)
     with options.usage_errors(args):

@@ -37,7 +37,7 @@ from prequential.evaluation.summary import (
     rows_known,
     seed_of,
 )
-from prequential.records.forms import IMPORTED, REPORTED
+from prequential.records import IMPORTED, REPORTED
 
 if TYPE_CHECKING:
     from prequential.evaluation.evaluation import Evaluation

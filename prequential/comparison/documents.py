@@ -23,8 +23,7 @@ from prequential.comparison.clusters import (
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.summary import model_summary
 from prequential.printable import format_table, printable
-from prequential.records.forms import LOSSES, HeldoutRecord, MonorepoRecord
-from prequential.records.schema import check_record, parse_object, read_lines
+from prequential.records import LOSSES, HeldoutRecord, MonorepoRecord, check_record, parse_object, read_lines
 
 if TYPE_CHECKING:
     import pandas

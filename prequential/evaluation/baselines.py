@@ -15,8 +15,7 @@ from prequential_corpora.corpus import Document
 from prequential.errors import ConfigError, wrong_argument
 from prequential.evaluation.curves import Curve, Curves, prefixes
 from prequential.evaluation.ledger import bits_per_byte
-from prequential.records.forms import BaselineFields
-from prequential.records.schema import record_of
+from prequential.records import BaselineFields, record_of
 
 if TYPE_CHECKING:
     from prequential.adapters.static_model import StaticModel

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import write_bytes, writing
-from prequential.records.schema import MAX_COUNT, MAX_NUMBER
+from prequential.records import MAX_COUNT, MAX_NUMBER
 
 if TYPE_CHECKING:
     import pandas

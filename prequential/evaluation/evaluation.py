@@ -30,10 +30,9 @@ from prequential.evaluation.curves import (
     curve_frame,
     curve_table,
 )
-from prequential.evaluation.draft import Draft, DraftFolder, verified
-from prequential.evaluation.followed import follow_corpus
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
 from prequential.evaluation.runs import Run, is_run, read_run
+from prequential.evaluation.scoring import Draft, DraftFolder, follow_corpus, verified
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
@@ -50,8 +49,7 @@ from prequential.online.health import Finding
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, in_memory, mode_of, open_source
-from prequential.records.forms import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord
-from prequential.records.schema import environment, record_of
+from prequential.records import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord, environment, record_of
 
 if TYPE_CHECKING:
     import pandas
@@ -320,7 +318,7 @@ def warm_up(runtime: Runtime, planned: Config) -> None:
         pass
 
 
-# ---- its record, as records/forms.py describes it
+# ---- its record, as records.py describes it
 
 
 def run_of(evaluation: Evaluation, name: str) -> Run:

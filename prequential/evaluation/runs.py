@@ -44,10 +44,14 @@ from prequential.evaluation.summary import (
 from prequential.files import PathLike
 from prequential.model.presets import name_of
 from prequential.printable import printable
-from prequential.records.forms import REPORTED_CODINGS, EvaluationRecord, PackedRun, TrainingRecord, UnfinishedRecord
-from prequential.records.schema import (
+from prequential.records import (
     MAX_RECORD_BYTES,
     MAX_RECORDS_BYTES,
+    REPORTED_CODINGS,
+    EvaluationRecord,
+    PackedRun,
+    TrainingRecord,
+    UnfinishedRecord,
     check_record,
     parse_object,
     read_lines,
@@ -74,7 +78,7 @@ Hint = Callable[[Path], str]
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished evaluation. record: as records/forms.py describes it. path: its run folder.
+    """A finished evaluation. record: as records.py describes it. path: its run folder.
 
     Of a packed run, path is FILE/NAME, and packed_curves the contents of curve.parquet.
 

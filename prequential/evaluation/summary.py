@@ -17,7 +17,7 @@ from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.online.health import Finding
 from prequential.printable import format_table, printable
-from prequential.records.forms import CODED_HERE, IMPORTED, REPORTED, REPORTED_CODINGS, WITHOUT_ARCHIVE
+from prequential.records import CODED_HERE, IMPORTED, REPORTED, REPORTED_CODINGS, WITHOUT_ARCHIVE
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}

@@ -25,8 +25,7 @@ from prequential.files import PathLike, output_file
 from prequential.heldout_loss.trained import describe
 from prequential.online.source import CorpusLike, Source, open_source
 from prequential.printable import printable
-from prequential.records.forms import ScoreFields
-from prequential.records.schema import check_record, parse_object, read_lines
+from prequential.records import ScoreFields, check_record, parse_object, read_lines
 
 Bytes = NDArray[np.uint8]
 Commit = tuple[str, str]  # its id and its date
@@ -102,7 +101,7 @@ def utf8_places(documents: DocumentSet) -> list[int]:
 
 
 def write_documents(documents: DocumentSet, path: PathLike, *, overwrite: bool = False) -> None:
-    """Writes one line of JSON for each document (records/forms.py, TextFields). Raises OutputError, also for an existing file."""
+    """Writes one line of JSON for each document (records.py, TextFields). Raises OutputError, also for an existing file."""
     with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
         for i, (id_, document) in enumerate(zip(documents.ids, documents.documents, strict=True)):
             data = documents.data(i)

@@ -45,7 +45,7 @@ from prequential.online.runtime import Runtime
 from prequential.online.source import Data, Readable, in_memory
 from prequential.online.training import finish
 from prequential.printable import format_table
-from prequential.records.schema import environment
+from prequential.records import environment
 
 if TYPE_CHECKING:
     import pandas

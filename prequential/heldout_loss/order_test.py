@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from prequential.errors import ConfigError
 from prequential.heldout_loss.documents import DocumentSet
 from prequential.online.source import Source, drawn_order
-from prequential.records.forms import OrderFields
-from prequential.records.schema import record_of
+from prequential.records import OrderFields, record_of
 
 MIN_ORDERS = 19  # with fewer, p cannot be 0.05
 SMALL_P = 0.05

@@ -43,7 +43,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, open_source
-from prequential.records.forms import LOSSES
+from prequential.records import LOSSES
 
 if TYPE_CHECKING:
     import pandas
@@ -82,7 +82,7 @@ class HeldoutRequest:
 class Heldout:
     """What a held-out or monorepo measurement found. str() is the report of the command.
 
-    records: of each model (records/forms.py). rows: single documents with their costs. comparison: of the models after the first
+    records: of each model (records.py). rows: single documents with their costs. comparison: of the models after the first
     one with it, by document; None for one model.
 
     Examples:

@@ -26,8 +26,7 @@ from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
-from prequential.records.forms import LOSSES, NOT_CODED, HeldoutRecord
-from prequential.records.schema import environment, record_of
+from prequential.records import LOSSES, NOT_CODED, HeldoutRecord, environment, record_of
 
 BASELINES = ("ppmd", "xz")
 

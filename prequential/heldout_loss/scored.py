@@ -22,8 +22,7 @@ from prequential.heldout_loss.summary import by_label, groups_of, kinds_of, summ
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
-from prequential.records.forms import NOT_CODED, SCORES_REPORTED, CommitFields, HeldoutRecord
-from prequential.records.schema import environment, record_of
+from prequential.records import NOT_CODED, SCORES_REPORTED, CommitFields, HeldoutRecord, environment, record_of
 
 BATCH_BYTES = 1 << 18  # of documents that are scored between two calls of on_progress
 
@@ -167,7 +166,7 @@ def _batches(documents: DocumentSet) -> Iterator[DocumentSet]:
 
 
 def by_commit(documents: DocumentSet, bits: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """The documents of each commit as one group with its date (records/forms.py, CommitFields), in the order of the window."""
+    """The documents of each commit as one group with its date (records.py, CommitFields), in the order of the window."""
     groups = groups_of(documents.documents, bits.tolist())
     found = {group.name: group for group in by_label(groups, [commit for commit, _ in documents.commits])}
     return [record_of(CommitFields, found[commit], date=date) for commit, date in dict(documents.commits).items()]

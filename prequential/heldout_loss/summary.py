@@ -21,8 +21,7 @@ from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.printable import printable
-from prequential.records.forms import ClusterFields, DocumentFields, DocumentGroupFields, LossFields
-from prequential.records.schema import record_of
+from prequential.records import ClusterFields, DocumentFields, DocumentGroupFields, LossFields, record_of
 
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
 NO_LANGUAGE = "(none)"
@@ -54,7 +53,7 @@ class DocumentGroup:
 class HeldoutLoss:
     """One code length of a test corpus. Tuples of groups are sorted by cost, the costliest first.
 
-    records/forms.py says what the fields mean. clean, dirty, novel: None if the overlap was not measured. interval: None with too
+    records.py says what the fields mean. clean, dirty, novel: None if the overlap was not measured. interval: None with too
     few clusters. macro_: means with equal weights for each document or language that is not empty. Sums agree exactly:
     documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
     """

@@ -13,7 +13,7 @@ from prequential.heldout_loss.documents import DocumentSet
 from prequential.heldout_loss.scored import Scored
 from prequential.heldout_loss.summary import kind_of_name, languages_of
 from prequential.printable import format_table, printable
-from prequential.records.forms import LOSSES
+from prequential.records import LOSSES
 
 MAX_ROWS = 10
 NAMES = {

@@ -14,8 +14,7 @@ from prequential.errors import ConfigError
 from prequential.recording.account import impossible_rows, on_host
 from prequential.recording.score import FIELDS, Scores, Units, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, mix
-from prequential.records.forms import REPORTED, HeldoutRecord
-from prequential.records.schema import record_of
+from prequential.records import REPORTED, HeldoutRecord, record_of
 
 POLICY = "as the loop called the model"
 Sums = dict[str, list[Any]]  # of each document: bytes, units of 2**-22 bits, and the mixed hashes of its rows

@@ -22,7 +22,7 @@ from prequential.evaluation.runs import PathLike, Run
 from prequential.files import common_mode, read_regular, reading
 from prequential.files.strict_json import check_json_size, parse_row
 from prequential.recording.run import TrainingRun
-from prequential.records.forms import IMPORTED
+from prequential.records import IMPORTED
 
 MAX_LOG_BYTES = 1 << 28
 BITS_PER = {"nats/token": 1 / math.log(2.0), "bits/token": 1.0}

@@ -32,7 +32,7 @@ from prequential.recording.heldout import Sums, add_documents, checked_name, hel
 from prequential.recording.run import PartialRun, TrainingRun, check_texts
 from prequential.recording.score import IGNORED, Scored, Units, n_parameters, scores_of, units_of
 from prequential.recording.totals import sums_record
-from prequential.records.forms import REPORTED
+from prequential.records import REPORTED
 
 if TYPE_CHECKING:
     import torch

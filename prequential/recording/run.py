@@ -20,8 +20,7 @@ from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
 from prequential.online.health import Finding
 from prequential.online.runtime import Runtime
-from prequential.records.forms import TrainingRecord, UnfinishedRecord
-from prequential.records.schema import environment, record_of
+from prequential.records import TrainingRecord, UnfinishedRecord, environment, record_of
 
 
 def check_texts(*values: Any) -> None:

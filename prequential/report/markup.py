@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from prequential.printable import printable
-from prequential.report.panels import LIGHT, LINE_COLOURS, Table
+from prequential.report.run_panels import LIGHT, LINE_COLOURS, Table
 
 DARK = {
     "ink": "#e8e8e8", "soft": "#a8a8a8", "rule": "#3d4045", "paper": "#15171a", "tint": "#1f2226", "link": "#7db8f0",

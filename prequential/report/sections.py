@@ -25,11 +25,10 @@ from prequential.evaluation.summary import (
     reported_figures,
     split_text,
 )
-from prequential.records.forms import IMPORTED
+from prequential.records import IMPORTED
 from prequential.report import run_panels
 from prequential.report.markup import Html, element, first_byte, folded, html_table, words
-from prequential.report.panels import LIGHT, Table
-from prequential.report.run_panels import Look
+from prequential.report.run_panels import LIGHT, Look, Table
 from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of panels.py)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.report.markup import Html, element
-from prequential.report.panels import (
+from prequential.report.run_panels import (
     N_COLOURS,
     Axis,
     Panel,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from prequential.errors import CorpusError
-from prequential.evaluation.draft import DraftFolder
 from prequential.evaluation.evaluation import evaluate, evaluation_record
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
+from prequential.evaluation.scoring import DraftFolder
 from prequential.model.config import Config
 from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime

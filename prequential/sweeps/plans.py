@@ -23,7 +23,7 @@ from prequential.online.costs import replay_factor, total_flops
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, open_source
 from prequential.printable import format_table
-from prequential.records.forms import WITHOUT_ARCHIVE
+from prequential.records import WITHOUT_ARCHIVE
 from prequential.version import VERSION
 
 Candidate = Config | Subject  # what a run measures: a learner of this program, or one of the user's own

@@ -20,7 +20,8 @@ from prequential.errors import ConfigError, PrequentialError
 pytest.importorskip("transformers")
 from safetensors.torch import load_file, save_file
 
-from prequential.adapters import StaticModel, model_files, text_tokenizer
+from prequential.adapters import StaticModel, text_tokenizer
+from prequential.adapters import hub as model_files
 
 pytestmark = pytest.mark.parametrize("model_folder", ["gpt2"], indirect=True)
 SYMBOLS = np.frombuffer(sample_path("christmas_carol").read_bytes()[60_000:60_300], np.uint8)

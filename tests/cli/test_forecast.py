@@ -8,7 +8,7 @@ from studies import TINY
 import prequential
 from prequential import ConfigError, CorpusError
 from prequential.cli.main import build_parser
-from prequential.forecasting.sealed import read_sealed
+from prequential.forecasting.registered import read_sealed
 
 TARGET = ("--target-width", "48", "--target-layers", "1", "--target-bytes", "6000")
 

@@ -123,7 +123,7 @@ def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
     def full(path: Path, record: Mapping[str, Any], mode: int) -> None:
         raise OutputError("the disk is full")
 
-    monkeypatch.setattr("prequential.monorepo_loss.series.append_record", full)
+    monkeypatch.setattr("prequential.heldout_loss.monorepo.append_record", full)
     done, out, errors = call(str(project), "--since", "2026-01-05")
     assert (done, errors) == (1, "prequential: the disk is full\n")
     assert out.startswith("window: 3 commits after ") and "point 1 of" not in out

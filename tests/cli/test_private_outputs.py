@@ -59,7 +59,7 @@ def test_an_output_can_be_read_by_those_who_can_read_its_sources(case: str, made
 
 @pytest.mark.parametrize("private", [".", ".git", ".git/objects"])
 def test_each_folder_on_the_way_to_the_objects_of_a_repository_counts(private: str, tmp_path: Path) -> None:
-    from prequential.monorepo_loss.request import MonorepoRequest
+    from prequential.heldout_loss.monorepo import MonorepoRequest
 
     with chdir(tmp_path):
         make_repository(PUBLIC)

@@ -19,7 +19,7 @@ from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.summary import summarise_heldout
-from prequential.records.schema import parse_object
+from prequential.records import parse_object
 
 N = 40  # documents
 CONFIG = {"seed": 0, "gpt": None, "mixer": {"contexts": ["1"], "table_bits": 10}}

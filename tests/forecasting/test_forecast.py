@@ -13,7 +13,7 @@ from prequential.evaluation.runs import Run, pack_runs
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.forecast import Target, conclusion, forecast_record, format_forecast, target_runs
 from prequential.forecasting.members import read_ladder
-from prequential.forecasting.sealed import canonical, read_sealed, run_digests, sealed
+from prequential.forecasting.registered import canonical, read_sealed, run_digests, sealed
 from prequential.sweeps.ladder import Ladder, Rung, Size
 
 

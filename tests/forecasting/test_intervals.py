@@ -8,9 +8,9 @@ import pytest
 from planted_ladder import N_BYTES, SIZES
 from scripts import load
 
-from prequential.forecasting.backtest import Cell
-from prequential.forecasting.intervals import (
+from prequential.forecasting.backtest import (
     Calibration,
+    Cell,
     effective_size,
     interval_score,
     seed_deviation,

@@ -9,8 +9,8 @@ from planted_ladder import N_BYTES, TARGET, WIDE, make_run
 
 from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
-from prequential.forecasting.sealed import append_score, check_prefix, find_target_run, score, sealed
-from prequential.records.schema import read_object
+from prequential.forecasting.registered import append_score, check_prefix, find_target_run, score, sealed
+from prequential.records import read_object
 from prequential.sweeps.ladder import Ladder, Size
 from prequential.sweeps.plans import CorpusKey
 
@@ -62,7 +62,7 @@ def test_a_run_whose_folder_is_not_utf_8_is_scored(frozen: dict[str, Any], tmp_p
 def test_the_newest_run_of_the_target_is_found(
     frozen: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prequential.forecasting.sealed.check_own_run", lambda run: None)
+    monkeypatch.setattr("prequential.forecasting.registered.check_own_run", lambda run: None)
     make_run(tmp_path, WIDE, TARGET.n_bytes, seed=1)
     make_run(tmp_path, WIDE, TARGET.n_bytes + 1)
     with pytest.raises(CorpusError, match="has no run of the target"):

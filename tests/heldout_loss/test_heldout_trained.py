@@ -17,7 +17,7 @@ from prequential.model.config import Config, MixerConfig, ScheduleConfig
 from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
-from prequential.records.schema import append_record, parse_object
+from prequential.records import append_record, parse_object
 
 CONFIG = Config(
     gpt=None,

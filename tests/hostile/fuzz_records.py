@@ -39,7 +39,7 @@ from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
 from prequential.evaluation.runs import read_run
 from prequential.files.strict_json import parse_json
-from prequential.forecasting.sealed import sealed
+from prequential.forecasting.registered import sealed
 
 FIGURES = (
     "ledger", "code_bits", "payload_bytes", "n_blocks", "n_raw_blocks", "parts", "crossings", "tables", "config", "corpus",

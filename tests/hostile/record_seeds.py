@@ -44,7 +44,7 @@ def quick() -> Iterator[None]:
     """Evaluations without a warm-up, and records without the commit, for which git would be started."""
     with (
         mock.patch("prequential.evaluation.evaluation.warm_up", lambda *_: None),
-        mock.patch("prequential.records.schema.git_commit", lambda: None),
+        mock.patch("prequential.records.git_commit", lambda: None),
     ):
         yield
 

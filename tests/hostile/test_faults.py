@@ -16,7 +16,7 @@ import prequential
 from prequential.cli.main import main
 from prequential.errors import CorpusError, OutputError
 from prequential.files import new_folder, output_file, set_mode
-from prequential.files.append import append_line
+from prequential.files.outputs import append_line
 from prequential.online.source import HashedSymbols, digest_of
 
 needs_compiler = pytest.mark.skipif(not is_possible(), reason="needs Linux and a C compiler")

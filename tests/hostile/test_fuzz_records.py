@@ -15,10 +15,10 @@ from record_seeds import OPTIONS, has_git, seeds
 
 import prequential
 from prequential.errors import CheckpointError, CorpusError
-from prequential.evaluation import draft as drafts
+from prequential.evaluation import scoring as drafts
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.forecasting.backtest import loss_bits_per_byte
-from prequential.forecasting.sealed import sealed
+from prequential.forecasting.registered import sealed
 from prequential.learners.spec import own_subject
 from prequential.online.coding import Progress
 

@@ -20,9 +20,10 @@ from prequential import Config, CorpusError, MixerConfig, compress
 from prequential.cli.main import main
 from prequential.errors import OutputError
 from prequential.evaluation.runs import ARCHIVE, RECORD, Run, new_run_folder, pack_runs, read_runs
-from prequential.files import append, output_file, outputs, write_text
-from prequential.files.append import append_line, check_appendable
-from prequential.records.forms import NOT_CODED
+from prequential.files import output_file, outputs, write_text
+from prequential.files import outputs as append
+from prequential.files.outputs import append_line, check_appendable
+from prequential.records import NOT_CODED
 from prequential.sweeps.plan_runs import RunOutcome, run_plan
 from prequential.sweeps.plans import Plan, Variant
 

@@ -18,19 +18,19 @@ from limits import bounded
 from msgspec import UNSET, Struct
 from prequential_corpora.shard_files import read_rows
 
+from prequential import records as schema
 from prequential.cli.main import main
 from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
-from prequential.forecasting.sealed import read_sealed
+from prequential.forecasting.registered import read_sealed
 from prequential.heldout_loss import labels as label_cost
 from prequential.heldout_loss.labels import read_rows as read_labels
-from prequential.monorepo_loss.series import read_series
-from prequential.records import schema
-from prequential.records.schema import Absent, Count, Fields, Number, check_record, read_lines
+from prequential.heldout_loss.monorepo import read_series
+from prequential.records import Absent, Count, Fields, Number, check_record, read_lines
 from prequential.report.page import html_report
-from prequential.report.panels import Panel, Series
+from prequential.report.run_panels import Panel, Series
 from prequential.report.svg import html_figure
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"

@@ -26,9 +26,9 @@ from prequential.files import (
     partial_path,
     work_folder,
 )
-from prequential.files.append import append_line
+from prequential.files.outputs import append_line
 from prequential.files.work_folder import MARK, OWNER, lock
-from prequential.records.schema import append_record
+from prequential.records import append_record
 
 pytestmark = pytest.mark.usefixtures("usual_umask")
 PRECIOUS = b"precious"

@@ -30,7 +30,7 @@ from prequential.learners.distributions import (
 )
 from prequential.learners.loading import load_subject, parse_arguments
 from prequential.online.runtime import Runtime
-from prequential.records.forms import CODED_HERE, NOT_CODED
+from prequential.records import CODED_HERE, NOT_CODED
 
 TEXT = sample_path("christmas_carol").read_bytes()[:4000]
 evaluate = partial(prequential.evaluate, baselines=())

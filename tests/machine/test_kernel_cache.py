@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from prequential.proof.selftest import Check
 
 import prequential
 from prequential.machine import kernel_cache
 from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import PACKAGES, package_folder
+from prequential.online.selftest import Check
 
 PROJECT = Path(prequential.__file__).parents[1]
 pytestmark = pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="kernels are interpreted")
@@ -366,10 +366,10 @@ def test_doctor_names_bytecode_that_is_not_of_its_source_and_the_kernels_to_dele
 ):
     from prequential.cli.main import main
 
-    monkeypatch.setattr("prequential.proof.selftest.stale_bytecode", lambda: tmp_path / "stale.pyc")
-    monkeypatch.setattr("prequential.proof.selftest.matmul.trials", lambda _: ())
+    monkeypatch.setattr("prequential.online.selftest.stale_bytecode", lambda: tmp_path / "stale.pyc")
+    monkeypatch.setattr("prequential.online.selftest.matmul.trials", lambda _: ())
     monkeypatch.setattr(
-        "prequential.proof.selftest._check", lambda name, *_, **__: Check(name=name, passed=True, text="")
+        "prequential.online.selftest._check", lambda name, *_, **__: Check(name=name, passed=True, text="")
     )
     assert main(["doctor"]) == 1
     out, err = capsys.readouterr()

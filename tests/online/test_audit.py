@@ -20,9 +20,8 @@ from prequential.exact.pool import Pool
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.learner import OnlineLearner
-from prequential.online.audit import AuditedLearner
+from prequential.online.audit import AuditedLearner, exact_matmuls, opposite
 from prequential.online.coding import compress, decompress
-from prequential.online.recomputing import exact_matmuls, opposite
 from prequential.online.runtime import Runtime
 
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)

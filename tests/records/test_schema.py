@@ -3,8 +3,7 @@
 import pytest
 from scripts import load
 
-from prequential.records.forms import BaselineFields, PackedRun
-from prequential.records.schema import record_of
+from prequential.records import BaselineFields, PackedRun, record_of
 
 record_fields = load("record_fields")
 

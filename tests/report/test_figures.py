@@ -10,8 +10,9 @@ import pytest
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import Run
-from prequential.report import figures, plots, run_panels
-from prequential.report.panels import Panel, Series
+from prequential.report import plots, run_panels
+from prequential.report import plots as figures
+from prequential.report.run_panels import Panel, Series
 
 
 @pytest.fixture

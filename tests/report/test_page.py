@@ -23,10 +23,8 @@ from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.evaluation.summary import learner_label, told_apart
 from prequential.report.markup import html_table
-from prequential.report.page import command, html_report
-from prequential.report.panels import Table
-from prequential.report.ranking import conclusion, ranking_table
-from prequential.report.run_panels import group_names, run_names
+from prequential.report.page import command, conclusion, html_report, ranking_table
+from prequential.report.run_panels import Table, group_names, run_names
 from prequential.report.sections import percent
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

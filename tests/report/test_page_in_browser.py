@@ -19,7 +19,7 @@ from prequential.evaluation.runs import Run
 from prequential.report import run_panels
 from prequential.report.markup import element, html_document
 from prequential.report.page import html_report
-from prequential.report.panels import Axis, Panel, Series
+from prequential.report.run_panels import Axis, Panel, Series
 from prequential.report.svg import html_figure
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

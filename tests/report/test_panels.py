@@ -11,8 +11,17 @@ from prequential_codecs.baselines import BASELINES
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels
 from prequential.report.markup import DARK
-from prequential.report.panels import LIGHT, LINE_COLOURS, MAX_FULL, linear_ticks, log_ticks, short_number, spread
-from prequential.report.run_panels import COLOURS, Look
+from prequential.report.run_panels import (
+    COLOURS,
+    LIGHT,
+    LINE_COLOURS,
+    MAX_FULL,
+    Look,
+    linear_ticks,
+    log_ticks,
+    short_number,
+    spread,
+)
 
 Curves = dict[str, Curve]
 

@@ -9,7 +9,7 @@ import pytest
 
 from prequential.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
 from prequential.report.markup import join
-from prequential.report.panels import LIGHT
+from prequential.report.run_panels import LIGHT
 from prequential.report.sections import LEVELS, passages
 
 

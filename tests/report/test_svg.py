@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels, svg
 from prequential.report.markup import element
-from prequential.report.panels import Panel, Series
+from prequential.report.run_panels import Panel, Series
 from prequential.report.svg import drawing, html_figure
 
 

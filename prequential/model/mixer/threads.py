@@ -66,7 +66,7 @@ class Threads:
             self._judge(n, (time.perf_counter() - started) / n_symbols, time.perf_counter() - started)
 
     def to_record(self) -> dict[str, Any]:
-        """How many threads mixed until now, as JSON values (records/forms.py)."""
+        """How many threads mixed until now, as JSON values (records.py)."""
         return {
             "most_threads": self.most,
             "used_threads": max(self.n_symbols, default=1),

@@ -16,11 +16,10 @@ from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.evaluation.summary import is_reported, proof, seed_of
-from prequential.forecasting.backtest import loss_bits_per_byte
-from prequential.forecasting.intervals import interval_score
+from prequential.forecasting.backtest import interval_score, loss_bits_per_byte
 from prequential.forecasting.members import ReportedRung, rung_of
 from prequential.printable import format_table
-from prequential.records.schema import Count, Number, Positive, Size, Time, append_record, check_record, read_object
+from prequential.records import Count, Number, Positive, Size, Time, append_record, check_record, read_object
 from prequential.sweeps.ladder import family
 from prequential.sweeps.plans import CorpusKey, check_own_run, config_key, recorded_corpus
 

@@ -15,9 +15,9 @@ from prequential_corpora.git_rules import Rules
 from prequential.errors import ConfigError, CorpusError, OutputError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
+from prequential.heldout_loss.monorepo import SeriesSetting, append_point, read_series
 from prequential.heldout_loss.summary import kinds_of, summarise_heldout
 from prequential.model.config import Config, ScheduleConfig
-from prequential.monorepo_loss.series import SeriesSetting, append_point, read_series
 from prequential.report import plots, run_panels
 
 SETTING = SeriesSetting(config=Config(gpt=None, schedule=ScheduleConfig(history_bits=14)), rules=Rules())

@@ -1,1 +1,0 @@
-"""The loss of the text that new commits add to a repository."""

@@ -1,1 +1,0 @@
-"""The schema of each record, its reader and its writer."""
