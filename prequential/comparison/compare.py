@@ -25,7 +25,6 @@ from prequential.comparison.documents import (
 from prequential.comparison.prediction import Intervals, mean_variance, seeds_variance, text_cells
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, crossing_byte, mean_curve
-from prequential.evaluation.evaluation import opened_run
 from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,
@@ -108,10 +107,15 @@ def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
 
 
 def _opened(run: Any, i: int) -> Run:
-    if found := opened_run(run, f"result {i + 1}"):
-        return found
+    """A run, the run at a path, or a result of `evaluate`, which gets a number for its name."""
+    if isinstance(run, Run):
+        return run
     if isinstance(run, str | AnyPath):
-        return read_run(run)  # says what is wrong with it
+        return read_run(run)
+    from prequential.evaluation.evaluation import Evaluation, run_of  # imports torch
+
+    if isinstance(run, Evaluation):
+        return run_of(run, f"result {i + 1}")
     raise wrong_argument("runs", run, "runs of read_runs, results of evaluate or heldout, or names of run folders")
 
 

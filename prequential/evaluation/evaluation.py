@@ -1,7 +1,6 @@
 """Evaluation of a learner on a corpus. The archive is really written, to a file (draft.py), and all figures are of that file."""
 
 import io
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -31,7 +30,7 @@ from prequential.evaluation.curves import (
     curve_table,
 )
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
-from prequential.evaluation.runs import Run, is_run, read_run
+from prequential.evaluation.runs import Run
 from prequential.evaluation.scoring import Draft, DraftFolder, follow_corpus, verified
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
@@ -351,16 +350,3 @@ def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterab
         findings=[asdict(finding) for finding in findings],
         environment=environment(runtime, config_of(header, knows_given=True) if is_own else None) | mixing,
     )
-
-
-# ---- opened
-
-
-def opened_run(value: Any, name: str) -> Run | None:
-    """A run, a result of `evaluate`, which gets this name, or the run at a path that exists; None for anything else."""
-    if isinstance(value, Run):
-        return value
-    if isinstance(value, str | os.PathLike):
-        return read_run(value) if is_run(value) else None
-
-    return run_of(value, name) if isinstance(value, Evaluation) else None

@@ -82,6 +82,17 @@ class Recorder:
         (39, 3, 'reported by a training loop')
     """
 
+    folder: PathLike
+    name: str
+    data: str | None
+    arguments: dict[str, Any]
+    strict: bool
+    n_audits: int
+    n_steps: int
+    not_audited: str
+    wall_s: float
+    numbered: bool
+
     def __init__(
         self,
         folder: PathLike = "runs",

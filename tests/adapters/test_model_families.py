@@ -145,7 +145,7 @@ def test_weights_that_lie_there_twice_are_counted_once(tmp_path: Path) -> None:
 def test_evaluate_says_the_policy_of_a_static_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, corpus = saved("gemma", tmp_path), tmp_path / "corpus"
     corpus.write_bytes(HARD.encode())
-    command = ["evaluate", "-1", str(corpus), "--static", f"hf:{folder}", "--no-run", "--baselines", "none", "--quiet"]
+    command = ["evaluate", "-1", str(corpus), "--static", f"hf:{folder}", "--no-run", "--baselines", "none"]
     assert main([*command, "--static-window", "32", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert "window 32, stride 32, id 1 before every window, carried" in record["baselines"][0]["label"]

@@ -44,7 +44,7 @@ def test_optional_and_slow_packages_are_imported_inside_functions_only() -> None
         ("exact.plain", "import prequential.model.gpt.gpt", False),
         ("model.learner", "def f():\n    from prequential.records import schema", False),
         ("evaluation.ledger", "from prequential.compression import compress", False),
-        ("watch.health", "from prequential.evaluation.ledger import Ledger", False),
+        ("online.health", "from prequential.evaluation.ledger import Ledger", False),
         ("online.loop", "from prequential.records import append_record", False),
         ("errors", "from prequential.exact import tables", False),
         ("model.learner", "if TYPE_CHECKING:\n    from prequential.comparison.compare import compare", False),

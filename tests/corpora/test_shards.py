@@ -162,7 +162,8 @@ def test_with_a_limit_of_rows_later_shards_are_not_opened(tmp_path: Path) -> Non
 def test_reading_in_order_needs_no_disk(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
     spooled: list[int | None] = []
-    monkeypatch.setattr(corpus_module, "spool", lambda *args: spooled.append(args[1]) or chunks.spool(*args))
+    spool = corpus_module.spool
+    monkeypatch.setattr(corpus_module, "spool", lambda *args: spooled.append(args[1]) or spool(*args))
     folder, spool_dir = write_shards(tmp_path / "web", ".parquet"), tmp_path / "spool"
     spool_dir.mkdir()
     monkeypatch.setenv("TMPDIR", str(spool_dir))

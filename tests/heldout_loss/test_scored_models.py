@@ -345,7 +345,7 @@ def test_the_last_sentence_says_which_model_to_take(
         other="B",
         reference_bits_per_byte=2.0,
         other_bits_per_byte=other,
-        clusters=Clusters(n_documents=n, n_bytes=(1,) * n, bits=(0.0,) * n),
+        clusters=Clusters(n_documents=n, n_bytes=(1,) * n, bits=(other - 2.0,) * n),
         interval=interval,
     )
     assert words in sentence(difference, "A", "B")

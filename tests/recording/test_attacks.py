@@ -54,15 +54,15 @@ def test_a_row_with_an_impossible_value_is_counted_apart_and_the_training_goes_o
     other = Loop(tmp_path, strict=False)
     other.rec.load_state_dict(loop.rec.state_dict())
     for rec in (loop.rec, other.rec):
-        record = rec.finish().record
-        reported = record["reported"]
+        run = rec.finish()
+        record, reported = run.record, run.record["reported"]
         assert [reported[each] for each in IMPOSSIBLE] == [int(each == reason) for each in IMPOSSIBLE]
         assert (reported["n_rows"], reported["new"]["n_rows"], record["n_tokens"]) == (280, 279, 279 * COLUMNS)
         assert record["nats_per_token"] == pytest.approx(1.0, rel=1e-6)
         assert [finding["message"].startswith("rec.score() in step 3: ") for finding in record["findings"]] == [True]
     (warning,) = caplog.records
     assert "goes on, but: rec.score() in step 3" in warning.getMessage()
-    assert "left out            1 rows: " in format_run(record, "runs/a")
+    assert "left out            1 rows: " in format_run(record, "runs/a", run.split())
 
 
 def test_a_diverged_run_stays_within_a_bounded_number_of_findings(tmp_path: Path) -> None:
