@@ -12,7 +12,7 @@ from prequential.arguments import check_arguments
 from prequential.decompression import checkpoints_of, open_sink
 from prequential.evaluation.ledger import Ledger
 from prequential.files import check_output
-from prequential.learners.given import Given, informed_learner, is_model
+from prequential.learners.given import Given, conditioned_learner, is_model
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.presets import default_for
@@ -138,4 +138,4 @@ def _learner(
         return runtime.learner(config), config.to_dict()
     if config is None and not is_model(given):
         config = default_for(n_bytes)
-    return informed_learner(config, given, runtime)
+    return conditioned_learner(config, given, runtime)

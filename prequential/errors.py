@@ -64,7 +64,7 @@ class FaultError(PrequentialError):
     """An audit found a fault of the memory, the processor, a library or this program: data changed or were miscomputed."""
 
 
-class LawError(PrequentialError):
+class CausalityError(PrequentialError):
     """A learner breaks the prequential law, so its code length is not a description length."""
 
 

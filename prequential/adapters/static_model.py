@@ -30,7 +30,7 @@ from prequential.learners.adapted import AdaptedLearner, schedule_of
 from prequential.learners.distributions import tokenise
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import MAX_RUN_SYMBOLS
-from prequential.learners.spec import Subject, byte_costs
+from prequential.learners.spec import LearnerSpec, byte_costs
 from prequential.printable import printable
 
 DEFAULT_WINDOW = 2048  # of a model whose configuration names none, such as Bloom and Mamba
@@ -125,7 +125,7 @@ class StaticModel:
         tokenizer = self.tokenizer
         if len(parts) > 1:
             tokenizer = tokenizer.prepared([symbols[part].tobytes() for part in parts])
-        subject = Subject(
+        spec = LearnerSpec(
             description={OTHER: {"n_symbols": self.n_symbols}},
             schedule=schedule_of(self),
             make=self._learner,
@@ -134,7 +134,7 @@ class StaticModel:
         )
         self._n_learners = 0
         try:
-            found = [costs for part in parts for costs in byte_costs(symbols[part], subject)]
+            found = [costs for part in parts for costs in byte_costs(symbols[part], spec)]
         except CorpusError:
             self._refuse_document(symbols, documents)
             raise

@@ -17,7 +17,7 @@ from prequential.cli.streams import command_line, fitted, for_each, foreign_code
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
     from prequential.evaluation.runs import RunFolder
-    from prequential.learners.spec import Subject
+    from prequential.learners.spec import LearnerSpec
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     return for_each(args.names, partial(_evaluate, args, learner, runtime, baselines), verbose=args.verbose)
 
 
-def _learner(args: argparse.Namespace) -> "Config | Subject | None":
+def _learner(args: argparse.Namespace) -> "Config | LearnerSpec | None":
     """The learner of the options; None: the model of --given, or the corpus, decides. A contradiction is a usage error."""
     other = options.other_learner(args)
     if args.given is not None and other:
@@ -79,7 +79,7 @@ def _learner(args: argparse.Namespace) -> "Config | Subject | None":
 
 def _evaluate(
     args: argparse.Namespace,
-    learner: "Config | Subject | None",
+    learner: "Config | LearnerSpec | None",
     runtime: "Runtime",
     baselines: "Sequence[Baseline]",
     name: str,
@@ -87,7 +87,7 @@ def _evaluate(
     from prequential.evaluation.evaluation import evaluate, evaluation_record
     from prequential.evaluation.scoring import DraftFolder
     from prequential.learners.given import is_model
-    from prequential.learners.spec import Subject
+    from prequential.learners.spec import LearnerSpec
     from prequential.model.config import Config
 
     with _run_folder(args, name) as folder:
@@ -96,7 +96,7 @@ def _evaluate(
                 name,
                 config=learner if isinstance(learner, Config) else None,
                 given=args.given,
-                learner=learner if isinstance(learner, Subject) else None,
+                learner=learner if isinstance(learner, LearnerSpec) else None,
                 limit_bytes=args.limit,
                 baselines=baselines,
                 verify=args.verify,

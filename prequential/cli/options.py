@@ -25,7 +25,7 @@ from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.heldout_loss.scored import Models
-    from prequential.learners.spec import Subject
+    from prequential.learners.spec import LearnerSpec
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
@@ -319,16 +319,16 @@ def level_by_size(n_bytes: int) -> str:
     return f"level -{DEFAULT_PRESET} by its size (-{SMALL_PRESET} below {limit})"
 
 
-def other_learner(args: argparse.Namespace) -> Subject | None:
+def other_learner(args: argparse.Namespace) -> LearnerSpec | None:
     """The learner of --learner, or None. Raises ConfigError if it cannot be made; a contradiction is a usage error."""
     if not _names_other_learner(args):
         return None
-    from prequential.learners.loading import load_subject, parse_arguments
+    from prequential.learners.loading import load_spec, parse_arguments
 
     with usage_errors(args):
         arguments = parse_arguments(args.learner_arg)
     with foreign_code():
-        return load_subject(args.learner, arguments)
+        return load_spec(args.learner, arguments)
 
 
 def other_learner_grid(args: argparse.Namespace) -> dict[str, list[Any]] | None:

@@ -30,7 +30,7 @@ def check_confidence(confidence: float) -> None:
         raise ConfigError(f"the confidence {confidence} is outside (0, 1): 0.95 is usual")
 
 
-def letters(i: int) -> str:
+def label_of(i: int) -> str:
     """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
     repeat, letter = divmod(i, len(ascii_uppercase))
     return ascii_uppercase[letter] + (str(repeat + 1) if repeat else "")

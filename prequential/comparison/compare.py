@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from prequential_codecs.archive_header import OTHER
 
-from prequential.comparison.clusters import check_confidence, letters
+from prequential.comparison.clusters import check_confidence, label_of
 from prequential.comparison.differences import Comparison, Difference, RunGroup
 from prequential.comparison.documents import (
     DocumentComparison,
@@ -177,7 +177,7 @@ def group_labels(runs: Sequence[Run]) -> list[str]:
             same = [len(groups)]
             groups.append((config, set()))
         groups[same[0]][1].add(_seed(run))
-        labels.append(letters(same[0]))
+        labels.append(label_of(same[0]))
     return labels
 
 

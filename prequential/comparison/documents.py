@@ -15,7 +15,7 @@ from prequential.comparison.clusters import (
     Clusters,
     RateInterval,
     count_of,
-    letters,
+    label_of,
     plural,
     rate_interval,
     reason_for_none,
@@ -119,7 +119,7 @@ class DocumentComparison:
             "kind": "comparison of documents",
             "test": dict(self.records[0].test),
             "records": [
-                {"label": letters(i), "where": each.where, "learner": each.learner, "train": each.train}
+                {"label": label_of(i), "where": each.where, "learner": each.learner, "train": each.train}
                 for i, each in enumerate(self.records)
             ],
             "differences": [difference.to_dict() for difference in self.differences],
@@ -192,12 +192,12 @@ def compare_documents(records: Sequence[DocumentLosses], confidence: float = CON
                 continue
             if loss == "frozen" and reference.context != other.context:
                 notes.append(
-                    f"frozen losses of A and {letters(i)} are not compared: their contexts are {reference.context} and "
+                    f"frozen losses of A and {label_of(i)} are not compared: their contexts are {reference.context} and "
                     f"{other.context}"
                 )
                 continue
             _check_same_documents(reference, other, loss)
-            differences.append(difference_of(loss, letters(i), reference.losses[loss], other.losses[loss], confidence))
+            differences.append(difference_of(loss, label_of(i), reference.losses[loss], other.losses[loss], confidence))
     return DocumentComparison(records=tuple(records), differences=tuple(differences), notes=tuple(notes))
 
 
@@ -253,7 +253,7 @@ def format_document_comparison(comparison: DocumentComparison) -> str:
     test = comparison.records[0].test
     head = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
     head += [
-        f"{letters(i)}: {each.learner}, trained on {each.train} ({each.where})"
+        f"{label_of(i)}: {each.learner}, trained on {each.train} ({each.where})"
         for i, each in enumerate(comparison.records)
     ]
     differences = comparison.differences

@@ -37,7 +37,7 @@ from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.spec import Subject, follow, other_subject, own_subject, reported, vocabulary_bytes
+from prequential.learners.spec import LearnerSpec, follow, other_spec, own_spec, reported, vocabulary_bytes
 from prequential.machine.facts import peak_memory_bytes, usable_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
@@ -137,7 +137,7 @@ def evaluate(
     source: CorpusLike,
     *,
     config: Config | None = None,
-    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None = None,
+    learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None = None,
     given: Given | None = None,
     limit_bytes: int | None = None,
     baselines: Sequence[Baseline] = DEFAULT_BASELINES,
@@ -170,29 +170,29 @@ def evaluate(
         raise wrong_argument("draft", draft, "a DraftFolder, or None")
     if draft is not None and not Path(draft.path).is_dir():
         raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
-    subject = _subject(config, learner, given, runtime)
-    if verify and subject and not subject.is_coded:
+    spec = _spec(config, learner, given, runtime)
+    if verify and spec and not spec.is_coded:
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
-    _check_memory(subject, baselines, runtime)  # before the corpus is read
-    with plain_torch() if not subject or subject.config else nullcontext(), open_source(source, limit_bytes) as opened:
+    _check_memory(spec, baselines, runtime)  # before the corpus is read
+    with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, limit_bytes) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
-        if not subject:
-            subject = own_subject(default_for(opened.n_bytes), runtime, given)
-            _check_memory(subject, baselines, runtime)
-        symbols, header = opened.symbols[:], opened.header(subject.description)
-        if subject.is_coded:
-            coded = _coded(symbols, header, subject, runtime, draft, verify=verify, on_progress=on_progress)
+        if not spec:
+            spec = own_spec(default_for(opened.n_bytes), runtime, given)
+            _check_memory(spec, baselines, runtime)
+        symbols, header = opened.symbols[:], opened.header(spec.description)
+        if spec.is_coded:
+            coded = _coded(symbols, header, spec, runtime, draft, verify=verify, on_progress=on_progress)
         else:
-            trace, ends, wall_s = follow_corpus(np.array(symbols), header, subject, draft, on_progress)
+            trace, ends, wall_s = follow_corpus(np.array(symbols), header, spec, draft, on_progress)
             ledger = Ledger.of_code_length(
-                len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(subject)
+                len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(spec)
             )
             coded = _Coding(ledger, trace, ends, wall_s, peak_memory_bytes())
         begin(on_progress, "baselines")
-        measured = measure_baselines(symbols, baselines, opened.documents, _text_of(subject.given))
-        return replace(_evaluation(opened, header, subject, coded, measured), limit_bytes=limit_bytes)
+        measured = measure_baselines(symbols, baselines, opened.documents, _text_of(spec.given))
+        return replace(_evaluation(opened, header, spec, coded, measured), limit_bytes=limit_bytes)
 
 
 class _Coding(NamedTuple):
@@ -210,7 +210,7 @@ class _Coding(NamedTuple):
 def _coded(
     symbols: NDArray[np.uint8],
     header: Header,
-    subject: Subject,
+    spec: LearnerSpec,
     runtime: Runtime,
     folder: DraftFolder | None,
     *,
@@ -218,19 +218,19 @@ def _coded(
     on_progress: OnProgress,
 ) -> _Coding:
     """Writes the archive; decodes it if `verify`; scores the mixer alone if the learner has both parts."""
-    if subject.config:
-        warm_up(runtime, subject.config)
+    if spec.config:
+        warm_up(runtime, spec.config)
     with nullcontext(folder.path) if folder else _temporary_draft() as name:
         begin(on_progress, "coding")
-        draft = Draft(Path(name), header, subject, resume=folder is not None and folder.resume)
+        draft = Draft(Path(name), header, spec, resume=folder is not None and folder.resume)
         ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
         peak_bytes = peak_memory_bytes()
         if verify:
             begin(on_progress, "decoding")
-        verify_wall_s = verified(symbols, draft.archive, subject.make(), on_progress) if verify else None
-    if MIXER in draft.trace.parts and subject.config:
+        verify_wall_s = verified(symbols, draft.archive, spec.make(), on_progress) if verify else None
+    if MIXER in draft.trace.parts and spec.config:
         begin(on_progress, "mixer alone")
-        mixer_alone = own_subject(replace(subject.config, gpt=None), runtime, subject.given)
+        mixer_alone = own_spec(replace(spec.config, gpt=None), runtime, spec.given)
         for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
             draft.trace.append(MIXER, bits)
     return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s, draft.mixing)
@@ -239,7 +239,7 @@ def _coded(
 def _evaluation(
     source: Source,
     header: Header,
-    subject: Subject,
+    spec: LearnerSpec,
     coded: _Coding,
     measured: tuple[list[BaselineResult], Curves, list[str]],
 ) -> Evaluation:
@@ -248,7 +248,7 @@ def _evaluation(
     trace.settle()
     return Evaluation(
         header=header,
-        ledger=replace(coded.ledger, decoder_bytes=decoder_zip_bytes() if subject.config else 0),
+        ledger=replace(coded.ledger, decoder_bytes=decoder_zip_bytes() if spec.config else 0),
         curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in trace.parts} | curves,
         tables=breakdown(symbols, trace, source.documents),
         passages=passages(symbols, trace),
@@ -258,8 +258,8 @@ def _evaluation(
         baselines=tuple(found),
         notes=tuple(notes),
         trace=trace,
-        mode=source.mode & mode_of(subject.given),
-        is_coded=subject.is_coded,
+        mode=source.mode & mode_of(spec.given),
+        is_coded=spec.is_coded,
         mixing=coded.mixing,
     )
 
@@ -277,29 +277,29 @@ def _text_of(given: Given | None) -> bytes:
         return source.symbols[:].tobytes()
 
 
-def _subject(
+def _spec(
     config: Config | None,
-    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None,
+    learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None,
     given: Given | None,
     runtime: Runtime,
-) -> Subject | None:
-    """The subject of these arguments; None if the length of the corpus decides."""
+) -> LearnerSpec | None:
+    """The spec of these arguments; None if the length of the corpus decides."""
     if learner is None:
         has_own = given is not None and is_model(given)
-        return own_subject(config, runtime, given) if config or has_own else None
+        return own_spec(config, runtime, given) if config or has_own else None
     if config is not None:
         raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
     if given is not None:
         raise ConfigError("a given text is for learners of this program: let your own one read it before")
-    return learner if isinstance(learner, Subject) else other_subject(learner)
+    return learner if isinstance(learner, LearnerSpec) else other_spec(learner)
 
 
-def _check_memory(subject: Subject | None, baselines: Sequence[Baseline], runtime: Runtime) -> None:
+def _check_memory(spec: LearnerSpec | None, baselines: Sequence[Baseline], runtime: Runtime) -> None:
     """Raises ConfigError if the learner does not fit beside the static models, which are held from the beginning."""
     held = sum(getattr(each, "memory_bytes", 0) for each in baselines)
-    if held and subject and subject.config:
+    if held and spec and spec.config:
         most = usable_memory_bytes() if runtime.max_memory_bytes is None else runtime.max_memory_bytes
-        replace(runtime, max_memory_bytes=most).check(subject.config, extra_bytes=held)
+        replace(runtime, max_memory_bytes=most).check(spec.config, extra_bytes=held)
 
 
 def warm_up(runtime: Runtime, planned: Config) -> None:

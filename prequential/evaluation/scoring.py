@@ -32,7 +32,7 @@ from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
 from prequential.files.work_folder import hold_work_folder
 from prequential.learners.adapted import NOT_RESUMED
-from prequential.learners.spec import Earlier, Subject, byte_costs, reported
+from prequential.learners.spec import Earlier, LearnerSpec, byte_costs, reported
 from prequential.model.config import blocks, segments
 from prequential.model.learner import OnlineLearner
 from prequential.online import coding
@@ -103,15 +103,15 @@ class Draft:
     archive: Path
     ends: NDArray[np.int64]
 
-    def __init__(self, folder: Path, header: Header, subject: Subject, *, resume: bool) -> None:
+    def __init__(self, folder: Path, header: Header, spec: LearnerSpec, *, resume: bool) -> None:
         """resume: continue from the files of an earlier evaluation. Raises CheckpointError if they do not fit the header."""
-        config, schedule = subject.config, subject.schedule
-        has_both = config is not None and config.gpt is not None and config.mixer is not None and subject.scores_parts
+        config, schedule = spec.config, spec.schedule
+        has_both = config is not None and config.gpt is not None and config.mixer is not None and spec.scores_parts
         ends = [s.stop for block in blocks(header.n_bytes, schedule) for s in segments(block, schedule)]
         self.archive, self.ends = folder / ARCHIVE, np.array(ends, np.int64)
         self.mixing: dict[str, Any] | None = None
-        self._subject, self._folder, self._header, self._resume = subject, folder, header, resume
-        if resume and not subject.resumes:
+        self._spec, self._folder, self._header, self._resume = spec, folder, header, resume
+        if resume and not spec.resumes:
             raise ConfigError(NOT_RESUMED)
         if resume:
             self._check_run()
@@ -146,9 +146,9 @@ class Draft:
         checkpoints = Checkpoints(checkpoint_path(self.archive), draft, resume=self._resume, sync=sync)
         with output_file(self.archive, resume=self._resume) as sink:
             start_s = time.perf_counter()
-            saves = checkpoints if (keep or self._resume) and self._subject.resumes else None
+            saves = checkpoints if (keep or self._resume) and self._spec.resumes else None
             hashed = HashedSymbols(symbols)
-            learner = self._subject.make()
+            learner = self._spec.make()
             reports = coding.compress(hashed, self._header, sink, learner, saves)
             first = next(reports)
             start_s -= self._resume_costs(first, seconds)
@@ -252,18 +252,18 @@ class Followed(NamedTuple):
 def follow_corpus(
     symbols: NDArray[np.uint8],
     header: Header,
-    subject: Subject,
+    spec: LearnerSpec,
     folder: DraftFolder | None,
     on_progress: OnProgress,
 ) -> Followed:
     """Runs the learner over the corpus. Raises what it raises, and CheckpointError if the folder is of another run."""
-    if folder is not None and folder.resume and not subject.resumes:
+    if folder is not None and folder.resume and not spec.resumes:
         raise ConfigError(NOT_RESUMED)
-    if folder is None or not subject.resumes or not (folder.keep or folder.resume):
-        return _followed(_Run(Trace((MODEL,), len(symbols)), subject.make()), symbols, subject, on_progress)
+    if folder is None or not spec.resumes or not (folder.keep or folder.resume):
+        return _followed(_Run(Trace((MODEL,), len(symbols)), spec.make()), symbols, spec, on_progress)
     archive = Path(folder.path) / ARCHIVE
-    with _saved_run(archive, header, subject, resume=folder.resume) as this:
-        return _followed(this, symbols, subject, on_progress)
+    with _saved_run(archive, header, spec, resume=folder.resume) as this:
+        return _followed(this, symbols, spec, on_progress)
 
 
 class _Run:
@@ -290,14 +290,14 @@ class _Run:
 
 
 @contextmanager
-def _saved_run(archive: Path, header: Header, subject: Subject, *, resume: bool) -> Iterator[_Run]:
+def _saved_run(archive: Path, header: Header, spec: LearnerSpec, *, resume: bool) -> Iterator[_Run]:
     """A run that is saved beside `archive`, which never exists, and continues from there. Its checkpoint stays at the end."""
     path = checkpoint_path(archive)
     if resume and path.exists():
         check_identity(path, identity(FOLLOW, header))
     with hold_work_folder(archive):
         trace = Trace((MODEL,), header.n_bytes, archive.with_name(COSTS))
-        this, seconds = _Run(trace, subject.make()), ArrayFile(np.float64, 1, archive.with_name(SECONDS))
+        this, seconds = _Run(trace, spec.make()), ArrayFile(np.float64, 1, archive.with_name(SECONDS))
 
         def sync() -> None:
             trace.sync()
@@ -313,10 +313,10 @@ def _saved_run(archive: Path, header: Header, subject: Subject, *, resume: bool)
             yield this
 
 
-def _followed(this: _Run, symbols: NDArray[np.uint8], subject: Subject, on_progress: OnProgress) -> Followed:
+def _followed(this: _Run, symbols: NDArray[np.uint8], spec: LearnerSpec, on_progress: OnProgress) -> Followed:
     sizes, n_bytes = [], 0
     earlier = Earlier(this.n_ids, this.n_paid, lambda where: this.trace.bits(MODEL, where)) if this.n_ids else None
-    costs = byte_costs(symbols, subject, this.learner, earlier)
+    costs = byte_costs(symbols, spec, this.learner, earlier)
     for bits in reported(costs, symbols, on_progress, after=this.n_paid):
         this.trace.append(MODEL, bits)
         sizes.append(len(bits))

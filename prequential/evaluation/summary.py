@@ -144,7 +144,7 @@ def learner_label(config: Mapping[str, Any]) -> str:
     return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
 
 
-def told_apart(labels: Iterable[str]) -> list[str]:
+def without_common_arguments(labels: Iterable[str]) -> list[str]:
     """The labels without the arguments that all of them have."""
     parts = [label.split(", ") for label in labels]
     common = set.intersection(*map(set, parts)) if len({*map(tuple, parts)}) > 1 else set()

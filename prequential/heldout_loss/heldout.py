@@ -17,7 +17,7 @@ from prequential_corpora.corpus import Document
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.learners.spec import Subject, byte_costs, reported
+from prequential.learners.spec import LearnerSpec, byte_costs, reported
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
@@ -84,12 +84,12 @@ def frozen_trace(
     return _traced(code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy), symbols, on_progress)
 
 
-def follow_trace(symbols: Bytes, subject: Subject, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
+def follow_trace(symbols: Bytes, spec: LearnerSpec, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
     """The cost of each of symbols (n,) uint8 under a learner of the user's own, which learns unless it is frozen.
 
-    subject: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.
+    spec: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.
     """
-    return _traced(byte_costs(np.array(symbols), subject, learner), symbols, on_progress)
+    return _traced(byte_costs(np.array(symbols), spec, learner), symbols, on_progress)
 
 
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from prequential_corpora.corpus import Document
 
 from prequential.arguments import check_arguments
-from prequential.comparison.clusters import letters
+from prequential.comparison.clusters import label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
@@ -34,7 +34,7 @@ from prequential.heldout_loss.text import format_heldout, format_models, rate
 from prequential.heldout_loss.trained import TrainedOn, describe, kind_of, load_trained, train_on
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.spec import Subject, other_subject
+from prequential.learners.spec import LearnerSpec, other_spec
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
@@ -64,7 +64,7 @@ class HeldoutRequest:
     models: Models = NO_MODELS
     train: CorpusLike | None = None
     config: Config | None = None
-    learner: Subject | None = None
+    learner: LearnerSpec | None = None
     policy: Policy | None = CARRIED
     dynamic: bool = True
     overlap: bool = True
@@ -122,7 +122,7 @@ class Heldout:
         test, found = self.record["test"], list[str]()
         for i, record in enumerate(self.records):
             for loss in filter(record.get, LOSSES):
-                label = loss if record["untrained"] else f"{letters(i)} {record['config']['learner']['name']}"
+                label = loss if record["untrained"] else f"{label_of(i)} {record['config']['learner']['name']}"
                 found.append(f"{label} {rate(record[loss]['bits_per_byte'])}")
         name = test.get("name", "bytes")
         return f"<{self.record['kind']} loss on {name}, {test['n_bytes']:,} bytes: {', '.join(found)} bits/byte>"
@@ -199,7 +199,7 @@ def measure_models(
         scored.append(each)
         records.append(each.to_record(documents, runtime))
         keep(records[-1])
-    losses = [document_losses(record, letters(i)) for i, record in enumerate(records)]
+    losses = [document_losses(record, label_of(i)) for i, record in enumerate(records)]
     comparison = compare_documents(losses) if len(losses) > 1 else None
     return Heldout(
         records=tuple(records),
@@ -235,7 +235,7 @@ def rows_of(record: Mapping[str, Any], commits: Iterable[Commit] = ()) -> Iterat
 def _scored_rows(documents: DocumentSet, scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:
     """The documents under each model, in the order of the corpus."""
     for i, each in enumerate(scored):
-        model = {"model": f"{letters(i)} {each.name}", "loss": "frozen"}
+        model = {"model": f"{label_of(i)} {each.name}", "loss": "frozen"}
         for n, row in enumerate(_rows(model, documents.documents, each.bits.tolist())):
             commit, date = documents.commits[n] if documents.commits else (None, None)
             yield row | {"id": documents.ids[n]} | ({"commit": commit, "date": date} if commit else {})
@@ -297,7 +297,7 @@ def heldout(
     scores: PathLike | Sequence[PathLike] = (),
     train: CorpusLike | None = None,
     config: Config | None = None,
-    learner: OnlineModel | Subject | Callable[[], OnlineModel] | None = None,
+    learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None = None,
     losses: Sequence[Literal["frozen", "dynamic"]] = ("frozen", "dynamic"),
     context: Context | None = None,
     stride: int | None = None,
@@ -341,7 +341,7 @@ def heldout(
         models=models_of(static, scores, context, stride, orders),
         train=train,
         config=config,
-        learner=learner if learner is None or isinstance(learner, Subject) else other_subject(learner),
+        learner=learner if learner is None or isinstance(learner, LearnerSpec) else other_spec(learner),
         policy=Policy(context or "carried", stride) if "frozen" in losses else None,
         dynamic="dynamic" in losses,
         cluster=cluster,

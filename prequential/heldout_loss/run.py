@@ -20,7 +20,7 @@ from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, fol
 from prequential.heldout_loss.summary import HeldoutLoss, summarise_heldout
 from prequential.heldout_loss.trained import TrainedOn, describe
 from prequential.learners.adapted import AdaptedLearner
-from prequential.learners.spec import Subject
+from prequential.learners.spec import LearnerSpec
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
@@ -112,7 +112,7 @@ def measure_heldout(
 
 
 def measure_other_heldout(
-    subject: Subject, train: Source, test: Source, passes: Passes = EVERYTHING, *, stage: Stage, warn: Warn
+    spec: LearnerSpec, train: Source, test: Source, passes: Passes = EVERYTHING, *, stage: Stage, warn: Warn
 ) -> Measurement:
     """As `measure_heldout`, for a learner of the user's own, which first reads `train`. A frozen loss must be carried.
 
@@ -122,24 +122,24 @@ def measure_other_heldout(
         raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
     if not train.n_bytes:
         raise CorpusError("nothing to learn from: the training corpus is empty")
-    learner, symbols = subject.make(), test.symbols[:]
+    learner, symbols = spec.make(), test.symbols[:]
     with stage("training") as show:
-        code_bits = follow_trace(train.symbols[:], subject, learner, show).total_bits(MODEL)
+        code_bits = follow_trace(train.symbols[:], spec, learner, show).total_bits(MODEL)
     about = {**describe(train), "code_bits": code_bits}
     trained_on = TrainedOn(kind="corpus", about=about, symbols=train.symbols[:], documents=train.documents)
     digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if passes.overlap else None
     traces = {}
     if passes.frozen and isinstance(learner, AdaptedLearner):
         with stage("frozen") as show:
-            traces["frozen"] = follow_trace(symbols, subject, learner.frozen(), show)
+            traces["frozen"] = follow_trace(symbols, spec, learner.frozen(), show)
     if passes.dynamic:
         with stage("dynamic") as show:
-            traces["dynamic"] = follow_trace(symbols, subject, learner, show)
+            traces["dynamic"] = follow_trace(symbols, spec, learner, show)
     with stage("untrained") as show:
-        traces["untrained"] = follow_trace(symbols, subject, subject.make(), show)
+        traces["untrained"] = follow_trace(symbols, spec, spec.make(), show)
     policy = "carried: one stream; the context continues from the training corpus" if passes.frozen else None
     losses = _losses(traces, test, overlap, passes)
-    return _measurement(subject.description, digest, trained_on, policy, losses, test, overlap, stage)
+    return _measurement(spec.description, digest, trained_on, policy, losses, test, overlap, stage)
 
 
 def _losses(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.comparison.clusters import Clusters, count_of, letters, plural, reason_for_none
+from prequential.comparison.clusters import Clusters, count_of, label_of, plural, reason_for_none
 from prequential.comparison.documents import DocumentComparison, difference_of, sentence
 from prequential.evaluation.summary import model_summary
 from prequential.heldout_loss.documents import DocumentSet
@@ -222,7 +222,7 @@ def format_models(
             names = [f"{name} {commit[:12]}" for name, (commit, _) in zip(names, documents.commits, strict=True)]
         parts.append(_table("document", names, documents, scored))
     for difference in comparison.differences if comparison else ():
-        i = next(i for i in range(len(scored)) if letters(i) == difference.other)
+        i = next(i for i in range(len(scored)) if label_of(i) == difference.other)
         parts.append(printable(sentence(difference, _scored_name(scored, 0), _scored_name(scored, i))))
     if not comparison:
         parts.append(f"{expectation(losses[0])}; to choose a model, score two on these documents")
@@ -231,7 +231,7 @@ def format_models(
 
 
 def _scored_name(scored: Sequence[Scored], i: int) -> str:
-    return f"{letters(i)} ({scored[i].name})" if len(scored) > 1 else scored[i].name
+    return f"{label_of(i)} ({scored[i].name})" if len(scored) > 1 else scored[i].name
 
 
 def _scored_head(documents: DocumentSet, scored: Sequence[Scored]) -> str:
@@ -257,7 +257,7 @@ def _scored_totals(losses: Sequence[dict[str, Any]]) -> str:
         means = [rate(loss["macro_documents"]), rate(loss["macro_languages"])]
         nats = (loss["bits_per_byte"] or 0.0) * log(2)
         rates = [rate(loss["bits_per_byte"]), bounds(loss), *means, rate(nats)]
-        rows.append([letters(i), f"{loss['documents']['bits']:,.0f}", *rates])
+        rows.append([label_of(i), f"{loss['documents']['bits']:,.0f}", *rates])
     titles = ("model", "bits", "bits/byte", "95 % interval", "by document", "by language", "nats/byte")
     return format_table(titles, rows)
 
@@ -284,7 +284,7 @@ def _table(
         rates = [float(each[i] / n_bytes[i]) for each in bits]
         cells = [names[i], f"{np.count_nonzero(places == i):,}", f"{n_bytes[i]:,.0f}", f"{bits[0][i]:,.0f}"]
         rows.append([*cells, *map(rate, rates), *(f"{each - rates[0]:+.4f}" for each in rates[1:])])
-    letter = [letters(i) for i in range(len(scored))]
+    letter = [label_of(i) for i in range(len(scored))]
     titles = (title, "documents", "bytes", "bits (A)", *letter, *(f"{each} - A" for each in letter[1:]))
     more = f"\nand {len(names) - len(rows):,} more" if len(rows) < len(names) else ""
     return format_table(titles, rows) + more

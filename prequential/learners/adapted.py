@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from prequential_codecs.bit_coder import BitCoder, ideal_bits
 
-from prequential.errors import ConfigError, LawError
+from prequential.errors import CausalityError, ConfigError
 from prequential.exact.arrays import digest
 from prequential.learners.distributions import (
     MAX_NATS,
@@ -73,7 +73,9 @@ class AdaptedLearner:
         """Nothing happens between two runs."""
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        """As of the loop: codes a run, or decodes it in place. Raises LawError or InvalidDistributionError with the place."""
+        """As of the loop: codes a run, or decodes it in place. Raises CausalityError or
+        InvalidDistributionError with the place.
+        """
         coder.reserve(len(symbols))
         if coder.decodes:
             bits = np.concatenate([self._decode(symbols, t, coder) for t in range(len(symbols))])
@@ -127,7 +129,7 @@ class AdaptedLearner:
         second = self._predict(changed if is_first else symbols)
         if before is not None and self.digest() != before:
             where = f"symbols {self.n_symbols}-{self.n_symbols + len(symbols)}"
-            raise LawError(f"{where}: predict changed the learner's state; only update may learn")
+            raise CausalityError(f"{where}: predict changed the learner's state; only update may learn")
         self._compare(first[: place + 1], second[: place + 1], place)
         return first if is_first else second
 
@@ -163,7 +165,7 @@ class AdaptedLearner:
             if not same.all():
                 t = self.n_symbols + part.start + int(np.argmin(same.all(axis=1)))
                 what = f"the prediction of symbol {t} moves when symbols from {self.n_symbols + place} on change"
-                raise LawError(f"{what}: the learner looks ahead, or equal calls do not give equal results")
+                raise CausalityError(f"{what}: the learner looks ahead, or equal calls do not give equal results")
 
     def _compare_nats(self, nats: np.ndarray, rows: np.ndarray, symbols: np.ndarray) -> None:
         """nll must agree with the rows, and with itself: else it learns."""
@@ -178,7 +180,7 @@ class AdaptedLearner:
             if wrong.any():
                 t = int(np.argmax(wrong))
                 text = f"nll of symbol {self.n_symbols + t} is {nats[t]:.6g}, but {what} gives {other[t]:.6g}"
-                raise LawError(f"{text}: the learner looks ahead, learns in nll, or computes another loss")
+                raise CausalityError(f"{text}: the learner looks ahead, learns in nll, or computes another loss")
 
     def _append(self, symbols: np.ndarray) -> None:
         needed = self.n_symbols + len(symbols)

@@ -32,20 +32,20 @@ def is_model(given: Given) -> bool:
 
 
 def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str, Any]:
-    """The `config` of archives of a learner that has read `given`, as `informed_learner` gives it. Nothing learns yet."""
+    """The `config` of archives of a learner that has read `given`, as `conditioned_learner` gives it. Nothing learns yet."""
     if is_model(given):
-        return informed_learner(config, given, runtime)[1]
+        return conditioned_learner(config, given, runtime)[1]
     if config is None:
         raise ConfigError("a learner that reads a text needs a configuration")
     if isinstance(given, str) and given == "-":  # of an array, == compares elements
         raise ConfigError("a given text is read more than once: save standard input to a file")
     with open_source(given) as source:
-        runtime.check(remembering(config, source.n_bytes))
+        runtime.check(with_history_for(config, source.n_bytes))
         entry = {"kind": "text", "blake2b": source.blake2b.hex(), "n_symbols": source.n_bytes}
     return {**config.to_dict(), GIVEN: entry}
 
 
-def remembering(config: Config, n_given: int) -> Config:
+def with_history_for(config: Config, n_given: int) -> Config:
     """The configuration of a learner that finds matches in a given text of n_given bytes while it reads another as long.
 
     An archive's header holds `config`: a decoder derives this one.
@@ -58,7 +58,7 @@ def remembering(config: Config, n_given: int) -> Config:
     return replace(config, schedule=schedule, mixer=mixer)
 
 
-def informed_learner(
+def conditioned_learner(
     config: Config | None, given: Given, runtime: Runtime, needed: Any = None
 ) -> tuple[Learner, dict[str, Any]]:
     """A learner that has read `given`, a corpus or a stored model, and the `config` of its archives.
@@ -79,7 +79,7 @@ def informed_learner(
     description = describe(config, given, runtime)
     _check_entry(description[GIVEN], needed)
     assert config is not None
-    learner = runtime.learner(remembering(config, description[GIVEN]["n_symbols"]))
+    learner = runtime.learner(with_history_for(config, description[GIVEN]["n_symbols"]))
     with open_source(given) as source:
         train(learner, source.symbols[:])
         if source.blake2b.hex() != description[GIVEN]["blake2b"]:
@@ -92,7 +92,7 @@ def learner_of(header: Header, given: Given, runtime: Runtime) -> Learner:
     config, needed = config_of(header, knows_given=True), header.config.get(GIVEN)
     if needed is None:
         raise ConfigError("the archive was made without another text: leave out given=")
-    return informed_learner(config, given, runtime, needed)[0]
+    return conditioned_learner(config, given, runtime, needed)[0]
 
 
 def _check_entry(found: Mapping[str, Any], needed: Any) -> None:

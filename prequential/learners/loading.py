@@ -17,12 +17,12 @@ from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import ConfigError
 from prequential.learners.distributions import named_failures
-from prequential.learners.spec import Subject, other_subject
+from prequential.learners.spec import LearnerSpec, other_spec
 
 HUB_PREFIX = "hf:"  # before the folder or name of a model of transformers
 
 
-def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subject:
+def load_spec(name: str, arguments: Mapping[str, Any] | None = None) -> LearnerSpec:
     """The learner that the function or class `module:factory` makes with these arguments. It runs that module's code.
 
     A name that ends in .py is a file. A module that is not installed is searched in the current folder. While it is imported, and
@@ -41,7 +41,7 @@ def load_subject(name: str, arguments: Mapping[str, Any] | None = None) -> Subje
 
     mark_own()
 
-    return other_subject(partial(factory, **(arguments or {})), unicode_name(name), arguments, source=source)
+    return other_spec(partial(factory, **(arguments or {})), unicode_name(name), arguments, source=source)
 
 
 def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from prequential_codecs.bit_coder import FOLLOW, BitCoder
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded
 from prequential.learners.distributions import id_pieces, named_failures, spread_bits
-from prequential.learners.given import Given, describe, informed_learner, is_model
+from prequential.learners.given import Given, conditioned_learner, describe, is_model
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig, blocks
 from prequential.online.coding import OnProgress, Progress
@@ -26,7 +26,7 @@ WITHIN_A_RUN = "the checkpoint does not fit the corpus: its ids end within a run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
+class LearnerSpec:
     """A learner that can be made afresh, equal each time.
 
     description: JSON values that name it, the `config` of header and record. config: of a learner of this program. tokenizer: of
@@ -58,15 +58,15 @@ class Subject:
         return seed
 
 
-def own_subject(config: Config | None, runtime: Runtime, given: Given | None = None) -> Subject:
+def own_spec(config: Config | None, runtime: Runtime, given: Given | None = None) -> LearnerSpec:
     """A learner of this program, which has read what is given. config: None for a stored model. Raises as given.py."""
     if given is not None:
         description = describe(config, given, runtime)
         config = Config.from_dict({name: value for name, value in description.items() if name != GIVEN})
-        return Subject(
+        return LearnerSpec(
             description=description,
             schedule=config.schedule,
-            make=lambda: informed_learner(config, given, runtime, description[GIVEN])[0],
+            make=lambda: conditioned_learner(config, given, runtime, description[GIVEN])[0],
             config=config,
             given=given,
             scores_parts=not is_model(given),
@@ -74,15 +74,15 @@ def own_subject(config: Config | None, runtime: Runtime, given: Given | None = N
     assert config is not None
     runtime.check(config)
     make = partial(runtime.learner, config)
-    return Subject(description=config.to_dict(), schedule=config.schedule, make=make, config=config)
+    return LearnerSpec(description=config.to_dict(), schedule=config.schedule, make=make, config=config)
 
 
-def other_subject(
+def other_spec(
     learner: OnlineModel | Callable[[], OnlineModel],
     name: str | None = None,
     arguments: Mapping[str, Any] | None = None,
     source: Callable[[], str | None] = lambda: None,
-) -> Subject:
+) -> LearnerSpec:
     """Somebody else's learner: an object, which is copied before it learns, or a function or class that makes one.
 
     name: in records; by default its class. arguments: what the factory was given, as JSON values. source: gives a digest of the
@@ -106,7 +106,7 @@ def other_subject(
         return made
 
     described = {"name": name or type(model).__name__, "arguments": dict(arguments or {}), "n_symbols": n_symbols}
-    return Subject(
+    return LearnerSpec(
         description={OTHER: described | {"run_symbols": adapted.schedule.segment_symbols, "source": source()}},
         schedule=adapted.schedule,
         make=make,
@@ -135,14 +135,14 @@ def _factory(learner: OnlineModel | Callable[[], OnlineModel]) -> Callable[[], O
     return lambda: copy.deepcopy(first)
 
 
-def vocabulary_bytes(subject: Subject) -> int:
+def vocabulary_bytes(spec: LearnerSpec) -> int:
     """What the vocabulary of the learner's tokenizer takes: the bytes of every id, compressed by zlib. 0 without a tokenizer."""
-    if not subject.tokenizer:
+    if not spec.tokenizer:
         return 0
     pieces = []
-    for i in range(subject.description[OTHER]["n_symbols"]):
+    for i in range(spec.description[OTHER]["n_symbols"]):
         try:
-            piece = subject.tokenizer.decode([i])
+            piece = spec.tokenizer.decode([i])
         except Exception:  # an id that it does not use
             piece = b""
         pieces.append(len(piece).to_bytes(4, "little") + piece)
@@ -153,15 +153,15 @@ def vocabulary_bytes(subject: Subject) -> int:
 
 
 def byte_costs(
-    symbols: np.ndarray, subject: Subject, learner: Learner | None = None, earlier: "Earlier | None" = None
+    symbols: np.ndarray, spec: LearnerSpec, learner: Learner | None = None, earlier: "Earlier | None" = None
 ) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
 
     An id's cost is divided among its bytes. earlier: of the first ids, which the learner has read already, and what they cost.
     Raises what the learner and its tokenizer raise.
     """
-    learner = learner or subject.make()
-    if subject.tokenizer is None:
+    learner = learner or spec.make()
+    if spec.tokenizer is None:
         yield from _costs_of_bytes(symbols, learner, earlier)
         return
     n_earlier, n_ids, n_bytes, n_paid = earlier.n_ids if earlier else 0, 0, 0, 0
@@ -174,7 +174,7 @@ def byte_costs(
             return earlier.bits(slice(n_paid, n_bytes))
         return spread_bits(np.concatenate(unpaid), np.concatenate(widths))
 
-    for ids, run_widths in _runs(symbols, subject.tokenizer, subject):
+    for ids, run_widths in _runs(symbols, spec.tokenizer, spec):
         if n_ids >= n_earlier:
             unpaid += (bits for _, bits in run(learner, coder, slice(n_ids, n_ids + len(ids)), ids))
         n_ids, n_bytes = n_ids + len(ids), n_bytes + int(run_widths.sum())
@@ -209,11 +209,11 @@ def _costs_of_bytes(symbols: np.ndarray, learner: Learner, earlier: Earlier | No
         yield bits
 
 
-def _runs(symbols: np.ndarray, tokenizer: Tokenizer, subject: Subject) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _runs(symbols: np.ndarray, tokenizer: Tokenizer, spec: LearnerSpec) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The ids (n,) int64 of each run, and the bytes (n,) int64 that they stand for."""
-    n = subject.schedule.segment_symbols
+    n = spec.schedule.segment_symbols
     ids = widths = np.zeros(0, np.int64)
-    for piece in id_pieces(symbols, tokenizer, subject.description[OTHER]["n_symbols"]):
+    for piece in id_pieces(symbols, tokenizer, spec.description[OTHER]["n_symbols"]):
         ids, widths = np.concatenate((ids, piece[0])), np.concatenate((widths, piece[1]))
         whole = len(ids) // n * n
         for start in range(0, whole, n):

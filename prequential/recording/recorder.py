@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
-from prequential.errors import ConfigError, LawError, OutputError
+from prequential.errors import CausalityError, ConfigError, OutputError
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
 from prequential.online.health import Finding
@@ -57,8 +57,8 @@ class Recorder:
     model, optimizer: a step of the optimiser ends a step of the recorder; the calls of the model in training are checked against
     the scores. Either may come later (`attach`). repeats: whether rows seen before count: "exclude" or "include".
     process_group: of torch.distributed; by default the default group, if there is one. audit_every: steps between two checks for
-    a look ahead; 0: none. strict: for tests; a mistake raises LawError, even in `optimizer.step()`. Otherwise it is recorded, the
-    first one is logged as a warning, and the page shows all. ignore_index: targets that are not scored, like -100.
+    a look ahead; 0: none. strict: for tests; a mistake raises CausalityError, even in `optimizer.step()`. Otherwise it is
+    recorded, the first one is logged as a warning, and the page shows all. ignore_index: targets that are not scored, like -100.
 
     Raises ConfigError for wrong arguments.
 
@@ -288,7 +288,7 @@ class Recorder:
             logging.getLogger(__name__).warning("the recorder of %r goes on, but: %s", self.name, wrong[0])
         self.faults += new[: max(0, MAX_FAULTS - len(self.faults))]
         if new and self.strict:
-            raise LawError(new[0])
+            raise CausalityError(new[0])
 
     def heldout(
         self,
@@ -327,7 +327,7 @@ class Recorder:
                 raise ConfigError("rec.finish(): no step was seen: give optimizer=, or call rec.step() after each step")
             try:
                 self._read()
-            except LawError:
+            except CausalityError:
                 with suppress(ConfigError):
                     self._save()
                 raise

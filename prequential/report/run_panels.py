@@ -16,7 +16,7 @@ from prequential_codecs.archive_header import OTHER
 from prequential.comparison.compare import group_labels, group_learner
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
-from prequential.evaluation.summary import told_apart
+from prequential.evaluation.summary import without_common_arguments
 from prequential.records import LOSSES
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def distinct(names: Iterable[str], places: Iterable[object] | None = None) -> li
 
 def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:
     """The label of each run's learner, with a number if it is repeated on the same bytes."""
-    return distinct(told_apart(labels), [run.record["corpus"]["blake2b"] for run in runs])
+    return distinct(without_common_arguments(labels), [run.record["corpus"]["blake2b"] for run in runs])
 
 
 def full_name(name: str, record: Record) -> str:
@@ -228,7 +228,7 @@ def group_names(runs: Sequence[Run]) -> list[str]:
     """A name for each run, equal for runs of one configuration with different seeds."""
     labels = group_labels(runs)
     learners = {label: group_learner(run) for label, run in zip(labels, runs, strict=True)}
-    names = dict(zip(learners, distinct(told_apart(learners.values())), strict=True))
+    names = dict(zip(learners, distinct(without_common_arguments(learners.values())), strict=True))
     return [names[label] for label in labels]
 
 

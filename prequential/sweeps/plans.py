@@ -16,8 +16,8 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, PrequentialError, wrong_argument
 from prequential.evaluation.runs import ARCHIVE, CURVE, RECORD, PathLike, Run, runs_so_far
 from prequential.files import is_foreign, reading
-from prequential.learners.loading import load_subject
-from prequential.learners.spec import Subject
+from prequential.learners.loading import load_spec
+from prequential.learners.spec import LearnerSpec
 from prequential.model.config import Config
 from prequential.online.costs import replay_factor, total_flops
 from prequential.online.runtime import Runtime
@@ -26,7 +26,7 @@ from prequential.printable import format_table
 from prequential.records import WITHOUT_ARCHIVE
 from prequential.version import VERSION
 
-Candidate = Config | Subject  # what a run measures: a learner of this program, or one of the user's own
+Candidate = Config | LearnerSpec  # what a run measures: a learner of this program, or one of the user's own
 
 
 class CorpusKey(NamedTuple):
@@ -202,7 +202,7 @@ def _check_axes(base: Any, **axes: Any) -> None:
 
 
 def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[int] | None = None) -> Plan:
-    """The plan of every combination of arguments of a learner of the user's own, by name as `load_subject` takes it.
+    """The plan of every combination of arguments of a learner of the user's own, by name as `load_spec` takes it.
 
     seeds: values of its argument `seed`. Combinations that the factory refuses are refused by name. Raises ConfigError if none
     is left.
@@ -211,7 +211,7 @@ def learner_plan(name: str, grid: Mapping[str, Sequence[Any]], seeds: Sequence[i
 
     def variants(title: str, arguments: Mapping[str, Any]) -> list[Variant]:
         of_each = [{**arguments, "seed": seed} for seed in dict.fromkeys(seeds)] if seeds else [arguments]
-        return [Variant(name=title, configs=tuple(load_subject(name, each) for each in of_each))]
+        return [Variant(name=title, configs=tuple(load_spec(name, each) for each in of_each))]
 
     parts = []
     for point in product(*grid.values()):

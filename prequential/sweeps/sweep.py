@@ -10,7 +10,7 @@ from prequential.comparison.data_multiple import LEVEL, DataMultiple, data_multi
 from prequential.errors import CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, mean_curve
 from prequential.evaluation.runs import PathLike, Run
-from prequential.evaluation.summary import told_apart
+from prequential.evaluation.summary import without_common_arguments
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike
@@ -89,7 +89,7 @@ class Summary:
         """The table of configurations, and the best of them."""
         best, cheapest = self.best, min(self.results, key=lambda result: result.cost)
         titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front")
-        names = told_apart(result.name for result in self.results)
+        names = without_common_arguments(result.name for result in self.results)
         cheap = "little time" if best.flops_per_byte is None else "few operations"
         return "\n".join(
             [

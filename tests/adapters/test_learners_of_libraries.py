@@ -11,7 +11,7 @@ from prequential_corpora.sources import sample_path
 import prequential
 from prequential.adapters import ClassifierLearner, TorchLearner
 from prequential.adapters.text_tokenizer import tokenizer_of
-from prequential.errors import ConfigError, LawError
+from prequential.errors import CausalityError, ConfigError
 
 TEXT = sample_path("christmas_carol").read_bytes()[:3000]
 
@@ -87,7 +87,7 @@ def test_an_object_has_not_learned_when_it_was_measured():
     ids=["a convolution without its mask", "a norm over the run"],
 )
 def test_a_module_that_is_not_causal_is_refused(settings):
-    with pytest.raises(LawError, match="looks ahead"):
+    with pytest.raises(CausalityError, match="looks ahead"):
         prequential.evaluate(TEXT, learner=learner(**settings), baselines=())
 
 

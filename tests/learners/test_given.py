@@ -14,7 +14,7 @@ from prequential_corpora.sources import sample_path
 import prequential
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.evaluation.evaluation import evaluation_record
-from prequential.learners.given import remembering
+from prequential.learners.given import with_history_for
 from prequential.learners.spec import follow
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
@@ -48,7 +48,7 @@ def test_an_archive_costs_less_given_a_text_and_decodes_with_it_only(config):
 
 def test_the_cost_is_that_of_a_learner_that_was_trained():
     result = prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=("xz",), verify=True)
-    learner = ONE.learner(remembering(BOTH, len(A)))
+    learner = ONE.learner(with_history_for(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))
     assert result.ledger.code_bits == sum(bits.sum() for bits in follow(learner, np.frombuffer(B, np.uint8)))
     assert set(result.trace.parts) == {"model", "gpt", "mixer"}
@@ -72,7 +72,7 @@ def test_an_archive_without_a_given_text_refuses_one():
 
 
 def test_a_stored_model_serves_as_the_given_text(tmp_path):
-    learner = ONE.learner(remembering(BOTH, len(A)))
+    learner = ONE.learner(with_history_for(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))
     save_model(tmp_path / "M", learner, {})
     archive = prequential.compress(B, given=tmp_path / "M", runtime=ONE)
@@ -116,11 +116,11 @@ def test_a_header_with_a_damaged_entry_is_refused(given):
 
 def test_ring_and_index_of_matches_hold_both_texts():
     config = preset(2)
-    assert remembering(config, 1000) == config
-    long = remembering(config, 40_000_000)
+    assert with_history_for(config, 1000) == config
+    long = with_history_for(config, 40_000_000)
     assert (long.schedule.history_bits, long.mixer.match_bits) == (27, 25)
     assert replace(long, schedule=config.schedule, mixer=config.mixer) == config
-    assert remembering(preset(5, pure=True), 1 << 30).schedule.history_bits == 28
+    assert with_history_for(preset(5, pure=True), 1 << 30).schedule.history_bits == 28
 
 
 def test_another_text_is_refused_before_it_is_read_by_the_learner(monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 from prequential_corpora.sources import sample_path
 
 import prequential
-from prequential.errors import ConfigError, CorpusError, InvalidDistributionError, LawError
+from prequential.errors import CausalityError, ConfigError, CorpusError, InvalidDistributionError
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.ledger import VOCABULARY
 from prequential.evaluation.summary import format_report, format_total
@@ -28,7 +28,7 @@ from prequential.learners.distributions import (
     probabilities,
     tokenise,
 )
-from prequential.learners.loading import load_subject, parse_arguments
+from prequential.learners.loading import load_spec, parse_arguments
 from prequential.online.runtime import Runtime
 from prequential.records import CODED_HERE, NOT_CODED
 
@@ -67,15 +67,15 @@ def test_an_object_is_copied_so_that_it_can_be_measured_again():
 @pytest.mark.parametrize(
     ("cheat", "error", "text"),
     [
-        (models.PeeksThroughAttention, LawError, "prediction of symbol 0 moves"),
-        (models.NormalisesOverTheRun, LawError, "moves when symbols from"),
-        (models.LearnsBeforeItIsScored, LawError, "symbols 0-50: predict changed the learner's state"),
-        (models.LearnsInSecret, LawError, "prediction of symbol 0 moves"),
+        (models.PeeksThroughAttention, CausalityError, "prediction of symbol 0 moves"),
+        (models.NormalisesOverTheRun, CausalityError, "moves when symbols from"),
+        (models.LearnsBeforeItIsScored, CausalityError, "symbols 0-50: predict changed the learner's state"),
+        (models.LearnsInSecret, CausalityError, "prediction of symbol 0 moves"),
         (models.SumsTo277, InvalidDistributionError, "symbol 0 sum to 277"),
-        (models.Rare, LawError, "moves when"),
-        (models.UsesItsMemoryAgain, LawError, "prediction of symbol 0 moves"),
-        (type("Sly", (models.PeeksThroughAttention,), {"deterministic": False}), LawError, "moves when"),
-        (type("Sly", (models.LearnsInSecret,), {"deterministic": False}), LawError, "moves when"),
+        (models.Rare, CausalityError, "moves when"),
+        (models.UsesItsMemoryAgain, CausalityError, "prediction of symbol 0 moves"),
+        (type("Sly", (models.PeeksThroughAttention,), {"deterministic": False}), CausalityError, "moves when"),
+        (type("Sly", (models.LearnsInSecret,), {"deterministic": False}), CausalityError, "moves when"),
     ],
 )
 def test_a_learner_that_cheats_is_refused_with_the_place(cheat, error, text):
@@ -110,7 +110,7 @@ def test_small_moves_of_a_learner_that_is_not_deterministic_are_noise():
 
     assert not evaluate(TEXT, learner=Noisy).is_coded
     Noisy.deterministic = True
-    with pytest.raises(LawError):
+    with pytest.raises(CausalityError):
         evaluate(TEXT, learner=Noisy)
 
 
@@ -164,7 +164,7 @@ def test_ids_that_stand_for_no_byte_at_the_end_are_paid_by_the_last_byte(n_bytes
 def test_the_name_of_a_file_that_is_not_utf_8_can_be_recorded(tmp_path):
     path = tmp_path / os.fsdecode(b"m\xff.py")
     path.write_text("from own_learners import Counts")
-    json.dumps(load_subject(f"{path}:Counts").description, ensure_ascii=False).encode()
+    json.dumps(load_spec(f"{path}:Counts").description, ensure_ascii=False).encode()
 
 
 def test_a_tokenizer_that_loses_bytes_is_refused_with_the_place():
@@ -221,10 +221,10 @@ def test_nll_is_not_used_for_bytes_that_are_written_into_an_archive():
 @pytest.mark.parametrize(
     ("cheat", "error", "text"),
     [
-        (models.NllIsCheaper, LawError, "nll of symbol 0 is .*, but predict gives"),
-        (models.NllPeeks, LawError, "nll of symbol 0 is .*, but predict gives"),
-        (models.NllLearns, LawError, "symbols 0-50: predict changed the learner's state"),
-        (models.NllLearnsInSecret, LawError, "its second call gives"),
+        (models.NllIsCheaper, CausalityError, "nll of symbol 0 is .*, but predict gives"),
+        (models.NllPeeks, CausalityError, "nll of symbol 0 is .*, but predict gives"),
+        (models.NllLearns, CausalityError, "symbols 0-50: predict changed the learner's state"),
+        (models.NllLearnsInSecret, CausalityError, "its second call gives"),
         (models.NllIsNegative, InvalidDistributionError, "nll of symbol 0 is -5.7.*cannot be negative"),
         (models.NllIsRows, InvalidDistributionError, r"nll returned float64 of shape \(50, 300\)"),
     ],
@@ -324,7 +324,7 @@ def test_a_factory_that_makes_different_learners_or_stands_beside_a_config_is_re
 )
 def test_a_name_that_names_no_learner_is_one_line(name, text):
     with pytest.raises(ConfigError, match=text):
-        load_subject(name)
+        load_spec(name)
 
 
 def test_arguments_are_json_or_text():
@@ -335,7 +335,7 @@ def test_arguments_are_json_or_text():
         with pytest.raises(ConfigError):
             parse_arguments(wrong)
     with pytest.raises(ConfigError, match="cannot be made: TypeError"):
-        load_subject("own_learners:Counts", {"no_such": 1})
+        load_spec("own_learners:Counts", {"no_such": 1})
 
 
 def test_what_the_learner_gets_is_its_own():

@@ -7,7 +7,7 @@ import own_learners
 import pytest
 
 from prequential.errors import ConfigError
-from prequential.learners.loading import load_subject
+from prequential.learners.loading import load_spec
 
 LEARNER = Path(own_learners.__file__).read_text()
 
@@ -26,23 +26,23 @@ def written(folder, **modules):
         (folder / f"{name}.py").write_text(code)
 
 
-def source(subject):
-    return subject.description["learner"]["source"]
+def source(spec):
+    return spec.description["learner"]["source"]
 
 
 def test_a_module_of_the_current_folder_does_not_stand_in_for_an_installed_one(tmp_path, monkeypatch):
     written(tmp_path, mine="import pyppmd\n" + LEARNER, pyppmd="raise SystemExit('planted')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "pyppmd", raising=False)
-    load_subject("mine:Counts")
-    load_subject(f"{tmp_path / 'mine.py'}:Counts")
+    load_spec("mine:Counts")
+    load_spec(f"{tmp_path / 'mine.py'}:Counts")
 
 
 def test_an_installed_learner_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
     written(tmp_path, river="open('planted', 'w')", brotli="open('planted', 'w')")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError):
-        load_subject("prequential.adapters:ClassifierLearner")
+        load_spec("prequential.adapters:ClassifierLearner")
     assert not (tmp_path / "planted").exists()
 
 
@@ -50,7 +50,7 @@ def test_the_current_folder_is_not_on_the_path_afterwards(tmp_path, monkeypatch)
     written(tmp_path, mine=LEARNER, beside="")
     monkeypatch.chdir(tmp_path)
     path, finders = list(sys.path), list(sys.meta_path)
-    load_subject("mine:Counts")
+    load_spec("mine:Counts")
     assert sys.path == path and sys.meta_path == finders
     with pytest.raises(ImportError):
         __import__("beside")
@@ -64,14 +64,14 @@ def test_a_learner_imports_the_modules_beside_it_and_its_digest_covers_them(tmp_
     written(tmp_path, mine="import helper\n" + LEARNER, helper="from parts import rates", other="X = 1")
     monkeypatch.chdir(tmp_path)
     name = f"{tmp_path / 'mine.py'}:Counts" if by_file else "mine:Counts"
-    first = source(load_subject(name))
-    assert source(load_subject(name)) == first  # also when all are imported already
+    first = source(load_spec(name))
+    assert source(load_spec(name)) == first  # also when all are imported already
 
     def after(folder, **change):
         for known in ("mine", "helper", "parts", "parts.rates"):
             sys.modules.pop(known, None)
         written(folder, **change)
-        return source(load_subject(name))
+        return source(load_spec(name))
 
     assert after(tmp_path, other="X = 2") == first
     assert after(package, rates="RATE = 22") != first
@@ -82,14 +82,14 @@ def test_a_learner_imports_the_modules_beside_it_and_its_digest_covers_them(tmp_
 def test_a_module_that_an_installed_package_lacks_is_not_taken_from_the_folder(tmp_path):
     tried = "try:\n    import json.beside\nexcept ImportError:\n    pass\n"
     written(tmp_path, mine=tried + LEARNER, beside="raise SystemExit('planted')")
-    load_subject(f"{tmp_path / 'mine.py'}:Counts")
+    load_spec(f"{tmp_path / 'mine.py'}:Counts")
 
 
 def test_a_learner_of_one_file_keeps_the_digest_of_that_file(tmp_path):
     from hashlib import blake2b
 
     written(tmp_path, mine=LEARNER)
-    found = source(load_subject(f"{tmp_path / 'mine.py'}:Counts"))
+    found = source(load_spec(f"{tmp_path / 'mine.py'}:Counts"))
     assert found == blake2b(LEARNER.encode(), digest_size=32).hexdigest()[:16]
 
 
@@ -97,7 +97,7 @@ def again(name, **arguments):
     """The digest that a new process finds, which has imported nothing yet."""
     for known in ("mine", "helper", "owned", "owned.parts"):
         sys.modules.pop(known, None)
-    return source(load_subject(name, arguments))
+    return source(load_spec(name, arguments))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_helper_that_changed_is_another_learner(tmp_path, monkeypatch, code):
     written(tmp_path, mine=code.replace("{folder!r}", repr(str(tmp_path))), helper="RATE = 1")
     name = f"{tmp_path / 'mine.py'}:{'make' if 'make' in code else 'Counts'}"
     first = again(name)
-    assert first and source(load_subject(name)) == first == again(name)
+    assert first and source(load_spec(name)) == first == again(name)
     written(tmp_path, helper="RATE = 22")
     assert again(name) != first
 

@@ -81,7 +81,7 @@ def test_a_thread_that_fails_stops_all_and_its_error_is_raised(monkeypatch):
     def fails(*arguments):
         raise OSError("no more threads")
 
-    monkeypatch.setattr(threads.following, "follow", fails)
+    monkeypatch.setattr(threads.helper_thread, "serve_share", fails)
     with pytest.raises((OSError, RuntimeError)):
         mixed(2)
     monkeypatch.undo()
@@ -90,13 +90,13 @@ def test_a_thread_that_fails_stops_all_and_its_error_is_raised(monkeypatch):
 
 def test_nobody_waits_while_the_kernel_of_the_other_threads_is_compiled(monkeypatch):
     compiled, expected = threading.Event(), mixed(1)
-    follow = threads.following.follow
+    serve_share = threads.helper_thread.serve_share
 
     def slow(*arguments):
         compiled.wait(60)
-        follow(*arguments)
+        serve_share(*arguments)
 
-    monkeypatch.setattr(threads.following, "follow", slow)
+    monkeypatch.setattr(threads.helper_thread, "serve_share", slow)
     mixer = Mixer(CONFIG, np.zeros(1 << 10, np.uint8), most_threads=2)
     coder = BitCoder(FOLLOW)
     coder.reserve(len(TEXT))
@@ -108,14 +108,14 @@ def test_nobody_waits_while_the_kernel_of_the_other_threads_is_compiled(monkeypa
 
 
 def test_threads_that_start_late_change_nothing(monkeypatch):
-    follow, started = threads.following.follow, threading.Event()
+    serve_share, started = threads.helper_thread.serve_share, threading.Event()
 
     def late(*arguments):
         started.wait(0.02)
-        follow(*arguments)
+        serve_share(*arguments)
 
     expected = mixed(1)
-    monkeypatch.setattr(threads.following, "follow", late)
+    monkeypatch.setattr(threads.helper_thread, "serve_share", late)
     found = mixed(2)
     assert np.array_equal(found[1], expected[1]) and found[2] == expected[2]
 

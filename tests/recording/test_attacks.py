@@ -11,7 +11,7 @@ import torch
 from loops import COLUMNS, Bigrams, Loop, V, batches, few_letters
 
 import prequential
-from prequential.errors import ConfigError, LawError, OutputError
+from prequential.errors import CausalityError, ConfigError, OutputError
 from prequential.evaluation.summary import format_run
 
 # ---- what a mistake leaves
@@ -23,7 +23,7 @@ def test_a_mistake_that_somebody_catches_stays_in_the_record(tmp_path: Path) -> 
         x, y, logits = loop.forward(rows)
         loop.rec.score(logits=logits[1:], targets=y[1:], inputs=x[1:])
         loop.learn(logits, y)
-    with pytest.raises(LawError, match="were not scored"):
+    with pytest.raises(CausalityError, match="were not scored"):
         loop.rec.finish()
     assert len(prequential.read_runs(tmp_path)) == 1  # it is written before the mistake is raised
     record = loop.rec.finish().record
@@ -76,7 +76,7 @@ def test_a_diverged_run_stays_within_a_bounded_number_of_findings(tmp_path: Path
 
 def test_a_strict_recorder_keeps_what_was_recorded_before_an_impossible_value(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
-    with pytest.raises(LawError, match="in step 3: the loss is not a finite number"):
+    with pytest.raises(CausalityError, match="in step 3: the loss is not a finite number"):
         _with_one_impossible_row(loop, "n_not_finite")
     assert loop.rec.state_dict()["n_steps"] == 64
     assert loop.rec.finish().record["reported"]["new"]["n_rows"] == 64 * 4 - 1
@@ -123,7 +123,7 @@ def test_targets_that_nobody_shifted_are_caught(tmp_path: Path) -> None:
         logits = loop.model(x)
         loop.rec.score(logits=logits, targets=x, inputs=x)
         loop.learn(logits, x)
-    with pytest.raises(LawError, match="step 1: the targets are the inputs; shift them by one"):
+    with pytest.raises(CausalityError, match="step 1: the targets are the inputs; shift them by one"):
         loop.rec.finish()
 
 
@@ -140,7 +140,7 @@ class LeakInTraining(Bigrams):
 
 def test_a_model_that_sees_the_future_only_in_training_is_caught(tmp_path: Path) -> None:
     loop = Loop(tmp_path, model=LeakInTraining(), audit_every=20)
-    with pytest.raises(LawError, match="looks ahead"):
+    with pytest.raises(CausalityError, match="looks ahead"):
         loop.run(few_letters(60))
 
 
@@ -154,7 +154,7 @@ def test_ids_are_found_wherever_a_model_takes_them(tmp_path: Path, kind: str) ->
 
     loop = Loop(tmp_path, model=Model(), audit_every=20)
     loop.rec.attach(forward=lambda model, ids: model({"tokens": ids} if kind == "dict" else ids))
-    with pytest.raises(LawError, match="looks ahead"):
+    with pytest.raises(CausalityError, match="looks ahead"):
         for rows in few_letters(60):
             x, y = (rows[:, :-1], rows[:, 1:]) if kind == "dict" else (rows.flatten()[:-1], rows.flatten()[1:])
             mask = torch.ones_like(x)

@@ -9,7 +9,7 @@ import torch
 from loops import Bigrams, Loop, V, few_letters
 from torch.nn.functional import cross_entropy
 
-from prequential.errors import LawError
+from prequential.errors import CausalityError
 from prequential.evaluation.summary import reported_figures
 
 COLUMNS = 24
@@ -69,7 +69,7 @@ def _forms(mask: torch.Tensor) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("form", _forms(PACKED))
 def test_a_leak_in_a_packing_mask_is_found(tmp_path: Path, form: str) -> None:
-    with pytest.raises(LawError, match="looks ahead"):
+    with pytest.raises(CausalityError, match="looks ahead"):
         _run(Loop(tmp_path, model=Attention(), audit_every=1, strict=True), mask=_forms(LEAKING)[form])
 
 
@@ -164,7 +164,7 @@ def test_a_model_that_is_given_its_targets_is_audited(tmp_path: Path, gives: str
             return loss if gives == "loss" else (logits, loss)
 
     loop = Loop(tmp_path, model=Model(reach=1), audit_every=1, strict=True)
-    with pytest.raises(LawError, match="looks ahead"):
+    with pytest.raises(CausalityError, match="looks ahead"):
         for rows in few_letters(20):
             x, y = rows[:, :-1], rows[:, 1:]
             found = loop.model(x, y)
@@ -180,7 +180,7 @@ def test_a_leak_is_found_beside_logits_that_are_minus_infinity(tmp_path: Path) -
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x).index_fill(2, torch.arange(200, V), -torch.inf)  # a padded vocabulary
 
-    with pytest.raises(LawError, match="looks ahead"):
+    with pytest.raises(CausalityError, match="looks ahead"):
         _run(Loop(tmp_path, model=Masked(reach=1), audit_every=1, strict=True))
 
 

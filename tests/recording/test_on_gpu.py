@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from loops import Bigrams, Loop, batches, few_letters
 
-from prequential.errors import LawError
+from prequential.errors import CausalityError
 from prequential.recording.account import Ranks
 from prequential.recording.recorder import FLUSH_STEPS
 
@@ -39,7 +39,7 @@ def test_a_gpu_gives_the_figures_of_a_processor(tmp_path: Path) -> None:
 
 def test_a_model_that_sees_the_future_is_caught_on_a_gpu(tmp_path: Path) -> None:
     loop = Loop(tmp_path, model=Bigrams(reach=1).cuda(), audit_every=10)
-    with pytest.raises(LawError, match=r"step \d+: the model looks ahead"):
+    with pytest.raises(CausalityError, match=r"step \d+: the model looks ahead"):
         loop.run(_on("cuda", few_letters(60)))
 
 

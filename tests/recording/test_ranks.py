@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 import prequential
-from prequential.errors import LawError
+from prequential.errors import CausalityError
 
 N_STEPS, N_ROWS, COLUMNS = 70, 4, 100
 
@@ -80,7 +80,7 @@ def _rank(rank: int, folder: str, fault_at: int | None, n_first: int | None) -> 
         run = _train(rank, 2, f"{folder}/runs", fault_at, n_first)
         (Path(folder) / f"bits-{rank}").write_text(repr((run.record["code_bits"], run.record["corpus"])))
         (Path(folder) / f"kept-{rank}").write_text(str(kept[-1]))
-    except LawError as error:
+    except CausalityError as error:
         (Path(folder) / f"error-{rank}").write_text(str(error))
         dist.barrier()  # a rank that is gone would abort the other one's thread of communication
     finally:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import prequential
 from prequential.comparison.documents import compare_documents, read_document_losses
-from prequential.errors import ConfigError, LawError
+from prequential.errors import CausalityError, ConfigError
 from prequential.recording.totals import MAX_POINTS, SeenRows, Totals
 
 
@@ -204,7 +204,7 @@ def test_every_damaged_state_is_refused_in_one_line_and_changes_nothing(tmp_path
 def test_a_step_without_a_score_is_caught(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
     _, y, logits = loop.forward(batches(1)[0])
-    with pytest.raises(LawError, match=r"step 1: the optimiser stepped without a score: call rec.score"):
+    with pytest.raises(CausalityError, match=r"step 1: the optimiser stepped without a score: call rec.score"):
         loop.learn(logits, y)
 
 
@@ -212,7 +212,7 @@ def test_a_score_after_the_step_that_used_the_rows_is_caught(tmp_path: Path) -> 
     loop = Loop(tmp_path)
     first, *others = batches(4)
     loop.run([first])
-    with pytest.raises(LawError, match=r"step 2 trained on 4 rows that were not scored before it"):
+    with pytest.raises(CausalityError, match=r"step 2 trained on 4 rows that were not scored before it"):
         for before, rows in zip([first, *others], others, strict=False):
             with torch.no_grad():
                 x, y, late = loop.forward(before)
@@ -226,7 +226,7 @@ def test_a_score_after_the_step_that_used_the_rows_is_caught(tmp_path: Path) -> 
 
 def test_rows_that_are_left_out_are_caught(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
-    with pytest.raises(LawError, match=r"step 1 trained on 1 rows that were not scored"):
+    with pytest.raises(CausalityError, match=r"step 1 trained on 1 rows that were not scored"):
         for rows in batches(2):
             x, y, logits = loop.forward(rows)
             loop.rec.score(logits=logits[1:], targets=y[1:], inputs=x[1:])
@@ -236,7 +236,7 @@ def test_rows_that_are_left_out_are_caught(tmp_path: Path) -> None:
 
 def test_a_model_that_sees_the_future_is_caught(tmp_path: Path) -> None:
     loop = Loop(tmp_path, model=Bigrams(reach=1), audit_every=10)
-    with pytest.raises(LawError, match=r"step \d+: the model looks ahead"):
+    with pytest.raises(CausalityError, match=r"step \d+: the model looks ahead"):
         loop.run(few_letters(60))
 
 
@@ -275,7 +275,7 @@ def test_a_compiled_model_is_checked_too(tmp_path: Path, passes_compiled: bool) 
     model = Bigrams()
     compiled = torch.compile(model, backend="eager")
     loop = Loop(tmp_path, model=model, seen=compiled if passes_compiled else model)
-    with pytest.raises(LawError, match=r"step 2 trained on 2 rows"):
+    with pytest.raises(CausalityError, match=r"step 2 trained on 2 rows"):
         for first, rows in zip((0, 2, 0), batches(3), strict=True):
             x, y = rows[:, :-1], rows[:, 1:]
             logits = compiled(x)
@@ -359,7 +359,7 @@ def test_a_row_may_have_more_than_a_million_columns(tmp_path: Path) -> None:
     ],
 )
 def test_values_that_no_model_gives_are_refused(tmp_path: Path, values: dict[str, object], message: str) -> None:
-    with pytest.raises(LawError, match=message):
+    with pytest.raises(CausalityError, match=message):
         _score(tmp_path, **values)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import prequential
-from prequential.errors import LawError
+from prequential.errors import CausalityError
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -173,7 +173,7 @@ def test_a_fused_loss_without_logits_is_told_once_and_ends_no_training(
     assert "nothing was scored" in caplog.text
     assert len(told) == 1 and "use_liger_kernel=False" in told[0] and "rec.score(nll=" in told[0]
     assert trainer.state.global_step == 6 and "no logits" in rec.faults[0]
-    with pytest.raises(LawError, match="step 1: the model returned no logits"):
+    with pytest.raises(CausalityError, match="step 1: the model returned no logits"):
         _train(tmp_path, Fused(), _recorder(tmp_path, strict=True))
 
 

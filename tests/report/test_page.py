@@ -21,7 +21,7 @@ from prequential.comparison.prediction import Intervals
 from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
-from prequential.evaluation.summary import learner_label, told_apart
+from prequential.evaluation.summary import learner_label, without_common_arguments
 from prequential.report.markup import html_table
 from prequential.report.page import command, conclusion, html_report, ranking_table
 from prequential.report.run_panels import Table, group_names, run_names
@@ -371,8 +371,12 @@ def test_other_learners_are_named_by_their_arguments() -> None:
 
     assert [label(tok="8k"), label(tok="/models/16k/", lr=0.1)] == ["mine, tok=8k", "mine, tok=16k, lr=0.1"]
     assert label(seed=3) == "mine"  # runs of a group differ in it
-    assert told_apart([label(lr=0.1, w=8), label(lr=0.2, w=8)]) == ["mine, lr=0.1", "mine, lr=0.2"]
-    assert told_apart([label(lr=0.1)]) == told_apart([label(lr=0.1)] * 2)[:1] == ["mine, lr=0.1"]
+    assert without_common_arguments([label(lr=0.1, w=8), label(lr=0.2, w=8)]) == ["mine, lr=0.1", "mine, lr=0.2"]
+    assert (
+        without_common_arguments([label(lr=0.1)])
+        == without_common_arguments([label(lr=0.1)] * 2)[:1]
+        == ["mine, lr=0.1"]
+    )
     assert len(label(**{f"a{i}": "x" * 1000 for i in range(1000)})) < 150
 
 

@@ -31,7 +31,7 @@ from prequential.machine.compiled import Array, helper, inlined, kernel
 from prequential.model.gpt.context_table import N_HASHED, UNITS, fill_context_rows
 from prequential.model.gpt.recall import RecallArrays, read_symbols
 from prequential.model.gpt.weights import Linear, Weights
-from prequential.model.mixer.arrays import MixerArrays, Team
+from prequential.model.mixer.arrays import CodingState, MixerArrays
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.mixing import code_mixed, code_plain
 
@@ -354,8 +354,8 @@ def decode_segment(
     coded = np.empty((len(symbols), 8), np.uint16)
     known = (recent, symbols, coded, integer_frequency_table(), recall, column.arrays)
 
-    def decode(*team: Any) -> None:
-        _decode(*known, team or None, coder.state, coder.words)
+    def decode(*mixing: Any) -> None:
+        _decode(*known, mixing or None, coder.state, coder.words)
 
     if mixer:
         mixer.threads.run(mixer.arrays, len(symbols), decode)
@@ -367,9 +367,9 @@ def decode_segment(
 @kernel
 def _decode(
     recent: Array, symbols: Array, coded: Array, table: Array, recall: RecallArrays, column: ColumnArrays,
-    team: tuple[MixerArrays, Team] | None, state: Array, words: Array,
+    mixing: tuple[MixerArrays, CodingState] | None, state: Array, words: Array,
 ) -> None:  # fmt: skip
-    """team: what `code_mixed` needs of the mixer and its threads; None to decode without a mixer."""
+    """mixing: what `code_mixed` needs of the mixer and its threads; None to decode without a mixer."""
     h, qkv, logits = new_columns(1, column)
     frequencies, n_stages = np.empty((1, 256), np.int32), column.qkv.levels.shape[0] + 1
     inputs = recent.reshape(1, -1)
@@ -377,10 +377,10 @@ def _decode(
         symbol = symbols[t : t + 1]
         fill_logits(inputs, t, column, 0, n_stages, h, qkv, logits)
         fill_frequencies(logits, table, frequencies)
-        if team is None:
+        if mixing is None:
             code_plain(symbol, frequencies, coded[t : t + 1], state, words)
         else:
-            code_mixed(symbol, frequencies, coded[t : t + 1], *team, state, words)
+            code_mixed(symbol, frequencies, coded[t : t + 1], *mixing, state, words)
         _advance(recent, symbol, recall)
 
 

@@ -131,7 +131,7 @@ class Share(NamedTuple):
     took: Array  # (1,) int64: the byte that they belong to
 
 
-class Team(NamedTuple):
+class CodingState(NamedTuple):
     """What the coding thread needs besides the arrays of the mixer."""
 
     scratch: Scratch

@@ -49,7 +49,7 @@ def row_of(thread: int, which: int) -> int:
 
 
 @inlined
-def post(board: Array, row: int, number: int) -> None:
+def publish(board: Array, row: int, number: int) -> None:
     """Ends the writing of a row: it belongs to this byte or bit."""
     store(board, row * WIDTH + WIDTH - 1, np.int32(number))  # type: ignore[arg-type]
 
@@ -95,16 +95,16 @@ def await_more(board: Array, n: int) -> bool:
 
 
 @sharing_kernel
-def exchange(board: Array, thread: int, n_threads: int, first: int, last: int) -> None:
+def handover(board: Array, thread: int, n_threads: int, first: int, last: int) -> None:
     """For each number, all other threads wait for the first one's, and it for theirs."""
     for i in range(first, last + 1):
         if thread == 0:
-            post(board, BYTE, i)
+            publish(board, BYTE, i)
             for other in range(1, n_threads):
                 wait(board, row_of(other, SUMS), i)
         else:
             wait(board, BYTE, i)
-            post(board, row_of(thread, SUMS), i)
+            publish(board, row_of(thread, SUMS), i)
 
 
 def exchange_ns(n_threads: int = 2, n: int = 1000) -> float:
@@ -116,10 +116,10 @@ def exchange_ns(n_threads: int = 2, n: int = 1000) -> float:
     with ThreadPoolExecutor(n_threads - 1) as executor:
         for _ in range(9):
             board = new_board(n_threads)
-            others = [executor.submit(exchange, board, thread, n_threads, 1, n + 1) for thread in range(1, n_threads)]
-            exchange(board, 0, n_threads, 1, 1)  # all are awake after it
+            others = [executor.submit(handover, board, thread, n_threads, 1, n + 1) for thread in range(1, n_threads)]
+            handover(board, 0, n_threads, 1, 1)  # all are awake after it
             started = time.perf_counter_ns()
-            exchange(board, 0, n_threads, 2, n + 1)
+            handover(board, 0, n_threads, 2, n + 1)
             taken.append((time.perf_counter_ns() - started) / n)
             for other in others:
                 other.result()

@@ -20,7 +20,7 @@ from prequential.model.mixer.exchange import (
     STOPPED,
     SUMS,
     WIDTH,
-    post,
+    publish,
     row_of,
     wait,
     wait_for_other,
@@ -62,7 +62,7 @@ def learn_share(bit: int, prefix: int, k: int, common: Any, share: Share) -> Non
 
 
 @sharing_kernel
-def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, board: Array) -> None:
+def serve_share(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, board: Array) -> None:
     """Looks after a share while another thread codes, until that thread says LEAVE."""
     n_sets = share.columns.rows.size
     counts, sums = board[row_of(thread, COUNTS) * WIDTH :], board[row_of(thread, SUMS) * WIDTH :]
@@ -78,7 +78,7 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
         share.took[0] = 0  # the next call counts from 1 again
         open_byte(share)
         count_known(share.places.first, share.places.stop, share.places.runs, mixer.groups, counts)
-        post(board, row_of(thread, COUNTS), byte)
+        publish(board, row_of(thread, COUNTS), byte)
         prefix: Any = 1
         for k in range(8):
             number = 8 * byte + k
@@ -92,7 +92,7 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
             for s in range(n_sets):
                 share.columns.rows[s] = rows[s]
             sum_columns(share.evidence.inputs, share.columns, sums[: n_sets + N_SUMS])
-            post(board, row_of(thread, SUMS), number)
+            publish(board, row_of(thread, SUMS), number)
             if wait(board, ERRORS, number) == STOPPED:
                 return
             bit, common = np.int64(errors[BIT]), errors[COMMON]
@@ -108,4 +108,4 @@ def follow(thread: int, every_hash: Array, mixer: MixerArrays, share: Share, boa
             take_hashes(byte, mixer.kinds, every_hash, share)
         if mixer.learns:
             remember(share.places, prefix & 255)
-        post(board, row_of(thread, COUNTS), -done)
+        publish(board, row_of(thread, COUNTS), -done)

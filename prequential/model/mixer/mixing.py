@@ -13,7 +13,7 @@ contexts choose the sets of weights, last weights combine the sets, and adaptive
     refine.py     curves at the end
     blocks.py     the blocks of contexts that threads share out
     board.py      how the threads hand over numbers
-    following.py  what each thread does with its share
+    helper_thread.py  what each thread does with its share
 
 One thread codes: `code_mixed`. Others may look after some of the blocks meanwhile: `follow`. For each byte they get its hashes;
 for each bit they get the rows of weights, add up their columns, and get the bit and the errors to learn from. One thread alone
@@ -32,7 +32,7 @@ from prequential_codecs.bit_coder import code_bit
 from prequential.machine.compiled import Array, inlined, kernel, sharing_kernel
 from prequential.model.mixer import past as at
 from prequential.model.mixer import sets
-from prequential.model.mixer.arrays import EXTRA_INPUTS, MixerArrays, Scratch, Share, Team
+from prequential.model.mixer.arrays import EXTRA_INPUTS, CodingState, MixerArrays, Scratch, Share
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
 from prequential.model.mixer.curves import curve_position, fetch_curves, learn_curves, refine, refine_gpt, select_curves
 from prequential.model.mixer.evidence import read_contexts, read_selecting
@@ -49,7 +49,7 @@ from prequential.model.mixer.exchange import (
     STOPPED,
     SUMS,
     WIDTH,
-    post,
+    publish,
     row_of,
     wait,
 )
@@ -122,16 +122,22 @@ def learn_orders(bit: int, order0: int, order1: int, maps: Array) -> None:
 
 @sharing_kernel
 def code_mixed(
-    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, team: Team, state: Array, words: Array
+    symbols: Array,
+    frequencies: Array,
+    coded: Array,
+    mixer: MixerArrays,
+    coding: CodingState,
+    state: Array,
+    words: Array,
 ) -> None:
     """Codes the bytes `symbols` (n,) int64 in order and learns from each bit. A decoder fills the bytes in.
 
     frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
     coded bit, of a total of 2**16. state, words: the arrays of a BitCoder. Raises RuntimeError if another thread failed.
     """
-    scratch, board, has_gpt, losses, rest = team.scratch, team.board, frequencies.shape[0] > 0, 0, 0
+    scratch, board, has_gpt, losses, rest = coding.scratch, coding.board, frequencies.shape[0] > 0, 0, 0
     together = next_together = board[N_THREADS] > 1
-    own = next_own = team.share if together else team.whole
+    own = next_own = coding.share if together else coding.whole
     for i in range(symbols.size):
         n_threads = np.int64(board[N_THREADS]) if together else np.int64(1)
         code = begin_byte(i, frequencies, n_threads, mixer, scratch, own, board)
@@ -155,11 +161,11 @@ def code_mixed(
                 losses += 1 if together and patience <= 0 else 0
                 rest = FIRST_REST << min(losses, 7) if together and patience <= 0 else rest - 1
                 next_together = board[N_THREADS] > 1 and rest <= 0 and i + 1 < symbols.size
-                next_own = team.share if next_together else team.whole
+                next_own = coding.share if next_together else coding.whole
                 if i + 1 < symbols.size:
                     announce(i + 1, together and next_together, mixer, scratch, next_own, board)
                 if together and not next_together:
-                    post(board, BYTE, ALONE)
+                    publish(board, BYTE, ALONE)
             if mixer.learns:
                 learn_bit(bit, prefix, k, mixed, common, expected, order1, has_gpt, mixer, scratch, own)
             prefix = prefix << 1 | bit
@@ -168,7 +174,7 @@ def code_mixed(
         if together and not next_together:
             await_others(i, board)
         if next_together and not together:
-            post(board, BYTE, i + 2)  # not before this thread has learned for the others
+            publish(board, BYTE, i + 2)  # not before this thread has learned for the others
         together, own = next_together, next_own
 
 
@@ -198,7 +204,7 @@ def announce(i: int, together: bool, mixer: MixerArrays, scratch: Scratch, own: 
     """Matches, and the hashes of byte i of the call, for all threads that take part."""
     look_up(mixer, scratch.every_hash)
     if together:
-        post(board, BYTE, i + 1)
+        publish(board, BYTE, i + 1)
     take_hashes(i + 1, mixer.kinds, scratch.every_hash, own)
 
 
@@ -253,7 +259,7 @@ def hand_out(
         board[ERRORS * WIDTH + BIT], board[ERRORS * WIDTH + COMMON] = bit, common
         for s in range(own.columns.rows.size):
             board[ERRORS * WIDTH + FIRST_ERROR + s] = own.columns.errors[s]
-        post(board, ERRORS, number)
+        publish(board, ERRORS, number)
     return common
 
 
@@ -304,7 +310,7 @@ def predict_bit(
     if together:
         for s in range(own.columns.rows.size):
             board[ROWS * WIDTH + s] = own.columns.rows[s]
-        post(board, ROWS, number)
+        publish(board, ROWS, number)
     for f in range(sets.N_LAST):
         scratch.last_rows[f] = sets.LAST_STARTS[f] + scratch.every_row[sets.LAST_SETS[f]]
     select_curves(mixer.curve_kinds, prefix, past, facts, expected, scratch.curves)

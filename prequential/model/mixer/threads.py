@@ -19,9 +19,8 @@ import numpy as np
 from prequential.machine.compiled import Array, is_cached
 from prequential.model.config import MixerConfig
 from prequential.model.mixer import arrays as blocks
-from prequential.model.mixer import helper_thread as following
-from prequential.model.mixer import sets, weights
-from prequential.model.mixer.arrays import MixerArrays, Scratch, Share, Team
+from prequential.model.mixer import helper_thread, sets, weights
+from prequential.model.mixer.arrays import CodingState, MixerArrays, Scratch, Share
 from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
 from prequential.model.mixer.exchange import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, exchange_ns, new_board
@@ -55,7 +54,7 @@ class Threads:
         self._next_trial_s, self._doubles = 0.0, True
 
     def run(self, arrays: MixerArrays, n_symbols: int, code: Callable[..., None]) -> None:
-        """Calls code(arrays, team), which codes n_symbols symbols, while other threads follow."""
+        """Calls code(arrays, coding), which codes n_symbols symbols, while other threads follow."""
         most = self.most if self._has_kernel(arrays) and n_symbols >= LEAST_SYMBOLS else 1
         n = min(self.fixed, self.most) if self.fixed else self._chosen(most)
         started = time.perf_counter()
@@ -80,7 +79,7 @@ class Threads:
             return False
         if self._compiled is None:
             may_compile = self.fixed or time.perf_counter() >= self._compiles_s
-            if not may_compile and not is_cached(following.follow):
+            if not may_compile and not is_cached(helper_thread.serve_share):
                 return False
             self._executor = ThreadPoolExecutor(self.most - 1, "prequential-mixer")
             self._compiled = self._executor.submit(self.compile, arrays)
@@ -92,7 +91,7 @@ class Threads:
         """Compiles the kernel of the other threads, by a call that ends at once."""
         memory, board = self._memory_of(2), new_board(2)
         board[BYTE * WIDTH + WIDTH - 1] = LEAVE
-        following.follow(1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board)
+        helper_thread.serve_share(1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board)
 
     def _chosen(self, most: int) -> int:
         """How many threads mix in this call: as many as before, or for a trial twice or half as many."""
@@ -119,8 +118,10 @@ class Threads:
         try:
             for thread in range(1, n):
                 assert self._executor
-                others.append(self._executor.submit(_follow, thread, scratch.every_hash, arrays, shares[thread], board))
-            code(arrays, Team(scratch, shares[0], whole, board))
+                others.append(
+                    self._executor.submit(_serve_share, thread, scratch.every_hash, arrays, shares[thread], board)
+                )
+            code(arrays, CodingState(scratch, shares[0], whole, board))
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
         except BaseException:
             board[STOP] = 1
@@ -141,9 +142,9 @@ class Threads:
         return self._memory.setdefault(n, _Memory(self._config, bounds, whole))
 
 
-def _follow(*arguments: Any) -> None:
+def _serve_share(*arguments: Any) -> None:
     try:
-        following.follow(*arguments)
+        helper_thread.serve_share(*arguments)
     except BaseException:
         arguments[-1][STOP] = 1
         raise
