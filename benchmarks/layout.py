@@ -7,6 +7,7 @@ prints one table and every violation, and exits with 1 if there is one. tests/be
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -242,12 +243,30 @@ def violations() -> list[str]:
     return found
 
 
+def sizes() -> dict[str, int]:
+    """What the budget in pyproject.toml limits: lines and modules of the packages, lines of tests, words of documents."""
+    tests, documents = (PROJECT / "tests").rglob("*.py"), (PROJECT / "docs").rglob("*.md")
+    return {
+        "package_lines": sum(path.read_bytes().count(b"\n") for path in modules().values()),
+        "modules": len(modules()),
+        "test_lines": sum(path.read_bytes().count(b"\n") for path in tests),
+        "doc_words": sum(len(path.read_text(encoding="utf-8").split()) for path in documents),
+    }
+
+
+def over_budget() -> list[str]:
+    with (PROJECT / "pyproject.toml").open("rb") as file:
+        budget = tomllib.load(file)["tool"]["prequential"]["budget"]
+    return [f"{name}: {n:,}, the budget is {budget[name]:,}" for name, n in sizes().items() if n > budget[name]]
+
+
 def main() -> int:
     for name, n in sorted(modules_by_folder().items()):
         print(f"{n:4}  {name or 'prequential'}")
     every = list(functions())
     print(f"{len(modules())} modules, {len(every)} functions, nine in ten of up to {length_p90()} lines")
-    found = violations()
+    found = [*violations(), *over_budget()]
+    print(", ".join(f"{name} {n:,}" for name, n in sizes().items()))
     print("\n".join(found) or "no violation")
     return 1 if found else 0
 

@@ -71,6 +71,12 @@ def test_the_architecture_names_every_folder() -> None:
     assert sorted(name for name in folders if not re.search(rf"(?<!/)\b{name}/", text)) == []
 
 
+def test_sizes_are_within_the_budget(monkeypatch) -> None:
+    assert layout.over_budget() == []
+    monkeypatch.setattr(layout, "sizes", lambda: {"modules": 10**6})
+    assert layout.over_budget()[0].startswith("modules: 1,000,000, the budget is ")
+
+
 def test_circles_are_found() -> None:
     assert layout.circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert layout.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a -> b -> c -> a"]
