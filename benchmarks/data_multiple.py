@@ -9,7 +9,7 @@ t of the text, with c = 2 and 1. Both get the noise of the text, fractional Gaus
 
 import numpy as np
 from learning_cost import root
-from markdown_table import format_markdown
+from results import format_markdown
 
 from prequential.comparison.data_multiple import data_multiple
 from prequential.evaluation.curves import Curve

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from markdown_table import format_markdown
+from results import format_markdown
 
 import prequential
 

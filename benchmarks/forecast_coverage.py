@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from markdown_table import format_markdown
+from results import format_markdown
 
 from prequential import Config, Curve, preset
 from prequential.evaluation.runs import Run

@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import zstandard
+
 FOLDER = Path(__file__).parent / "forecasts"
 MIXED = ("multilingual/arabic-nights.txt", "multilingual/chinese-digong.txt", "text/dickens")
 DICKENS_START = 6_000_000  # its first 860,000 bytes were used for earlier forecasts
@@ -108,8 +110,9 @@ def run(name: str, text: Path, runs: Path) -> None:
         prequential("forecast", runs, "--score", folder / "forecast.json", "--corpus", text)
     for proxy in runs.with_name(f"{runs.name}-proxy").glob("*/record.jsonl"):
         proxy.parent.rename(runs / proxy.parent.name)
-    (folder / "ladder.jsonl").unlink(missing_ok=True)
-    prequential("runs", "pack", runs, "-o", folder / "ladder.jsonl")
+    packed = runs.with_suffix(".jsonl")
+    prequential("runs", "pack", runs, "-f", "-o", packed)
+    (folder / "ladder.jsonl.zst").write_bytes(zstandard.compress(packed.read_bytes(), 19))
     (folder / "scores.jsonl").write_bytes((runs / "scores.jsonl").read_bytes())
 
 

@@ -3,8 +3,8 @@
     python benchmarks/forecasts.py
 
 prints the table of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
-targets and sealed forecasts, and their digests are checked first. The clean ones are of corpora on which the GPT had not been
-tuned. Today's forecasts are made after the fact.
+targets and sealed forecasts; corpus, configuration, time and code length of each run are checked first. The clean ones are of
+corpora on which the GPT had not been tuned. Today's forecasts are made after the fact.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markdown_table import format_markdown
+from results import format_markdown
 
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run, read_runs
@@ -48,14 +48,14 @@ class Published:
 def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
     """Every sealed forecast of these folders. Raises ValueError if a run is not the one that was sealed."""
     for name in names:
-        runs = {run.name: run for run in read_runs(FOLDER / name / "ladder.jsonl")}
+        runs = {run.name: run for run in read_runs(FOLDER / name / "ladder.jsonl.zst")}
         lines = [json.loads(line) for line in (FOLDER / name / "scores.jsonl").read_text().splitlines()]
         for path in sorted((FOLDER / name).glob("forecast*.json"), key=lambda path: path.stem):
             record = read_sealed(path)
             (line,) = (each for each in lines if each["forecast_blake2b"] == record["blake2b"])
             proxies = record["proxies"] if "proxies" in record else [record["proxy"]] if record["proxy"] else []
             for digests in (*record["fitted"], line["run"], *proxies):
-                if run_digests(runs[digests["name"]]) != digests:
+                if kept(run_digests(runs[digests["name"]])) != kept(digests):
                     raise ValueError(f"{name}: {digests['name']} is not the run that was sealed")
             yield Published(
                 name=name,
@@ -64,6 +64,11 @@ def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
                 proxies=[runs[proxy["name"]] for proxy in proxies],
                 target=runs[line["run"]["name"]],
             )
+
+
+def kept(digests: dict[str, Any]) -> dict[str, Any]:
+    """What still identifies a run: the digests of its complete record and curve are not those of what is kept here."""
+    return {name: value for name, value in digests.items() if name not in ("record_blake2b", "curve_blake2b")}
 
 
 def with_naive(each: Published) -> dict[str, Any]:

@@ -37,8 +37,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markdown_table import format_markdown
 from numpy.typing import NDArray
+from results import format_markdown
 from scipy.linalg import toeplitz
 
 from prequential import Curve, Runtime, compress, preset

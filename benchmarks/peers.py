@@ -3,7 +3,7 @@
     python benchmarks/peers.py [--again] CORPUS...      file, folder or sample:NAME, as for `prequential evaluate`
 
 Each program runs alone in a temporary folder. It compresses and decompresses the corpus, and every byte is compared. The script
-appends one row for each program and corpus to benchmarks/peers.jsonl. A program that has a row with a restored corpus of the same
+appends one row for each program and corpus to benchmarks/results.csv. A program that has a row with a restored corpus of the same
 BLAKE2b is not run again without --again. A program that is not installed is named and skipped.
 """
 
@@ -22,19 +22,16 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from prequential_corpora.corpus import Corpus
 from prequential_corpora.sources import open_corpus
+from rows import ROWS, Row, append, cpu, read
 
 from prequential.errors import PrequentialError
 
-ROWS = Path(__file__).parent / "peers.jsonl"
-SCHEMA = 1
 RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 MAX_BZIP3_BLOCK_MIB = 511
-
-Row = dict[str, Any]
 
 
 class Peer(NamedTuple):
@@ -106,24 +103,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measure_all(corpus_name: str, peers: dict[str, Peer], *, again: bool) -> None:
     """Appends one row to ROWS for each of `peers` and this corpus, one program after another."""
     with open_corpus(corpus_name) as corpus:
-        done = set() if again else measured(ROWS)
-        for name, peer in peers.items():
-            if (corpus.blake2b, name) not in done:
-                row = measure(name, peer, corpus)
-                with ROWS.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
+        done = {(row.blake2b, row.program) for row in read(ROWS) if row.decoded == "yes" and not again}
+        for peer in peers.values():
+            if (corpus.blake2b[:16], peer.label) not in done:
+                row = measure(peer, corpus)
+                append(ROWS, [row])
                 print(summary(row), flush=True)
 
 
-def measured(path: Path) -> set[tuple[str, str]]:
-    """(BLAKE2b, name) of every row that restored its corpus."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = [json.loads(line) for line in lines]
-    return {(row["corpus"]["blake2b"], row["name"]) for row in rows if row["restored"]}
-
-
-def measure(name: str, peer: Peer, corpus: Corpus) -> Row:
-    """One row of JSON values: bytes, seconds and peak memory in both directions, and whether every byte was restored."""
+def measure(peer: Peer, corpus: Corpus) -> Row:
+    """The row of one program: bytes, seconds in both directions, peak memory, and whether every byte was restored."""
     block_mib = min(max(16, -(-corpus.n_bytes >> 20)), MAX_BZIP3_BLOCK_MIB)
     with tempfile.TemporaryDirectory(prefix="peers-") as work:
         folder = Path(work)
@@ -131,27 +120,22 @@ def measure(name: str, peer: Peer, corpus: Corpus) -> Row:
         coded, wall_s, peak_bytes = run(peer.compress.format(block_mib=block_mib), folder)
         archives = list(folder.glob("archive*"))
         compressed_bytes = archives[0].stat().st_size if coded and len(archives) == 1 else None
-        decoded, decompress_wall_s, decompress_peak_bytes = (
-            run(peer.decompress, folder) if compressed_bytes is not None else (False, None, None)
-        )
+        decoded, decode_s, _ = run(peer.decompress, folder) if compressed_bytes is not None else (False, None, None)
         restored = decoded and filecmp.cmp(folder / "original", folder / "copy", shallow=False)
-    return {
-        "schema": SCHEMA,
-        "kind": "peer",
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "corpus": {"name": corpus.name, "n_bytes": corpus.n_bytes, "blake2b": corpus.blake2b},
-        "name": name,
-        "label": peer.label,
-        "version": version(peer),
-        "commands": [peer.compress.format(block_mib=block_mib), peer.decompress],
-        "compressed_bytes": compressed_bytes,
-        "wall_s": wall_s,
-        "decompress_wall_s": decompress_wall_s,
-        "restored": restored,
-        "peak_memory_bytes": peak_bytes,
-        "decompress_peak_memory_bytes": decompress_peak_bytes,
-        "machine": machine(),
-    }
+    return Row(
+        file=corpus.name or "",
+        bytes=f"{corpus.n_bytes}",
+        blake2b=corpus.blake2b[:16],
+        program=peer.label,
+        version=version(peer) or "",
+        date=datetime.now(UTC).isoformat()[:16],
+        machine=cpu(machine()),
+        archive_bytes="" if compressed_bytes is None else f"{compressed_bytes}",
+        seconds=f"{wall_s:.3f}",
+        decode_seconds="" if decode_s is None else f"{decode_s:.3f}",
+        peak_bytes="" if peak_bytes is None else f"{peak_bytes}",
+        decoded="yes" if restored else "no",
+    )
 
 
 def run(command: str, folder: Path) -> tuple[bool, float, int | None]:
@@ -196,10 +180,10 @@ def machine() -> dict[str, str | int]:
 
 def summary(row: Row) -> str:
     """The row as one line of text."""
-    name = f"{row['corpus']['name']}  {row['label']} ({row['version']}): "
-    if not row["restored"]:
+    name = f"{row.file}  {row.program} ({row.version}): "
+    if row.decoded != "yes":
         return name + "NOT RESTORED"
-    return f"{name}{row['compressed_bytes']:,} bytes, {row['wall_s']:.2f} s, {row['decompress_wall_s']:.2f} s back"
+    return f"{name}{int(row.archive_bytes):,} bytes, {row.seconds} s, {row.decode_seconds} s back"
 
 
 if __name__ == "__main__":

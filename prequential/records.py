@@ -5,6 +5,7 @@ A number `schema` changes when a name changes its meaning or is removed. New nam
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_RECORD_BYTES = 1 << 26  # of a line
 MAX_RECORDS_BYTES = 1 << 28  # of a file
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_NUMBER = 1e30  # products of a few such numbers are finite
 MAX_COUNT = 1 << 62
 MAX_TIME_S = 1e10
@@ -125,7 +127,7 @@ class Fields(dict[str, Any]):
 def read_lines(path: PathLike) -> Iterator[bytes]:
     """The lines of a file of records, with their ends. Raises CorpusError for a file that cannot be read or is too long."""
     n_bytes = 0
-    with reading(path), open_regular(path) as file:
+    with reading(path), _decompressed(path) as file:
         while line := file.readline(MAX_RECORD_BYTES + 1):
             n_bytes += len(line)
             if len(line) > MAX_RECORD_BYTES:
@@ -133,6 +135,23 @@ def read_lines(path: PathLike) -> Iterator[bytes]:
             if n_bytes > MAX_RECORDS_BYTES:
                 raise CorpusError(f"{str(path)!r} has more than {MAX_RECORDS_BYTES:,} bytes: split it")
             yield line
+
+
+def _decompressed(path: PathLike) -> io.BufferedIOBase:
+    """The file at `path`, open for reading; of a zstd frame, its contents. Raises OSError, CorpusError."""
+    file = open_regular(path)
+    if file.peek(len(ZSTD_MAGIC))[: len(ZSTD_MAGIC)] != ZSTD_MAGIC:
+        return file
+    import zstandard
+
+    with file:
+        frame = file.read(MAX_RECORDS_BYTES + 1)
+    try:
+        if not 0 < zstandard.get_frame_parameters(frame).content_size <= MAX_RECORDS_BYTES:
+            raise CorpusError(f"{str(path)!r} does not say its length, or is longer than {MAX_RECORDS_BYTES:,} bytes")
+        return io.BytesIO(zstandard.ZstdDecompressor().decompress(frame))
+    except zstandard.ZstdError as error:
+        raise CorpusError(f"{str(path)!r} is a damaged zstd frame") from error
 
 
 def read_object(path: PathLike) -> Any:

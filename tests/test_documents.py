@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md"), *(PROJECT / "dev").glob("*.md")])
 FOLDERS = ("prequential", "codecs", "corpora", "benchmarks", "tests")
 SOURCES = [path for folder in FOLDERS for path in sorted((PROJECT / folder).rglob("*.py"))]
-PAST = {"LOG.md", "RESULTS-2026.md", "STUDIES-2026.md"}  # of older trees
+PAST = {"LOG.md"}  # of older trees
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 

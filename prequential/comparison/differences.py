@@ -125,7 +125,7 @@ class Comparison:
 
     Examples:
         >>> import prequential
-        >>> runs = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
+        >>> runs = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")
         >>> found = prequential.compare(runs[:2], groups=["small", "large"])
         >>> found.to_frame()[["reference", "other", "n_cells"]].values.tolist()
         [['small', 'large', 78]]

@@ -84,7 +84,7 @@ class Run:
 
     Examples:
         >>> import prequential
-        >>> run = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl")[0]
+        >>> run = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")[0]
         >>> run.record["corpus"]["n_bytes"], int(run.curves["model"].n_bytes[-1]), run.archive.name
         (150000, 150000, 'archive.pq')
     """
@@ -160,7 +160,7 @@ def read_run(path: PathLike) -> Run:
 
     Examples:
         >>> import prequential
-        >>> ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl"  # a file of packed runs
+        >>> ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst"  # a file of packed runs
         >>> prequential.read_run(f"{ladder}/enwik8-first-4154399-20261122-054329-78bf204d").record["corpus"]["n_bytes"]
         150000
     """
@@ -237,7 +237,7 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
 
     Examples:
         >>> import prequential
-        >>> len(prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl"))
+        >>> len(prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst"))
         11
     """
     check_arguments(path=path, on_bad=on_bad)
@@ -267,7 +267,7 @@ def runs_frame(
 
     Examples:
         >>> import prequential
-        >>> frame = prequential.runs_frame("benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
+        >>> frame = prequential.runs_frame("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")
         >>> len(frame), frame.n_bytes.unique().tolist(), round(float(frame.code_bits_per_byte.min()), 3)
         (11, [150000, 460000], 1.779)
     """

@@ -478,7 +478,7 @@ def forecast(
 
     Examples:
         >>> import prequential
-        >>> ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl"
+        >>> ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst"
         >>> prequential.forecast(ladder, target_bytes=1_000_000)
         Traceback (most recent call last):
         prequential.errors.ConfigError: name the target's size: target_width= of a GPT, or target_parameters= of a training loop

@@ -25,7 +25,7 @@ def peers(peers_script, tmp_path, monkeypatch):
             label=compress, package="coreutils", version="echo v1.25", compress=compress, decompress=decompress
         )
 
-    monkeypatch.setattr(peers_script, "ROWS", tmp_path / "peers.jsonl")
+    monkeypatch.setattr(peers_script, "ROWS", tmp_path / "results.csv")
     monkeypatch.setattr(peers_script, "machine", lambda: {"cpu": "of a test"})
     programs = {
         "keeps": peer("cp original archive"),
@@ -39,17 +39,19 @@ def peers(peers_script, tmp_path, monkeypatch):
 
 
 def rows(peers):
-    return {row["name"]: row for row in map(json.loads, peers.ROWS.read_text().splitlines())}
+    """The last row of each program, by its name in PEERS."""
+    names = {peer.label: name for name, peer in peers.PEERS.items()}
+    return {names[row.program]: row for row in peers.read(peers.ROWS)}
 
 
 def test_restored_means_that_every_byte_is_equal(peers, tmp_path):
     assert peers.main([str(tmp_path / "corpus")]) == 0
     found = rows(peers)
-    assert {name: row["restored"] for name, row in found.items()} == {"keeps": True, "loses": False, "refuses": False}
-    sizes = {name: row["compressed_bytes"] for name, row in found.items()}
-    assert sizes == {"keeps": 2048, "loses": 10, "refuses": None}
+    assert {name: row.decoded for name, row in found.items()} == {"keeps": "yes", "loses": "no", "refuses": "no"}
+    sizes = {name: row.archive_bytes for name, row in found.items()}
+    assert sizes == {"keeps": "2048", "loses": "10", "refuses": ""}
     kept = found["keeps"]
-    assert kept["version"] == "1.25" and kept["wall_s"] > 0 and kept["decompress_wall_s"] > 0
+    assert kept.version == "1.25" and float(kept.seconds) > 0 and float(kept.decode_seconds) > 0
 
 
 def test_a_program_that_is_not_installed_is_named_and_skipped(peers, tmp_path, capsys):
@@ -62,18 +64,18 @@ def test_a_program_that_restored_the_corpus_runs_again_only_with_the_option(peer
     n_rows = []
     for run in runs:
         peers.main([str(tmp_path / arg) if arg == "corpus" else arg for arg in run])
-        n_rows.append(len(peers.ROWS.read_text().splitlines()))
+        n_rows.append(len(peers.read(peers.ROWS)))
     assert n_rows == [3, 5, 8]  # the second run repeats the programs that failed
 
 
 def test_every_installed_program_restores_a_text(peers_script, tmp_path, monkeypatch):
-    monkeypatch.setattr(peers_script, "ROWS", tmp_path / "peers.jsonl")
+    monkeypatch.setattr(peers_script, "ROWS", tmp_path / "results.csv")
     monkeypatch.setattr(peers_script, "machine", lambda: {"cpu": "of a test"})
     (tmp_path / "corpus").write_bytes(b"".join(b"line %d of a text\n" % i for i in range(500)))
     peers_script.main([str(tmp_path / "corpus")])
     found = rows(peers_script)
     assert set(found) == {name for name, peer in peers_script.PEERS.items() if shutil.which(peer.program)}
-    assert [name for name, row in found.items() if not row["restored"] or not row["version"]] == []
+    assert [name for name, row in found.items() if row.decoded != "yes" or not row.version] == []
 
 
 # ---- records of a GPU

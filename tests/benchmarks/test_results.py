@@ -1,4 +1,4 @@
-"""results.py: which records its table shows, and that the text around it is unchanged."""
+"""results.py: which rows its tables show, and that the text around it is unchanged."""
 
 import json
 from pathlib import Path
@@ -11,115 +11,77 @@ from prequential import preset
 results = load("results")
 
 
-def evaluation(*, archive_bytes, level=5, name="a", digest="aa", commit="1" * 40, **extra):
-    config = json.loads(json.dumps(preset(level).to_dict()))
-    return {
-        "kind": "evaluation",
-        "time": "2028-01-02T03:04:05+00:00",
-        "corpus": {"kind": "file", "name": name, "n_bytes": 1000, "blake2b": digest},
-        "config": config,
-        "archive_bytes": archive_bytes,
-        "wall_s": 2.0,
-        "decoder_bytes": 1000,
-        "verified": True,
-        "verify_wall_s": 3.0,
-        "peak_memory_bytes": 1 << 20,
-        "baselines": [{"name": "xz", "label": "xz -9e", "compressed_bytes": 500, "wall_s": 0.1}],
-        "environment": {
-            "machine": {"cpu": "Intel(R) Chip(R) Processor"},
-            "threads": 2,
-            "versions": {"prequential": "0.1.0", "python": "3.11.7"},
-            "git_commit": commit,
-        },
-    } | extra
-
-
-def peer(name, compressed_bytes, *, digest="aa", restored=True):
-    return {
-        "time": "2026-01-02T03:04:05+00:00",
-        "corpus": {"name": "a", "n_bytes": 1000, "blake2b": digest},
-        "name": name,
-        "label": f"{name} program",
-        "version": "9.9",
-        "compressed_bytes": compressed_bytes,
-        "wall_s": 0.5,
-        "decompress_wall_s": 0.25,
-        "restored": restored,
-        "peak_memory_bytes": None,
-        "machine": {"cpu": "another chip"},
+def row(*, archive_bytes, program="prequential -5", level="5", **extra):
+    ours = {"config": results.digest(preset(int(level)).to_dict())} if level else {}
+    common = {
+        "file": "a",
+        "bytes": "1000",
+        "blake2b": "aa",
+        "date": "2028-01-02T03:04",
+        "machine": "chip",
+        "decoded": "yes",
     }
+    measured = {"seconds": "2", "decode_seconds": "3", "peak_bytes": f"{1 << 20}", "version": "1111111"}
+    return results.Row(
+        **common | measured | ours | extra, program=program, level=level, archive_bytes=f"{archive_bytes}"
+    )
 
 
-def lines_of(text, column, content):
-    """The lines of a table whose cell in a column is `content`."""
-    return [line for line in text.splitlines() if line.startswith("|") and line.split("|")[column].strip() == content]
+def other(program, archive_bytes, **extra):
+    return row(archive_bytes=archive_bytes, program=program, level="", **extra)
 
 
-def test_the_committed_table_is_the_one_that_the_script_makes_of_the_committed_records():
-    committed = results.RESULTS.read_text("utf-8").partition(results.BEGIN)[2].partition(results.END)[0]
-    assert committed.strip() == results.summary(results.read(results.RECORDS), results.read(results.PEERS))
-
-
-def test_no_other_program_of_the_records_makes_a_smaller_archive_than_prequential_2():
-    """docs/RESULTS.md says so."""
-    files = results.rows_by_file(results.read(results.RECORDS), results.read(results.PEERS))
-    measured = [rows for _, rows in files if any(row.name == "prequential -2" for row in rows)]
-    assert len(measured) == 31
-    for rows in measured:
-        (level_2,) = [row.compressed_bytes for row in rows if row.name == "prequential -2"]
-        assert level_2 < min(row.compressed_bytes for row in rows if not row.is_ours)
-
-
-def cells_of(records, peers=(), title=None):
+def cells_of(*rows, title=None):
     """The cells of the line of file `a`; of a column, if a title is given."""
-    line = results.summary(records, list(peers)).splitlines()[2]
-    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    cells = [cell.strip() for cell in results.summary(rows).splitlines()[2].split("|")[1:-1]]
     return cells if title is None else cells[results.SUMMARY_TITLES.index(title)]
 
 
-def test_a_file_has_a_line_with_its_levels_xz_and_the_best_other_program():
-    records = [evaluation(archive_bytes=300), evaluation(archive_bytes=400, level=1)]
-    peers = [peer("zpaq", 350), peer("7z", 360)]
-    assert cells_of(records, peers) == [
-        "a",
-        "1,000",
-        "3.2000",
-        "",
-        "",
-        "",
-        "2.4000",
-        "",
-        "4.0000",
-        "2.8000 zpaq program",
-    ]
+def test_the_committed_tables_are_those_that_the_script_makes_of_the_committed_rows():
+    committed = results.RESULTS.read_text("utf-8").partition(results.BEGIN)[2].partition(results.END)[0]
+    assert committed.strip() == results.summary(results.read(results.ROWS))
 
 
-def test_the_newest_record_of_a_level_counts_and_none_of_a_preset_that_has_changed():
-    changed = evaluation(archive_bytes=200, level=1, options=["-5"])
-    assert cells_of([evaluation(archive_bytes=300), evaluation(archive_bytes=250), changed], title="-5") == "2.0000"
+def test_no_other_program_of_the_rows_makes_a_smaller_archive_than_prequential_2():
+    """docs/RESULTS.md says so."""
+    files = [each for each in map(results.newest, results.by_file(results.read(results.ROWS))) if 2 in each[0]]
+    assert len(files) == 31
+    for levels, others in files:
+        assert levels[2].bits_per_byte < others[0].bits_per_byte
 
 
-def test_an_archive_of_a_former_mixer_and_one_that_was_not_decoded_have_marks():
-    former = evaluation(archive_bytes=300, time="2026-11-27T20:00:00+00:00")
-    assert cells_of([former], title="-5") == "2.4000°"
-    assert cells_of([evaluation(archive_bytes=300, verified=False)], title="-5") == "2.4000†"
+def test_a_file_has_a_line_with_its_levels_xz_and_the_best_other_program_that_restored_it():
+    others = [other("xz -9e", 500), other("zpaq", 350), other("7z", 360), other("lossy", 10, decoded="no")]
+    cells = cells_of(row(archive_bytes=300), row(archive_bytes=400, level="1"), *others, other("b", 9, blake2b="bb"))
+    assert cells == ["a", "1,000", "3.2000", "", "", "", "2.4000", "", "4.0000", "2.8000 zpaq"]
 
 
-def test_the_last_level_has_the_records_of_its_former_name():
-    assert cells_of([evaluation(archive_bytes=300, level=6, options=["-9"])], title="-6") == "2.4000"
+def test_the_newest_row_of_a_level_counts_and_none_of_a_tree_with_changes():
+    rows = [row(archive_bytes=300), row(archive_bytes=250), row(archive_bytes=200, version="1111111-dirty")]
+    assert cells_of(*rows, title="-5") == "2.0000"
+
+
+def test_an_archive_of_a_former_mixer_or_preset_and_one_that_was_not_decoded_have_marks():
+    assert cells_of(row(archive_bytes=300, date="2026-11-27T20:00"), title="-5") == "2.4000°"
+    assert cells_of(row(archive_bytes=300, config="of another preset"), title="-5") == "2.4000°"
+    assert cells_of(row(archive_bytes=300, decoded="no"), title="-5") == "2.4000†"
 
 
 def test_speeds_are_of_one_file(monkeypatch):
     monkeypatch.setattr(results, "TIMED_FILE", "a")
-    tables = results.summary([evaluation(archive_bytes=300), evaluation(archive_bytes=9, name="b", digest="bb")], [])
-    assert tables.splitlines()[-1] == "| -5 | 0.50 | 0.33 | 1 | Intel Chip, 2 threads | 1111111 |"
+    tables = results.summary([row(archive_bytes=300), row(archive_bytes=9, file="b", blake2b="bb")])
+    assert tables.splitlines()[-1] == "| -5 | 0.50 | 0.33 | 1 | chip | 1111111 |"
 
 
-def test_a_peer_is_shown_for_the_same_bytes_if_it_is_no_baseline_and_without_a_size_if_it_lost_bytes():
-    peers = [peer("xz", 501), peer("zpaq", 350, digest="bb"), peer("7z", 10, restored=False)]
-    text = results.every_row([evaluation(archive_bytes=300)], peers)
-    assert "xz program" not in text and "zpaq program" not in text and lines_of(text, 3, "7z program") == []
-    assert text.endswith("\nDid not restore a: 7z program (9.9).")
+def test_an_evaluation_becomes_rows_that_are_read_as_they_were_written(tmp_path):
+    more = ["--limit", "300", "--verify", "--baselines", "gzip"]
+    record = results.evaluated("sample:christmas_carol", "1", more)
+    learner, baseline = rows = results.rows_of(record, "1")
+    assert int(learner.archive_bytes) == record["archive_bytes"] and not results.is_former(learner)
+    assert baseline.program == "gzip -9 (zlib)" and baseline.version.startswith("python 3.")
+    for _ in range(2):
+        results.append(tmp_path / "results.csv", rows)
+    assert results.read(tmp_path / "results.csv") == [*rows, *rows]
 
 
 # ---- forecasts

@@ -309,7 +309,7 @@ sweep --pure --limit 1K --width 16,32 {SAMPLE}"""
 def test_a_terminal_of_80_columns_shows_no_longer_line_and_a_pipe_no_longer_row(run, on_terminal, tmp_path):
     rows = ({"text": f"row {i}", "parity": ("even", "odd")[i % 2]} for i in range(100))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "ladder.jsonl").symlink_to(PROJECT / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl")
+    (tmp_path / "ladder.jsonl").symlink_to(PROJECT / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")
     for line in WALK.splitlines():
         first = min((path.name for path in tmp_path.glob("runs/*")), default="")
         piped, shown = (line.replace("ONE", first).replace("OUT", name).split() for name in ("pipe", "terminal"))

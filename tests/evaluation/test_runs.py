@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from prequential_corpora.sources import sample_path
 
 import prequential
@@ -15,6 +16,7 @@ from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import find_run, new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
 from prequential.evaluation.summary import format_report
 from prequential.files import output_file
+from prequential.records import MAX_RECORDS_BYTES
 
 FUSED = prequential.Runtime(kernels="fused")
 CONFIG = prequential.Config(
@@ -185,6 +187,20 @@ def test_packed_runs_are_the_runs_of_the_folder_byte_for_byte(run, tmp_path):
         assert other.record_line() == found.record_line() == (found.path / "record.jsonl").read_bytes()
         assert other.curve_table() == (found.path / "curve.parquet").read_bytes()
         assert other.curves["model"].bits.tolist() == found.curves["model"].bits.tolist()
+
+
+def test_packed_runs_may_be_compressed_with_zstd(run, tmp_path):
+    packed, compressed = tmp_path / "runs.jsonl", tmp_path / "runs.jsonl.zst"
+    pack_runs(run[0], packed)
+    frame = zstandard.compress(packed.read_bytes())
+    compressed.write_bytes(frame)
+    assert read_runs(compressed)[0].record_line() == read_runs(packed)[0].record_line()
+    of_unknown_length = zstandard.ZstdCompressor(write_content_size=False).compress(b"[]\n")
+    of_great_length = zstandard.compress(bytes(MAX_RECORDS_BYTES + 1))
+    for damaged in (frame[:-1], frame[:3], frame[:9], of_unknown_length, of_great_length):
+        compressed.write_bytes(damaged)
+        with pytest.raises(CorpusError, match=r"runs\.jsonl\.zst"):
+            read_runs(compressed)
 
 
 def test_packed_runs_overwrite_nothing_and_what_is_none_is_refused(run, tmp_path):

@@ -83,7 +83,7 @@ def test_a_ladder_of_too_few_sizes_is_refused_with_their_number(ladder: Ladder, 
 
 
 def test_two_proxies_of_one_name_are_refused_since_one_would_be_lost(tmp_path: Path) -> None:
-    packed = Path(__file__).parents[2] / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl"
+    packed = Path(__file__).parents[2] / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst"
     proxies = [make_run(tmp_path / name, Size(20, 1), TARGET.n_bytes).path for name in "ab"]
     with pytest.raises(ConfigError, match="two proxies have one name"):
         forecast(packed, target_bytes=10_000_000, target_width=2048, proxies=proxies)

@@ -59,7 +59,7 @@ def write_sources(text: bytes, mode: int) -> None:
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("a").write_bytes(text[:2000])
     Path("log.csv").write_text("seen,loss\n100,3.5\n200,2.5\n")
-    shutil.copy(FORECASTS / "ladder.jsonl", "ladder.jsonl")
+    shutil.copy(FORECASTS / "ladder.jsonl.zst", "ladder.jsonl")
     shutil.copy(FORECASTS / "forecast.json", "frozen.json")
     for name in ("a", "pages/1.txt", "shards/1.txt", "rows.jsonl", "ladder.jsonl", "log.csv"):
         Path(name).chmod(mode)

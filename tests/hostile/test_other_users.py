@@ -244,7 +244,7 @@ def test_runs_of_another_user_make_no_forecast_and_no_score(
     options: str, tmp_path: Path, monkeypatch: MonkeyPatch, one_line: OneLine
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copy(FORECASTS / "ladder.jsonl", "ladder.jsonl")
+    shutil.copy(FORECASTS / "ladder.jsonl.zst", "ladder.jsonl")
     give_away(Path("ladder.jsonl"))
     frozen = str(FORECASTS / "forecast.json")
     args = ["forecast", "ladder.jsonl", *(frozen if word == "FROZEN" else word for word in options.split()), "-q"]

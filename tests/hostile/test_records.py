@@ -40,7 +40,7 @@ MIB = 1 << 20
 @pytest.fixture(scope="module")
 def ladder() -> list[Run]:
     """Recorded runs of several learners over the same bytes."""
-    runs = read_runs(FORECASTS / "ladder.jsonl")
+    runs = read_runs(FORECASTS / "ladder.jsonl.zst")
     return [run for run in runs if run.record["corpus"] == runs[0].record["corpus"]]
 
 
