@@ -1,15 +1,20 @@
 """Hooks of the site (mkdocs.yml). The documents are written to be read on their own, too; here they become pages of a site."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import griffe
 from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import File, Files
 
 import prequential
 
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+import record_fields  # noqa: E402 - of this folder
+
 LOG = get_plugin_logger(__name__)
 NAMES = "|".join(prequential.__all__)
 PARTS = re.compile(
@@ -19,6 +24,11 @@ PARTS = re.compile(
     r"|^(?P<indent> {2,3})(?=\S)",  # of a list item; Python-Markdown needs four spaces
     re.MULTILINE | re.DOTALL,
 )
+
+
+def on_files(files: Files, *, config: Any) -> None:
+    """Adds the page of records, which no file has."""
+    files.append(File.generated(config, "RECORDS.md", content=record_fields.page()))
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:

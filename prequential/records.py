@@ -52,7 +52,7 @@ Absent = UnsetType
 
 
 def says(sentence: str) -> Meta:
-    """What a field means, for docs/RECORDS.md."""
+    """What a field means, for the page of records on the site."""
     return Meta(description=sentence)
 
 

@@ -257,7 +257,7 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
 def runs_frame(
     runs: PathLike | Iterable[Run] = "runs", on_bad: Callable[[CorpusError], object] | None = None
 ) -> "pandas.DataFrame":
-    """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/RECORDS.md).
+    """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/MEASURES.md).
 
     runs: as of `read_runs`, or runs that are read. on_bad: as of `read_runs`. Columns: run, the path that `read_run` takes; time
     (datetime64, UTC); corpus; n_bytes; learner; seed; bits_per_byte, of the complete archive; code_bits, code_bits_per_byte and

@@ -1,10 +1,6 @@
-"""Writes docs/RECORDS.md, the fields of every record, from the schemas in prequential/records.py.
-
-python benchmarks/record_fields.py
-"""
+"""The page of the site with the fields of every record, from their schemas (msgspec)."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from msgspec import Struct, inspect
 
@@ -19,8 +15,7 @@ from prequential.records import (
     UnfinishedRecord,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "RECORDS.md"
-RECORDS = (
+RECORDS: tuple[type[Struct], ...] = (
     EvaluationRecord,
     TrainingRecord,
     UnfinishedRecord,
@@ -31,8 +26,6 @@ RECORDS = (
     ScoreFields,
 )
 HEAD = """# Records
-
-<!-- Written by benchmarks/record_fields.py: change prequential/records.py instead. -->
 
 A record is one JSON object in one line, with a `kind` and mostly a `schema`. The number of the schema changes when a name changes
 its meaning or is removed. New names may be added at any time, so a reader must expect that older records lack some. Names end in
@@ -60,7 +53,7 @@ WORDS = {
 
 
 def page() -> str:
-    """The document."""
+    """The page of all records."""
     parts, shown = [HEAD], set[type]()
     for record in RECORDS:
         waiting: list[type] = [record]
@@ -119,7 +112,3 @@ def type_of(form: type) -> inspect.StructType:
     found = inspect.type_info(form)
     assert isinstance(found, inspect.StructType)
     return found
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
