@@ -122,14 +122,11 @@ class StaticModel:
             ends = [document.offset + document.n_bytes for document in documents]
             cuts = sorted({0, len(symbols), *(min(end, len(symbols)) for end in ends)})
             parts = [slice(a, b) for a, b in pairwise(cuts)]
-        tokenizer = self.tokenizer
-        if len(parts) > 1:
-            tokenizer = tokenizer.prepared([symbols[part].tobytes() for part in parts])
         spec = LearnerSpec(
             description={OTHER: {"n_symbols": self.n_symbols}},
             schedule=schedule_of(self),
             make=self._learner,
-            tokenizer=tokenizer,
+            tokenizer=self.tokenizer,
             is_coded=False,
         )
         self._n_learners = 0
@@ -142,11 +139,10 @@ class StaticModel:
 
     def _refuse_document(self, symbols: np.ndarray, documents: Sequence[Document]) -> None:
         """Raises CorpusError with the name of the first document that the tokenizer cannot carry, if there is one."""
-        texts = [symbols[d.offset : d.offset + d.n_bytes].tobytes() for d in documents]
-        tokenizer = self.tokenizer.prepared(texts)
-        for document, text in zip(documents, texts, strict=True):
+        for document in documents:
+            text = symbols[document.offset : document.offset + document.n_bytes].tobytes()
             try:
-                tokenise(text, tokenizer, self.n_symbols)
+                tokenise(text, self.tokenizer, self.n_symbols)
             except CorpusError as error:
                 raise CorpusError(f"document {printable(document.name)!r} cannot be scored: {error}") from error
 

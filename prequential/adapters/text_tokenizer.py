@@ -1,27 +1,26 @@
 """Tokenizers of other libraries as a `Tokenizer` (learners/protocol.py): a tokenizer.json, or an encoding of tiktoken.
 
-A tokenizer.json runs in a process of its own with limits (tokenizer_process.py). Its tokens become bytes here, by its family:
-byte-level BPE writes bytes as characters; SentencePiece has a character for a space, and often tokens such as <0x0A>.
+Tokens of a tokenizer.json become bytes by its family: byte-level BPE writes bytes as characters; SentencePiece has a sign for a
+space, and often tokens such as <0x0A>. The library runs in this process: a tokenizer is code that you trust.
+
+What looks like a special token in a text is encoded as characters. Where the tokenizer puts a space before a text, this step is
+switched off, and each text gets one space here: some put none before a text that begins with one, and then two texts would have
+the same ids.
 """
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from prequential.adapters import tokenizer_process
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import reading
-from prequential.files.strict_json import parse_json
-
-MEMORY_BYTES, MEMORY_BYTES_PER_BYTE = 4 << 30, 512  # measured: 170 for each byte of a text
-SECONDS, BYTES_PER_SECOND = 120, 10_000  # measured: 400,000
+from prequential.learners.distributions import named_failures
 
 
 class TextTokenizer:
@@ -29,44 +28,36 @@ class TextTokenizer:
     text and is no part of it, or nothing. begins_with: the special id that the tokenizer itself puts before a text, if any.
     """
 
+    @named_failures("the tokenizer failed")
     def __init__(self, source: bytes) -> None:
         """source: a tokenizer.json. Raises ConfigError if it cannot be used."""
-        self._source = source
-        described, _ = _ask(source, None)
-        self.ids: dict[str, int] = described["tokens"]
-        self.prefix = b" " if described["prefix"] else b""
-        self.encodes_pieces: bool = not self.prefix  # which would stand before each piece
-        self.begins_with: int | None = described["begins_with"]
-        special, added = set(described["special"]), set(described["added"])
+        described, library = json.loads(source), _library(source.decode())
+        family, added = _family(described), library.get_added_tokens_decoder()
+        special = {i for i, token in added.items() if token.special}
+        self.ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
+        alone, marked = (library.encode("a", add_special_tokens=marked).ids[:1] for marked in (False, True))
+        self.begins_with: int | None = marked[0] if marked != alone and marked[0] in special else None
         self._bytes = {
-            i: b"" if i in special else _bytes_of(token, described, is_added=i in added)
-            for token, i in self.ids.items()
+            i: b"" if i in special else _bytes_of(token, family, is_added=i in added) for token, i in self.ids.items()
         }
-        self._known: dict[bytes, np.ndarray] = {}
+        has_prefix, has_special_pieces = _take_prefix(described, family), _take_special_pieces(described)
+        self._library = _library(json.dumps(described)) if has_prefix or has_special_pieces else library
+        self.prefix = b" " if has_prefix else b""
+        self.encodes_pieces: bool = not has_prefix  # which would stand before each piece
 
     def encode(self, data: bytes) -> np.ndarray:
-        """Ids of a UTF-8 text. Raises CorpusError for other bytes, ConfigError if the tokenizer fails."""
-        return self._known[data] if data in self._known else self._encode_all([data])[0]
-
-    def prepared(self, texts: Sequence[bytes]) -> "TextTokenizer":
-        """The same tokenizer, which already knows the ids of the texts that are UTF-8: one process for all of them."""
-        texts = [data for data in texts if data.decode(errors="ignore").encode() == data]
-        other = object.__new__(TextTokenizer)
-        other.__dict__ = self.__dict__ | {"_known": dict(zip(texts, self._encode_all(texts), strict=True))}
-        return other
+        """Ids of a UTF-8 text. Raises CorpusError for other bytes."""
+        try:
+            text = (self.prefix + data).decode() if data else ""
+        except UnicodeDecodeError as error:
+            byte = error.start - len(self.prefix)
+            raise CorpusError(f"this tokenizer takes UTF-8 only: byte {byte} is none") from error
+        self._library.encode_special_tokens = True  # as characters; a copy of the object forgets it
+        return np.array(self._library.encode(text, add_special_tokens=False).ids, np.int64)
 
     def decode(self, ids: list[int]) -> bytes:
         """The bytes that the ids stand for, with the prefix; of a special token, none."""
         return b"".join(self._bytes.get(i, b"") for i in ids)
-
-    def _encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
-        for data in texts:
-            try:
-                data.decode()
-            except UnicodeDecodeError as error:
-                raise CorpusError(f"this tokenizer takes UTF-8 only: byte {error.start} is none") from error
-        answer, ids = _ask(self._source, texts)
-        return np.split(ids.astype(np.int64), np.cumsum(answer["counts"][:-1])) if texts else []
 
 
 class TiktokenTokenizer:
@@ -105,35 +96,84 @@ def tokenizer_file(path: str | Path) -> Path:
     return Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
 
 
-def _ask(source: bytes, texts: Sequence[bytes] | None) -> tuple[dict[str, Any], np.ndarray]:
-    """The answer of a process, and all ids. texts: None asks for the vocabulary. Raises ConfigError."""
-    n_bytes = sum(map(len, texts or ()))
-    memory_bytes, seconds = MEMORY_BYTES + MEMORY_BYTES_PER_BYTE * n_bytes, SECONDS + n_bytes // BYTES_PER_SECOND
-    sizes = [len(source), *map(len, texts or ())]
-    request = {"memory_bytes": memory_bytes, "sizes": sizes, "describe": texts is None}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", str(Path(tokenizer_process.__file__))],
-            input=b"".join((json.dumps(request).encode(), b"\n", source, *(texts or ()))),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # Rust writes there what it likes
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"the tokenizer took more than {seconds} s") from error
-    except OSError as error:
-        raise ConfigError(f"the tokenizer's process cannot be started: {error.strerror}") from error
-    line, _, ids = done.stdout.partition(b"\n")
-    if done.returncode or not line:
-        raise ConfigError(f"the tokenizer's process failed; it may have needed more than {memory_bytes >> 20:,} MiB")
-    try:
-        answer: dict[str, Any] = parse_json(line)
-    except ValueError as error:
-        raise ConfigError(f"the tokenizer's vocabulary cannot be used: {error}") from error
-    if "error" in answer:
-        raise ConfigError(f"the tokenizer failed: {answer['error']}")
-    return answer, np.frombuffer(ids, np.uint32)
+# ---- what tokenizer.json says
+
+
+@dataclass(frozen=True)
+class Family:
+    """How tokens write bytes. byte_level: in the characters of byte-level BPE. byte_fallback: some as <0x41>. space: what is
+    written for a space, or None.
+    """
+
+    byte_level: bool
+    byte_fallback: bool
+    space: str | None
+
+
+def _library(source: str) -> Any:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(source)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _steps(part: Any) -> Iterator[dict[str, Any]]:
+    """A normalizer, pre-tokenizer or decoder, and those within it."""
+    if isinstance(part, dict):
+        yield part
+        for name in ("normalizers", "pretokenizers", "decoders"):
+            for each in part.get(name) or ():
+                yield from _steps(each)
+
+
+def _family(described: dict[str, Any]) -> Family:
+    places = ("normalizer", "pre_tokenizer", "decoder")
+    steps = [(place, step) for place in places for step in _steps(described.get(place))]
+    kinds = {step.get("type") for _, step in steps}
+    spaces = [step.get("replacement") for _, step in steps if step.get("type") == "Metaspace"]
+    for place, step in steps:
+        if (place, step.get("type"), step.get("pattern")) == ("normalizer", "Replace", {"String": " "}):
+            spaces.append(step.get("content"))
+    byte_fallback = "ByteFallback" in kinds or described["model"].get("byte_fallback") is True
+    return Family("ByteLevel" in kinds, byte_fallback, (spaces[0] or None) if spaces else None)
+
+
+def _take_prefix(described: dict[str, Any], family: Family) -> bool:
+    """Switches off every step that puts a space before a text. Whether there was one."""
+    has_prefix = False
+    for step in (*_steps(described.get("normalizer")), *_steps(described.get("pre_tokenizer"))):
+        kind = step.get("type")
+        if kind == "Prepend" and step.get("prepend") in (" ", family.space):
+            step.clear()
+            step.update(type="Sequence", normalizers=[])
+        elif (
+            kind == "Metaspace"
+            and step.get("prepend_scheme", "always") != "never"
+            and step.get("add_prefix_space", True)
+        ):
+            step.pop("add_prefix_space", None)
+            step["prepend_scheme"] = "never"
+        elif kind == "ByteLevel" and step.get("add_prefix_space"):
+            step["add_prefix_space"] = False
+        else:
+            continue
+        has_prefix = True
+    return has_prefix
+
+
+def _take_special_pieces(described: dict[str, Any]) -> bool:
+    """Renames special tokens of a unigram model, which would find them in the characters of a text. Whether there were any."""
+    added, pieces = described.get("added_tokens") or [], described["model"].get("vocab")
+    special = {token["content"] for token in added if token.get("special")}
+    if not isinstance(pieces, list) or not special:
+        return False
+    described["added_tokens"] = [token for token in added if token["content"] not in special]
+    for i, (piece, score) in enumerate(pieces):
+        if piece in special:
+            pieces[i] = (f"\U0010ffff{i}", score)
+    return True
 
 
 # How byte-level BPE writes bytes: a printable one as itself, the others as the characters from 256 on (Radford 2019).
@@ -143,13 +183,13 @@ BYTE_OF_CHARACTER |= {chr(256 + i): byte for i, byte in enumerate(sorted({*range
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
-def _bytes_of(token: str, family: dict[str, Any], *, is_added: bool) -> bytes:
+def _bytes_of(token: str, family: Family, *, is_added: bool) -> bytes:
     """The bytes of one token. is_added: beside the model's own, written as it is in a text."""
-    if family["byte_level"] and not is_added:
+    if family.byte_level and not is_added:
         return b"".join(bytes([BYTE_OF_CHARACTER[c]]) if c in BYTE_OF_CHARACTER else c.encode() for c in token)
-    if family["byte_fallback"] and (match := BYTE_TOKEN.fullmatch(token)):
+    if family.byte_fallback and (match := BYTE_TOKEN.fullmatch(token)):
         return bytes([int(match[1], 16)])
-    return (token.replace(family["space"], " ") if family["space"] and not family["byte_level"] else token).encode()
+    return (token.replace(family.space, " ") if family.space and not family.byte_level else token).encode()
 
 
 # ---- how many bytes each id stands for
