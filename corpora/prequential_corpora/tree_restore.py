@@ -3,14 +3,13 @@
 import json
 import os
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from prequential.errors import CorruptArchiveError, OutputError
-from prequential.files import folder_permissions, permissions, set_mode, sync, sync_folder, warn_of_readers
-from prequential.files.work_folder import NEW_FOLDER, delete_incomplete
+from prequential.errors import CorruptArchiveError
+from prequential.files import new_folder, set_mode, sync
+from prequential.files.work_folder import NEW_FOLDER
 from prequential_corpora.corpus import CHUNK_N_BYTES, DOCUMENT_END, reading
 
 MAGIC = b"prequential-tree 1\n"
@@ -96,17 +95,12 @@ def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[
         claimed_n_bytes = stream.tell() + sum(file.n_bytes + len(DOCUMENT_END) for file in files)
         if claimed_n_bytes != (n_bytes := os.fstat(stream.fileno()).st_size):
             raise CorruptArchiveError(f"the file list declares {claimed_n_bytes} bytes, but the stream has {n_bytes}")
-        draft = Path(stream_path).with_name(NEW_FOLDER)
-        with _new_folder(Path(os.path.abspath(target)), draft) as folder:  # noqa: PTH100  # resolve() would follow a link
-            allowed = permissions(mode)
+        with new_folder(target, mode=mode, draft=Path(stream_path).with_name(NEW_FOLDER)) as folder:
             for file in files:
-                _restore_file(stream, file, folder, allowed)
+                _restore_file(stream, file, folder)
             for entry in entries:  # after all files, so that none is written through a link
-                _restore_other(entry, folder)
-            for name, _, _ in os.walk(folder):
-                set_mode(Path(name), folder_permissions(allowed))
-                sync_folder(Path(name))
-        warn_of_readers(Path(target), allowed)
+                if not isinstance(entry, TreeFile):
+                    _restore_other(entry, folder)
 
 
 def host_path(root: Path, path: bytes) -> Path:
@@ -181,34 +175,16 @@ def is_git(name: bytes) -> bool:
     return GIT.fullmatch(name.decode("utf-8", "surrogateescape").translate(IGNORED).lower()) is not None
 
 
-@contextmanager
-def _new_folder(target: Path, draft: Path) -> Iterator[Path]:
-    """The new folder `draft`. It is renamed to `target` if the body succeeds and deleted if not."""
-    try:
-        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-            raise OutputError(f"{str(target)!r} exists; choose another folder, or empty it")
-        delete_incomplete(draft)
-        draft.mkdir(mode=0o700)
-        try:
-            yield draft
-            draft.replace(target)  # replaces an empty folder, refuses anything else
-        finally:
-            delete_incomplete(draft)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
-
-
-def _restore_other(entry: TreeEntry, folder: Path) -> None:
-    """A link, or an empty folder."""
+def _restore_other(entry: TreeLink | TreeEmpty, folder: Path) -> None:
+    path = host_path(folder, entry.path)
     if isinstance(entry, TreeEmpty):
-        host_path(folder, entry.path).mkdir(parents=True)
-    elif isinstance(entry, TreeLink):
-        path = host_path(folder, entry.path)
+        path.mkdir(parents=True)
+    else:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(os.fsdecode(entry.target))
 
 
-def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path, allowed: int) -> None:
+def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path) -> None:
     path = host_path(folder, file.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     n_left = file.n_bytes
@@ -221,8 +197,7 @@ def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path, allowed: int)
             n_left -= len(chunk)
         output.flush()
         sync(output.fileno())
-    readable = allowed & 0o666
-    # who may read it may execute it
-    set_mode(path, readable | (readable & 0o444) >> 2 if file.executable else readable)
+    if file.executable:
+        set_mode(path, 0o700)  # until the folder is complete
     if stream.read(1) != DOCUMENT_END:
         raise CorruptArchiveError(f"{file.name!r} is not followed by NUL; its length in the file list is wrong")

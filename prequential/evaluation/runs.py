@@ -401,7 +401,6 @@ class RunFolder:
                     with files.hold_work_folder(path / ARCHIVE):
                         files.delete_checkpoint(files.checkpoint_path(path / ARCHIVE))
             files.sync_folder(root)
-        files.warn_of_readers(path, files.permissions(mode))
         return path
 
 

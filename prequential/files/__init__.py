@@ -4,14 +4,13 @@ from prequential.files.folders import (
     check_can_write,
     check_new_folder,
     common_mode,
-    folder_permissions,
+    delete_incomplete,
     is_foreign,
     new_folder,
     permissions,
     set_mode,
     share_folder,
     sync_folder,
-    warn_of_readers,
     write_bytes,
     write_text,
 )
@@ -32,7 +31,6 @@ from prequential.files.work_folder import (
     check_own_folder,
     checkpoint_path,
     delete_checkpoint,
-    delete_new_checkpoint,
     hold_work_folder,
     open_own_file,
     partial_path,
@@ -41,9 +39,8 @@ from prequential.files.work_folder import (
 
 __all__ = [
     "RESUMABLE", "PathLike", "Sink", "check_can_write", "check_new_folder", "check_output", "check_own_folder", "checkpoint_path",
-    "common_mode", "delete_checkpoint", "delete_new_checkpoint", "folder_permissions", "hold_work_folder",
-    "is_device", "is_foreign", "new_folder", "open_own_file", "open_regular", "output_file", "partial_path",
-    "permissions", "possible_name", "read_regular", "reading", "set_mode", "share_folder", "stream_output", "sync",
-    "sync_folder", "temporary_folder", "warn_of_readers", "work_folder", "write_bytes", "write_text",
-    "writing",
+    "common_mode", "delete_checkpoint", "delete_incomplete", "hold_work_folder", "is_device", "is_foreign", "new_folder",
+    "open_own_file", "open_regular", "output_file", "partial_path", "permissions", "possible_name", "read_regular", "reading",
+    "set_mode", "share_folder", "stream_output", "sync", "sync_folder", "temporary_folder", "work_folder", "write_bytes",
+    "write_text", "writing",
 ]  # fmt: skip

@@ -1,6 +1,5 @@
-"""New folders that are either complete or absent, durable writes of files and folders, permissions and owners."""
+"""New folders that are either complete or absent, durable writes, and permissions no wider than those of the sources."""
 
-import logging
 import os
 import secrets
 import shutil
@@ -11,8 +10,6 @@ from pathlib import Path
 
 from prequential.errors import OutputError
 from prequential.files.streams import PathLike, possible_name, sync, writing
-
-READ_BY_OTHERS = 0o044
 
 
 def check_name(path: PathLike) -> None:
@@ -46,27 +43,33 @@ def check_new_folder(folder: PathLike) -> None:
 
 
 @contextmanager
-def new_folder(folder: PathLike, *, mode: int = 0o777) -> Iterator[Path]:
-    """A private folder to fill, which becomes `folder`, with the permissions `mode` at most, if the body succeeds."""
+def new_folder(folder: PathLike, *, mode: int = 0o777, draft: Path | None = None) -> Iterator[Path]:
+    """A private folder to fill, which becomes `folder`, with the permissions `mode` at most, if the body succeeds.
+
+    draft: its path until then, on the same file system; whatever has this name is deleted. None: a new name beside `folder`.
+    """
     path = Path(folder)
     with writing(folder):
         check_new_folder(folder)
-        draft = path.with_name(f".{path.name[:60]}-{secrets.token_hex(4)}")  # at most 255 bytes in UTF-8
+        draft = draft or path.with_name(f".{path.name[:60]}-{secrets.token_hex(4)}")  # at most 255 bytes in UTF-8
+        delete_incomplete(draft)
         draft.mkdir(mode=0o700)
         try:
             yield draft
             share_folder(draft, mode)
-            sync_folder(draft)
             check_new_folder(folder)  # again: another run may have made it first
             draft.rename(path)  # also replaces an empty folder
-            try:
-                sync_folder(path.parent)
-            except OSError:  # it may be lost in a power cut
-                path.rename(draft)
-                raise
-            warn_of_readers(path, permissions(mode))
+            sync_folder(path.parent)
         finally:
-            shutil.rmtree(draft, ignore_errors=True)  # after success it has another name
+            delete_incomplete(draft)  # after success it has another name
+
+
+def delete_incomplete(folder: Path) -> None:
+    """Deletes a folder that this run, or a killed one, has not completed, or whatever else has its name."""
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        folder.unlink(missing_ok=True)  # a pipe, too, which rmtree would open and wait for
 
 
 def permissions(mode: int = 0o777) -> int:
@@ -91,33 +94,25 @@ def is_foreign(status: os.stat_result) -> bool:
     return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
 
 
-def folder_permissions(allowed: int) -> int:
-    """The permissions of a folder for files with the permissions `allowed`: everyone who may read them may enter it."""
-    return allowed & 0o666 | 0o100 | (allowed & 0o444) >> 2
-
-
 def share_folder(folder: Path, mode: int = 0o777) -> None:
-    """Gives a private folder and its files the permissions that the user's umask and `mode` allow, as `set_mode` does."""
-    allowed = permissions(mode)
-    for file in folder.iterdir():
-        if file.is_file() and not file.is_symlink():
-            set_mode(file, allowed & 0o666)
-    set_mode(folder, folder_permissions(allowed))
+    """Gives a private folder and all in it the permissions that the user's umask and `mode` allow, and synchronises folders.
+
+    Who may read a file that its owner may execute, or a folder, may execute or enter it.
+    """
+    readable = permissions(mode) & 0o666
+    executable = readable | 0o100 | (readable & 0o444) >> 2
+    for name, _, files in os.walk(folder):
+        for path in (Path(name, file) for file in files):
+            if not path.is_symlink():
+                set_mode(path, executable if path.stat().st_mode & 0o100 else readable)
+        set_mode(Path(name), executable)
+        sync_folder(Path(name))
 
 
 def set_mode(path: Path, mode: int) -> None:
     """Changes the permissions of a file or folder, if its file system can. An error is ignored: the data matter more."""
     with suppress(OSError):
         path.chmod(mode)
-
-
-def warn_of_readers(path: Path, allowed: int) -> None:
-    """Warns if more users may read a new output than `allowed`, because its file system does not keep permissions."""
-    with suppress(OSError):
-        if path.stat().st_mode & ~allowed & READ_BY_OTHERS:
-            logging.getLogger(__name__).warning(
-                "other users can read %r: its file system does not keep permissions", str(path)
-            )
 
 
 def write_bytes(path: Path, data: bytes) -> None:

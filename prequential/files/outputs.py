@@ -1,32 +1,20 @@
 """Output files that are either complete or absent: they grow in the working folder of their name (work_folder.py)."""
 
-import errno
 import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
-from prequential.files.folders import (
-    READ_BY_OTHERS,
-    check_name,
-    is_foreign,
-    permissions,
-    set_mode,
-    sync_folder,
-    warn_of_readers,
-    write_bytes,
-)
-from prequential.files.streams import PathLike, Sink, flags_of, sync, writing
+from prequential.files.folders import check_name, permissions, set_mode, sync_folder, write_bytes
+from prequential.files.streams import PathLike, Sink, flags_of, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
     PARTIAL,
-    closing,
     delete_checkpoint,
     has_locked,
     hold_work_folder,
@@ -34,6 +22,7 @@ from prequential.files.work_folder import (
     real_path,
 )
 
+LOCK_WAIT_S = 10.0  # another run holds the lock of a file of records for the time of one write
 RESUMABLE = "resume=True continues from the last checkpoint"  # the note of an error
 Publish = Callable[[Path, Path], None]  # turns the complete partial file into the target
 
@@ -84,13 +73,13 @@ def output_file(
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
         path = real_path(target)
     if is_device(target):
-        with _device(target, path, overwrite=overwrite) as sink:
+        with _device(target, overwrite=overwrite) as sink:
             yield sink
         return
     with hold_work_folder(target) as folder:
         check()  # again, now that no other run writes it
-        draft = _Draft(target, path, folder, status, mode, overwrite)
-        with closing(draft.open(resume=resume)) as file:
+        draft = _Draft(target, path, folder / PARTIAL, folder / CHECKPOINT, overwrite)
+        with draft.open(resume=resume) as file:
             sink, left = Sink(file, target), "a valid beginning"
             try:
                 yield sink
@@ -99,7 +88,7 @@ def output_file(
                 check()  # again: hours may have passed
                 if publish:
                     left = ""  # what does not become a folder is not sound
-                draft.publish(publish or partial(_name, target, overwrite=overwrite))
+                draft.publish(publish or partial(_name, target, overwrite=overwrite), status, mode)
             except BaseException as error:
                 with suppress(OSError):  # the first error is the cause
                     draft.keep_or_delete(error, sink, left)
@@ -107,48 +96,12 @@ def output_file(
 
 
 @contextmanager
-def _device(target: PathLike, path: Path, *, overwrite: bool) -> Iterator[Sink]:
-    with writing(target):
-        file = os.fdopen(_opened_pipe(target) if not path.exists() else _opened_device(target, path), "wb")
-    with closing(file):
+def _device(target: PathLike, *, overwrite: bool) -> Iterator[Sink]:
+    # neither makes a file nor empties one that has taken the place of the device
+    with writing(target), os.fdopen(os.open(target, os.O_WRONLY | flags_of("O_NOCTTY")), "wb", 0) as file:
         if file.isatty() and not overwrite:
             raise OutputError(f"{os.fspath(target)!r} is a terminal; name a file, or overwrite=True writes to it")
-        sink = Sink(file, target)
-        yield sink
-        sink.flush()
-
-
-def _opened_pipe(target: PathLike) -> int:
-    """A copy of the open descriptor of a pipe without a name (/dev/stdout): no user can exchange it. Raises OSError."""
-    import fcntl  # a system with such names has it
-
-    status = os.stat(target)  # noqa: PTH116
-    for number in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
-        with suppress(OSError):  # the descriptor of the list is closed
-            is_written = fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR)
-            if is_written and os.path.samestat(os.fstat(number), status):
-                return os.dup(number)
-    raise OSError(errno.EBADF, "it is not open for writing", os.fspath(target))
-
-
-def _opened_device(target: PathLike, path: Path) -> int:
-    """The descriptor of a device or a named pipe. Raises OSError, OutputError."""
-    # neither makes a file nor empties one that has taken the place of the device
-    flags = os.O_WRONLY | flags_of("O_NOFOLLOW", "O_NOCTTY")
-    _check_device(target, path.lstat())  # before it waits for the reader of a pipe
-    number = os.open(path, flags)
-    try:
-        _check_device(target, os.fstat(number))
-    except OutputError:
-        os.close(number)
-        raise
-    return number
-
-
-def _check_device(target: PathLike, status: os.stat_result) -> None:
-    """Raises OutputError for a named pipe of another user, who would read what is written, and for a file."""
-    if stat.S_ISREG(status.st_mode) or (stat.S_ISFIFO(status.st_mode) and is_foreign(status) and status.st_uid):
-        raise OutputError(f"{os.fspath(target)!r} is a pipe of another user, or has just changed; choose another name")
+        yield Sink(file, target)
 
 
 def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> None:
@@ -165,99 +118,75 @@ def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> 
         temporary.rename(path)
 
 
-@dataclass
-class _Draft:
-    """The files of a run in its working folder. like: the status of that file. Other fields: arguments of `output_file`."""
+class _Draft(NamedTuple):
+    """The files of a run in its working folder, and the output that they become."""
 
     target: PathLike
-    path: Path
-    folder: Path
-    like: os.stat_result | None
-    mode: int
+    path: Path  # of the target, without links
+    partial: Path
+    checkpoint: Path
     overwrite: bool
-
-    def __post_init__(self) -> None:
-        self.temporary, self.checkpoint = self.folder / PARTIAL, self.folder / CHECKPOINT
 
     def open(self, *, resume: bool) -> BinaryIO:
         """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
-        has_partial, has_checkpoint = self.temporary.exists(), self.checkpoint.exists()
-        if has_partial and not resume and not self.overwrite:
-            if has_checkpoint:
-                raise OutputError(
-                    f"an interrupted run left {str(self.folder)!r}; resume=True continues it, overwrite=True starts again"
-                )
-            if self.temporary.stat().st_size:
-                raise OutputError(
-                    f"an interrupted run left {str(self.temporary)!r}, a valid beginning, but nothing to resume from; "
-                    "overwrite=True starts again"
-                )
-        interrupted = has_partial and has_checkpoint
+        has_partial, has_checkpoint = self.partial.exists(), self.checkpoint.exists()
+        if has_partial and not resume and not self.overwrite and (has_checkpoint or self.partial.stat().st_size):
+            remedy = (
+                "; resume=True continues it," if has_checkpoint else ", a valid beginning, but nothing to resume from;"
+            )
+            raise OutputError(f"an interrupted run left {str(self.partial)!r}{remedy} overwrite=True starts again")
         with writing(self.target):
-            if interrupted and resume:
-                return open_own_file(self.temporary)
-            delete_checkpoint(self.checkpoint)
-            self.temporary.unlink(missing_ok=True)  # a new file, because the old name may be a link to anything
-            return open_own_file(self.temporary)
+            if not (has_partial and has_checkpoint and resume):
+                delete_checkpoint(self.checkpoint)
+                self.partial.unlink(missing_ok=True)  # a new file, because the old name may be a link to anything
+            return open_own_file(self.partial)
 
-    def publish(self, publish: Publish) -> None:
+    def publish(self, publish: Publish, like: os.stat_result | None, mode: int) -> None:
         with writing(self.target):
-            allowed = permissions(self.mode) & 0o666 if self.like is None else self.like.st_mode & self.mode & 0o777
-            set_mode(self.temporary, allowed)
-            if self.like is not None:
+            set_mode(self.partial, permissions(mode) & 0o666 if like is None else like.st_mode & mode & 0o777)
+            if like is not None:
                 with suppress(OSError):  # a file system that keeps no such time
-                    os.utime(self.temporary, ns=(self.like.st_atime_ns, self.like.st_mtime_ns))
-            publish(self.temporary, self.path)
-            if not self.path.is_dir():  # `new_folder` warns of a folder's readers
-                warn_of_readers(self.path, allowed)
+                    os.utime(self.partial, ns=(like.st_atime_ns, like.st_mtime_ns))
+            publish(self.partial, self.path)
             try:
                 sync_folder(self.path.parent)
             finally:
                 with suppress(OSError):  # the target is complete
-                    self.temporary.unlink(missing_ok=True)
+                    self.partial.unlink(missing_ok=True)
                     delete_checkpoint(self.checkpoint)
 
     def keep_or_delete(self, error: BaseException, sink: Sink, left: str) -> None:
         """After an error: keeps the partial file if it is still useful, and says so. left: its worth without a checkpoint."""
+        is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
         if isinstance(error, CheckpointError):
             return
         if self.checkpoint.exists():
             error.add_note(RESUMABLE)
-            return
-        is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
-        if sink.n_synced and is_sound and left and self.temporary.exists():
-            error.add_note(f"nothing was saved to resume from; {str(self.temporary)!r} holds {left}")
-            return
-        if isinstance(error, CorruptArchiveError) and sink.n_bytes:
-            error.add_note(self._saved_beginning())
-        elif not isinstance(error, Exception):
-            error.add_note("nothing was saved")
-        self.temporary.unlink(missing_ok=True)
+        elif sink.n_synced and is_sound and left and self.partial.exists():
+            error.add_note(f"nothing was saved to resume from; {str(self.partial)!r} holds {left}")
+        else:
+            if isinstance(error, CorruptArchiveError) and sink.n_bytes:
+                error.add_note(self._saved_beginning())
+            elif not isinstance(error, Exception):
+                error.add_note("nothing was saved")
+            self.partial.unlink(missing_ok=True)
 
     def _saved_beginning(self) -> str:
         name = f"{os.fspath(self.target)}.from-0"
         try:
-            _name(name, self.temporary, real_path(name), overwrite=self.overwrite)
+            _name(name, self.partial, real_path(name), overwrite=self.overwrite)
         except (OSError, OutputError) as error:
             return f"they are not saved, because {error}"
         return f"they are in {name!r}"
 
 
-# ---- appends
-
-
-LOCK_WAIT_S = 10.0  # another run holds the lock for the time of one write
+# ---- files of records, to which lines are appended
 
 
 def prepare_records(path: PathLike, mode: int = 0o777) -> None:
-    """Makes the folder of a file of records, before the work. Raises OutputError if it cannot be appended to."""
+    """Makes a file of records and its folder, before the work. Raises OutputError if lines cannot be appended to it."""
     with writing(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    check_appendable(path, mode)
-
-
-def check_appendable(path: PathLike, mode: int = 0o777) -> None:
-    """Raises OutputError if lines cannot be appended to the file at `path`, which is made if it is missing. Cheap."""
     with _appending(path, mode):
         pass
 
@@ -265,31 +194,26 @@ def check_appendable(path: PathLike, mode: int = 0o777) -> None:
 def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
     """Appends one line to the file at `path`, made if it is missing, and synchronises it. Raises OutputError.
 
-    mode: the permissions of the line's sources. A new file has at most these; one that more users may read, or that another user
-    owns, is refused. A line that cannot be appended is kept in a new file beside, which the error names. The file then has its
-    earlier length. If its last line has no end, the new line begins after a newline.
+    mode: the permissions of the line's sources. A new file has at most these; one that more users may read is refused. A line
+    that cannot be appended is kept in a new file beside, which the error names. The file then has its earlier length. If its
+    last line has no end, the new line begins after a newline.
     """
     try:
-        _append(path, line, mode)
+        with _appending(path, mode) as file:
+            if not has_locked(file.fileno(), LOCK_WAIT_S):
+                raise OutputError(f"{os.fspath(path)!r} is locked by another program")
+            n_before = file.seek(0, os.SEEK_END)
+            is_open = n_before and os.pread(file.fileno(), 1, n_before - 1) != b"\n"
+            try:
+                sink = Sink(file, path)
+                sink.write(b"\n" * is_open + line)
+                sink.sync()
+            except BaseException:
+                with suppress(OSError):
+                    file.truncate(n_before)
+                raise
     except OutputError as error:
         raise OutputError(f"{error}; {_kept_beside(Path(path), line)}") from error
-
-
-def _append(path: PathLike, line: bytes, mode: int) -> None:
-    with _appending(path, mode) as number, os.fdopen(number, "ab", 0, closefd=False) as file:
-        if not has_locked(number, LOCK_WAIT_S):
-            raise OutputError(f"{os.fspath(path)!r} is locked by another program")
-        n_before = os.fstat(number).st_size
-        try:
-            is_open = n_before and os.pread(number, 1, n_before - 1) != b"\n"
-            data = b"\n" * is_open + line
-            while data:  # without a buffer, whose rest would be written after the truncation
-                data = data[file.write(data) :]
-            sync(number)
-        except BaseException:
-            with suppress(OSError):
-                os.ftruncate(number, n_before)
-            raise
 
 
 def _kept_beside(path: Path, line: bytes) -> str:
@@ -305,29 +229,19 @@ def _kept_beside(path: Path, line: bytes) -> str:
 
 
 @contextmanager
-def _appending(path: PathLike, mode: int) -> Iterator[int]:
-    """The descriptor of the file, for appending. Links and everything else that is not a regular file are refused."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | flags_of("O_NOFOLLOW", "O_NONBLOCK")
-    with writing(path):
-        if Path(path).is_symlink():
-            raise OutputError(f"{os.fspath(path)!r} is a link; name the file that it leads to")
-        number = os.open(path, flags, permissions(mode) & 0o666)
-        try:
-            _check_status(path, os.fstat(number), mode)
-            yield number
-        finally:
-            os.close(number)
-
-
-def _check_status(path: PathLike, status: os.stat_result, mode: int) -> None:
-    """Raises OutputError unless this user owns the file, and no more users may read it than the line's sources."""
-    name = repr(os.fspath(path))
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        raise OutputError(f"{name} is not a regular file with one name; choose another file")
-    if is_foreign(status):
-        raise OutputError(f"{name} belongs to another user; choose another file")
-    if status.st_mode & ~mode & READ_BY_OTHERS:
-        narrow = status.st_mode & (mode | ~READ_BY_OTHERS) & 0o777
-        raise OutputError(
-            f"{name} can be read by users who cannot read the source: chmod {narrow:o} it, or choose another file"
-        )
+def _appending(path: PathLike, mode: int) -> Iterator[BinaryIO]:
+    """The file, open for appending without a buffer. Refused: another user's link, what is no file, and one that is too open."""
+    flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | flags_of("O_NOFOLLOW", "O_NONBLOCK"), repr(os.fspath(path))
+    with (
+        writing(path),
+        os.fdopen(os.open(real_path(path), flags, permissions(mode) & 0o666), "r+b", 0) as file,
+    ):
+        mode_now = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode_now):
+            raise OutputError(f"{name} is not a file; choose another name")
+        if mode_now & ~mode & 0o044:
+            narrow = mode_now & (mode | ~0o044) & 0o777
+            raise OutputError(
+                f"{name} can be read by users who cannot read the source: chmod {narrow:o} it, or choose another file"
+            )
+        yield file

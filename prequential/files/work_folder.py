@@ -1,4 +1,4 @@
-"""The working folder of an output: what a run needs until its output is complete, and a lock against a second run.
+"""The working folder of an output: its partial file, its checkpoint, and a file with our mark that a run locks.
 
 For an output NAME it is .NAME.prequential, next to it. If that is too long for a name, a digest of NAME stands in place of NAME.
 docs/RELIABILITY.md lists its files. Only these are ever deleted, and only in a folder that has our mark and is this user's.
@@ -6,16 +6,15 @@ docs/RELIABILITY.md lists its files. Only these are ever deleted, and only in a 
 
 import hashlib
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from prequential.errors import OutputError
-from prequential.files.folders import is_foreign, sync_folder
+from prequential.files.folders import delete_incomplete, is_foreign, sync_folder
 from prequential.files.streams import PathLike, flags_of, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
@@ -26,29 +25,26 @@ NEW_CHECKPOINT, NEW_FOLDER = "new.checkpoint", "new.folder"
 
 
 def real_path(target: PathLike) -> Path:
-    """The file that the output `target` is, or that it leads to if it is a link. Raises OutputError for another user's link.
+    """The file that `target` is, or that it leads to if it is a link. Raises OutputError for a link of another user.
 
     A link that appears after it was looked for is not followed: in a folder such as /tmp another user may put one there.
     """
     path = Path(target)
-    try:
-        status = path.lstat()
-    except (OSError, ValueError):
-        status = None
-    if status is None or not stat.S_ISLNK(status.st_mode):
-        return Path(os.path.realpath(path.parent)) / path.name
-    if is_foreign(status) and status.st_uid:  # root is trusted: /dev/stdout is a link of root
-        raise OutputError(f"{os.fspath(target)!r} is a link of another user; choose another name")
-    return Path(os.path.realpath(path))
+    with suppress(OSError, ValueError):
+        if stat.S_ISLNK((status := path.lstat()).st_mode):
+            if is_foreign(status) and status.st_uid:  # root is trusted: /dev/stdout is a link of root
+                raise OutputError(f"{os.fspath(target)!r} is a link of another user; choose another name")
+            return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path.parent)) / path.name
 
 
 def work_folder(target: PathLike) -> Path:
     """The working folder of the output `target`. If `target` is a link, the folder stands beside the file that the link names."""
     path = real_path(target)
-    folder = path.with_name(f".{path.name}.prequential")
-    if len(os.fsencode(folder.name)) <= MAX_NAME_BYTES:
-        return folder
-    return path.with_name(f".{hashlib.blake2b(os.fsencode(path.name), digest_size=16).hexdigest()}.prequential")
+    name = path.name
+    if len(os.fsencode(f".{name}.prequential")) > MAX_NAME_BYTES:
+        name = hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()
+    return path.with_name(f".{name}.prequential")
 
 
 def partial_path(target: PathLike) -> Path:
@@ -59,21 +55,9 @@ def checkpoint_path(target: PathLike) -> Path:
     return work_folder(target) / CHECKPOINT
 
 
-def delete_new_checkpoint(checkpoint: Path) -> None:
-    delete_incomplete(checkpoint.with_name(NEW_CHECKPOINT))
-
-
-def delete_incomplete(folder: Path) -> None:
-    """Deletes a folder that this run, or a killed one, has not completed, or whatever else has its name."""
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        folder.unlink(missing_ok=True)  # a pipe, too, which rmtree would open and wait for
-
-
 def delete_checkpoint(checkpoint: Path) -> None:
     checkpoint.unlink(missing_ok=True)
-    delete_new_checkpoint(checkpoint)
+    delete_incomplete(checkpoint.with_name(NEW_CHECKPOINT))
 
 
 @contextmanager
@@ -87,7 +71,7 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
             with suppress(OSError):
                 folder.rmdir()  # made just now, or left by a killed run; fails if it is not empty
             raise
-    with closing(owner):
+    with owner:
         try:
             yield folder
         finally:
@@ -96,54 +80,39 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
 
 def _delete_unused(folder: Path) -> None:
     with suppress(OSError):
-        if {path.name for path in folder.iterdir()} == {OWNER}:
+        if os.listdir(folder) == [OWNER]:  # noqa: PTH208
             (folder / OWNER).unlink()
             folder.rmdir()
 
 
 def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
-    """The file `owner` in the folder, locked. Both are made if they are missing."""
+    """The file `owner` in the folder, locked, with our mark. Both are made if they are missing."""
     while True:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
             sync_folder(folder.parent)
-        with suppress(FileNotFoundError):  # another run has just deleted the folder
+        with suppress(FileNotFoundError), ExitStack() as stack:  # another run may just have deleted the folder
             check_own_folder(folder)
-            is_alone = {path.name for path in folder.iterdir()} <= {OWNER}
-            if not is_alone and not os.path.lexists(folder / OWNER):
+            others = set(os.listdir(folder)) - {OWNER}  # noqa: PTH208
+            if others and not os.path.lexists(folder / OWNER):
                 raise _not_ours(folder)
-            owner = open_own_file(folder / OWNER, create=is_alone)
-            lock(owner, target)
+            owner = stack.enter_context(open_own_file(folder / OWNER, create=not others))
+            if not has_locked(owner.fileno()):
+                raise OutputError(
+                    f"another run is writing {os.fspath(target)!r}; wait until it ends, or choose another name"
+                )
+            if not os.path.samestat(os.fstat(owner.fileno()), (folder / OWNER).lstat()):
+                continue  # the run that held the lock has just deleted it
+            mark = owner.read(len(MARK) + 1)
+            if mark != MARK and (others or not MARK.startswith(mark)):  # a killed run may have left a part of it
+                raise _not_ours(folder)
             try:
-                # otherwise the run that held the lock has just deleted it
-                if os.path.samestat(os.fstat(owner.fileno()), (folder / OWNER).lstat()):
-                    _check_mark(owner, folder, may_complete=is_alone)
-                    return owner
-            except BaseException:
-                with suppress(OSError):
-                    owner.close()
+                owner.write(MARK[len(mark) :])
+            except OSError:
+                _delete_unused(folder)
                 raise
-            owner.close()
-
-
-def _check_mark(owner: BinaryIO, folder: Path, *, may_complete: bool) -> None:
-    """Raises OutputError unless the file holds our mark. A run that was killed may have left a part of it: completes it."""
-    found = owner.read(len(MARK) + 1)
-    if found != MARK and not (may_complete and MARK.startswith(found)):
-        raise _not_ours(folder)
-    try:
-        owner.write(MARK[len(found) :])
-        owner.flush()
-    except OSError:
-        _delete_unused(folder)
-        raise
-
-
-def check_own_folder(folder: Path) -> None:
-    """Raises OutputError unless this is a folder, not a link, and belongs to this user. Raises OSError if it is missing."""
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or is_foreign(status):
-        raise _not_ours(folder)
+            stack.pop_all()
+            return owner
 
 
 def _not_ours(path: Path) -> OutputError:
@@ -153,34 +122,27 @@ def _not_ours(path: Path) -> OutputError:
     )
 
 
+def check_own_folder(folder: Path) -> None:
+    """Raises OutputError unless this is a folder, not a link, and belongs to this user. Raises OSError if it is missing."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or is_foreign(status):
+        raise _not_ours(folder)
+
+
 def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
-    """The file of an earlier run, made if missing and `create`. Raises OutputError unless it is a plain file of this user."""
+    """The file of an earlier run, without a buffer, made if missing and `create`.
+
+    Raises OutputError unless it is a plain file of this user, not a link.
+    """
     flags = os.O_RDWR | os.O_CREAT * create | flags_of("O_NOFOLLOW", "O_NONBLOCK")
     if path.is_symlink():
         raise _not_ours(path)
-    number = os.open(path, flags, 0o600)
-    status = os.fstat(number)
+    file = os.fdopen(os.open(path, flags, 0o600), "r+b", 0)
+    status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or is_foreign(status):
-        os.close(number)
-        raise _not_ours(path)
-    return os.fdopen(number, "r+b")
-
-
-@contextmanager
-def closing(file: BinaryIO) -> Iterator[BinaryIO]:
-    """Closes the file at the end. Ignores errors of the close, because the flush has already reported them."""
-    try:
-        yield file
-    finally:
-        with suppress(OSError):
-            file.close()
-
-
-def lock(file: BinaryIO, target: PathLike) -> None:
-    """Locks the file until it is closed. Raises OutputError if another run holds the lock."""
-    if not has_locked(file.fileno()):
         file.close()
-        raise OutputError(f"another run is writing {os.fspath(target)!r}; wait until it ends, or choose another name")
+        raise _not_ours(path)
+    return file
 
 
 def has_locked(number: int, wait_s: float = 0.0) -> bool:

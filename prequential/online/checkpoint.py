@@ -21,7 +21,7 @@ from prequential_codecs.bit_coder import N_WORDS, STATE_SIZE, WORDS_PER_SYMBOL
 
 from prequential.errors import CheckpointError
 from prequential.exact.arrays import digest
-from prequential.files import delete_new_checkpoint, open_own_file, sync_folder
+from prequential.files import delete_incomplete, open_own_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.machine.process import HeldSignals, held
 from prequential.online.loop import Learner
@@ -131,14 +131,14 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     }  # fmt: skip
     text = json.dumps({**about, "digest": _digest(arrays, about)}, sort_keys=True)
     folder = path.with_name(NEW_CHECKPOINT)
-    delete_new_checkpoint(path)
+    delete_incomplete(folder)
     folder.mkdir(mode=0o700)
     try:
         draft = folder / path.name
         write_packed(draft, arrays, {METADATA: text})
         draft.replace(path)
     finally:
-        delete_new_checkpoint(path)
+        delete_incomplete(folder)
     sync_folder(path.parent)
 
 

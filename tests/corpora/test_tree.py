@@ -242,7 +242,7 @@ def test_only_an_empty_folder_is_replaced_and_paths_must_exist(tmp_path: Path) -
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(OutputError, match="exists"):
         restore_tree(tmp_path / "stream", tmp_path / "file")
-    with pytest.raises(OutputError, match="No such file"):
+    with pytest.raises(OutputError, match="does not exist"):
         restore_tree(tmp_path / "stream", tmp_path / "missing" / "out")
     with pytest.raises(CorpusError, match="cannot read"):
         restore_tree(tmp_path / "missing", tmp_path / "other")

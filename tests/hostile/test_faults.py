@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -76,39 +75,6 @@ def test_outputs_appear_on_file_systems_without_permissions_and_times(
     set_mode(tmp_path, 0o700)
     assert {path.name for path in tmp_path.iterdir()} == {"source", "a", "model"}
     assert caplog.messages == []
-
-
-def test_an_output_that_more_users_can_read_than_its_source_is_named(
-    tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As FAT does, the file system gives every file the same permissions."""
-    source, real_open, real_mkdir = tmp_path / "source", os.open, Path.mkdir
-
-    def wide_open(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
-        number = real_open(path, flags, mode, **options)
-        if flags & os.O_CREAT:
-            os.fchmod(number, 0o644)
-        return number
-
-    def wide_mkdir(path: Path, mode: int = 0o777, **options: bool) -> None:
-        real_mkdir(path, mode, **options)
-        os.fchmod(number := real_open(path, os.O_RDONLY), 0o755)
-        os.close(number)
-
-    source.write_bytes(b"text " * 20)
-    source.chmod(0o600)
-    prequential.compress(b"text", config=TINY, runtime=RUNTIME)  # finds the folder of compiled kernels
-    failing(errno.EOPNOTSUPP, monkeypatch, "chmod")
-    monkeypatch.setattr(os, "open", wide_open)
-    monkeypatch.setattr(Path, "mkdir", wide_mkdir)
-    prequential.compress(source, tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
-    with new_folder(tmp_path / "model", mode=0o600):
-        pass
-    assert caplog.messages == [
-        f"other users can read {str(tmp_path / name)!r}: its file system does not keep permissions"
-        for name in ("a.pq", "model")
-    ]
-    assert prequential.decompress(tmp_path / "a.pq", runtime=RUNTIME) == source.read_bytes()
 
 
 def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
