@@ -15,15 +15,10 @@ if TYPE_CHECKING:
     from prequential.adapters.torch_module import TorchLearner, TransformersLearner
 
 __all__ = ["ClassifierLearner", "StaticModel", "TorchLearner", "TransformersLearner"]
-_MODULES = {
-    "ClassifierLearner": "classifier",
-    "StaticModel": "static_model",
-    "TorchLearner": "torch_module",
-    "TransformersLearner": "torch_module",
-}
+_MODULES = {"ClassifierLearner": "classifier", "StaticModel": "static_model"}  # the others: torch_module
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'torch_module')}"), name)
