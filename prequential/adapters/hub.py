@@ -29,7 +29,6 @@ CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenize
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 MAX_BYTES = {CONFIG: 4 << 20, TOKENIZER: 128 << 20, TOKENIZER_CONFIG: 16 << 20, INDEX: 16 << 20}
 SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}\.safetensors")
-QUANTISED = ("quantization_config", "compression_config")
 # Entries that choose code or files in the library, or that this program does not need. The tensors say the types of the weights.
 IGNORED = {
     "auto_map", "attn_implementation", "experts_implementation", "transformers_weights", "fusion_config", "distributed_config",
@@ -234,7 +233,7 @@ def _config(stored: dict[str, Any], n_tensors: int) -> tuple[Any, Any]:
     """The library's configuration, and the class of the model. n_tensors: so many layers are possible."""
     from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 
-    if any(stored.get(name) for name in QUANTISED):
+    if stored.get("quantization_config") or stored.get("compression_config"):
         raise ConfigError("its weights are quantised: give the model as it was before")
     model_type = stored.get("model_type")
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:

@@ -38,7 +38,6 @@ WINDOWS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "se
 MAX_LOGITS = 1 << 27  # of one stride, by default: 1 GiB of log-probabilities
 ROWS = 64  # whose nats are computed at a time
 MATRICES = 3  # that are held at a time: logits, their log-probabilities, and the second prediction of a check
-HASHED_BYTES = 1 << 24  # at a time
 
 
 class StaticModel:
@@ -96,8 +95,7 @@ class StaticModel:
         digest = hashlib.blake2b(digest_size=32)
         for path in self._weights:
             with reading(path), open_regular(path) as file:
-                while chunk := file.read(HASHED_BYTES):
-                    digest.update(chunk)
+                hashlib.file_digest(file, lambda: digest)
         return digest.hexdigest()
 
     def _described(self, *, is_default: bool) -> str:
@@ -131,11 +129,11 @@ class StaticModel:
         )
         self._n_learners = 0
         try:
-            found = [costs for part in parts for costs in byte_costs(symbols[part], spec)]
+            costs = [each for part in parts for each in byte_costs(symbols[part], spec)]
         except CorpusError:
             self._refuse_document(symbols, documents)
             raise
-        return np.concatenate(found), time.perf_counter() - start_s
+        return np.concatenate(costs), time.perf_counter() - start_s
 
     def _refuse_document(self, symbols: np.ndarray, documents: Sequence[Document]) -> None:
         """Raises CorpusError with the name of the first document that the tokenizer cannot carry, if there is one."""
@@ -180,5 +178,5 @@ class StaticModel:
 
 def _stated_window(model: Any) -> int | None:
     """The window that the model's configuration states, if any."""
-    found = [value for name in WINDOWS if isinstance(value := getattr(model.config, name, None), int) and value > 0]
-    return found[0] if found else None
+    stated = (getattr(model.config, name, None) for name in WINDOWS)
+    return next((value for value in stated if isinstance(value, int) and value > 0), None)

@@ -135,13 +135,6 @@ def test_a_learner_has_to_fit_beside_a_static_model(tmp_path: Path) -> None:
             prequential.evaluate(b"abc" * 9, config=config, runtime=runtime, baselines=[static])
 
 
-def test_weights_that_lie_there_twice_are_counted_once(tmp_path: Path) -> None:
-    folder = saved("llama", tmp_path)
-    before = StaticModel(str(folder)).weights_bytes
-    (folder / "consolidated.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-    assert StaticModel(str(folder)).weights_bytes == before
-
-
 def test_evaluate_says_the_policy_of_a_static_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, corpus = saved("gemma", tmp_path), tmp_path / "corpus"
     corpus.write_bytes(HARD.encode())
