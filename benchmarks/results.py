@@ -22,7 +22,7 @@ from typing import Any
 from rows import ROWS, Row, append, cpu, read
 
 from prequential.evaluation.summary import format_report
-from prequential.model.presets import DEVICE_PRESETS, PRESETS
+from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, PRESETS
 
 PROJECT = Path(__file__).parents[1]
 RESULTS = PROJECT / "docs" / "RESULTS.md"
@@ -153,8 +153,8 @@ def write_between(path: Path, begin: str, table: str, end: str) -> None:
 
 
 def summary(rows: Iterable[Row]) -> str:
-    """Two Markdown tables: bits/byte of each file that a level has read, and the speed of each level on TIMED_FILE."""
-    files = [(levels, others) for levels, others in map(newest, by_file(rows)) if levels]
+    """Two Markdown tables: bits/byte of each file that the default has read, and the speed of each level on TIMED_FILE."""
+    files = [(levels, others) for levels, others in map(newest, by_file(rows)) if DEFAULT_PRESET in levels]
     tables = [format_markdown(SUMMARY_TITLES, [size_cells(*each) for each in files])]
     timed = [levels for levels, _ in files if next(iter(levels.values())).file == TIMED_FILE]
     if timed:

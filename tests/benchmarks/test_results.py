@@ -93,8 +93,8 @@ PUBLISHED = list(forecasts.published((*forecasts.CLEAN, *forecasts.TUNED)))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("each", PUBLISHED, ids=lambda each: each.label)
-def test_a_published_forecast_is_in_the_document_as_frozen_and_as_made_today(each: "forecasts.Published") -> None:
+@pytest.mark.parametrize("each", PUBLISHED[: -2 * len(forecasts.TUNED)], ids=lambda each: each.label)
+def test_a_clean_forecast_is_in_the_document_as_frozen_and_as_made_today(each: "forecasts.Published") -> None:
     assert f"| {' | '.join(forecasts.row(each))} |" in STUDIES
 
 
