@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--bytes-per-token", type=float, metavar="X", required=True, help="mean bytes per token of this text"
     )
     parser.add_argument("--tokens-per-step", type=int, metavar="N", help="needed if --tokens names a column of steps")
-    epochs = "epochs that the log covers, if it has no column `epoch`; only the first counts"
+    epochs = "epochs that the log covers, whatever its column `epoch` says; only the first counts"
     parser.add_argument("--epochs", type=float, metavar="X", help=epochs)
     parser.add_argument("--unit", default="nats/token", choices=("nats/token", "bits/token"), help="unit of the loss")
     parser.add_argument("--name", metavar="NAME", help="name of the model (default: the file)")
@@ -44,5 +44,6 @@ def run(args: argparse.Namespace) -> int:
     names = {name: getattr(args, name) for name in OPTIONS}
     arguments = {"n_parameters": args.parameters} if args.parameters else {}
     found = import_log(args.log, args.runs, **names, arguments=arguments)
-    print(json.dumps(found.record) if args.json else fitted(format_report(found.record, folder=found.path)))
+    if args.json or not args.quiet:
+        print(json.dumps(found.record) if args.json else fitted(format_report(found.record, folder=found.path)))
     return 0

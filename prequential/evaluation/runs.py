@@ -216,12 +216,14 @@ def find_runs(path: PathLike) -> list[Run]:
     return [read_run(path)]
 
 
-def holds_other_records(path: PathLike) -> bool:
-    """Whether it is a file of records that are no runs, such as heldout.jsonl."""
+def holds_no_runs(path: PathLike) -> bool:
+    """Whether it exists and is neither a run nor a place of runs: a page, notes, an empty folder, records such as heldout.jsonl."""
+    if Path(path).is_dir():
+        return not _may_be_run(Path(path)) and not any(map(_may_be_run, Path(path).iterdir()))
     first: Any = None
     with suppress(CorpusError):
         first = parse_object(next(read_lines(path), b""), "")
-    return isinstance(first, dict) and "kind" in first and first["kind"] != "packed run"
+    return Path(path).is_file() and not (isinstance(first, dict) and first.get("kind") == "packed run")
 
 
 def record_line(record: dict[str, Any]) -> str:

@@ -249,7 +249,11 @@ def _how_rows_are_known(reported: Mapping[str, Any]) -> str:
 
 def _seen_text(reported: Mapping[str, Any]) -> str:
     n, seen = reported.get("n_grams", 0), reported.get("n_grams_seen", 0)
-    return f"{seen / n:.1%} of the new targets, by {n:,} samples of 32" if n else "not checked: no 32 targets in a row"
+    return (
+        f"{seen / n:.1%} or more of the new targets, by {n:,} samples of 32"
+        if n
+        else "not checked: no 32 targets of a row were sampled"
+    )
 
 
 def _impossible(reported: Mapping[str, Any]) -> str:

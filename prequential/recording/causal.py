@@ -6,11 +6,13 @@ Only the ids of one row change. An argument that cannot be copied, such as a cac
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from prequential.exact.arrays import random_words
@@ -165,21 +167,32 @@ def _quiet(model: Any, call: Call) -> Iterator[None]:
     device = call.ids.device
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     autocast = torch.autocast(device.type, call.autocast) if call.autocast else nullcontext()
-    generators = [device] if device.type == "cuda" else []
+    devices = [device] if device.type == "cuda" else []
+    own = [value for module in model.modules() for value in vars(module).values() if isinstance(value, torch.Generator)]
+    states = [(generator, generator.get_state()) for generator in own]
+    of_python, of_numpy = random.getstate(), np.random.get_state()
     try:
-        with torch.no_grad(), torch.random.fork_rng(generators), autocast, _reseeding(model):
+        with torch.no_grad(), torch.random.fork_rng(devices), autocast, _reseeding(model, own):
             yield
     finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        for generator, state in states:
+            generator.set_state(state)
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
 
 
 @contextmanager
-def _reseeding(model: Any) -> Iterator[None]:
-    """Each call of the model begins with the same seed, so that dropout leaves the same out."""
+def _reseeding(model: Any, generators: Sequence[torch.Generator]) -> Iterator[None]:
+    """Each call of the model begins with the same seed, so that dropout leaves the same out. generators: of its modules."""
 
     def reseed(*_: Any) -> None:
+        random.seed(0)
+        np.random.seed(0)
+        for generator in generators:
+            generator.manual_seed(0)
         torch.default_generator.manual_seed(0)
         if torch.cuda.is_available():
             torch.cuda.manual_seed(0)  # of the current device, whose state comes back

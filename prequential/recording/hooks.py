@@ -10,8 +10,12 @@ from prequential.errors import ConfigError, MissingDependencyError, PrequentialE
 from prequential.recording.score import IGNORED
 
 STATE_FILE = "recorder.pt"
+REMEDY = "call rec.score(nll=..., targets=..., inputs=...) in compute_loss"
 NO_TARGETS = "the batch has no labels (rows, columns) of a causal language model"
-NO_LOGITS = "the model returned no logits for the labels, as with a fused loss (use_liger_kernel=False turns it off)"
+NO_LOGITS = (
+    "the model returned no logits of the labels' shape, as with a fused loss (use_liger_kernel=False turns it off)"
+)
+SHIFTED = "the data set has shifted the labels, and this callback shifts them again"
 
 
 def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
@@ -25,18 +29,27 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
     from prequential.recording.causal import logits_of, named_ids
 
     batch: dict[str, Any] = {}
-    whole, faults = trainer.compute_loss, []
+    whole, faults, given = (
+        trainer.compute_loss,
+        [],
+        dict[str, Any](),
+    )  # given: ids of the batch, whether its labels were shifted
 
     @torch.compiler.disable
     def saw(model: Any, args: Any, kwargs: Any, returned: Any) -> None:
-        if batch.keys() == {"targets"} and (logits := logits_of(returned, batch["targets"].shape)) is not None:
-            ids, targets = named_ids(args, kwargs), batch["targets"].to(logits.device)
-            batch.update(logits=logits.detach(), targets=targets, inputs=ids)
+        if "targets" not in batch or (logits := logits_of(returned, batch["targets"].shape)) is None:
+            return
+        ids = named_ids(args, kwargs)
+        is_own = ids is not None and given["ids"] is not None and ids.data_ptr() == given["ids"].data_ptr()
+        if "logits" not in batch or (is_own and not given["is_own"]):  # a loss may call the model more than once
+            given["is_own"] = is_own
+            batch.update(logits=logits.detach(), targets=batch["targets"].to(logits.device), inputs=ids)
 
     def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not (model.training and torch.is_grad_enabled()):  # an evaluation is no training
             return whole(model, inputs, *args, **kwargs)
         batch.clear()
+        given.update(ids=inputs.get("input_ids"), is_own=False)
         if (targets := _targets(trainer.model, inputs)) is not None:
             batch["targets"] = targets
         n_scores, loss = recorder._n_scores, whole(model, inputs, *args, **kwargs)
@@ -44,7 +57,9 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
             if recorder._n_scores == n_scores:
                 if "logits" not in batch:
                     what = NO_LOGITS if batch else NO_TARGETS
-                    raise ConfigError(f"{what}: call rec.score(nll=..., targets=..., inputs=...) in compute_loss")
+                    raise ConfigError(f"{what}: {REMEDY}")
+                if given.setdefault("is_shifted", _is_shifted_twice(batch["inputs"], batch["targets"])):
+                    raise ConfigError(f"{SHIFTED}: {REMEDY}")
                 recorder.score(**batch)
         except ConfigError as error:
             faults.append(error)
@@ -61,6 +76,14 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
         trainer.compute_loss = whole
 
     return end
+
+
+def _is_shifted_twice(ids: Any, targets: Any) -> bool:
+    """Whether all targets (rows, columns) that are used are the ids two places on, and not all the ids one place on."""
+    if ids is None or ids.shape != targets.shape:
+        return False
+    one, two = (bool(((targets[:, :-n] == ids[:, n:]) | (targets[:, :-n] == IGNORED)).all()) for n in (1, 2))
+    return two and not one
 
 
 def _targets(model: Any, inputs: Any) -> Any:

@@ -28,7 +28,7 @@ MAX_LOG_BYTES = 1 << 28
 BITS_PER = {"nats/token": 1 / math.log(2.0), "bits/token": 1.0}
 STEPS = ("step", "global_step", "iteration", "iter", "_step", "trainer/global_step")
 EVALUATIONS = re.compile(r"(.*/)?(eval|val|valid|validation|test)([_/].*)?")
-EPOCH = re.compile(r"(train/)?epoch", re.IGNORECASE)
+EPOCH = re.compile(r"(.* - )?(train/)?epoch", re.IGNORECASE)  # Weights & Biases puts the name of the run first
 THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")
 LATE = 2.0  # a first line after so many times the tokens of the second one is the start, not the first part
 MAX_LOSS, MAX_TOKENS = 1e6, 1e17
@@ -122,8 +122,16 @@ def _counted(
     has_numbers = not n_epochs and numbers[0] in (0, 1) and (numbers == np.rint(numbers)).all()
     if has_numbers:  # 0, 0, 1, 1 ..., not how many are complete; the steps may begin again with each
         lines = lines[lines[:, 2] == numbers[0]]
+    back = np.diff(lines[:, 0]) < 0
+    if (lines[1:, 0][back] <= lines[0, 0]).any():
+        raise CorpusError(
+            f"{where}: the tokens, or steps, begin again: leave one run or epoch in the file, in its order"
+        )
     later = np.minimum.accumulate(lines[::-1, 0])[::-1]
-    lines = lines[np.append(lines[:-1, 0] < later[1:], True)]
+    kept = np.append(lines[:-1, 0] < later[1:], True)
+    if back.any():
+        notes.append(f"the run was resumed: {np.count_nonzero(~kept):,} lines that it made again are not counted")
+    lines = lines[kept]
     if tokens_per_step:
         lines[:, 0] += lines[0, 0] == 0  # then step 0 is the first one
         lines[:, 0], end = lines[:, 0] * tokens_per_step, end * tokens_per_step

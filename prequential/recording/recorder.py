@@ -228,6 +228,8 @@ class Recorder:
             )
         if self._call:
             self._audit(self._call)
+        elif self._model is not None and self._audit_every and _is_due(self.n_steps, self._audit_every):
+            self.not_audited = "the model was called without ids"
         self._call = None
         if self.n_steps % FLUSH_STEPS == 0:
             self._read()

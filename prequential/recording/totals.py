@@ -195,9 +195,10 @@ class Totals:
         """
         if self.n_grams_seen < max(MIN_SEEN, MAX_SEEN * self.n_grams):
             return []
+        share = f"{self.n_grams_seen / self.n_grams:.1%} or more of the new targets"
         return [
-            f"{self.n_grams_seen / self.n_grams:.1%} of the new targets lie in text that an earlier row had (random crops, rows "
-            "packed anew): unless the data repeat themselves, this is not the code length of the data"
+            f"{share} lie in text that an earlier row had (random crops, rows packed anew): unless the data repeat themselves, "
+            "this is not the code length of the data"
         ]
 
     def rows_digest(self) -> str:

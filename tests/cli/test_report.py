@@ -63,7 +63,11 @@ def test_records_of_another_kind_beside_the_runs_are_left_out_with_a_line(run, f
     assert done.stdout == run(folder, "report", *names, "-c").stdout
     for alone in (other.name, "a"):
         assert run(folder, "report", alone, "-c").returncode == 1
-    assert run(folder, "report", *names, "a", "-c").returncode == 1  # what is no record at all
+    (folder / "empty").mkdir()
+    (folder / "page.html").write_text("<!doctype html>")
+    beside = run(folder, "report", *names, "a", "empty", "page.html", "-c")
+    assert (beside.returncode, beside.stderr.count(b"holds no runs: left out\n")) == (0, 3)
+    assert run(folder, "report", *names, "missing", "-c").returncode == 1
 
 
 @pytest.mark.parametrize("option", [("-c",), ("-o", "-")])

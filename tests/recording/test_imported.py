@@ -200,3 +200,28 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
         prequential.import_log(path, tmp_path, **OPTIONS, unit="nats")
     with pytest.raises(CorpusError, match=r"does not exist|No such file"):
         prequential.import_log(tmp_path / "none.csv", tmp_path, **OPTIONS)
+
+
+@pytest.mark.parametrize("steps", [(1, 2, 1, 2), (1, 2, 3, 1, 2, 3), (4, 3, 2, 1), (3, 1, 2)])
+def test_steps_that_begin_again_are_refused(tmp_path: Path, steps: tuple[int, ...]) -> None:
+    """Without a column of epochs the loss of the last epoch would count as that of new data."""
+    text = "".join(f"{1000 * step},{9 - i}\n" for i, step in enumerate(steps))
+    with pytest.raises(CorpusError, match="begin again"):
+        prequential.import_log(
+            table(tmp_path, f"seen,loss\n{text}"), tmp_path / "runs", **(OPTIONS | {"tokens": "seen"})
+        )
+
+
+def test_a_resumed_run_says_how_many_lines_it_made_again(tmp_path: Path) -> None:
+    run = prequential.import_log(
+        table(tmp_path, "seen,loss\n1000,5\n2000,4\n3000,3\n2000,4\n3000,3\n"),
+        tmp_path,
+        **(OPTIONS | {"tokens": "seen"}),
+    )
+    assert "2 lines that it made again are not counted" in " ".join(run.record["notes"])
+
+
+def test_the_epochs_of_weights_and_biases_have_the_name_of_the_run_before_them(tmp_path: Path) -> None:
+    text = "seen,loss,r - train/epoch\n1000,5,0.5\n2000,4,1.0\n3000,3,1.5\n4000,2,2.0\n"
+    run = prequential.import_log(table(tmp_path, text), tmp_path / "runs", **(OPTIONS | {"tokens": "seen"}))
+    assert run.record["n_tokens"] == 2000

@@ -1,9 +1,11 @@
 """The check for a look ahead makes a call of the training again with its own arguments."""
 
+import random
 import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from loops import Bigrams, Loop, V, few_letters
@@ -198,3 +200,40 @@ def test_nothing_is_copied_in_a_step_without_an_audit(tmp_path: Path) -> None:
 
     _run(Loop(tmp_path, model=Model(), audit_every=8), n=12, given=Counted())
     assert Counted.n_copies == 4 * (1 + 3)  # steps 1, 2, 4 and 8: before the call, and for each replay
+
+
+class LayerDrop(Bigrams):
+    """It leaves a part out at random, by each generator that a loop may use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = torch.Generator().manual_seed(3)
+
+    def forward(self, ids: Any) -> Any:
+        drawn = (random.random(), np.random.random(), float(torch.rand((), generator=self.own)))
+        return super().forward(ids) * (1.0 + sum(drawn))
+
+
+def test_the_check_leaves_every_generator_as_it_was_and_accuses_nobody_for_it(tmp_path: Path) -> None:
+    weights = []
+    for every in (0, 1):
+        random.seed(1)
+        np.random.seed(1)
+        loop = Loop(tmp_path / str(every), model=LayerDrop(), strict=False, audit_every=every)
+        record = _run(loop, n=8)
+        weights.append([each.detach().clone() for each in loop.model.parameters()])
+        assert record["findings"] == [] and record["reported"]["n_audits"] == 8 * every
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+
+
+def test_a_model_that_is_called_without_ids_is_named_as_not_audited(tmp_path: Path) -> None:
+    class Vectors(Bigrams):
+        def forward(self, ids: Any = None, *, vectors: Any = None) -> Any:
+            return super().forward(vectors.argmax(-1) if ids is None else ids)
+
+    loop = Loop(tmp_path, model=Vectors(), strict=False)
+    x, y = (rows := few_letters(1)[0])[:, :-1], rows[:, 1:]
+    logits = loop.model(vectors=torch.nn.functional.one_hot(x, V).float())
+    loop.rec.score(logits=logits, targets=y, inputs=x)
+    loop.learn(logits, y)
+    assert loop.rec.finish().record["reported"]["not_audited"] == "the model was called without ids"
