@@ -22,13 +22,13 @@ from prequential_corpora.corpus import DOCUMENT_END, Corpus, Document, spool
 from prequential_corpora.git_repository import (
     Change,
     Commit,
-    Patch,
+    Pair,
     Repository,
     Session,
     find_repository,
     parse_date,
     session_in,
-)
+)  # fmt: skip
 from prequential_corpora.git_rules import Rules, is_safe
 
 MAX_LOOKED_AT = 10_000  # commits below a window, whose dates may be out of order
@@ -199,17 +199,17 @@ class _Reader:
         session.load_attributes(end.tree)
 
     def tree(self, end: Commit) -> Iterator[GitDocument]:
-        for mode, blob, path in self._session.files(end.tree):
-            yield from self._documents(Change(mode, b"", blob, b"A", path), end, "tree")
+        for change in self._session.files(end.tree):
+            yield from self._documents(change, end, "tree")
 
     def window(self, base: Commit | None, steps: Sequence[Commit]) -> Iterator[GitDocument]:
         before = self._session.empty_tree
         if base is not None:
             before = base.tree
-            self._seen.update(bytes.fromhex(blob.decode()) for _, blob, _ in self._session.files(before))
+            self._seen.update(bytes.fromhex(file.after.decode()) for file in self._session.files(before))
         for commit in steps:
             # one patch for the commit, in the order of `changes`; each edit reads as much as it needs
-            patch: Patch | None = None
+            patch: Iterator[tuple[Pair, bytes]] | None = None
             for change in self._session.changes(before, commit.tree):
                 if change.status in b"AT":
                     yield from self._documents(change, commit, "new")
@@ -217,10 +217,16 @@ class _Reader:
                 added = b""
                 if change.before != change.after:
                     patch = patch or self._session.patch(before, commit.tree, self._rules.max_file_bytes)
-                    added = patch.added_lines((change.before, change.after))
+                    versions = change.before, change.after
+                    lines = next((lines for pair, lines in patch if pair == versions), None)
+                    if lines is None:
+                        raise CorpusError(
+                            f"git lists a change to {change.path!r} but shows no lines of it; try git fsck"
+                        )
+                    added = lines
                 yield from self._documents(change, commit, "added", added)
-            if patch:
-                patch.skip_rest()
+            for _ in patch or ():
+                pass
             before = commit.tree
 
     def _documents(
