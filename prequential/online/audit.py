@@ -84,7 +84,7 @@ class AuditedLearner(OnlineLearner):
         if differing := self._differing + named + more:
             block = self._compared // self.config.schedule.block_symbols
             where = f"block {block} (original bytes {self._compared}-{self.n_symbols})"
-            raise FaultError(f"audit: {where}: a replica of the learner differs in {', '.join(differing)}")
+            raise FaultError(f"audit: {where}: the replica differs in {', '.join(differing)}")
         self._compared = self.n_symbols
 
     def state(self) -> dict[str, np.ndarray]:

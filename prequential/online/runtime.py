@@ -30,10 +30,8 @@ class Runtime:
     """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
     backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
-    "cuda" or "auto"; the rest is of the processor. audit_every: segments between two comparisons
-    of an audit; 0: no audit.
-    max_memory_bytes: a learner that takes more is refused;
-    None: 6 GiB, or less where this process may use less.
+    "cuda" or "auto"; the rest is of the processor. audit_every: segments between two comparisons of an
+    audit; 0: no audit. max_memory_bytes: a learner that takes more is refused; None: 6 GiB, or less if this process may use less.
 
     Examples:
         >>> import prequential

@@ -112,9 +112,7 @@ def test_a_flipped_bit_is_named_with_its_tensor_block_and_bytes(name):
     learner = make(every=1000)
     learn(learner, 3)
     flip(OnlineLearner.state(learner)[name])
-    where = (
-        rf"audit: block 0 \(original bytes 0-144\): a replica of the learner differs in {name} \(1 of [0-9,]+ values\)"
-    )
+    where = rf"audit: block 0 \(original bytes 0-144\): the replica differs in {name} \(1 of [0-9,]+ values\)"
     with pytest.raises(FaultError, match=f"^{where}$"):  # before a digest or a checkpoint is made of it
         learner.digest()
 
