@@ -4,7 +4,7 @@ import io
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from prequential_codecs.archive_header import Header
 from prequential_corpora.tree_restore import restore_tree
 
 from prequential import files
+from prequential.arguments import check_arguments
 from prequential.errors import CorruptArchiveError, OutputError
 from prequential.files import PathLike, Sink
 from prequential.machine.process import engine_call
@@ -100,8 +101,8 @@ def decompress(
         >>> prequential.decompress(archive)
         b'one line\\n'
     """
-    _check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
-    _check_arguments(max_output_bytes=max_output_bytes, on_progress=on_progress)
+    check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
+    check_arguments(max_output_bytes=max_output_bytes, on_progress=on_progress)
     memory, runtime = io.BytesIO(), runtime or Runtime()
     with _archive(archive) as file:
         reader = ArchiveReader(file)
@@ -126,13 +127,6 @@ def decompress(
             wall_s = time.perf_counter() - start_s
     result = DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
     return memory.getvalue() if output is None else result
-
-
-def _check_arguments(**values: object) -> None:
-    with suppress(ImportError):  # the zipped decoder does without it
-        from prequential.arguments import check_arguments
-
-        check_arguments(**values)
 
 
 def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner:

@@ -207,8 +207,8 @@ RUNTIME = {
     "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
     "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
     "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests",
-    "--audit-every INTEGER [0]": "check computation and memory during the run: recompute one of so many segments in another "
-    "way; 0: none (docs/RELIABILITY.md)",
+    "--audit-every INTEGER [0]": "check computation and memory: a replica reads along, and all arrays are compared after so "
+    "many segments; 0: none (docs/RELIABILITY.md)",
     "--max-memory BYTES": "refuse a learner that needs more memory (default: 6G, or what this process may use if that is less)",
 }
 OTHER_LEARNER = {

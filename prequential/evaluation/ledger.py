@@ -8,7 +8,6 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from prequential_codecs.archive import BlockKind, summarise
 
-from prequential.machine.kernel_cache import PACKAGES, package_folder
+from prequential.machine.kernel_cache import package_folder
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
@@ -156,19 +155,19 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
 # ---- the decoder: the zipped source of the modules that plain decoding imports, which a receiver needs
 #
 # The Hutter prize and the Large Text Compression Benchmark add such a decoder to the archive. Python and the libraries are not
-# counted, like the operating system there. An import inside a function belongs to a feature that a plain decoder does not use,
-# such as audits or CUDA. The exceptions are in ROOTS.
+# counted, like the operating system there. Modules that a plain decoder does not use, such as audits or CUDA, are left out.
 
-ROOTS = (
-    "prequential.decompression",
-    "prequential.model.gpt.gpt",  # imported inside functions, for archives of learners with a GPT
-    "prequential.exact.matmul",
-    "prequential.exact.fused",  # Runtime imports the primitives that it is asked for, inside a function
-    "prequential.exact.fused_muon",  # imported inside a function, where it can be used
-    "prequential.exact.plain",
-)
+DECODER = (
+    "prequential/__init__.py", "prequential/arguments.py", "prequential/decompression.py", "prequential/errors.py",
+    "prequential/printable.py", "prequential/version.py", "prequential/files/*.py", "prequential/machine/*.py",
+    "prequential/exact/*.py", "prequential/model/*[!n].py", "prequential/model/gpt/[!d]*.py", "prequential/model/mixer/*.py",
+    *(f"prequential/online/{name}.py" for name in (
+        "__init__", "checkpoint", "coding", "costs", "loop", "runtime", "tensor_file",
+    )),
+    *(f"prequential_codecs/{name}.py" for name in ("__init__", "archive*", "bit_coder", "byte_source")),
+    *(f"prequential_corpora/{name}.py" for name in ("__init__", "corpus", "tree_restore")),
+)  # fmt: skip
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the time of every file in the zip, so that its size depends on the source alone
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -201,36 +200,10 @@ def code_of(source: str) -> str:
 
 def decoder_modules() -> dict[str, Path]:
     """The source file of each module that decoding imports, by the module's name."""
-    found: dict[str, Path] = {}
-    to_visit = list(ROOTS)
-    while to_visit:
-        name = to_visit.pop()
-        path = _source_file(name)
-        if name in found or path is None:
-            continue
-        found[name] = path
-        to_visit += [name.rpartition(".")[0], *_imported_names(ast.parse(path.read_text(encoding="utf-8")))]
-    return found
-
-
-def _source_file(name: str) -> Path | None:
-    """The source file of a module of this program; None if `name` is not a module or belongs to another program."""
-    first, *parts = name.split(".")
-    if first not in PACKAGES:
-        return None
-    place = package_folder(first).joinpath(*parts)
-    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))  # found without importing anything
-    return next((file for file in files if file.is_file()), None)
-
-
-def _imported_names(node: ast.AST) -> Iterator[str]:
-    """Names that the code imports when it is imported itself: modules, and what is in them. Skips imports for type checkers."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, FUNCTIONS) or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
-            continue
-        if isinstance(child, ast.Import):
-            yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom) and child.module:
-            yield child.module
-            yield from (f"{child.module}.{alias.name}" for alias in child.names)
-        yield from _imported_names(child)
+    modules = {}
+    for pattern in DECODER:
+        folder = package_folder(pattern.partition("/")[0]).parent
+        for path in folder.glob(pattern):
+            name = ".".join(path.relative_to(folder).with_suffix("").parts)
+            modules[name.removesuffix(".__init__")] = path
+    return modules

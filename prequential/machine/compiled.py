@@ -14,12 +14,12 @@ import gc
 import os
 import sys
 import warnings
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from prequential.errors import ConfigError
+from prequential.machine.kernel_cache import KernelCache
 
 
 def _import_numba() -> None:
@@ -228,10 +228,7 @@ def kernel(function: Any, options: dict[str, Any] = _OPTIONS) -> Any:
     compiled = numba.njit(**options)(function)
     if compiled is function:  # with NUMBA_DISABLE_JIT=1
         return _quiet(function)
-    with suppress(ImportError):  # the zipped decoder does without it
-        from prequential.machine.kernel_cache import KernelCache
-
-        compiled._cache = KernelCache(function)
+    compiled._cache = KernelCache(function)
     return compiled
 
 

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from prequential.exact.arrays import digest
 from prequential.files import delete_incomplete, open_own_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.machine.process import HeldSignals, held
+from prequential.model.presets import name_of
 from prequential.online.loop import Learner
 from prequential.online.tensor_file import TensorFile, open_tensors, write_packed
 
@@ -252,12 +253,8 @@ def mismatch(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | Non
 
 
 def _made_with(config: Mapping[str, Any]) -> str:
-    with suppress(ImportError):  # the zipped decoder does without it
-        from prequential.model.presets import name_of
-
-        if preset := name_of(config):
-            return f"; that run was made with {preset}"
-    return ""
+    preset = name_of(config)
+    return f"; that run was made with {preset}" if preset else ""
 
 
 MISMATCHES = {

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import ConfigError, check_number
 from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool, available_threads
+from prequential.machine.facts import check_usable
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
@@ -29,9 +30,8 @@ class Runtime:
     """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
     backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
-    "cuda" or "auto"; the rest is of the processor. audit_every: segments in a period of the audit; 0: no audit.
-    max_memory_bytes: a learner that takes more is refused;
-    None: 6 GiB, or less where this process may use less.
+    "cuda" or "auto"; the rest is of the processor. audit_every: segments between two comparisons of an
+    audit; 0: no audit. max_memory_bytes: a learner that takes more is refused; None: 6 GiB, or less if this process may use less.
 
     Examples:
         >>> import prequential
@@ -88,30 +88,30 @@ class Runtime:
         most = MAX_MEMORY_BYTES if self.max_memory_bytes is None else self.max_memory_bytes
         n_bytes = check_limits(config, most - extra_bytes, n_threads=self.n_threads, n_learners=n_learners)
         if self.max_memory_bytes is None:
-            with suppress(ImportError):  # the zipped decoder does without it
-                from prequential.machine.facts import check_usable
-
-                check_usable(n_bytes + extra_bytes, has_gpt=config.gpt is not None)
+            check_usable(n_bytes + extra_bytes, has_gpt=config.gpt is not None)
 
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
         self.check(config)
-        backend = self.exact_backend(config, beside_coding=self.n_step_threads < self.n_threads)
+        made: Callable[..., OnlineLearner] = OnlineLearner
         if self.audit_every:
             from prequential.online.audit import AuditedLearner
 
-            return AuditedLearner(config, backend, self.audit_every)
+            kernels = "fused" if self.kernels == "plain" else "plain"
+            replica = replace(self, audit_every=0, kernels=kernels, backend=None).learner(config)
+            made = partial(AuditedLearner, replica=replica, every=self.audit_every)
+        backend = self.exact_backend(config, beside_coding=self.n_step_threads < self.n_threads)
         if backend is None or config.gpt is None:
             if self.device == "cuda":
                 from prequential.online.accelerators import warn_without_gpt
 
                 warn_without_gpt()
-            return OnlineLearner(config, mixer_threads=self.n_threads)
+            return made(config, mixer_threads=self.n_threads)
         accelerator = self.accelerator(config, backend)
         step_thread = backend.pool.n_threads > 1 or accelerator is not None  # coding continues while a device computes
         gpt = make_gpt(config, backend, accelerator)
         mixer_threads = self.n_threads if accelerator else self.n_threads - self.n_step_threads
-        return OnlineLearner(config, gpt, step_thread=step_thread, mixer_threads=max(1, mixer_threads))
+        return made(config, gpt, step_thread=step_thread, mixer_threads=max(1, mixer_threads))
 
     def exact_backend(self, config: Config, *, beside_coding: bool = False) -> Backend | None:
         """Primitives, products and threads; None for a learner that needs none. Raises InexactMachineError.

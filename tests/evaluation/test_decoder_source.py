@@ -1,4 +1,4 @@
-"""The source of the decoder: the zip holds every module that decoding loads, and none that measures."""
+"""The source of the decoder: its list has what decoding imports and nothing else, and the zip alone decodes."""
 
 import io
 import os
@@ -11,78 +11,43 @@ import pytest
 from small import BOTH as GPT_AND_MIXER
 
 import prequential
-from prequential.evaluation.ledger import decoder_modules, decoder_zip, decoder_zip_bytes
+from prequential.evaluation.ledger import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
 
-INTERPRETED = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-MAX_ZIP_BYTES = 133_000
-# They refuse arguments and long or large work, or keep compiled kernels; the zip decodes without them, as a test shows.
-LEFT_OUT = {f"prequential.{name}" for name in ("arguments", "machine.kernel_cache", "machine.usable_memory")}
-TEXT = b"It was the best of times, it was the worst of times. " * 8
-DECOMPRESS = """
+MAX_ZIP_BYTES = 138_500
+TEXT = b"It was the best of times, it was the worst of times. " * 6
+DECODE_THEN_IMPORT_THE_LIST = """
 import sys
-import prequential
-prequential.decompress(sys.argv[1], sys.argv[2], runtime=prequential.Runtime(threads=1, kernels=sys.argv[3]))
-print(*(name for name in sys.modules if name.startswith("prequential")))
+folder, archive, output, kernels, *names = sys.argv[1:]
+sys.path.insert(0, folder)
+sys.path_importer_cache.clear()
+import prequential, importlib
+prequential.decompress(archive, output, runtime=prequential.Runtime(threads=2, kernels=kernels))
+loaded = lambda: {name for name in sys.modules if name.startswith("prequential")}
+assert loaded() <= {*names}, loaded() - {*names}
+for name in names: importlib.import_module(name)
+assert loaded() == {*names}, loaded() - {*names}
+print(prequential.__file__)
 """
-LEARN = """
-gpt, mixer = prequential.GPTConfig(n_layers=1, width=32, n_heads=1), prequential.MixerConfig(table_bits=8)
-learner = prequential.Runtime(threads=2, kernels="fused").learner(prequential.Config(gpt=gpt, mixer=mixer))
-print(learner.n_symbols, prequential.__file__)
-"""
 
 
-def modules_loaded_by_decompression(archive: Path, output: Path, kernels: str) -> set[str]:
-    """The modules of this program that a fresh process has imported after decompressing `archive` to `output`."""
-    done = subprocess.run(
-        [sys.executable, "-c", DECOMPRESS, archive, output, kernels], capture_output=True, text=True, check=True
-    )
-    return set(done.stdout.split())
+@pytest.mark.parametrize("zipped", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["here", "zip alone"])
+def test_decoding_needs_the_modules_of_the_list_and_no_others(zipped: bool, tmp_path: Path) -> None:
+    """The zip is unpacked into an empty folder and interpreted, which compiles nothing."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "text").write_bytes(TEXT)
+    archive, output, decoder = tmp_path / "a.pq", tmp_path / "output", tmp_path / "decoder"
+    prequential.compress(tmp_path / "source", archive, config=GPT_AND_MIXER, runtime=prequential.Runtime(threads=1))
+    zipfile.ZipFile(io.BytesIO(decoder_zip())).extractall(decoder)
+    place, kernels = (decoder, "plain") if zipped else (Path(prequential.__file__).parents[1], "fused")
+    command = [sys.executable, "-c", DECODE_THEN_IMPORT_THE_LIST, place, archive, output, kernels, *decoder_modules()]
+    env = os.environ | {"NUMBA_DISABLE_JIT": str(int(zipped))}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert (output / "text").read_bytes() == TEXT
+    assert Path(done.stdout.strip()) == place / "prequential" / "__init__.py"
 
 
-@pytest.mark.parametrize(
-    ("config", "kernels", "is_folder"),
-    [(GPT_AND_MIXER, "fused", True), (GPT_AND_MIXER, "plain", False)],
-    ids=["folder", "plain"],
-)
-@pytest.mark.first_quick
-def test_every_module_that_decoding_loads_is_in_the_zip(
-    config: prequential.Config, kernels: str, is_folder: bool, tmp_path: Path
-) -> None:
-    source, output = tmp_path / "source", tmp_path / "decoded"
-    if is_folder:
-        source.mkdir()
-    (source / "text" if is_folder else source).write_bytes(TEXT)
-    prequential.compress(source, tmp_path / "a.pq", config=config, runtime=prequential.Runtime(threads=1))
-    loaded = modules_loaded_by_decompression(tmp_path / "a.pq", output, kernels)
-    assert (output / "text" if is_folder else output).read_bytes() == TEXT
-    assert loaded - decoder_modules().keys() - LEFT_OUT == set()
-
-
-@pytest.mark.thorough
-def test_the_zip_alone_is_a_decoder_with_all_kernels_and_threads(tmp_path: Path) -> None:
-    """Unpacked into an empty folder, without any other file of this program; interpreted, which is slow but compiles nothing."""
-    source, archive, output = tmp_path / "folder", tmp_path / "folder.pq", tmp_path / "decoded"
-    source.mkdir()
-    (source / "text").write_bytes(TEXT[:300])
-    prequential.compress(source, archive, config=GPT_AND_MIXER, runtime=prequential.Runtime(threads=1))
-    zipfile.ZipFile(io.BytesIO(decoder_zip())).extractall(tmp_path / "decoder")
-    begin = "import sys; sys.path.insert(0, sys.argv.pop()); sys.path_importer_cache.clear()"
-    command = [sys.executable, "-c", f"{begin}{DECOMPRESS}{LEARN}", archive, output, "plain", tmp_path / "decoder"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=INTERPRETED)
-    assert (output / "text").read_bytes() == TEXT[:300]
-    assert done.stdout.splitlines()[-1] == f"0 {tmp_path / 'decoder' / 'prequential' / '__init__.py'}"
-
-
-def test_the_zip_is_the_same_each_time_and_has_no_comments() -> None:
-    assert decoder_zip() == decoder_zip()
-    assert decoder_zip_bytes() == len(decoder_zip())
+def test_the_zip_is_small_the_same_each_time_and_has_no_comments() -> None:
+    assert decoder_zip() == decoder_zip() and decoder_zip_bytes() == len(decoder_zip()) < MAX_ZIP_BYTES
     with zipfile.ZipFile(io.BytesIO(decoder_zip())) as file:
-        assert not [name for name in file.namelist() if "# " in file.read(name).decode()]
-
-
-def test_the_zip_stays_small_and_has_no_modules_that_only_measure() -> None:
-    with zipfile.ZipFile(io.BytesIO(decoder_zip())) as file:
-        sizes = sorted(((member.compress_size, member.filename) for member in file.infolist()), reverse=True)
-    lines = [f"{size:>6,} {name}" for size, name in sizes]
-    assert decoder_zip_bytes() < MAX_ZIP_BYTES, "\n".join([f"{decoder_zip_bytes():,} bytes:", *lines])
-    assert not any(name.startswith(("prequential.evaluation", "prequential.cli")) for name in decoder_modules())
+        assert not [name for name in file.namelist() if code_of(text := file.read(name).decode()) != text]
