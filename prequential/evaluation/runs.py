@@ -217,7 +217,7 @@ def find_runs(path: PathLike) -> list[Run]:
 
 
 def holds_no_runs(path: PathLike) -> bool:
-    """Whether it exists and is neither a run nor a place of runs: a page, notes, an empty folder, records such as heldout.jsonl."""
+    """Whether it exists, and is neither a run nor a place of runs: a page, notes, an empty folder, other records."""
     if Path(path).is_dir():
         return not _may_be_run(Path(path)) and not any(map(_may_be_run, Path(path).iterdir()))
     first: Any = None
