@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.sources import open_corpus
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -180,7 +180,7 @@ def _time_mixer(row: dict[str, Any], config: Config, data: np.ndarray) -> None:
     """The rate of the mixer without a GPT."""
     learner = Runtime().learner(dataclasses.replace(config, gpt=None))
     with _timed(row, "mixer_kb_per_s", len(data)):
-        for _ in loop.run(learner, BitCoder(FOLLOW), slice(0, len(data)), data.copy()):
+        for _ in loop.run(learner, BitCoder(SCORE), slice(0, len(data)), data.copy()):
             pass
 
 

@@ -12,7 +12,7 @@ from prequential.errors import CorruptArchiveError
 from prequential.machine.compiled import Array, inlined
 
 LOW, WIDTH, N_WORDS, OFFSET, MODE, FAULT = range(6)
-ENCODE, DECODE, FOLLOW = range(3)  # FOLLOW: the symbols are known and nothing is coded
+ENCODE, DECODE, SCORE = range(3)  # SCORE: the symbols are known and nothing is coded
 STATE_SIZE = 6
 WORDS_PER_SYMBOL = 5  # eight decisions of at most 16 bits each, and one to spare
 
@@ -30,7 +30,7 @@ UNITS = np.rint((16.0 - np.log2(np.maximum(np.arange(1 << 16), 1), dtype=np.floa
 def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:
     """Encodes `bit`, decodes a bit, or follows `bit` without coding, and returns it. frequency: of a one, in units of 2**-16."""
     mode = state[MODE]
-    if mode == np.uint64(FOLLOW):
+    if mode == np.uint64(SCORE):
         return bit
     zero = TOTAL - np.uint64(frequency)
     width = state[WIDTH]
@@ -108,7 +108,7 @@ def symbol_bits(frequencies: Array, symbols: Array) -> Array:
 class BitCoder:
     """The state of the coder. The compiled loops read and write its arrays `state` and `words`.
 
-    mode: ENCODE, DECODE or FOLLOW. payload: the bytes to decode. Raises CorruptArchiveError if these are not complete words.
+    mode: ENCODE, DECODE or SCORE. payload: the bytes to decode. Raises CorruptArchiveError if these are not complete words.
     """
 
     def __init__(self, mode: int, payload: bytes = b"") -> None:

@@ -31,7 +31,7 @@ from prequential.evaluation.curves import (
 )
 from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
 from prequential.evaluation.runs import Run
-from prequential.evaluation.scoring import Draft, DraftFolder, follow_corpus, verified
+from prequential.evaluation.scoring import Draft, DraftFolder, score_corpus, verified
 from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
@@ -185,7 +185,7 @@ def evaluate(
         if spec.is_coded:
             coded = _coded(symbols, header, spec, runtime, draft, verify=verify, on_progress=on_progress)
         else:
-            trace, ends, wall_s = follow_corpus(np.array(symbols), header, spec, draft, on_progress)
+            trace, ends, wall_s = score_corpus(np.array(symbols), header, spec, draft, on_progress)
             ledger = Ledger.of_code_length(
                 len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(spec)
             )

@@ -36,7 +36,7 @@ from prequential.learners.spec import Earlier, LearnerSpec, byte_costs, reported
 from prequential.model.config import blocks, segments
 from prequential.model.learner import OnlineLearner
 from prequential.online import coding
-from prequential.online.checkpoint import FOLLOW, TOTALS, Checkpoints, Saved, check_identity, identity, mismatch
+from prequential.online.checkpoint import SCORE, TOTALS, Checkpoints, Saved, check_identity, identity, mismatch
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.loop import Learner
 from prequential.online.source import HashedSymbols
@@ -249,7 +249,7 @@ class Followed(NamedTuple):
     wall_s: float
 
 
-def follow_corpus(
+def score_corpus(
     symbols: NDArray[np.uint8],
     header: Header,
     spec: LearnerSpec,
@@ -286,7 +286,7 @@ class _Run:
             return Saved(totals=dict.fromkeys(TOTALS, 0) | {"n_bytes": n_bytes, "code_bits": float(code_bits)})
 
         if self.checkpoints and self.header:
-            self.checkpoints.save_if_due(FOLLOW, self.header, self.learner, saved)
+            self.checkpoints.save_if_due(SCORE, self.header, self.learner, saved)
 
 
 @contextmanager
@@ -294,7 +294,7 @@ def _saved_run(archive: Path, header: Header, spec: LearnerSpec, *, resume: bool
     """A run that is saved beside `archive`, which never exists, and continues from there. Its checkpoint stays at the end."""
     path = checkpoint_path(archive)
     if resume and path.exists():
-        check_identity(path, identity(FOLLOW, header))
+        check_identity(path, identity(SCORE, header))
     with hold_work_folder(archive):
         trace = Trace((MODEL,), header.n_bytes, archive.with_name(COSTS))
         this, seconds = _Run(trace, spec.make()), ArrayFile(np.float64, 1, archive.with_name(SECONDS))
@@ -305,7 +305,7 @@ def _saved_run(archive: Path, header: Header, spec: LearnerSpec, *, resume: bool
             seconds.sync()
 
         this.header, this.checkpoints = header, Checkpoints(path, resume=resume, sync=sync)
-        if saved := this.checkpoints.load(FOLLOW, header, this.learner):
+        if saved := this.checkpoints.load(SCORE, header, this.learner):
             this.n_paid, this.n_ids = saved.totals["n_bytes"], this.learner.n_symbols
             check_costs(trace.sums(MODEL, np.array([this.n_paid]))[0], saved.totals["code_bits"])
             this.before_s = seconds_before(seconds)

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.corpus import Document
 
 from prequential.errors import ConfigError, CorpusError
@@ -81,10 +81,10 @@ def frozen_trace(
 
     documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy, CorpusError if n is 0.
     """
-    return _traced(code_frozen(learner, symbols, documents, BitCoder(FOLLOW), policy), symbols, on_progress)
+    return _traced(code_frozen(learner, symbols, documents, BitCoder(SCORE), policy), symbols, on_progress)
 
 
-def follow_trace(symbols: Bytes, spec: LearnerSpec, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
+def scored_trace(symbols: Bytes, spec: LearnerSpec, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
     """The cost of each of symbols (n,) uint8 under a learner of the user's own, which learns unless it is frozen.
 
     spec: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.

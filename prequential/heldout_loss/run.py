@@ -16,7 +16,7 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation import baselines as evaluation_baselines
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, follow_trace, frozen_trace
+from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, frozen_trace, scored_trace
 from prequential.heldout_loss.summary import HeldoutLoss, summarise_heldout
 from prequential.heldout_loss.trained import TrainedOn, describe
 from prequential.learners.adapted import AdaptedLearner
@@ -124,19 +124,19 @@ def measure_other_heldout(
         raise CorpusError("nothing to learn from: the training corpus is empty")
     learner, symbols = spec.make(), test.symbols[:]
     with stage("training") as show:
-        code_bits = follow_trace(train.symbols[:], spec, learner, show).total_bits(MODEL)
+        code_bits = scored_trace(train.symbols[:], spec, learner, show).total_bits(MODEL)
     about = {**describe(train), "code_bits": code_bits}
     trained_on = TrainedOn(kind="corpus", about=about, symbols=train.symbols[:], documents=train.documents)
     digest, overlap = learner.digest(), _measure_overlap(trained_on, test, stage, warn) if passes.overlap else None
     traces = {}
     if passes.frozen and isinstance(learner, AdaptedLearner):
         with stage("frozen") as show:
-            traces["frozen"] = follow_trace(symbols, spec, learner.frozen(), show)
+            traces["frozen"] = scored_trace(symbols, spec, learner.frozen(), show)
     if passes.dynamic:
         with stage("dynamic") as show:
-            traces["dynamic"] = follow_trace(symbols, spec, learner, show)
+            traces["dynamic"] = scored_trace(symbols, spec, learner, show)
     with stage("untrained") as show:
-        traces["untrained"] = follow_trace(symbols, spec, spec.make(), show)
+        traces["untrained"] = scored_trace(symbols, spec, spec.make(), show)
     policy = "carried: one stream; the context continues from the training corpus" if passes.frozen else None
     losses = _losses(traces, test, overlap, passes)
     return _measurement(spec.description, digest, trained_on, policy, losses, test, overlap, stage)

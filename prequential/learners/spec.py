@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from prequential_codecs.archive_header import GIVEN, OTHER
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded
@@ -165,7 +165,7 @@ def byte_costs(
         yield from _costs_of_bytes(symbols, learner, earlier)
         return
     n_earlier, n_ids, n_bytes, n_paid = earlier.n_ids if earlier else 0, 0, 0, 0
-    coder = BitCoder(FOLLOW)
+    coder = BitCoder(SCORE)
     unpaid: list[np.ndarray] = []
     widths: list[np.ndarray] = []
 
@@ -205,7 +205,7 @@ def _costs_of_bytes(symbols: np.ndarray, learner: Learner, earlier: Earlier | No
     for start in range(0, n_earlier, n):
         assert earlier
         yield earlier.bits(slice(start, min(start + n, n_earlier)))
-    for _, bits in run(learner, BitCoder(FOLLOW), slice(n_earlier, len(symbols)), symbols[n_earlier:].copy()):
+    for _, bits in run(learner, BitCoder(SCORE), slice(n_earlier, len(symbols)), symbols[n_earlier:].copy()):
         yield bits
 
 
@@ -226,7 +226,7 @@ def _runs(symbols: np.ndarray, tokenizer: Tokenizer, spec: LearnerSpec) -> Itera
 def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`."""
     for block in blocks(len(symbols), learner.schedule):
-        for _, bits in run(learner, BitCoder(FOLLOW), block, np.array(symbols[block])):
+        for _, bits in run(learner, BitCoder(SCORE), block, np.array(symbols[block])):
             yield bits
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from prequential_codecs.bit_coder import ENCODE, FOLLOW, MODE, BitCoder
+from prequential_codecs.bit_coder import ENCODE, MODE, SCORE, BitCoder
 
 from prequential.errors import FaultError
 from prequential.model.config import Config
@@ -58,7 +58,7 @@ class AuditedLearner(OnlineLearner):
     def _second_coder(self, coder: BitCoder) -> BitCoder:
         """What the replica codes the segment with: an encoder in the state of this one, or none. `coder` codes it later."""
         if coder.state[MODE] != ENCODE:
-            return BitCoder(FOLLOW)
+            return BitCoder(SCORE)
         if coder is not self._coder:
             self._coder, self._encoder = coder, BitCoder(ENCODE)
             self._encoder.restore(*coder.saved())

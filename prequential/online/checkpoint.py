@@ -33,7 +33,7 @@ COST = 1 / 40  # of the run's time that may go into checkpoints
 FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
 LEARNER = "learner."
-FOLLOW = "follow"  # the direction of a run that writes no archive; its symbols may be ids, not bytes
+SCORE = "score"  # the direction of a run that writes no archive; its symbols may be ids, not bytes
 METADATA = "prequential"
 CODER_ARRAYS = {name: np.dtype(kind) for name, kind in {"coder": "i8", "words": "i4", "symbols": "u1"}.items()}
 TOTALS: dict[str, type[int] | type[float]] = {
@@ -162,7 +162,7 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not from a run of this program: {error}") from error
     n_before = expected["config"].get("given", {}).get("n_symbols", 0)  # read before the first byte (learners/given.py)
-    if expected["direction"] != FOLLOW and learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
+    if expected["direction"] != SCORE and learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
         raise CheckpointError(f"{str(path)!r} is not from a run of this program: its counts disagree")
     return saved
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, BlockKind
 from prequential_codecs.archive_header import GIVEN, OTHER, Header, name_of_given
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 
 from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError, UnsupportedVersionError
 from prequential.files import Sink
@@ -255,7 +255,7 @@ def _decompress(reader: ArchiveReader, this: _Run) -> Iterator[Progress]:
         raw = block.kind is BlockKind.RAW
         symbols = np.frombuffer(block.payload, np.uint8).copy() if raw else np.zeros(block.n_bytes, np.uint8)
         try:
-            coder = BitCoder(FOLLOW) if raw else BitCoder(DECODE, block.payload)
+            coder = BitCoder(SCORE) if raw else BitCoder(DECODE, block.payload)
             yield from this.block(coder, span, symbols)
             if not raw:
                 coder.check_end()

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 
 from prequential import files
 from prequential.errors import CheckpointError, CorpusError, OutputError
@@ -45,7 +45,7 @@ def _train(
     saved = saving[0].load(DIRECTION, saving[1], learner) if saving else None
     done = Progress(**saved.totals) if saved else Progress()
     start, n_ahead = learner.n_symbols - done.n_bytes, done.n_bytes
-    coder = BitCoder(FOLLOW)
+    coder = BitCoder(SCORE)
     for block in blocks(len(symbols), learner.schedule):
         if block.stop <= n_ahead:
             continue

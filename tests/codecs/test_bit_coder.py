@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_coder import plain_payload
-from prequential_codecs.bit_coder import DECODE, ENCODE, FAULT, FOLLOW, LOW, N_WORDS, TOTAL, WIDTH, BitCoder, code_bit
+from prequential_codecs.bit_coder import DECODE, ENCODE, FAULT, LOW, N_WORDS, SCORE, TOTAL, WIDTH, BitCoder, code_bit
 
 from prequential.errors import CorruptArchiveError
 from prequential.machine.compiled import kernel
@@ -133,7 +133,7 @@ def test_reserve_makes_room_for_the_most_improbable_bytes():
 
 
 def test_follow_mode_returns_the_bits_and_codes_nothing():
-    coder = BitCoder(FOLLOW)
+    coder = BitCoder(SCORE)
     assert run(coder, [1, 0, 1, 1], [1, 65535, 9, 40000]).tolist() == [1, 0, 1, 1]
     assert int(coder.state[N_WORDS]) == 0 and not coder.words.any() and coder.payload() == b""
     assert not coder.decodes

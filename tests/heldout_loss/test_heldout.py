@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, UNIT_BITS, BitCoder
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import measure_overlap
 from prequential_corpora.sources import sample_path
@@ -126,7 +126,7 @@ def test_a_policy_is_stated_with_its_numbers_and_refused_if_it_does_not_fit(trai
         (MIXER, "strided", None), (PURE, "strided", 0), (PURE, "strided", 17), (PURE, "carried", 4), (PURE, "none", None),
     ]:  # fmt: skip
         with pytest.raises(ConfigError):
-            list(code_frozen(trained(config), symbols, documents, BitCoder(FOLLOW), Policy(context, stride)))
+            list(code_frozen(trained(config), symbols, documents, BitCoder(SCORE), Policy(context, stride)))
     with pytest.raises(CorpusError):
         frozen_trace(trained(PURE), symbols[:0], [])
     text = Policy("strided", 5).describe(BOTH)

@@ -9,7 +9,7 @@ import unicodedata
 import numpy as np
 import pandas
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 
 import prequential
 from prequential.errors import ConfigError, CorpusError
@@ -53,7 +53,7 @@ def test_the_online_code_is_the_cost_of_the_labels_bytes_in_one_run(cost):
     learner, bits = RUNTIME.learner(CONFIG), []
     for block in blocks(len(stream), CONFIG.schedule):
         symbols = np.frombuffer(stream, np.uint8)[block].copy()
-        bits += [each for _, part in run(learner, BitCoder(FOLLOW), block, symbols) for each in part]
+        bits += [each for _, part in run(learner, BitCoder(SCORE), block, symbols) for each in part]
     place, expected = 0, 0.0
     for a, b in ROWS:
         place += len(a) + 1
@@ -147,14 +147,14 @@ def test_a_decoder_that_has_the_inputs_restores_every_label_from_the_bits_that_w
     rows = read_rows(path, "y", "t")
     learner, coder, bits = RUNTIME.learner(CONFIG), BitCoder(ENCODE), 0.0
     for given, label in rows:
-        next_bytes(learner, BitCoder(FOLLOW), np.frombuffer(given + b"\t", np.uint8).copy())
+        next_bytes(learner, BitCoder(SCORE), np.frombuffer(given + b"\t", np.uint8).copy())
         bits += next_bytes(learner, coder, np.frombuffer(label + b"\n", np.uint8).copy())
     payload = coder.payload()
     assert bits == pytest.approx(label_cost(rows, CONFIG, RUNTIME).online_bits, rel=1e-12)
     assert bits <= 8 * len(payload) < bits + 100
     learner, coder = RUNTIME.learner(CONFIG), BitCoder(DECODE, payload)
     for (given, _), label in zip(rows, labels, strict=True):
-        next_bytes(learner, BitCoder(FOLLOW), np.frombuffer(given + b"\t", np.uint8).copy())
+        next_bytes(learner, BitCoder(SCORE), np.frombuffer(given + b"\t", np.uint8).copy())
         found = value_of(decoded_label(learner, coder).decode())
         assert (found, type(found)) == (label, type(label))
     coder.check_end()

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, MODE, N_WORDS, WIDTH, WORDS_PER_SYMBOL, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, MODE, N_WORDS, SCORE, WIDTH, WORDS_PER_SYMBOL, BitCoder
 
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.model import config as configs
@@ -177,7 +177,7 @@ def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Arrays, seed: in
             outcomes.append(f"{name}: {type(error).__name__}")
 
     def frozen_coding() -> str:
-        coded(frozen, BitCoder(FOLLOW), symbols)
+        coded(frozen, BitCoder(SCORE), symbols)
         frozen.restart()
         coded(frozen, BitCoder(DECODE, draw.random.bytes(400)), symbols[:50])
         return "done"
@@ -233,7 +233,7 @@ def main() -> None:
     made = {}
     for name in args.configs:
         learner, other = (made_for(CONFIGS[name], args.mixing) for _ in range(2))
-        coded(learner, BitCoder(FOLLOW), np.arange(300) % 256)
+        coded(learner, BitCoder(SCORE), np.arange(300) % 256)
         made[name] = (learner, other), {key: array.copy() for key, array in learner.state().items()}
     for number in range(args.first, args.first + args.count):
         name = args.configs[number % len(args.configs)]

@@ -5,7 +5,7 @@ of the coder's window, which must wrap.
 """
 
 import numpy as np
-from prequential_codecs.bit_coder import ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import ENCODE, SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 
 from prequential.exact.arrays import digest
@@ -51,7 +51,7 @@ def fingerprint() -> str:
         mixer.code(data, drawn_frequencies(len(data), 2) if gpt else None, coder)
         frozen = mixer.frozen(mixer.arrays.ring.copy())
         frozen.restart(len(data) + 32)
-        costs = frozen.code(data[::-1].copy(), None, BitCoder(FOLLOW)).tobytes()
+        costs = frozen.code(data[::-1].copy(), None, BitCoder(SCORE)).tobytes()
         found += [digest(mixer.state()).hex(), coder.payload().hex(), costs.hex()]
     return " ".join(found)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
@@ -28,7 +28,7 @@ def code(learner, symbols, coder=None, size=48):
     for start in range(0, len(symbols), size):
         part = symbols[start : start + size]
         learner.begin(len(part))
-        costs.append(learner.code(part, coder or BitCoder(FOLLOW)))
+        costs.append(learner.code(part, coder or BitCoder(SCORE)))
         learner.end(len(part))
     return symbols, np.concatenate(costs)
 
@@ -83,12 +83,12 @@ def test_the_first_decision_is_predicted_as_the_learner_would(config):
     frozen.begin(48)
     learner.begin(48)
     if config.mixer is None:
-        coded = [x.code(first.copy(), BitCoder(FOLLOW)) for x in (frozen, learner)]
+        coded = [x.code(first.copy(), BitCoder(SCORE)) for x in (frozen, learner)]
         assert coded[0][0] == coded[1][0]
         assert not np.array_equal(*coded)
         return
     rows = frozen.gpt_frequencies(frozen.inputs(first), 0) if config.gpt else None
-    coded = [x.mixer.code(first.copy(), rows, BitCoder(FOLLOW)) for x in (frozen, learner)]
+    coded = [x.mixer.code(first.copy(), rows, BitCoder(SCORE)) for x in (frozen, learner)]
     assert coded[0][0, 0] == coded[1][0, 0]
     assert not np.array_equal(*coded)
 

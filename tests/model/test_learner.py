@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
@@ -27,7 +27,7 @@ def make_learner(config=BOTH, threads=1, kernels="fused", backend="float32"):
 def learn(learner, symbols, coder=None, sizes=SIZES):
     """Codes the beginning of `symbols` in segments of these sizes. Returns the coder's symbols, and their ideal bits."""
     symbols, done, code_bits = symbols[: sum(sizes)].copy(), 0, []
-    coder = coder or BitCoder(FOLLOW)
+    coder = coder or BitCoder(SCORE)
     for n in sizes:
         learner.begin(n)
         code_bits.append(learner.code(symbols[done : done + n], coder).sum())
@@ -122,7 +122,7 @@ def test_threads_and_kernels_change_neither_payload_nor_state(config):
 def test_decoder_and_follower_have_the_same_cost_and_end_in_the_same_state(config, kernels):
     encoder, coder, decoder = make_learner(config), BitCoder(ENCODE), make_learner(config, 2, kernels)
     symbols, code_bits = learn(encoder, TEXT, coder)
-    follower, nothing = make_learner(config), BitCoder(FOLLOW)
+    follower, nothing = make_learner(config), BitCoder(SCORE)
     assert learn(follower, TEXT, nothing)[1] == code_bits
     assert nothing.payload() == b""
     found, decoded_bits = learn(decoder, np.zeros_like(TEXT), BitCoder(DECODE, coder.payload()))
@@ -147,7 +147,7 @@ def test_an_error_in_a_parallel_step_is_raised_at_the_end_of_the_segment(monkeyp
     learn(learner, TEXT, sizes=(48,))
     monkeypatch.setattr(learner.gpt, "update", lambda *rows: 1 // 0)
     learner.begin(48)
-    learner.code(TEXT[48:96].copy(), BitCoder(FOLLOW))
+    learner.code(TEXT[48:96].copy(), BitCoder(SCORE))
     with pytest.raises(ZeroDivisionError):
         learner.end(48)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, UNIT_BITS, BitCoder, ideal_bits
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, UNIT_BITS, BitCoder, ideal_bits
 from prequential_corpora.sources import sample_path
 
 from prequential.exact.arrays import digest
@@ -54,7 +54,7 @@ def code(mixer, coder, symbols, frequencies=None, cuts=()):
 
 
 def followed(mixer, symbols, frequencies=None):
-    return code(mixer, BitCoder(FOLLOW), symbols, frequencies)[1]
+    return code(mixer, BitCoder(SCORE), symbols, frequencies)[1]
 
 
 def assert_decoded(data, config=SMALL, ring_bits=10, frequencies=None, cuts=((), ())):
@@ -514,7 +514,7 @@ def test_the_cost_of_plain_coding_follows_from_the_frequencies(seed):
     random = np.random.default_rng(seed)
     frequencies = drawn_frequencies(400, seed)
     symbols = np.array([random.choice(256, p=row / (1 << 24)) for row in frequencies])
-    _, code_bits = plainly(symbols, frequencies, BitCoder(FOLLOW))
+    _, code_bits = plainly(symbols, frequencies, BitCoder(SCORE))
     coded = [d for symbol, row in zip(symbols.tolist(), frequencies, strict=True) for d in decisions(symbol, row)]
     exact = sum(16 - math.log2(f if bit else 65536 - f) for f, bit in coded)
     assert code_bits == pytest.approx(exact, abs=len(coded) * UNIT_BITS / 2)

@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 
 from prequential.errors import ConfigError
 from prequential.model.config import CONTEXT_REACH, RECALL_CONTEXTS, RECALL_KEPT_BITS, Config, GPTConfig, ScheduleConfig
@@ -177,5 +177,5 @@ def test_symbols_that_were_read_ahead_must_be_those_that_follow():
         learner.inputs(np.array([8, 8, 9, 9]))
     with pytest.raises(ValueError, match="read ahead"):
         learner.history.append(np.array([7, 9, 9, 9, 9]))
-    learner.code(np.array([7, 8, 1, 2, 3]), BitCoder(FOLLOW))
+    learner.code(np.array([7, 8, 1, 2, 3]), BitCoder(SCORE))
     assert learner.n_symbols == learner.history.recall.n_read == 5

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 
 from prequential.exact.arrays import digest
@@ -20,7 +20,7 @@ TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 900).astype(np.int6
 FREQUENCIES = np.full((len(TEXT), 256), 1 << 16, np.int32)
 
 
-def mixed(n_threads, mode=FOLLOW, payload=b"", frequencies=None, cuts=(100, 101, 500), config=CONFIG):
+def mixed(n_threads, mode=SCORE, payload=b"", frequencies=None, cuts=(100, 101, 500), config=CONFIG):
     """Codes TEXT in several calls. Returns the symbols, the frequencies of the coded bits, the state's digest, the payload."""
     mixer = Mixer(config, np.zeros(1 << 10, np.uint8), most_threads=n_threads)
     mixer.threads.fixed = n_threads
@@ -59,7 +59,7 @@ def test_a_frozen_mixer_codes_with_several_threads_and_learns_nothing():
     for n_threads in (1, 2):
         mixer = Mixer(CONFIG, np.zeros(1 << 10, np.uint8), most_threads=n_threads)
         mixer.threads.fixed = n_threads
-        coder = BitCoder(FOLLOW)
+        coder = BitCoder(SCORE)
         coder.reserve(2 * len(TEXT))
         mixer.code(TEXT.copy(), None, coder)
         before = digest(mixer.state())
@@ -70,7 +70,7 @@ def test_a_frozen_mixer_codes_with_several_threads_and_learns_nothing():
 
 def test_a_state_moves_between_mixers_of_different_numbers_of_threads():
     one, three = (Mixer(CONFIG, np.zeros(1 << 10, np.uint8), most_threads=n) for n in (1, 3))
-    coder = BitCoder(FOLLOW)
+    coder = BitCoder(SCORE)
     coder.reserve(len(TEXT))
     one.code(TEXT.copy(), None, coder)
     three.load_state(one.state())
@@ -98,7 +98,7 @@ def test_nobody_waits_while_the_kernel_of_the_other_threads_is_compiled(monkeypa
 
     monkeypatch.setattr(threads.helper_thread, "serve_share", slow)
     mixer = Mixer(CONFIG, np.zeros(1 << 10, np.uint8), most_threads=2)
-    coder = BitCoder(FOLLOW)
+    coder = BitCoder(SCORE)
     coder.reserve(len(TEXT))
     coded = [
         mixer.code(TEXT[a:b].copy(), None, coder) for a, b in pairwise([0, 300, 600, len(TEXT)])

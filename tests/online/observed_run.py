@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_codecs.bit_coder import FOLLOW, BitCoder, ideal_bits
+from prequential_codecs.bit_coder import SCORE, BitCoder, ideal_bits
 
 from prequential.errors import CorruptArchiveError
 from prequential.exact.arrays import digest, random_words
@@ -129,7 +129,7 @@ class Probe:
     def _check_code(self, symbols: np.ndarray, bits: np.ndarray, position: int) -> None:
         """Checks DISTRIBUTION in the segment, and CODE with all 256 bytes at one position, from the replica's state there."""
         replica, where = self._replica, f"at byte {self._start + position}"
-        rows, coder = None, BitCoder(FOLLOW)
+        rows, coder = None, BitCoder(SCORE)
         if replica.gpt:
             replica.gpt.begin(len(symbols))
             rows = self._frequencies(symbols)
@@ -163,7 +163,7 @@ class Probe:
         if rows is not None:
             other_rows = self._frequencies(changed)[: position + 1]
             self.note(FUTURE, np.array_equal(rows, other_rows), f"{where} frequencies change", 0)
-        other_bits = replica.code(changed, BitCoder(FOLLOW))
+        other_bits = replica.code(changed, BitCoder(SCORE))
         replica.end(len(symbols))
         same = np.array_equal(bits[:position], other_bits[:position])
         self.note(FUTURE, same, f"{where} costs change")

@@ -17,7 +17,7 @@ import pytest
 import torch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 from simulated_cuda import CUDA, is_capturing, is_on_device, n_replays, simulated_cuda
 from torch.utils._pytree import tree_flatten
@@ -298,7 +298,7 @@ def test_an_update_is_not_lost_when_the_table_of_contexts_moves(monkeypatch):
 
 def test_a_run_resumes_on_another_device(monkeypatch):
     def coded(learner: Learner, first: int, stop: int) -> tuple[float, bytes]:
-        parts = run(learner, BitCoder(FOLLOW), slice(first, stop), source[first:stop].copy())
+        parts = run(learner, BitCoder(SCORE), slice(first, stop), source[first:stop].copy())
         return sum(float(bits.sum()) for _, bits in parts), learner.digest()
 
     source, half = text(1024), 512
@@ -319,9 +319,9 @@ def test_a_run_resumes_on_another_device(monkeypatch):
 def test_a_learner_frozen_after_training_on_a_device_gives_the_same_costs(monkeypatch):
     def costs(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
         learner = runtime.learner(PURE)
-        for _ in run(learner, BitCoder(FOLLOW), slice(0, 600), text(600)):
+        for _ in run(learner, BitCoder(SCORE), slice(0, 600), text(600)):
             pass
-        frozen, coder, symbols = FrozenLearner(learner), BitCoder(FOLLOW), text(800)[600:].astype(np.int64)
+        frozen, coder, symbols = FrozenLearner(learner), BitCoder(SCORE), text(800)[600:].astype(np.int64)
         frozen.begin(200)
         bits = frozen.code(symbols, coder)
         frozen.end(200)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_codecs.bit_coder import DECODE, ENCODE, FOLLOW, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from small import DEEPER as BOTH
 
 from prequential.errors import FaultError
@@ -34,7 +34,7 @@ def make(config=BOTH, every=3, threads=1):
 
 def learn(learner, n_segments, first=0, coder=None):
     """Reads segments first .. first + n_segments - 1."""
-    coder = coder or BitCoder(FOLLOW)
+    coder = coder or BitCoder(SCORE)
     for i in range(first, first + n_segments):
         symbols = SYMBOLS[i * SIZE : (i + 1) * SIZE].copy()
         learner.begin(SIZE)

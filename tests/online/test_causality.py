@@ -7,7 +7,7 @@ import observed_run
 import pytest
 import small
 from observed_run import CODE, DISTRIBUTION, FUTURE, ONCE, ROUND_TRIP, STEP, WEIGHTS, Probe
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 
 from prequential.exact import fused, matmul, plain
 from prequential.exact.arrays import to_tensor
@@ -98,7 +98,7 @@ class LearnsEarly(OnlineLearner):
     """The mixer has learned the segment before it is coded."""
 
     def code(self, symbols, coder):
-        self.mixer.code(symbols.copy(), None, BitCoder(FOLLOW))
+        self.mixer.code(symbols.copy(), None, BitCoder(SCORE))
         return super().code(symbols, coder)
 
 

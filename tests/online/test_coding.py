@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_codecs.bit_coder import FOLLOW, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 from small import BOTH, CONFIGS, SCHEDULE
 
 from prequential.errors import CorruptArchiveError, UnsupportedVersionError
@@ -124,7 +124,7 @@ def recorded(data):
     learner = ONE.learner(BOTH)
     learner.mixer = Recorder(learner.mixer)
     for block in blocks(len(data), SCHEDULE):
-        list(run(learner, BitCoder(FOLLOW), block, np.frombuffer(data, np.uint8)[block].copy()))
+        list(run(learner, BitCoder(SCORE), block, np.frombuffer(data, np.uint8)[block].copy()))
     return np.stack(learner.mixer.rows), np.concatenate(learner.mixer.coded)
 
 
