@@ -92,8 +92,7 @@ def fine_tune(model: Path, data: Path, runs: str, name: str, lr: float = 3e-3) -
     """One pass of LoRA over the rows, four at a time. Only the labels are scored and learned."""
     learner = TransformersLearner(str(model), lora=8, lr=lr, window=64)
     texts = [text + b" " + label for text, label in read_rows(data, "label", "text")]
-    tokenizer = learner.tokenizer.prepared(texts)
-    ids = [tokenizer.encode(text) for text in texts]
+    ids = [learner.tokenizer.encode(text) for text in texts]
     rec = prequential.Recorder(
         runs, name=name, model=learner.module, optimizer=learner.optimiser, tokenizer=str(model / "tokenizer.json"),
         arguments={"lora": 8, "lr": lr}, data=data.stem,
