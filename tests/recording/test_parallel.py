@@ -106,7 +106,7 @@ def _pipeline(rank: int, folder: str) -> None:
         rec.finish()
 
 
-@pytest.mark.first_quick
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("train", [_tensor_parallel, _pipeline])
 def test_a_model_divided_over_two_processes_leaves_the_run_of_one(
