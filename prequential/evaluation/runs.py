@@ -218,10 +218,10 @@ def find_runs(path: PathLike) -> list[Run]:
 
 def holds_no_runs(path: PathLike) -> bool:
     """Whether it exists, and is neither a run nor a place of runs: a page, notes, an empty folder, other records."""
-    if Path(path).is_dir():
-        return not _may_be_run(Path(path)) and not any(map(_may_be_run, Path(path).iterdir()))
     first: Any = None
-    with suppress(CorpusError):
+    with suppress(CorpusError, OSError):  # reading what is locked says so
+        if Path(path).is_dir():
+            return not _may_be_run(Path(path)) and not any(map(_may_be_run, Path(path).iterdir()))
         first = parse_object(next(read_lines(path), b""), "")
     return Path(path).is_file() and not (isinstance(first, dict) and first.get("kind") == "packed run")
 

@@ -53,8 +53,8 @@ def import_log(
 
     tokens: the column of the tokens so far; or of the steps so far, with tokens_per_step. loss: the column of the mean training
     loss since the line before, in `unit`: "nats/token" or "bits/token". bytes_per_token: of the tokenizer on this text. epochs:
-    that the log covers, where it has no column `epoch`. name: of the learner; data: of what it learned. Runs of data of one name
-    and length can be compared; nothing checks that it is.
+    that the log covers, whatever its column `epoch` says. name: of the learner; data: of what it learned. Runs of data of one
+    name and length can be compared; nothing checks that it is.
 
     Lines without one of the two are left out. After a line that goes back, the run was resumed: what it had after that point is
     dropped. A log that begins late begins with its first line. Steps that begin with 0 are counted from 0. Only the first epoch
