@@ -42,10 +42,10 @@ def _vector_level() -> str:
 
 def _cpu_model() -> str:
     with suppress(OSError):
-        if found := re.search(
+        if line := re.search(
             r"^model name.*?: *(.*)", Path("/proc/cpuinfo").read_text("utf-8", "replace"), re.MULTILINE
         ):
-            return found[1].strip()
+            return line[1].strip()
     return platform.processor() or platform.machine()
 
 
@@ -53,19 +53,19 @@ def peak_memory_bytes() -> int:
     """The peak resident memory of this process so far, libraries included."""
     # ru_maxrss also counts what the process that started this one had needed by then
     with suppress(OSError):
-        if found := re.search(rb"^VmHWM:\s*(\d+) kB$", Path("/proc/self/status").read_bytes(), re.MULTILINE):
-            return int(found[1]) * 1024
+        if line := re.search(rb"^VmHWM:\s*(\d+) kB$", Path("/proc/self/status").read_bytes(), re.MULTILINE):
+            return int(line[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others kibibytes
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that may influence speed."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def git_commit() -> str | None:
@@ -73,9 +73,7 @@ def git_commit() -> str | None:
     if not (CHECKOUT / ".git").exists():  # an installed wheel may be inside another repository
         return None
     command = ["git", "status", "--porcelain=v2", "--branch", "--", *SOURCE_FOLDERS]
-    own = {
-        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
-    }  # they may name another repository
+    own = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # they may name another repository
     env = own | {"LC_ALL": "C", "GIT_CEILING_DIRECTORIES": str(CHECKOUT.parent), "GIT_OPTIONAL_LOCKS": "0"}
     try:
         output = subprocess.run(
@@ -130,10 +128,12 @@ def check_address_space(learner_bytes: int = 0, *, has_gpt: bool = False) -> Non
 
 def limits_of_user() -> str:
     """The limits of `ulimit` that this process has, to explain a lack of memory: ` (ulimit -v: 900 MiB)`, or nothing."""
-    kinds = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
-    limits = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
-    found = [f"{name}: {limit >> 20:,} MiB" for name, limit in limits.items() if limit != resource.RLIM_INFINITY]
-    return f" ({', '.join(found)})" if found else ""
+    limits = {
+        "ulimit -v": resource.getrlimit(resource.RLIMIT_AS)[0],
+        "ulimit -d": resource.getrlimit(resource.RLIMIT_DATA)[0],
+    }
+    texts = [f"{name}: {limit >> 20:,} MiB" for name, limit in limits.items() if limit != resource.RLIM_INFINITY]
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def _group_limits(system: Path) -> Iterator[int]:

@@ -44,40 +44,34 @@ def _process_kept() -> Iterator[None]:
         with warnings.catch_warnings():
             yield
     finally:
-        torch = sys.modules.get("torch")
-        n_before = n_before or (n_torch_threads() if torch else None)
-        if torch and n_before != _n_threads():
-            torch.set_num_threads(n_before)
+        n_before = n_before or (n_torch_threads() if "torch" in sys.modules else None)
+        if n_before and n_before != _n_threads():
+            sys.modules["torch"].set_num_threads(n_before)
         restore_precision()
 
 
 @contextmanager
 def _float32() -> Iterator[None]:
     """The body makes float32 tensors where it states no type."""
-    torch = sys.modules.get("torch")
-    dtype = torch.get_default_dtype() if torch else None
-    if torch:
-        torch.set_default_dtype(torch.float32)
+    torch = sys.modules["torch"]
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
     try:
         yield
     finally:
-        if torch:
-            torch.set_default_dtype(dtype)
+        torch.set_default_dtype(dtype)
 
 
-process_kept: _Overlapping = _Overlapping(
-    _process_kept
-)  # warning filters, torch's threads and its precision of products
+process_kept = _Overlapping(_process_kept)  # warning filters, torch's threads and its precision of products
 _float32_kept = _Overlapping(_float32)
 
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
     """The body computes as if the caller had set nothing in torch: no default type or device, no autocast, no inference mode."""
-    torch = sys.modules.get("torch")
     with ExitStack() as stack:
-        stack.enter_context(_float32_kept())
-        if torch:  # these are settings of this thread
+        if torch := sys.modules.get("torch"):
+            stack.enter_context(_float32_kept())  # the others are settings of this thread
             for device in ("cpu", "cuda"):
                 if torch.is_autocast_enabled(device):
                     stack.enter_context(torch.autocast(device, enabled=False))
@@ -108,7 +102,7 @@ def _n_threads() -> int | None:
     return torch.get_num_threads() if torch else None
 
 
-def _precision() -> Callable[[], None]:
+def _precision() -> Callable[[], object]:
     """A function that sets again torch's precision of float32 products, in the older or newer of its two ways."""
     torch = sys.modules.get("torch")
     if not torch:
@@ -116,14 +110,9 @@ def _precision() -> Callable[[], None]:
     try:
         return partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
     except RuntimeError:  # the caller has set it in the newer way; then the older one must not be asked
-        backends = torch.backends.mkldnn.matmul, torch.backends.cuda.matmul
-        found = [(backend, backend.fp32_precision) for backend in backends]
-
-        def restore() -> None:
-            for backend, precision in found:
-                backend.fp32_precision = precision
-
-        return restore
+        places = torch.backends.mkldnn.matmul, torch.backends.cuda.matmul
+        values = [place.fp32_precision for place in places]
+        return lambda: [setattr(place, "fp32_precision", value) for place, value in zip(places, values, strict=True)]
 
 
 # ---- Ctrl-C and termination
@@ -134,27 +123,24 @@ class HeldSignals:
 
     def __init__(self) -> None:
         self.over = False
-        self._pending: tuple[Callable[[int, FrameType | None], Any], int] | None = None
+        self._deliver: Callable[[], Any] | None = None
 
     @property
     def pending(self) -> bool:
-        return self._pending is not None
+        return self._deliver is not None
 
     def deliver(self) -> None:
         """Does now what the pending signal asks for, which raises its exception; nothing without one."""
-        if self._pending:
-            (handler, number), self._pending = self._pending, None
-            handler(number, None)
+        deliver, self._deliver = self._deliver, None
+        if deliver:
+            deliver()
 
-    def handler(self, original: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
-        def hold(number: int, frame: FrameType | None) -> None:
-            if self._pending and number == signal.SIGXCPU:
-                return
-            if self.over or self._pending:
-                original(number, frame)
-            self._pending = None if self.over else (original, number)
-
-        return hold
+    def hold(self, original: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+        if self._deliver and number == signal.SIGXCPU:
+            return
+        if self.over or self._deliver:
+            original(number, frame)
+        self._deliver = None if self.over else partial(original, number, None)
 
 
 @contextmanager
@@ -166,11 +152,9 @@ def held() -> Iterator[HeldSignals]:
     """
     signals, before = HeldSignals(), {}
     if current_thread() is main_thread():
-        for name in SIGNALS:
-            number = getattr(signal, name, None)
-            if number is not None and callable(original := signal.getsignal(number)):
-                before[number] = original
-                signal.signal(number, signals.handler(original))
+        for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+            if callable(original := signal.getsignal(number)):
+                before[number] = signal.signal(number, partial(signals.hold, original))
     try:
         yield signals
     finally:
