@@ -25,7 +25,7 @@ from results import format_markdown
 from prequential import Config, Curve, preset
 from prequential.evaluation.runs import Run
 from prequential.forecasting.forecast import Target, forecast_record
-from prequential.forecasting.scaling import Floats
+from prequential.forecasting.law import Floats
 from prequential.sweeps.ladder import Ladder, Size, ladder_of, n_weights, scaled
 
 KINDS = ("homogeneous", "domains", "usual")
@@ -47,10 +47,10 @@ class Simulated(NamedTuple):
 def drift(random: np.random.Generator, deviation: float, length_bytes: float) -> Floats:
     """Autoregressive noise (N_STEPS,)."""
     keep = math.exp(-STEP / length_bytes)
-    found, shocks = [0.0], random.normal(0, deviation * math.sqrt(1 - keep**2), N_STEPS)
+    levels, shocks = [0.0], random.normal(0, deviation * math.sqrt(1 - keep**2), N_STEPS)
     for shock in shocks:
-        found.append(keep * found[-1] + shock)
-    return np.array(found[1:])
+        levels.append(keep * levels[-1] + shock)
+    return np.array(levels[1:])
 
 
 def domains(random: np.random.Generator, deviation: float) -> Floats:

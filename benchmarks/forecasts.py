@@ -1,25 +1,25 @@
-"""The published forecasts, as they were frozen and as today's program makes them from the same ladders.
+"""The published forecasts, as they were registered and as today's program makes them from the same ladders.
 
     python benchmarks/forecasts.py
 
-prints the table of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
-targets and sealed forecasts; corpus, configuration, time and code length of each run are checked first. The clean ones are of
-corpora on which the GPT had not been tuned. Today's forecasts are made after the fact.
+prints the tables of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
+targets and registered forecasts; corpus, configuration, time and code length of each run are checked first. The clean ones are
+of corpora on which the GPT had not been tuned. Today's forecasts are made after the fact.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from results import format_markdown
 
-from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run, read_runs
-from prequential.forecasting.backtest import naive_losses
 from prequential.forecasting.forecast import Target, forecast_record
-from prequential.forecasting.registered import read_sealed, run_digests, score, sealed
+from prequential.forecasting.registered import read_registered, registered, run_digests, score
 from prequential.sweeps.ladder import Ladder, Rung, Size
 from prequential.sweeps.plans import recorded_corpus
 
@@ -30,7 +30,7 @@ CLEAN = tuple(sorted(path.parent.name for path in FOLDER.glob("*/scores.jsonl") 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A sealed forecast with the runs that it was made from, and the target's run."""
+    """A registered forecast with the runs that it was made from, and the target's run."""
 
     name: str
     record: dict[str, Any]
@@ -45,18 +45,18 @@ class Published:
         return f"{self.name}, {'proxy' if self.proxies else 'no proxy'}"
 
 
-def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
-    """Every sealed forecast of these folders. Raises ValueError if a run is not the one that was sealed."""
+def published(names: Sequence[str] = (*CLEAN, *TUNED)) -> Iterator[Published]:
+    """Every registered forecast of these folders. Raises ValueError if a run is not the one that was registered."""
     for name in names:
         runs = {run.name: run for run in read_runs(FOLDER / name / "ladder.jsonl.zst")}
         lines = [json.loads(line) for line in (FOLDER / name / "scores.jsonl").read_text().splitlines()]
         for path in sorted((FOLDER / name).glob("forecast*.json"), key=lambda path: path.stem):
-            record = read_sealed(path)
+            record = read_registered(path)
             (line,) = (each for each in lines if each["forecast_blake2b"] == record["blake2b"])
             proxies = record["proxies"] if "proxies" in record else [record["proxy"]] if record["proxy"] else []
             for digests in (*record["fitted"], line["run"], *proxies):
                 if kept(run_digests(runs[digests["name"]])) != kept(digests):
-                    raise ValueError(f"{name}: {digests['name']} is not the run that was sealed")
+                    raise ValueError(f"{name}: {digests['name']} is not the run that was registered")
             yield Published(
                 name=name,
                 record=record,
@@ -71,46 +71,53 @@ def kept(digests: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in digests.items() if name not in ("record_blake2b", "curve_blake2b")}
 
 
-def with_naive(each: Published) -> dict[str, Any]:
-    """The frozen record with today's naive forecasts, which know the proxy; sealed again to be scored."""
-    record, n_bytes = sealed(each.record), each.record["target"]["n_bytes"]
-    curves = [proxy.curves[MODEL] for proxy in each.proxies]
-    naive = naive_losses(each.ladder, record["compute"]["target_flops"], n_bytes, curves)
-    record["forecasts"]["total_bits"]["naive"] |= {name: loss * n_bytes for name, loss in naive.items()}
-    return sealed(record)
-
-
-def refitted(each: Published) -> dict[str, Any]:
-    """The forecast that today's program makes. The target's step sizes are those of the frozen record, as no law has them."""
+def after_the_fact(each: Published) -> dict[str, Any]:
+    """The score of the forecast that today's program makes. The target's step sizes are those of the registered record."""
     target, gpt = each.record["target"], each.record["target"]["config"]["gpt"]
     size = Size(gpt["width"], gpt["n_layers"])
     wanted = Target(size=size, n_bytes=target["n_bytes"], seed=target["config"]["seed"])
     made = forecast_record(each.ladder, wanted, proxies=each.proxies, after_the_fact=True)
-    return sealed({**made, "target": target})
+    return score(registered({**made, "target": target}), each.target)
 
 
-def score_cells(record: dict[str, Any], run: Run) -> tuple[str, str]:
+def reach(one: dict[str, Any]) -> float:
+    """How far the interval reaches from the point towards the result, as a logarithm."""
+    return math.log(one["high"] / one["point"]) if one["percent"] < 0 else math.log(one["point"] / one["low"])
+
+
+def summary(scores: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """What the scores say together. A calibrated 90 % interval has an rms of error over reach of 0.61."""
+    errors = np.log([1 + one["percent"] / 100 for one in scores])
+    lines = np.log([1 + one["naive_percent"] / 100 for one in scores])
+    return {
+        "n": len(scores),
+        "hits": sum(one["hit"] for one in scores),
+        "rms_percent": 100 * float(np.sqrt(np.mean(errors**2))),
+        "rms_error_over_reach": float(np.sqrt(np.mean((errors / [reach(one) for one in scores]) ** 2))),
+        "interval_score": float(np.mean([one["interval_score_percent"] for one in scores])) / 100,
+        "rms_percent_of_line": 100 * float(np.sqrt(np.mean(lines**2))),
+        "line_nearer": sum(one["skill"] < 0 for one in scores),
+    }
+
+
+def cells(one: dict[str, Any]) -> tuple[str, str]:
     """Error and interval of a forecast, relative to the result."""
-    one = score(record, run)
     low, high = (100 * (one[name] / one["actual"] - 1) for name in ("low", "high"))
-    return f"{one['percent']:+.2f} %", f"{'hit' if one['hit'] else 'missed'}, {low:+.1f} to {high:+.1f} %"
+    return f"{one['percent']:+.1f} %", f"{'hit' if one['hit'] else 'missed'}, {low:+.1f} to {high:+.1f} %"
 
 
-def row(each: Published) -> tuple[str, ...]:
-    """A row of the table: the forecast as it was frozen, the one that is made today, and the best naive forecast."""
-    frozen = with_naive(each)
-    actual = score(frozen, each.target)["actual"]
-    naive = frozen["forecasts"]["total_bits"]["naive"]
-    best = min(naive, key=lambda name: abs(naive[name] - actual))
-    nearest = f"{100 * (naive[best] / actual - 1):+.1f} %, {best.replace('_', ' ')}"
-    return each.label, *score_cells(each.record, each.target), *score_cells(refitted(each), each.target), nearest
-
-
-TITLES = ("", "frozen", "90 % interval", "today, after the fact", "90 % interval", "nearest naive forecast")
+TITLES = ("", "registered", "90 % interval", "today, after the fact", "90 % interval", "line")
 
 
 def main() -> None:
-    print(format_markdown(TITLES, [row(each) for each in published((*CLEAN, *TUNED))]))
+    rows, all_scores = [], []
+    for each in published((*CLEAN, *TUNED)):
+        then, now = score(each.record, each.target), after_the_fact(each)
+        rows.append((each.label, *cells(then), *cells(now), f"{now['naive_percent']:+.1f} %"))
+        all_scores.append((then, now))
+    print(format_markdown(TITLES, rows))
+    for name, scores in zip(("registered", "today, after the fact"), zip(*all_scores, strict=True), strict=True):
+        print(name, {key: round(value, 3) for key, value in summary(scores).items()})
 
 
 if __name__ == "__main__":

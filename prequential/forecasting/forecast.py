@@ -1,40 +1,27 @@
-"""Forecasts of the total bits of a larger run, frozen before the run is made (docs/STUDIES.md).
+"""Forecasts of the total bits of a larger run, registered before the run is made (docs/STUDIES.md).
 
-Laws of size and length (scaling.py) are fitted to a ladder (sweeps/ladder.py), with each link to each proxy (backtest.py). The
-backtest of the ladder says which of them count, and how wide the interval is (intervals.py). The forecast is one sealed JSON
-object (sealed.py).
+The law of law.py is fitted to a ladder (sweeps/ladder.py). The forecast is one JSON object with a digest (registered.py).
 """
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from prequential_codecs.archive_header import OTHER
+from prequential_corpora.corpus import unicode_name
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, check_number
-from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import PathLike, Run, mode_of_all, read_run, read_runs
 from prequential.evaluation.summary import OTHER_ORDER
 from prequential.files import common_mode, output_file
-from prequential.forecasting.backtest import (
-    CONFIDENCE,
-    Calibration,
-    Link,
-    forecast_losses,
-    links,
-    loss_bits_per_byte,
-    mean_and_spread,
-    naive_losses,
-    rolling_origins,
-    seed_deviation,
-    size_effect,
-)
+from prequential.forecasting.law import CONFIDENCE, Losses, Proxy, estimate, line, mean_losses
 from prequential.forecasting.members import (
     MAX_PARAMETERS,
     ReportedRung,
@@ -47,13 +34,12 @@ from prequential.forecasting.members import (
 from prequential.forecasting.registered import (
     SCHEMA,
     format_score,
-    read_sealed,
+    read_registered,
+    registered,
     run_digests,
     score,
     score_sentence,
-    sealed,
 )
-from prequential.forecasting.scaling import FORMS
 from prequential.online.costs import total_flops
 from prequential.online.source import mode_of
 from prequential.printable import format_table, printable
@@ -63,9 +49,6 @@ from prequential.version import VERSION
 
 if TYPE_CHECKING:
     import pandas
-
-TOO_WIDE = 0.1  # an interval that reaches further to either side is nothing to decide by
-CLEAR_EFFECT = 2.0  # deviations of a seed
 
 
 class Learner(NamedTuple):
@@ -133,6 +116,18 @@ def target_digest(source: str, ladder: Ladder, target: Target) -> str:
 # ---- the forecast
 
 
+def losses_of(ladder: Ladder) -> Losses:
+    """What the law is fitted to."""
+    rungs, ends = ladder.rungs, ladder.prefixes().astype(np.float64)
+    return Losses(
+        sizes=[rung.size for rung in rungs],
+        n_weights=np.array([float(rung.n_weights) for rung in rungs]),
+        n_bytes=ends,
+        losses=np.array([mean_losses(rung.curve, ends) for rung in rungs]),
+        operations=np.array([[rung.operations(int(end)) for end in ends] for rung in rungs]),
+    )
+
+
 def forecast_record(
     ladder: Ladder,
     target: Target,
@@ -142,7 +137,7 @@ def forecast_record(
     after_the_fact: bool = False,
     left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The sealed record of a forecast (docs/STUDIES.md).
+    """The record of a forecast, with its digest (docs/STUDIES.md).
 
     proxies: runs over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. left_out: as
     `read_ladder` gives it, for the record. Raises ConfigError for a ladder that is too small or looks diverged, and for a target
@@ -152,10 +147,11 @@ def forecast_record(
         raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
     learner = target.learner(ladder)
     compute = _compute(ladder, learner, target, proxies)
-    curves = {proxy.name: _proxy_curve(ladder, proxy, target) for proxy in proxies}
-    made = _made(ladder, (float(learner.n_weights), target.n_bytes), links(curves), compute["ratio"])
-    naive = naive_losses(ladder, compute["target_flops"], target.n_bytes, list(curves.values()))  # of two sizes or more
-    return sealed(
+    losses, curves = losses_of(ladder), [_proxy(ladder, proxy, target) for proxy in proxies]
+    made = estimate(losses, curves, learner.n_weights, target.n_bytes)
+    links = [(kind, unicode_name(proxy.name)) for proxy in proxies for kind in ("ratio", "difference")]
+    naive = line(losses, curves, compute["target_flops"], target.n_bytes)
+    return registered(
         {
             "schema": SCHEMA,
             "kind": "forecast",
@@ -166,8 +162,8 @@ def forecast_record(
             "corpus": {**ladder.rungs[0].run.record["corpus"]},
             "fitted": [run_digests(rung.run) for rung in ladder.rungs],
             "fitted_prefixes": ladder.prefixes().tolist(),
-            "largest_bits_per_byte": float(loss_bits_per_byte(ladder.rungs[-1].curve, ladder.prefixes()[-1:])[0]),
-            "size_effect": size_effect(ladder),
+            "largest_size": str(ladder.sizes[-1]),
+            "largest_bits_per_byte": float(losses.losses[-1, -1]),
             "target": {
                 "config": learner.config,
                 "n_bytes": target.n_bytes,
@@ -178,45 +174,21 @@ def forecast_record(
             "proxies": [run_digests(proxy) for proxy in proxies],
             "confidence": CONFIDENCE,
             "forecasts": {
-                "total_bits": {**made, "naive": {name: loss * target.n_bytes for name, loss in naive.items()}}
+                "total_bits": {
+                    **{
+                        name: getattr(made, name) * target.n_bytes
+                        for name in ("point", "low", "high", "at_largest_size")
+                    },
+                    "by_link": [
+                        {"link": kind, "proxy": proxy, "bits": loss * target.n_bytes}
+                        for (kind, proxy), loss in zip(links, made.by_link, strict=False)  # without a proxy, none
+                    ],
+                    "backtest": {"rms": made.rms, "n_hidden": made.n_hidden},
+                    "naive": {"line_with_proxy" if proxies else "line": naive * target.n_bytes},
+                }
             },
         }
     )
-
-
-def _made(ladder: Ladder, place: tuple[float, int], assumed: Sequence[Link], compute_ratio: float) -> dict[str, Any]:
-    """Point and interval in bits, the forecasts that they are made of, and the backtest, as JSON values."""
-    cells, seeds = rolling_origins(ladder, assumed), seed_deviation(ladder)
-    calibration = Calibration(cells, len(assumed), len(FORMS))
-    logs = np.log(forecast_losses(ladder.rungs, ladder.prefixes(), [place], assumed)[:, :, 0])
-    mean, spread = mean_and_spread(logs, calibration.weights)
-    deviations = calibration.deviations(spread, seeds, compute_ratio)
-    bits, reach = math.exp(mean) * place[1], math.exp(deviations["reach"])
-    return {
-        "point": bits,
-        "low": bits / reach,
-        "high": bits * reach,
-        "deviations": deviations,
-        "assumptions": [
-            {
-                "link": link.kind,
-                "proxy": link.proxy_name or None,
-                "form": form,
-                "bits": math.exp(logs[i, j]) * place[1],
-                "weight": float(calibration.weights[i, j]),
-            }
-            for i, link in enumerate(assumed)
-            for j, form in enumerate(FORMS)
-        ],
-        "backtest": {
-            "rms": calibration.rms,
-            "n_cells": len(cells),
-            "n_hit": calibration.n_hit(seeds),
-            "n_effective": calibration.n_effective,
-            "compute_ratios": calibration.compute_ratios,
-            "is_calibrated": calibration.is_calibrated,
-        },
-    }
 
 
 def _compute(ladder: Ladder, learner: Learner, target: Target, proxies: Sequence[Run]) -> dict[str, Any]:
@@ -243,100 +215,76 @@ def _compute(ladder: Ladder, learner: Learner, target: Target, proxies: Sequence
     }
 
 
-def _proxy_curve(ladder: Ladder, proxy: Run, target: Target) -> Curve:
-    curve = proxy.curves[MODEL]
+def _proxy(ladder: Ladder, proxy: Run, target: Target) -> Proxy:
+    """The losses of a proxy. Raises CorpusError for one of another kind, and for one that is too short."""
+    curve, name = proxy.curves[MODEL], str(proxy.path)
     if is_reported_ladder(ladder) and (not (rung := rung_of(proxy)) or rung.family != ladder.rungs[0].family):
-        raise CorpusError(
-            f"the proxy {str(proxy.path)!r} is not reported like the runs of the ladder, with their tokenizer"
-        )
+        raise CorpusError(f"the proxy {name!r} is not reported like the runs of the ladder, with their tokenizer")
     if curve.n_bytes[-1] < target.n_bytes:
-        raise CorpusError(
-            f"the proxy {str(proxy.path)!r} ends at byte {curve.n_bytes[-1]}, before the target's {target.n_bytes}"
-        )
-    return curve
+        raise CorpusError(f"the proxy {name!r} ends at byte {curve.n_bytes[-1]}, before the target's {target.n_bytes}")
+    return partial(mean_losses, curve)
 
 
 # ---- as text
 
 
 def format_forecast(record: dict[str, Any]) -> str:
-    """The target, the forecast by each assumption that counts, the naive forecasts, the backtest, and what follows."""
-    if record["schema"] == 1:
+    """The target, the forecast by each link, the naive one, the backtest, warnings, and what to expect."""
+    if record["schema"] < SCHEMA:
         return conclusion(record)
     target, made, compute = record["target"], record["forecasts"]["total_bits"], record["compute"]
     gpt = target["config"].get("gpt")
     size = f"{gpt['width']}x{gpt['n_layers']}" if gpt else f"{target['n_weights']:,} parameters"
-    rows = [(name, f"{bits:,.0f}") for name, bits in by_link(made["assumptions"]).items()]
-    rows += [(f"naive: {name.replace('_', ' ')}", f"{bits:,.0f}") for name, bits in made["naive"].items()]
+    backtest, largest = made["backtest"], made["at_largest_size"] / target["n_bytes"]
+    hidden = f"{backtest['n_hidden']} hidden runs of 2 times the operations or more"
     return "\n".join(
         [
             f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
             f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted",
             *([f"{record['proof']}; rows: {record['rows']}"] if record["proof"] else []),
-            format_table(("forecast by", "total bits"), rows),
-            _backtest(made["backtest"]),
+            format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in parts_of(record).items()]),
+            f"if models beyond {printable(record['largest_size'])} no longer help: {largest:.3f} bits/byte",
+            *([f"backtest: rms error {100 * backtest['rms']:.2f} % of {hidden}"] if backtest["n_hidden"] else []),
             *(f"warning: {line}" for line in forecast_warnings(record)),
-            f"frozen: {record['blake2b']}",
+            f"registered: {record['blake2b']}",
             conclusion(record),
         ]
     )
 
 
-def by_link(assumptions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The mean forecast of each link that counts, in bits, by its name."""
-    logs: dict[str, list[float]] = {}
-    for each in assumptions:
-        if each["weight"]:
-            name = f"{each['link']} to {printable(each['proxy'])}" if each["proxy"] else "no proxy"
-            logs.setdefault(name, []).append(math.log(each["bits"]))
-    return {name: math.exp(math.fsum(found) / len(found)) for name, found in logs.items()}
-
-
-def _backtest(found: Mapping[str, Any]) -> str:
-    if not found["n_cells"]:
-        return "backtest: none, no run of the ladder takes twice the operations of the fitted ones"
-    low, high = found["compute_ratios"]
-    return (
-        f"backtest: rms {100 * found['rms']:.2f} % at {low:.1f} to {high:.1f} times the operations, {found['n_hit']} of "
-        f"{found['n_cells']} intervals hit"
-    )
+def parts_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """The forecast by each link, and the naive one, in bits, by name; of an earlier schema, what it has of them."""
+    made = record["forecasts"]["total_bits"]
+    links = {f"{each['link']} to {printable(each['proxy'])}": each["bits"] for each in made.get("by_link", ())}
+    return links | {f"naive: {name.replace('_', ' ')}": bits for name, bits in made["naive"].items()}
 
 
 def conclusion(record: Mapping[str, Any]) -> str:
     """One sentence to act on."""
     made, compute, n_bytes = record["forecasts"]["total_bits"], record["compute"], record["target"]["n_bytes"]
-    between = f"{made['low']:,.0f} to {made['high']:,.0f} bits, 90 %"
-    if record["schema"] == 1:  # it knows no more
-        return f"Expect {made['point']:,.0f} bits ({between}), {made['point'] / n_bytes:.3f} bits/byte."
-    effect, reach = record["size_effect"], made["deviations"]["reach"]
-    if reach > TOO_WIDE:
-        return f"Decide nothing by this forecast ({between}): a ladder over more of the text, or another proxy, narrows it."
-    rate = made["point"] / n_bytes
-    expect = f"Expect {made['point']:,.0f} bits ({between}), {rate:.3f} bits/byte after {record['largest_bits_per_byte']:.3f}"
-    if effect is not None and effect < CLEAR_EFFECT:
-        return (
-            f"{expect}, from {compute['data_ratio']:.1f} times the data alone: the sizes of the ladder differ by {effect:.1f} "
-            "deviations of a seed, so it does not show that a larger model helps."
-        )
-    seeds = (
-        ""
-        if effect is None
-        else f"; from its smallest to its largest size, the ladder gains {effect:.0f} deviations of a seed"
+    rates = (
+        f"{made['point'] / n_bytes:.3f} bits/byte ({made['low'] / n_bytes:.3f} to {made['high'] / n_bytes:.3f}, 90 %)"
     )
+    expect = f"Expect {made['point']:,.0f} bits, {rates}"
+    if record["schema"] < SCHEMA:  # it knows no more
+        return f"{expect}."
     return (
-        f"{expect} of the ladder's largest run, from {compute['weights_ratio']:.1f} times the weights and "
-        f"{compute['data_ratio']:.1f} times the data{seeds}."
+        f"{expect} after {record['largest_bits_per_byte']:.3f} of the ladder's largest run, from {compute['weights_ratio']:.1f} "
+        f"times the weights and {compute['data_ratio']:.1f} times the data."
     )
 
 
 def forecast_warnings(record: dict[str, Any]) -> list[str]:
     """What weakens a forecast."""
-    backtest = record["forecasts"]["total_bits"]["backtest"]
-    lines = []
-    if not backtest["is_calibrated"]:
-        lines.append(f"the interval is not calibrated: {backtest['n_cells']} hidden runs are too few")
-    if record["size_effect"] is None:
-        lines.append("no size has two seeds: whether the sizes differ by more than seeds is not known")
+    made, n_bytes, lines = record["forecasts"]["total_bits"], record["target"]["n_bytes"], []
+    if made["low"] <= record["largest_bits_per_byte"] * n_bytes <= made["high"]:
+        lines.append(
+            "this does not tell whether the target will need fewer bits per byte than the ladder's largest run"
+        )
+    if not made["backtest"]["n_hidden"]:
+        lines.append("the interval is not tested: no run of the ladder takes twice the operations of the fitted ones")
+    if not record["proxies"]:
+        lines.append("without a proxy, this holds if the text ahead is like the ladder's")
     if record["proof"]:
         lines.append(
             "a prefix stands for a shorter run: true only if the learning rate did not depend on the length of the run"
@@ -355,14 +303,14 @@ class ForecastScore:
 
     Examples:
         >>> import prequential
-        >>> prequential.ForecastScore(record={"percent": 1.0, "hit": True, "skill": 0.5})
-        <The forecast was 1.0 % too high, within its interval; every naive forecast was farther off.>
+        >>> prequential.ForecastScore(record={"percent": 1.0, "hit": True, "naive_percent": 2.0})
+        <The forecast was 1.0 % too high, within its interval; a line through the last two sizes was 2.0 % off.>
     """
 
     record: dict[str, Any]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row: point, low, high and actual in bits, percent (forecast over actual, minus 1), hit, skill and more."""
+        """One row: point, low, high and actual in bits, percent (forecast over actual, minus 1), hit, naive_percent and more."""
         import pandas
 
         values = {name: value for name, value in self.record.items() if not isinstance(value, dict)}
@@ -384,8 +332,8 @@ class Forecast:
 
     Examples:
         >>> import prequential
-        >>> found = prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json")
-        >>> found.low_bits < found.bits < found.high_bits, found.to_frame().forecast[0]
+        >>> made = prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json")
+        >>> made.low_bits < made.bits < made.high_bits, made.to_frame().forecast[0]
         (True, 'forecast')
     """
 
@@ -408,19 +356,13 @@ class Forecast:
         return float(self.record["forecasts"]["total_bits"]["high"])
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for the forecast, for each link to a proxy that counts, and for each naive forecast: bits and bits_per_byte.
-
-        low_bits, high_bits: of the first row.
-        """
+        """A row for the forecast, with low_bits and high_bits; for each link; for the naive one. Also bits, bits_per_byte."""
         import pandas
 
-        made, n_bytes = self.record["forecasts"]["total_bits"], self.record["target"]["n_bytes"]
-        naive = {f"naive: {name.replace('_', ' ')}": bits for name, bits in made["naive"].items()}
-        found = {"forecast": self.bits, **by_link(made.get("assumptions", ())), **naive}
-        frame = pandas.DataFrame({"forecast": list(found), "bits": list(found.values())})
-        ends = {"low_bits": self.low_bits, "high_bits": self.high_bits}
-        frame = frame.assign(bits_per_byte=frame["bits"] / n_bytes)
-        return frame.join(pandas.DataFrame([ends]))
+        parts = {"forecast": self.bits, **parts_of(self.record)}
+        frame = pandas.DataFrame({"forecast": list(parts), "bits": list(parts.values())})
+        frame = frame.assign(bits_per_byte=frame["bits"] / self.record["target"]["n_bytes"])
+        return frame.join(pandas.DataFrame([{"low_bits": self.low_bits, "high_bits": self.high_bits}]))
 
     def save(self, path: PathLike) -> None:
         """Writes the forecast to a file, for `read_forecast`. Raises OutputError, also for a file that exists."""
@@ -430,7 +372,7 @@ class Forecast:
     def score(self, run: Run | PathLike) -> ForecastScore:
         """How far it is from the target's run. Nothing is written.
 
-        Raises CorpusError if the run is not the target's, or if it began before the forecast was frozen, unless that was made
+        Raises CorpusError if the run is not the target's, or if it began before the forecast was registered, unless that was made
         after the fact.
         """
         return ForecastScore(record=score(self.record, run if isinstance(run, Run) else read_run(run)))
@@ -443,7 +385,7 @@ class Forecast:
 
 
 def read_forecast(path: PathLike) -> Forecast:
-    """The forecast in a file. Raises CorpusError if the file holds none, or was changed after it was frozen.
+    """The forecast in a file. Raises CorpusError if the file holds none, or was changed after it was registered.
 
     Examples:
         >>> import prequential
@@ -451,7 +393,7 @@ def read_forecast(path: PathLike) -> Forecast:
         460000
     """
     check_arguments(path=path)
-    return Forecast(record=read_sealed(path), mode=common_mode(path))
+    return Forecast(record=read_registered(path), mode=common_mode(path))
 
 
 def forecast(
@@ -470,7 +412,7 @@ def forecast(
 
     runs: the folder of a ladder, or a file of packed runs. target_bytes: the length of the corpus that the target reads. Its
     model: target_width and target_layers (default: those of the largest size) of a GPT and target_seed; or target_parameters, for
-    a ladder of training loops. corpus: of the target, whose digest is frozen. proxies: cheap runs over the target's bytes.
+    a ladder of training loops. corpus: of the target, whose digest is registered. proxies: cheap runs over the target's bytes.
     after_the_fact: the target may have been run; the record says so.
 
     Raises ConfigError for a target that the ladder cannot forecast, or that has been run; CorpusError for runs that are no
@@ -490,9 +432,9 @@ def forecast(
         raise ConfigError("name the target's size: target_width= of a GPT, or target_parameters= of a training loop")
     ladder, left_out = read_ladder(runs)
     target = _target(ladder, target_bytes, target_width, target_layers, target_parameters, target_seed)
-    if not after_the_fact and (found := target_runs(runs, target, ladder)):
+    if not after_the_fact and (made := target_runs(runs, target, ladder)):
         raise ConfigError(
-            f"the target has been run already: {str(found[0].path)!r}; to forecast it nevertheless, give after_the_fact=True, "
+            f"the target has been run already: {str(made[0].path)!r}; to forecast it nevertheless, give after_the_fact=True, "
             "which the record says"
         )
     opened = [proxy if isinstance(proxy, Run) else read_run(proxy) for proxy in proxies]

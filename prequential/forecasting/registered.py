@@ -1,4 +1,4 @@
-"""Sealed forecasts, which contain the digest of all their other values, so that a later change is noticed; and their scores."""
+"""Registered forecasts: a file with the digest of all its values, so that a later change is noticed; and how far it was off."""
 
 import hashlib
 import json
@@ -16,16 +16,16 @@ from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.evaluation.summary import is_reported, proof, seed_of
-from prequential.forecasting.backtest import interval_score, loss_bits_per_byte
+from prequential.forecasting.law import interval_score, mean_losses
 from prequential.forecasting.members import ReportedRung, rung_of
 from prequential.printable import format_table
 from prequential.records import Count, Number, Positive, Size, Time, append_record, check_record, read_object
 from prequential.sweeps.ladder import family
 from prequential.sweeps.plans import CorpusKey, check_own_run, config_key, recorded_corpus
 
-SCHEMA, SCORE_SCHEMA = 2, 2
-SCHEMAS = (1, SCHEMA)  # in 1, a forecast had one form and one proxy
-SCORES = "scores.jsonl"
+SCHEMA, SCORE_SCHEMA = 3, 3
+SCHEMAS = (1, 2, SCHEMA)  # earlier ones had other laws; their point, interval and naive line are scored in the same way
+LINES = ("line_with_proxy", "line")  # the naive forecasts that a forecast must beat: the first one that there is
 
 
 class _Made(Struct):
@@ -60,12 +60,10 @@ class _Config(Struct):
 
 class _Corpus(Struct):
     n_bytes: Size
-    blake2b: str
-
-
-class _Target(Struct):
-    n_bytes: Size
     blake2b: str | None
+
+
+class _Target(_Corpus):
     config: _Config
 
 
@@ -74,9 +72,9 @@ class _Compute(Struct):
 
 
 class ForecastRecord(Struct, kw_only=True):
-    """What `score` relies on. The seal shows later changes, but anyone can seal a record."""
+    """What `score` relies on. The digest shows later changes, but anyone can make a record with a digest."""
 
-    schema: Literal[2] = 2
+    schema: Literal[3] = 3
     kind: Literal["forecast"] = "forecast"
     blake2b: str
     created_at: Time
@@ -96,23 +94,24 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
-def sealed(record: dict[str, Any]) -> dict[str, Any]:
+def registered(record: dict[str, Any]) -> dict[str, Any]:
     """The record with `blake2b`, the digest of all its other values."""
     values = json.loads(canonical({k: v for k, v in record.items() if k != "blake2b"}))
     return {**values, "blake2b": _digest(canonical(values))}
 
 
-def read_sealed(path: PathLike) -> dict[str, Any]:
-    """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
+def read_registered(path: PathLike) -> dict[str, Any]:
+    """The forecast in a file. Raises CorpusError if the file is not a forecast, or was changed after it was registered."""
     record = read_object(path)
     if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") not in SCHEMAS:
-        raise CorpusError(f"{str(path)!r} is not a forecast of schema 1 or 2")
-    if sealed(record) != record:
-        raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
-    # a score reads what both schemas have
+        raise CorpusError(f"{str(path)!r} is not a forecast of schema {', '.join(map(str, SCHEMAS))}")
+    if registered(record) != record:
+        raise CorpusError(f"{str(path)!r} was changed after it was registered: its digest does not match")
+    # a score reads what all schemas have
     checked = check_record({**record, "schema": SCHEMA}, ForecastRecord, repr(str(path)))
-    if len(checked["target"]["config"].keys() & {"gpt", OTHER}) != 1:
-        raise CorpusError(f"{str(path)!r} does not say what its target is")
+    has_line = any(name in checked["forecasts"]["total_bits"]["naive"] for name in LINES)
+    if len(checked["target"]["config"].keys() & {"gpt", OTHER}) != 1 or not has_line:
+        raise CorpusError(f"{str(path)!r} does not say what its target is, or what a line forecasts")
     return record
 
 
@@ -136,17 +135,16 @@ def run_digests(run: Run) -> dict[str, Any]:
 
 
 def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """How far a forecast (`read_sealed`) is from the target's run, as JSON values.
+    """How far a forecast (`read_registered`) is from the target's run, as JSON values.
 
-    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. skill: 1 - |error| / |error of
-    the best naive forecast|, below 0 if that one was nearer. Raises CorpusError if the run is not the target's, or if it began
-    before the forecast was frozen, unless the forecast was made after the fact.
+    percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. naive_percent: percent of the
+    line (law.py). skill: 1 - |error| / |error of the line|, below 0 if the line was nearer. Raises CorpusError if the run is not
+    the target's, or if it began before the forecast was registered, unless the forecast was made after the fact.
     """
     _check_run(forecast, run)
     made, n_bytes = forecast["forecasts"]["total_bits"], forecast["target"]["n_bytes"]
-    actual = float(loss_bits_per_byte(run.curves[MODEL], np.array([n_bytes]))[0]) * n_bytes
-    error = made["point"] - actual
-    naive_error = min((abs(value - actual) for value in made["naive"].values()), default=0.0)
+    actual = float(mean_losses(run.curves[MODEL], np.array([float(n_bytes)]))[0]) * n_bytes
+    naive = next(made["naive"][name] for name in LINES if name in made["naive"])
     return {
         "schema": SCORE_SCHEMA,
         "kind": "forecast score",
@@ -160,16 +158,17 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "low": made["low"],
         "high": made["high"],
         "actual": actual,
-        "percent": 100 * error / actual,
+        "percent": 100 * (made["point"] / actual - 1),
         "hit": made["low"] <= actual <= made["high"],
         "interval_score_percent": 100 * interval_score(made["low"], made["high"], actual) / actual,
-        "skill": 1 - abs(error) / naive_error if naive_error else None,
+        "naive_percent": 100 * (naive / actual - 1),
+        "skill": 1 - abs(made["point"] - actual) / abs(naive - actual) if naive != actual else None,
     }
 
 
 def scores_path(runs: PathLike) -> Path:
     """scores.jsonl in the folder of runs, or beside a file of packed runs."""
-    return (Path(runs).parent if Path(runs).is_file() else Path(runs)) / SCORES
+    return (Path(runs).parent if Path(runs).is_file() else Path(runs)) / "scores.jsonl"
 
 
 def append_score(runs: PathLike, record: dict[str, Any], mode: int = 0o777) -> Path:
@@ -206,7 +205,7 @@ def _check_run(forecast: Mapping[str, Any], run: Run) -> None:
     began = datetime.fromisoformat(run.record["time"]) - timedelta(seconds=run.record["wall_s"])
     created = datetime.fromisoformat(forecast["created_at"])  # both times are in whole seconds
     if not forecast["after_the_fact"] and began < created - timedelta(seconds=1):
-        raise CorpusError(f"{name!r} began before the forecast was frozen: the forecast cannot be scored with this run")
+        raise CorpusError(f"{name!r} began before the forecast was registered, so it cannot score that forecast")
 
 
 def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
@@ -216,8 +215,8 @@ def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
     """
     rung, config, n_bytes = rung_of(run), target["config"], run.record["corpus"]["n_bytes"]
     if isinstance(rung, ReportedRung):
-        found = {"n_parameters": rung.n_weights, "family": rung.family}
-        return n_bytes >= target["n_bytes"] and OTHER in config and found == config[OTHER]["arguments"]
+        learner = {"n_parameters": rung.n_weights, "family": rung.family}
+        return n_bytes >= target["n_bytes"] and OTHER in config and learner == config[OTHER]["arguments"]
     return (
         rung is not None
         and OTHER not in config
@@ -236,9 +235,9 @@ def format_score(record: Mapping[str, Any]) -> str:
         f"{record['percent']:+.2f} %",
         "hit" if record["hit"] else "missed",
         f"{record['interval_score_percent']:.2f} %",
-        "-" if record["skill"] is None else f"{record['skill']:+.2f}",
+        f"{record['naive_percent']:+.2f} %",
     )
-    titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "skill")
+    titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "error of a line")
     notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
     notes += [record["proof"]] if record["proof"] else []
     return "\n".join([format_table(titles, [row]), *notes, score_sentence(record)])
@@ -247,6 +246,5 @@ def format_score(record: Mapping[str, Any]) -> str:
 def score_sentence(record: Mapping[str, Any]) -> str:
     """How far the forecast was off, for a reader who asks whether to trust the next one."""
     direction, place = "high" if record["percent"] > 0 else "low", "within" if record["hit"] else "outside"
-    found = f"The forecast was {abs(record['percent']):.1f} % too {direction}, {place} its interval"
-    others = "every naive forecast was farther off" if (record["skill"] or 0.0) > 0 else "a naive forecast was as near"
-    return f"{found}; {others}."
+    line = f"a line through the last two sizes was {abs(record['naive_percent']):.1f} % off"
+    return f"The forecast was {abs(record['percent']):.1f} % too {direction}, {place} its interval; {line}."

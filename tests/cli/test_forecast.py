@@ -1,4 +1,4 @@
-"""forecast: a ladder of real runs is fitted; the forecast is frozen before the target is run, and then scored."""
+"""forecast: a ladder of real runs is fitted; the forecast is registered before the target is run, and then scored."""
 
 import json
 
@@ -8,7 +8,7 @@ from studies import TINY
 import prequential
 from prequential import ConfigError, CorpusError
 from prequential.cli.main import build_parser
-from prequential.forecasting.registered import read_sealed
+from prequential.forecasting.registered import read_registered
 
 TARGET = ("--target-width", "48", "--target-layers", "1", "--target-bytes", "6000")
 
@@ -35,29 +35,29 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def frozen(folder):
+def made(folder):
     path = folder / "forecast.json"
     assert ran("forecast", folder / "runs", *TARGET, "-o", path, "--corpus", folder / "book.txt", "-q") == 0
     return path
 
 
-def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
-    record = read_sealed(frozen)
+def test_a_forecast_is_registered_with_target_and_digests(made, folder):
+    record = read_registered(made)
     gpt = record["target"]["config"]["gpt"]
     assert (gpt["width"], gpt["n_layers"], record["target"]["n_bytes"]) == (48, 1, 6000)
     assert len(record["fitted"]) == 5
     assert not record["after_the_fact"]
-    for made in record["forecasts"].values():
-        assert 0 < made["low"] < made["point"] < made["high"]
+    bits = record["forecasts"]["total_bits"]
+    assert 0 < bits["low"] < bits["point"] < bits["high"]
     with pytest.raises(prequential.errors.OutputError, match="exists"):  # it is never overwritten
-        ran("forecast", folder / "runs", *TARGET, "-o", frozen)
-    assert read_sealed(frozen) == record
+        ran("forecast", folder / "runs", *TARGET, "-o", made)
+    assert read_registered(made) == record
 
 
 @pytest.mark.thorough
-def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
+def test_the_target_is_run_once_and_scored_at_each_call(made, folder, capsys):
     runs = folder / "runs"
-    score = ("forecast", runs, "--score", frozen)
+    score = ("forecast", runs, "--score", made)
     assert ran(*score, "--corpus", folder / "book.txt", "--kernels", "fused", "--json") == 0
     line = json.loads(capsys.readouterr().out)
     run = prequential.read_runs(runs)[-1]
@@ -71,13 +71,13 @@ def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     with pytest.raises(ConfigError, match="the target has been run already"):
         ran("forecast", runs, *TARGET, "-o", folder / "late.json")
     assert ran("forecast", runs, *TARGET, "-o", folder / "late.json", "--after-the-fact", "-q") == 0
-    assert read_sealed(folder / "late.json")["after_the_fact"]
+    assert read_registered(folder / "late.json")["after_the_fact"]
 
 
-def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(frozen, folder, tmp_path):
+def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(made, folder, tmp_path):
     (tmp_path / "other.txt").write_bytes(b"something else " * 500)
     with pytest.raises(CorpusError, match="does not begin with the bytes that the ladder read"):
-        ran("forecast", tmp_path / "runs", "--score", frozen, "--corpus", tmp_path / "other.txt")
+        ran("forecast", tmp_path / "runs", "--score", made, "--corpus", tmp_path / "other.txt")
     assert not (tmp_path / "runs").exists()
     target = ("--target-width", "48", "--target-bytes", "9000")
     with pytest.raises(CorpusError, match="has 8000 bytes, fewer than the target's 9000"):

@@ -39,7 +39,7 @@ from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
 from prequential.evaluation.runs import read_run
 from prequential.files.strict_json import parse_json
-from prequential.forecasting.registered import sealed
+from prequential.forecasting.registered import registered
 
 FIGURES = (
     "ledger", "code_bits", "payload_bytes", "n_blocks", "n_raw_blocks", "parts", "crossings", "tables", "config", "corpus",
@@ -155,7 +155,7 @@ def _damaged_packed(data: bytes, rng: Random) -> bytes:
 def _damaged_forecast(data: bytes, rng: Random) -> bytes:
     def seal(value: Any) -> Any:
         try:
-            return sealed(value)
+            return registered(value)
         except (AttributeError, ValueError, TypeError, RecursionError):
             return value
 

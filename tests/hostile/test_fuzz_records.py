@@ -17,8 +17,8 @@ import prequential
 from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation import scoring as drafts
 from prequential.evaluation.curves import MODEL, Curve
-from prequential.forecasting.backtest import loss_bits_per_byte
-from prequential.forecasting.registered import sealed
+from prequential.forecasting.law import mean_losses
+from prequential.forecasting.registered import registered
 from prequential.learners.spec import own_spec
 from prequential.online.coding import Progress
 
@@ -144,14 +144,14 @@ def test_rounded_sums_of_a_long_run_are_not_taken_for_damage(tmp_path: Path, mon
 def test_a_loss_that_no_run_has_is_refused(bits: list[float]) -> None:
     curve = Curve(n_bytes=np.array([1000, 2000]), bits=np.array(bits))
     with pytest.raises(CorpusError, match="its run is damaged"):
-        loss_bits_per_byte(curve, np.array([1000, 2000]))
+        mean_losses(curve, np.array([1000.0, 2000.0]))
 
 
 def test_a_sealed_forecast_with_another_naive_value_is_refused(place: Place) -> None:
     def change(data: bytes) -> bytes:
         forecast = json.loads(data)
         forecast["forecasts"]["total_bits"]["naive"]["other"] = "x"
-        return json.dumps(sealed(forecast)).encode()
+        return json.dumps(registered(forecast)).encode()
 
     box, before = damaged(place, "forecast.json", change)
     command = Command(("forecast", "target", "--score", "forecast.json"), ("target/scores.jsonl",))

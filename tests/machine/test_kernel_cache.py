@@ -1,10 +1,8 @@
 """Compiled kernels are kept in a private folder of exactly this program; without one it works, and says so once."""
 
 import ast
-import dataclasses
 import json
 import os
-import py_compile
 import shutil
 import subprocess
 import sys
@@ -16,7 +14,6 @@ import prequential
 from prequential.machine import kernel_cache
 from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import PACKAGES, package_folder
-from prequential.online.selftest import Check
 
 PROJECT = Path(prequential.__file__).parents[1]
 pytestmark = pytest.mark.skipif(bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="kernels are interpreted")
