@@ -55,7 +55,7 @@ def package_folder(name: str) -> Path:
 
 
 def kernel_sources() -> dict[str, Path]:
-    sources = {}
+    sources: dict[str, Path] = {}
     for package, _, pattern in (name.partition("/") for name in KERNEL_SOURCES):
         folder = package_folder(package)
         sources |= {f"{package}/{path.relative_to(folder).as_posix()}": path for path in folder.glob(pattern)}

@@ -102,7 +102,7 @@ def _n_threads() -> int | None:
     return torch.get_num_threads() if torch else None
 
 
-def _precision() -> Callable[[], object]:
+def _precision() -> Callable[[], None]:
     """A function that sets again torch's precision of float32 products, in the older or newer of its two ways."""
     torch = sys.modules.get("torch")
     if not torch:
@@ -112,7 +112,12 @@ def _precision() -> Callable[[], object]:
     except RuntimeError:  # the caller has set it in the newer way; then the older one must not be asked
         places = torch.backends.mkldnn.matmul, torch.backends.cuda.matmul
         values = [place.fp32_precision for place in places]
-        return lambda: [setattr(place, "fp32_precision", value) for place, value in zip(places, values, strict=True)]
+
+        def restore() -> None:
+            for place, value in zip(places, values, strict=True):
+                place.fp32_precision = value
+
+        return restore
 
 
 # ---- Ctrl-C and termination
