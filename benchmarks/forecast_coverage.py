@@ -2,15 +2,26 @@
 
     python benchmarks/forecast_coverage.py [REPEATS]
 
-Five sizes read the first 140 kB of a simulated text, three of them with two seeds. The target has twice the weights of the
-largest size and reads 1.1 MB, in 15 times the operations. The loss of a run is a power law of size and bytes, times the
-difficulty of the text; so is the proxy's. Three kinds of text:
+Five sizes read the beginning of a simulated text, three of them with two seeds. The target has twice the width of the largest
+size and reads 1.1 MB. The loss of a run is a power law of size and bytes, times the difficulty of the text; so is the proxy's.
+The laws are drawn anew for each repeat.
+
+With a ladder of 140 kB, the target takes 33 times the operations:
 
     homogeneous   equally hard everywhere, and the proxy learns, slowly and steadily
     domains       of 60 kB, with a difficulty of their own, which learner and proxy do not share completely
     usual         the difficulty drifts
 
-The laws are drawn anew for each repeat.
+With a ladder of 370 kB, 12 times; the difficulty drifts, and
+
+    370 kB        nothing else
+    no proxy      there is no proxy
+    equal sizes   larger models are no better
+    saturation    models beyond the ladder's largest size are no better
+    two texts     code and prose take turns, every 90 kB
+    harder        the text ahead of the ladder is 15 % harder; the proxy shows it
+    half shown    the proxy shows half of it
+    not shown     there is no proxy
 """
 
 import math
@@ -25,15 +36,18 @@ from results import format_markdown
 from prequential import Config, Curve, preset
 from prequential.evaluation.runs import Run
 from prequential.forecasting.forecast import Target, forecast_record
-from prequential.forecasting.law import Floats
+from prequential.forecasting.law import Floats, interval_score
 from prequential.sweeps.ladder import Ladder, Size, ladder_of, n_weights, scaled
 
-KINDS = ("homogeneous", "domains", "usual")
+SHORT = ("homogeneous", "domains", "usual")
+KINDS = (*SHORT, "370 kB", "no proxy", "equal sizes", "saturation", "two texts", "harder", "half shown", "not shown")
+WITHOUT_PROXY = ("no proxy", "not shown")
 BASE = preset(5, pure=True)
 WIDTHS, SEVERAL_SEEDS = (24, 32, 40, 48, 64), (32, 48, 64)
-STEP, LADDER_STEPS, N_STEPS, DOMAIN_STEPS = 1000, 140, 1100, 60  # STEP in bytes
+STEP, SHORT_STEPS, LADDER_STEPS, N_STEPS, DOMAIN_STEPS = 1000, 140, 370, 1100, 60  # STEP in bytes
 ENDS = STEP * np.arange(1, N_STEPS + 1)
-TARGET = Target(size=Size(96, 2), n_bytes=STEP * N_STEPS)
+TARGET = Target(size=Size(128, 2), n_bytes=STEP * N_STEPS)
+HARDER = {"harder": (0.15, 0.15), "half shown": (0.15, 0.075), "not shown": (0.15, 0.0)}  # for learner and proxy
 
 
 class Simulated(NamedTuple):
@@ -76,9 +90,16 @@ def simulate(kind: str, repeat: int) -> Simulated:
     if kind == "domains":
         difficulty, of_learner = difficulty + domains(random, 0.25), domains(random, 0.08)
         of_proxy += domains(random, 0.05)
-    if kind == "usual":
+    elif kind != "homogeneous":
         difficulty, of_learner = difficulty + drift(random, 0.08, 20_000), drift(random, 0.01, 20_000)
         of_proxy += drift(random, 0.02, 20_000)
+    n_ladder = SHORT_STEPS if kind in SHORT else LADDER_STEPS
+    ahead = STEP * n_ladder < ENDS
+    if kind in HARDER:
+        of_learner, of_proxy = (x + y * ahead for x, y in zip((of_learner, of_proxy), HARDER[kind], strict=True))
+    if kind == "two texts":
+        is_code = ENDS // 90_000 % 2 == 1
+        of_learner, of_proxy = of_learner - 0.4 * is_code, of_proxy - 0.3 * is_code
     floor, by_size, a = random.uniform(0.9, 1.5), random.uniform(0.2, 0.6), random.uniform(0.3, 0.6)
     by_bytes, b = random.uniform(0.3, 0.9), random.uniform(0.2, 0.5)
     slowly = kind == "homogeneous"
@@ -88,7 +109,9 @@ def simulate(kind: str, repeat: int) -> Simulated:
 
     def losses(config: Config) -> Floats:
         assert config.gpt
-        law = floor + by_size * (n_weights(config.gpt) / 1e5) ** -a + by_bytes * read**-b
+        width = min(config.gpt.width, WIDTHS[-1] if kind == "saturation" else TARGET.size.width)
+        n = n_weights(scaled(BASE, Size(WIDTHS[0] if kind == "equal sizes" else width, 2)).gpt or config.gpt)
+        law = floor + by_size * (n / 1e5) ** -a + by_bytes * read**-b
         own = random.normal(0, noise) + drift(random, noise, 5000)
         return np.asarray(law * np.exp(difficulty + of_learner + own), np.float64)
 
@@ -99,40 +122,45 @@ def simulate(kind: str, repeat: int) -> Simulated:
     ]
     proxy = (random.uniform(1.2, 1.8) + of_bytes * read**-exponent) * np.exp(difficulty + of_proxy)
     return Simulated(
-        ladder_of(run_of(config, losses(config)[:LADDER_STEPS]) for config in configs),
+        ladder_of(run_of(config, losses(config)[:n_ladder]) for config in configs),
         run_of(preset(2), proxy),
-        float(STEP * losses(scaled(BASE, Size(96, 2))).sum()),
+        float(STEP * losses(scaled(BASE, Size(*TARGET.size))).sum()),
     )
 
 
 class Score(NamedTuple):
-    """Of one forecast: whether the interval holds, the logarithm of forecast / actual, and how far the interval reaches."""
+    """Of one forecast: whether the interval holds, log(forecast / actual), half its width, and its interval score."""
 
     holds: bool
     error: float
-    reach: float
+    half_width: float
+    interval_score: float
 
 
 def scores(kind: str, n_repeats: int) -> list[Score]:
     """Scores of forecasts."""
-    found = []
+    results = []
     for ladder, proxy, actual in (simulate(kind, repeat) for repeat in range(n_repeats)):
-        made = forecast_record(ladder, TARGET, proxies=[proxy])["forecasts"]["total_bits"]
-        error, reach = math.log(made["point"] / actual), math.log(made["high"] / made["point"])
-        found.append(Score(abs(error) <= reach, error, reach))
-    return found
+        proxies = [] if kind in WITHOUT_PROXY else [proxy]
+        made = forecast_record(ladder, TARGET, proxies=proxies)["forecasts"]["total_bits"]
+        low, point, high = (made[name] / actual for name in ("low", "point", "high"))
+        holds, width = low <= 1 <= high, math.log(high / low) / 2
+        results.append(Score(holds, math.log(point), width, interval_score(low, high, 1.0)))
+    return results
 
 
 def main() -> None:
-    n_repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    n_repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     rows = []
     for kind in KINDS:
-        found = scores(kind, n_repeats)
-        rms = math.sqrt(float(np.mean([score.error**2 for score in found])))
-        reach = float(np.median([score.reach for score in found]))
-        holds = f"{np.mean([score.holds for score in found]):.2f}"
-        rows.append((kind, holds, f"{100 * rms:.1f} %", f"{100 * reach:.1f} %"))
-    print(format_markdown(("text", "intervals that hold", "rms error", "median reach to either side"), rows))
+        results = scores(kind, n_repeats)
+        rms = math.sqrt(float(np.mean([score.error**2 for score in results])))
+        width = float(np.median([score.half_width for score in results]))
+        holds, mean_score = (
+            f"{np.mean(values):.2f}" for values in ([r.holds for r in results], [r.interval_score for r in results])
+        )
+        rows.append((kind, f"{100 * rms:.1f} %", holds, mean_score, f"{100 * width:.0f} %"))
+    print(format_markdown(("text", "rms error", "held", "score", "half width"), rows))
 
 
 if __name__ == "__main__":
