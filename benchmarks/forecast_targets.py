@@ -1,14 +1,18 @@
-"""Four forecasts on texts that nobody tuned on: frozen first, and then their targets run.
+"""Forecasts on texts that nobody tuned on: registered first, and then their targets run.
 
-    python benchmarks/forecast_targets.py WORK CORPORA PYTHON_LIB freeze    # proxies, ladders, forecasts: 12 minutes on two cores
-    git add benchmarks/forecasts && git commit -m "Four forecasts, frozen before their targets run"
-    python benchmarks/forecast_targets.py WORK CORPORA PYTHON_LIB run       # targets and scores: 13 minutes
-    python benchmarks/forecasts.py                                          # the table of docs/STUDIES.md
+    python benchmarks/forecast_targets.py register WORK CORPORA NAME[=FOLDER] ...    # proxies, ladders, forecasts: 3 minutes a text
+    git add benchmarks/forecasts && git commit -m "Forecasts, registered before their targets run"
+    python benchmarks/forecast_targets.py run WORK CORPORA NAME[=FOLDER] ...         # targets and scores: 3 minutes a text
+    python benchmarks/forecasts.py                                                   # the table of docs/STUDIES.md
 
-    python-lib   source tree: the packages of Python 3.13.0's standard library (PYTHON_LIB), in the order of their paths
-    languages    Arabic, Chinese and English prose, in pieces of some 30 kB, in random order
-    world192     the CIA World Factbook of 1992, its beginning
-    zipcodes     a table of American places, its beginning
+    python-lib    source tree: the packages of Python 3.13.0's standard library (FOLDER), in the order of their paths
+    languages     Arabic, Chinese and English prose, in pieces of some 30 kB, in random order
+    world192      the CIA World Factbook of 1992, its beginning
+    zipcodes      a table of American places, its beginning
+    uv            a source tree in Rust (uv, 2026-06), the beginning of its archive
+    french        French documentation: the .rst files of symfony-fr/symfony-docs-fr at 263aeab (FOLDER), in the order of their paths
+    shakespeare   plays, their beginning
+    xml           files in XML, their beginning
 
 The recipe, the program and the ladder's sizes are those of docs/STUDIES.md. Both steps continue where they were interrupted.
 """
@@ -26,14 +30,25 @@ DICKENS_START = 6_000_000  # its first 860,000 bytes were used for earlier forec
 PIECE_BYTES, N_PIECES = 30_000, 15  # of each language
 LEFT_OUT = {"__pycache__", "encodings", "site-packages", "test", "tests", "idle_test"}
 SIZES, SEVERAL_SEEDS = "24x2,32x2,40x2,48x2,64x2", "32x2,48x2,64x2"
-TARGET_BYTES = {"python-lib": 1_350_000, "languages": 1_350_000, "world192": 1_100_000, "zipcodes": 1_100_000}
+LONG = ("python-lib", "languages", "uv")
+FILES = {
+    "world192": "text/world192.txt",
+    "zipcodes": "data/zipcodes.csv",
+    "uv": "code/uv-new-2026-06.tar",
+    "shakespeare": "text/tinyshakespeare.txt",
+    "xml": "data/xml",
+}
 DATA_RATIO = 2.75  # of the target's bytes to the ladder's: with 128x2 after 64x2, 10 times the operations
 
 
-def source_tree(folder: Path) -> bytes:
+def target_bytes(name: str) -> int:
+    return 1_350_000 if name in LONG else 1_100_000
+
+
+def source_tree(folder: Path, pattern: str = "*") -> bytes:
     """The text files of the packages in the folder, each after a line with its path."""
     parts = []
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(folder.rglob(pattern)):
         inside = path.relative_to(folder)
         if path.is_file() and not LEFT_OUT & set(inside.parts) and len(inside.parts) > 1 and not _is_built(inside):
             data = path.read_bytes()
@@ -64,19 +79,18 @@ def mixture(corpora: Path) -> bytes:
     return b"".join(pieces)
 
 
-def corpus(name: str, work: Path, corpora: Path, python_lib: Path) -> Path:
+def corpus(name: str, work: Path, corpora: Path, folder: Path) -> Path:
     """The file of a corpus, made if it is not there."""
     path = work / name
     if not path.exists():
         make = {
-            "python-lib": lambda: source_tree(python_lib),
+            "python-lib": lambda: source_tree(folder),
+            "french": lambda: source_tree(folder, "*.rst"),
             "languages": lambda: mixture(corpora),
-            "world192": lambda: (corpora / "text/world192.txt").read_bytes(),
-            "zipcodes": lambda: (corpora / "data/zipcodes.csv").read_bytes(),
         }
-        data = make[name]()[: TARGET_BYTES[name]]
-        if len(data) < TARGET_BYTES[name]:
-            raise SystemExit(f"{name} has {len(data):,} bytes, fewer than {TARGET_BYTES[name]:,}")
+        data = (make[name]() if name in make else (corpora / FILES[name]).read_bytes())[: target_bytes(name)]
+        if len(data) < target_bytes(name):
+            raise SystemExit(f"{name} has {len(data):,} bytes, fewer than {target_bytes(name):,}")
         path.write_bytes(data)
     return path
 
@@ -86,9 +100,9 @@ def prequential(*args: object) -> None:
     subprocess.run([sys.executable, "-m", "prequential", *map(str, args)], check=True)
 
 
-def freeze(name: str, text: Path, runs: Path) -> None:
+def register(name: str, text: Path, runs: Path) -> None:
     """The proxy, the ladder and the forecast."""
-    n_bytes, forecast = TARGET_BYTES[name], FOLDER / name / "forecast.json"
+    n_bytes, forecast = target_bytes(name), FOLDER / name / "forecast.json"
     if forecast.exists():
         return
     forecast.parent.mkdir(exist_ok=True)
@@ -117,11 +131,10 @@ def run(name: str, text: Path, runs: Path) -> None:
 
 
 def main() -> None:
-    work, corpora, python_lib = map(Path, sys.argv[1:4])
+    step, work, corpora = {"register": register, "run": run}[sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3])
     work.mkdir(exist_ok=True)
-    step = {"freeze": freeze, "run": run}[sys.argv[4]]
-    for name in TARGET_BYTES:
-        step(name, corpus(name, work, corpora, python_lib), work / f"{name}-runs")
+    for name, _, folder in (argument.partition("=") for argument in sys.argv[4:]):
+        step(name, corpus(name, work, corpora, Path(folder)), work / f"{name}-runs")
 
 
 if __name__ == "__main__":
