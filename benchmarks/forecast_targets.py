@@ -1,8 +1,8 @@
 """Forecasts on texts that nobody tuned on: registered first, and then their targets run.
 
-    python benchmarks/forecast_targets.py register WORK CORPORA NAME[=FOLDER] ...    # proxies, ladders, forecasts: 3 minutes a text
+    python benchmarks/forecast_targets.py register WORK CORPORA NAME[=FOLDER] ...    # proxy, ladder, forecast: 3 minutes each
     git add benchmarks/forecasts && git commit -m "Forecasts, registered before their targets run"
-    python benchmarks/forecast_targets.py run WORK CORPORA NAME[=FOLDER] ...         # targets and scores: 3 minutes a text
+    python benchmarks/forecast_targets.py run WORK CORPORA NAME[=FOLDER] ...         # target, score: 3 minutes each
     python benchmarks/forecasts.py                                                   # the table of docs/STUDIES.md
 
     python-lib    source tree: the packages of Python 3.13.0's standard library (FOLDER), in the order of their paths
@@ -10,7 +10,7 @@
     world192      the CIA World Factbook of 1992, its beginning
     zipcodes      a table of American places, its beginning
     uv            a source tree in Rust (uv, 2026-06), the beginning of its archive
-    french        French documentation: the .rst files of symfony-fr/symfony-docs-fr at 263aeab (FOLDER), in the order of their paths
+    french        French: the .rst files of symfony-fr/symfony-docs-fr at 263aeab (FOLDER), in the order of their paths
     shakespeare   plays, their beginning
     xml           files in XML, their beginning
 
