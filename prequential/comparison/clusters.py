@@ -9,6 +9,8 @@ which is unbiased for rates of equal variance, whatever their sizes. The interva
 that this estimate has for normal rates: k - 1 for clusters of equal size, and about 1 if one of them has nearly all bytes. So it
 holds for few clusters, and for a few that have most bytes, if clusters are independent of each other. Source: R. Bell and D.
 McCaffrey (2002), "Bias reduction in standard errors for linear regression with multi-stage samples", Survey Methodology 28.
+
+The *difference* of two models is judged over clusters of equal weight: the unit of evidence is the commit, not its bytes.
 """
 
 import math
@@ -61,6 +63,17 @@ class Clusters:
     bits: tuple[float, ...]
     by: str = "document"
 
+    @property
+    def largest_share(self) -> float:
+        """The largest share of the bytes that a cluster has; 0 without clusters."""
+        return max(self.n_bytes, default=0) / max(1, sum(self.n_bytes))
+
+    @property
+    def n_effective(self) -> float:
+        """How many clusters of equal length they are worth: 1 / the sum of their squared shares of the bytes."""
+        shares = np.divide(self.n_bytes, max(1, sum(self.n_bytes)))
+        return float(1 / max(shares @ shares, 1e-300))
+
     def minus(self, other: "Clusters") -> "Clusters":
         """The same clusters with the differences of their bits."""
         bits = tuple(ours - theirs for ours, theirs in zip(self.bits, other.bits, strict=True))
@@ -69,10 +82,7 @@ class Clusters:
 
 @dataclass(frozen=True, kw_only=True)
 class RateInterval:
-    """A confidence interval of the expected loss, or difference of losses, over clusters of these sizes; in bits per byte.
-
-    freedom: the degrees of freedom of its t.
-    """
+    """A confidence interval of the expected loss over clusters of these sizes, in bits per byte. freedom: of its t."""
 
     low_bits_per_byte: float
     high_bits_per_byte: float
@@ -80,6 +90,21 @@ class RateInterval:
     n_clusters: int
     by: str
     freedom: float
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualWeights:
+    """The mean rate of clusters of equal weight, with its confidence interval, in bits per byte. p_value: of a mean of 0.
+
+    n_lower: clusters with a rate below 0.
+    """
+
+    bits_per_byte: float
+    low_bits_per_byte: float
+    high_bits_per_byte: float
+    p_value: float
+    n_lower: int
     confidence: float
 
 
@@ -116,7 +141,7 @@ def cluster(n_bytes: Sequence[int], bits: Sequence[float], grouping: Grouping | 
 
 
 def rate_interval(clusters: Clusters, confidence: float = CONFIDENCE) -> RateInterval | None:
-    """The interval of sum of bits / sum of bytes, where bits may be differences; -bits give exactly the mirrored interval.
+    """The interval of sum of bits / sum of bytes; -bits give exactly the mirrored interval.
 
     None with fewer than MIN_CLUSTERS clusters. Raises ConfigError for a confidence outside (0, 1).
     """
@@ -143,8 +168,28 @@ def rate_interval(clusters: Clusters, confidence: float = CONFIDENCE) -> RateInt
 
 def loss_interval(clusters: Clusters) -> RateInterval | None:
     """As `rate_interval`, for a code length. Also None if it reaches below 0: no code length does, so it says nothing."""
-    found = rate_interval(clusters)
-    return found if found and found.low_bits_per_byte >= 0.0 else None
+    interval = rate_interval(clusters)
+    return interval if interval and interval.low_bits_per_byte >= 0.0 else None
+
+
+def equal_weights(clusters: Clusters, confidence: float = CONFIDENCE) -> EqualWeights | None:
+    """The mean rate of clusters, by Student's t; -bits give exactly the mirrored interval. None with fewer than MIN_CLUSTERS."""
+    from scipy.special import stdtr, stdtrit
+
+    check_confidence(confidence)
+    rates = np.divide(clusters.bits, clusters.n_bytes)
+    if (k := len(rates)) < MIN_CLUSTERS:
+        return None
+    mean, error = float(rates.mean()), float(rates.std(ddof=1)) / math.sqrt(k)
+    half = float(stdtrit(k - 1, (1 + confidence) / 2)) * error
+    return EqualWeights(
+        bits_per_byte=mean,
+        low_bits_per_byte=mean - half,
+        high_bits_per_byte=mean + half,
+        p_value=float(2 * stdtr(k - 1, -abs(mean) / error)) if error else float(mean == 0),
+        n_lower=int((rates < 0).sum()),
+        confidence=confidence,
+    )
 
 
 def _ratio(sizes: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -185,9 +230,5 @@ def reason_for_none(clusters: Clusters) -> str:
 def holm(p_values: Sequence[float], level: float) -> list[bool]:
     """Which hypotheses fall, if the probability that a true one is among them is at most `level`. Source: Holm (1979)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    fallen = [False] * len(p_values)
-    for n_before, i in enumerate(order):
-        if p_values[i] * (len(order) - n_before) > level:
-            break
-        fallen[i] = True
-    return fallen
+    n_fallen = next((n for n, i in enumerate(order) if p_values[i] * (len(order) - n) > level), len(order))
+    return [i in order[:n_fallen] for i in range(len(order))]

@@ -1,81 +1,83 @@
-"""Differences between groups of runs: what a comparison found, as values, as a table and as text.
-
-Every difference is of ideal code lengths, B - A with A as the reference: below 0 if B needs fewer bits.
-"""
+"""Differences between groups of runs: what a comparison found, as values, as a table and as text."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.prediction import MIN_CELLS, Intervals
+from prequential.comparison.clusters import MIN_CLUSTERS
+from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
 from prequential.evaluation.curves import Curve
-from prequential.evaluation.summary import what_is_measured
 from prequential.printable import format_table, printable
 
 if TYPE_CHECKING:
     import pandas
 
-RUN_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
+GROUP_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
 DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
 MAX_SEEDS_LETTERS = 20
+SEEDS_DIFFER = (
+    1.4  # percent: the largest of 48 differences of two seeds of one small GPT, on ten ladders (docs/MEASURES.md)
+)
+MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
-    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name.
-
-    archive_bits: lengths of the archives; code lengths unless all runs have archives (is_coded).
-    """
+    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name."""
 
     label: str
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
     config: Mapping[str, Any]
     bits: tuple[float, ...]
-    archive_bits: tuple[int, ...]
     curves: tuple[Curve, ...] = field(repr=False, compare=False)
     learner: str = ""
-    is_coded: bool = True
 
     @property
     def name(self) -> str:
         """The label with the learner, unless that is the label."""
         return f"{self.label} ({self.learner})" if self.learner not in ("", self.label) else self.label
 
-    def to_dict(self) -> dict[str, Any]:
-        """All but the curves, as JSON values."""
-        lists = {name: list(getattr(self, name)) for name in ("runs", "seeds", "bits", "archive_bits")}
-        return {"label": self.label, "learner": self.learner, "config": dict(self.config), **lists}
+    @property
+    def has_seeds(self) -> bool:
+        """Whether a seed may change its figures: a mixer alone has nothing random."""
+        return self.config.get("gpt", True) is not None
 
     @property
     def mean_bits(self) -> float:
         """Mean ideal code length of the runs, in bits."""
         return math.fsum(self.bits) / len(self.bits)
 
-    @property
-    def mean_archive_bits(self) -> float:
-        """Mean length of the archives, in bits."""
-        return sum(self.archive_bits) / len(self.archive_bits)
+    def to_dict(self) -> dict[str, Any]:
+        """All but the curves, as JSON values."""
+        lists = {name: list(getattr(self, name)) for name in ("runs", "seeds", "bits")}
+        return {"label": self.label, "learner": self.learner, "config": dict(self.config), **lists}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """A group compared with the reference. bits: other - reference over all bytes, exact if both groups have one run.
 
-    intervals: of confidence and of prediction; None with fewer than MIN_CELLS cells. crossing_byte: from there on the other is
-    below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64, both from 0 on: the difference so far, at
-    every byte where a run ends a segment.
+    parts_percent: the difference in each eighth of the text. seeds, texts: what it says about other seeds and other texts; None:
+    nothing. n_documents, n_effective: of the text, and how many of equal length it is worth; 0 and infinite if it has none.
+    crossing_byte: from there on the other is below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64,
+    both from 0 on: the difference so far, at every byte where a run ends a segment. confidence: of the intervals.
     """
 
     reference: RunGroup
     other: RunGroup
     bits: float
-    intervals: Intervals | None
+    parts_percent: tuple[float, ...]
+    seeds: Interval | None
+    texts: Interval | None
+    n_documents: int
+    n_effective: float
     crossing_byte: int | None
+    confidence: float
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
 
@@ -92,29 +94,21 @@ class Difference:
     @property
     def percent(self) -> float:
         """The difference in percent of the reference's ideal code length; 0 if that is 0."""
-        return self.in_percent(self.bits)
-
-    def in_percent(self, bits: float) -> float:
-        """These bits in percent of the reference's ideal code length; 0 if that is 0."""
-        return 100 * bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
+        return 100 * self.bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
 
     @property
-    def archive_bits(self) -> float:
-        """The difference of the archives' lengths in bits, with headers and containers."""
-        return self.other.mean_archive_bits - self.reference.mean_archive_bits
+    def n_same_sign(self) -> int:
+        """The eighths of the text in which the difference has its sign."""
+        return int((np.sign(self.parts_percent) == np.sign(self.bits)).sum())
 
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
-        return {
-            "reference": self.reference.label,
-            "other": self.other.label,
-            "bits": self.bits,
-            "bits_per_byte": self.bits_per_byte,
-            "percent": self.percent,
-            "archive_bits": self.archive_bits,
-            "intervals": None if self.intervals is None else asdict(self.intervals),
-            "crossing_byte": self.crossing_byte,
+        figures = {
+            name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte", "confidence")
         }
+        answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
+        parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
+        return {"reference": self.reference.label, "other": self.other.label, **figures, **parts, **answers}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -126,9 +120,9 @@ class Comparison:
     Examples:
         >>> import prequential
         >>> runs = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")
-        >>> found = prequential.compare(runs[:2], groups=["small", "large"])
-        >>> found.to_frame()[["reference", "other", "n_cells"]].values.tolist()
-        [['small', 'large', 78]]
+        >>> comparison = prequential.compare(runs[:2], groups=["small", "large"])
+        >>> comparison.to_frame()[["reference", "other", "eighths"]].values.tolist()
+        [['small', 'large', 8]]
     """
 
     corpus: Mapping[str, Any]
@@ -138,18 +132,50 @@ class Comparison:
     rows: str | None = None
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each group but the first: bits, bits_per_byte, percent and archive_bits above it, and the intervals.
+        """A row for each group but the first: bits, bits_per_byte and percent above it, and the eighths of the text that agree.
 
-        mean_low_bits to mean_high_bits: of the expected difference on such text; text_low_bits to text_high_bits: of the
-        difference on another such text; missing for short texts.
+        seeds_low_percent, seeds_high_percent, texts_low_percent, texts_high_percent: the intervals; missing where there is none.
         """
         import pandas
 
-        rows = [difference.to_dict() for difference in self.differences]
-        return pandas.DataFrame([row | (row.pop("intervals") or {}) for row in rows])
+        rows = []
+        for difference in self.differences:
+            row = {
+                name: value for name, value in difference.to_dict().items() if not isinstance(value, list | dict | None)
+            }
+            for name, interval in (("seeds", difference.seeds), ("texts", difference.texts)):
+                ends = (interval.low_percent, interval.high_percent) if interval else (math.nan, math.nan)
+                row |= dict(zip((f"{name}_low_percent", f"{name}_high_percent"), ends, strict=True))
+            rows.append(row | {"eighths": difference.n_same_sign})
+        return pandas.DataFrame(rows)
 
     def __str__(self) -> str:
-        return format_comparison(self)
+        corpus, groups, differences = self.corpus, self.groups, self.differences
+        name, n_bytes = corpus.get("name") or "bytes", corpus["n_bytes"]
+        reported = [] if self.rows is None else [[f"proof {self.proof}", f"rows  {self.rows}"]]
+        group_rows = [
+            [g.label, g.learner, str(len(g.runs)), _seeds(g), f"{g.mean_bits:,.1f}", f"{g.mean_bits / n_bytes:.4f}"]
+            for g in groups
+        ]
+        rows = [
+            [
+                f"{d.other.label} - {d.reference.label}",
+                f"{d.bits:+,.1f}",
+                f"{d.bits_per_byte:+.5f}",
+                f"{d.percent:+.3f}",
+            ]
+            for d in differences
+        ]
+        parts = [
+            [f"corpus {name}, {n_bytes:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"],
+            *reported,
+            format_table(GROUP_TITLES, group_rows).split("\n"),
+            [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
+            format_table(DIFFERENCE_TITLES, rows).split("\n"),
+            *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
+            map(sentence, differences),
+        ]
+        return "\n\n".join("\n".join(map(printable, lines)) for lines in parts)
 
     def __repr__(self) -> str:
         return f"<{' '.join(map(sentence, self.differences))}>"
@@ -168,49 +194,9 @@ class Comparison:
 # ---- text
 
 
-def format_comparison(comparison: Comparison) -> str:
-    """The complete report, without a final newline."""
-    corpus, groups = comparison.corpus, comparison.groups
-    name = corpus.get("name") or "bytes"
-    last = [what_is_measured([group.is_coded for group in groups], "bits")] if comparison.rows is None else []
-    parts = [
-        printable(f"corpus {name}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
-        *([] if comparison.rows is None else [f"proof {comparison.proof}\nrows  {comparison.rows}"]),
-        _table((*RUN_TITLES, *last), [_group_row(group, corpus["n_bytes"]) for group in groups]),
-        "\n".join(printable(f"{group.name} on {name}: {', '.join(group.runs)}") for group in groups),
-        _table((*DIFFERENCE_TITLES, *last), [_difference_row(difference) for difference in comparison.differences]),
-        *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
-        "\n".join(printable(sentence(difference)) for difference in comparison.differences),
-    ]
-    return "\n\n".join(parts)
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Without the last column of each row if it has no title: reported runs have one code length."""
-    return format_table(titles, [row[: len(titles)] for row in rows])
-
-
-def _group_row(group: RunGroup, n_bytes: int) -> list[str]:
+def _seeds(group: RunGroup) -> str:
     seeds = ",".join(map(str, group.seeds))
-    return [
-        group.label,
-        group.learner,
-        str(len(group.runs)),
-        seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},...",
-        f"{group.mean_bits:,.1f}",
-        f"{group.mean_bits / n_bytes:.4f}",
-        f"{group.mean_archive_bits:,.0f}",
-    ]
-
-
-def _difference_row(difference: Difference) -> list[str]:
-    return [
-        f"{difference.other.label} - {difference.reference.label}",
-        f"{difference.bits:+,.1f}",
-        f"{difference.bits_per_byte:+.5f}",
-        f"{difference.percent:+.3f}",
-        f"{difference.archive_bits:+,.0f}",
-    ]
+    return seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},..."
 
 
 def _details(difference: Difference) -> Iterator[tuple[str, str]]:
@@ -218,37 +204,40 @@ def _details(difference: Difference) -> Iterator[tuple[str, str]]:
     a, b, byte = difference.reference, difference.other, difference.crossing_byte
     place = f"not below {a.name} at the end" if byte is None else f"below {a.name} from byte {byte:,} to the end"
     yield f"{b.label} against {a.label}", f"{b.name} is {f'below {a.name} everywhere' if byte == 0 else place}"
-    found = difference.intervals
-    if found is not None:
-        level = f"{100 * found.confidence:g} %"
-        yield f"{level} confidence", f"{_bounds(found.mean_low_bits, found.mean_high_bits)}: {found.mean_of}"
-        yield f"{level} prediction", f"{_bounds(found.text_low_bits, found.text_high_bits)}: {found.text_of}"
-
-
-def _bounds(low_bits: float, high_bits: float) -> str:
-    return f"[{low_bits:+,.1f}, {high_bits:+,.1f}] bits"
+    yield "eighths of the text", " ".join(f"{percent:+.1f}" for percent in difference.parts_percent) + " %"
 
 
 def sentence(difference: Difference) -> str:
-    """What the difference is and what to expect on another text, for a reader who decides by it."""
-    a, b, found = difference.reference.label, difference.other.label, difference.intervals
-    if difference.is_none:
-        return f"{b} and {a} are equal: they cost the same everywhere."
-    saved = -difference.percent
-    if found is None:
-        few = f"with fewer than {MIN_CELLS} segments it is too short to say more"
-        return f"{b} needs {_fewer(saved, 1)} bits than {a} on this text; {few}."
-    half, text = (
-        difference.in_percent(high - difference.bits) for high in (found.mean_high_bits, found.text_high_bits)
+    """What the difference says: on this text, with other seeds, on other texts. For a reader who decides by it."""
+    a, b, percent, level = (
+        difference.reference,
+        difference.other,
+        difference.percent,
+        f"{100 * difference.confidence:g} %",
     )
-    digits = min(4, max(1, -math.floor(math.log10(half)))) if half else 1
-    claim = f"{b} needs {abs(saved):.{digits}f} ± {half:.{digits}f} % {'fewer' if saved >= 0 else 'more'} bits than {a}"
-    doubt = ", so either may be the better" if abs(saved) <= half else ""
-    low, high = sorted((saved - text, saved + text), key=abs)
-    both = f"{_fewer(low, digits)} to {_fewer(high, digits)}"
-    same = f"{abs(low):.{digits}f} to {abs(high):.{digits}f} %"
-    return f"{claim}{doubt}; expect {same if low * high > 0 else both} on another such text."
-
-
-def _fewer(saved: float, digits: int) -> str:
-    return f"{abs(saved):.{digits}f} % {'fewer' if saved >= 0 else 'more'}"
+    if difference.is_none:
+        return f"{b.label} and {a.label} are equal: they cost the same everywhere."
+    same, parts = difference.n_same_sign, difference.parts_percent
+    how = "exact" if len(a.runs) == len(b.runs) == 1 else "means over seeds"
+    lines = [
+        f"On this text {b.label} needs {abs(percent):.2f} % {'fewer' if percent < 0 else 'more'} bits than {a.label} ({how}), in "
+        f"{same} of {N_PARTS} eighths of it ({min(parts):+.1f} to {max(parts):+.1f} %)"
+        + (": the text is divided." if same <= MOST_DIVIDED else ".")
+    ]
+    if seeds := difference.seeds:
+        doubt = "" if seeds.decides else ": seeds could make this difference"
+        half = (seeds.high_percent - seeds.low_percent) / 2
+        lines.append(f"Over other seeds: {percent:+.2f} ± {half:.2f} % ({level}){doubt}.")
+    elif abs(percent) < SEEDS_DIFFER and (a.has_seeds or b.has_seeds):
+        lines.append(f"One seed each, and two seeds of one GPT differ by up to {SEEDS_DIFFER} %: run a second seed.")
+    if 0 < difference.n_documents < MIN_CLUSTERS:
+        lines.append(f"{difference.n_documents} documents are too few to speak of other texts.")
+    elif difference.n_effective < MIN_EFFECTIVE:
+        lines.append(
+            f"The text is worth {difference.n_effective:.1f} equal documents: too few to speak of other texts."
+        )
+    elif texts := difference.texts:
+        doubt = "" if texts.decides else ": measure a second text"
+        ends = f"{texts.low_percent:+.1f} to {texts.high_percent:+.1f} %"
+        lines.append(f"For other texts of this kind: {ends} ({level}, by {texts.over}){doubt}.")
+    return " ".join(lines)

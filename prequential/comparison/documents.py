@@ -5,7 +5,7 @@ The first record is the reference. Differences are paired: each cluster's bits i
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,12 +13,12 @@ from prequential.comparison.clusters import (
     CONFIDENCE,
     MAX_CLUSTERS,
     Clusters,
-    RateInterval,
+    EqualWeights,
     count_of,
+    equal_weights,
+    holm,
     label_of,
     plural,
-    rate_interval,
-    reason_for_none,
 )
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.summary import model_summary
@@ -33,12 +33,10 @@ PLACE = re.compile(r"(.+\.jsonl)(?::([1-9][0-9]{0,8}))?")
 
 
 class HasRecords(Protocol):
-    """A result with held-out or monorepo records, such as `prequential.Heldout`."""
+    """A result with held-out or monorepo records, one for each model, such as `prequential.Heldout`."""
 
     @property
-    def records(self) -> tuple[dict[str, Any], ...]:
-        """One for each model."""
-        ...
+    def records(self) -> tuple[dict[str, Any], ...]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,8 @@ class DocumentLosses:
 class LossDifference:
     """The difference of one loss, other - reference, in bits per byte of documents. clusters: of the differences.
 
-    interval: None with too few clusters.
+    equal: the mean over clusters of equal weight, with its interval; None with too few. decides: whether 0 is outside of the
+    interval, by Holm's method over all models that are compared.
     """
 
     loss: str
@@ -68,17 +67,21 @@ class LossDifference:
     reference_bits_per_byte: float
     other_bits_per_byte: float
     clusters: Clusters
-    interval: RateInterval | None
+    equal: EqualWeights | None
+    decides: bool = False
 
     @property
     def bits_per_byte(self) -> float:
-        """Below 0 if the other needs fewer bits."""
+        """Weighted with bytes; below 0 if the other needs fewer bits."""
         return self.other_bits_per_byte - self.reference_bits_per_byte
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without the costs of clusters."""
-        values = {name: value for name, value in asdict(self).items() if name != "clusters"}
-        return {**values, "n_documents": self.clusters.n_documents, "bits_per_byte": self.bits_per_byte}
+        names = ("loss", "other", "reference_bits_per_byte", "other_bits_per_byte", "bits_per_byte", "decides")
+        clusters, equal = self.clusters, self.equal and asdict(self.equal)
+        about = {"n_documents": clusters.n_documents, "n_clusters": len(clusters.n_bytes), "by": clusters.by}
+        sizes = {"n_effective": clusters.n_effective, "largest_share": clusters.largest_share}
+        return {name: getattr(self, name) for name in names} | about | sizes | {"equal": equal}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -98,20 +101,49 @@ class DocumentComparison:
     notes: tuple[str, ...]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each loss of each record but A: its bits_per_byte above that of A, with the ends of the interval.
-
-        The ends are missing with too few clusters.
-        """
+        """A row for each loss of each record but A: its bits_per_byte above that of A, and equal_...: over clusters."""
         import pandas
 
         rows = [difference.to_dict() for difference in self.differences]
-        return pandas.DataFrame([row | (row.pop("interval") or {}) for row in rows])
+        return pandas.DataFrame([r | {f"equal_{k}": v for k, v in (r.pop("equal") or {}).items()} for r in rows])
 
     def __str__(self) -> str:
-        return format_document_comparison(self)
+        test = self.records[0].test
+        lines = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
+        for i, each in enumerate(self.records):
+            lines.append(f"{label_of(i)}: {each.learner}, trained on {each.train} ({each.where})")
+        rows = []
+        for d in self.differences:
+            k, by, equal = len(d.clusters.n_bytes), d.clusters.by, d.equal
+            name, losses = (
+                f"{d.loss}, {d.other} - A",
+                [f"{d.reference_bits_per_byte:.4f}", f"{d.other_bits_per_byte:.4f}"],
+            )
+            rows.append([f"{name}, by bytes", *losses, f"{d.bits_per_byte:+.4f}", "exact", ""])
+            if equal:
+                ends = f"{equal.low_bits_per_byte:+.4f} to {equal.high_bits_per_byte:+.4f}"
+                mean = f"{equal.bits_per_byte:+.4f}"
+                rows.append([f"a {by}, of equal weight", "", "", mean, ends, f"lower in {equal.n_lower} of {k}"])
+        level = next((f"{100 * d.equal.confidence:g} %" for d in self.differences if d.equal), "interval")
+        table = format_table(("loss, bits/byte", "A", "other", "difference", level, ""), rows)
+        about = []
+        if self.differences:
+            clusters = self.differences[0].clusters
+            worth = (
+                f"{clusters.n_effective:.1f} of equal length; the largest has {clusters.largest_share:.0%} of the bytes"
+            )
+            about = [f"{count_of(clusters.by, len(clusters.n_bytes))}, worth {worth}"]
+        return "\n\n".join(
+            ["\n".join(map(printable, lines)), table, *about, *map(printable, self.notes), *self._sentences()]
+        )
 
     def __repr__(self) -> str:
-        return f"<{'; '.join(_sentences(self))}>"
+        return f"<{'; '.join(self._sentences())}>"
+
+    def _sentences(self) -> list[str]:
+        """What to conclude about each record, by its dynamic loss, or by the frozen one if nothing was learned."""
+        last = {each.other: each for each in self.differences if each.loss != "untrained"}
+        return [sentence(each, "A", other) for other, each in last.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without the costs of single documents."""
@@ -127,29 +159,17 @@ class DocumentComparison:
         }
 
 
-def names_a_record(name: str) -> bool:
-    """Whether the name is FILE.jsonl or FILE.jsonl:NUMBER of a file that exists."""
-    found = PLACE.fullmatch(name)
-    return found is not None and Path(found[1]).is_file()
-
-
-def read_document_losses(name: str) -> DocumentLosses:
-    """The record FILE:NUMBER, counted from 1, or the last one of FILE. Raises CorpusError."""
-    found = PLACE.fullmatch(name)
-    if not found:
-        raise CorpusError(f"{name!r} names no record: give FILE.jsonl:NUMBER")
-    path, wanted = found[1], int(found[2] or 0)
-    line, number = b"", 0
-    for number, each in enumerate(read_lines(path), 1):
-        line = each
-        if number == wanted:
-            break
-    if not number or number < wanted:
-        raise CorpusError(
-            f"{path!r} has {number} records, so there is no {f'record {wanted}' if wanted else 'last one'}"
-        )
-    where = f"{path}:{number}"
-    return document_losses(parse_object(line, where), where)
+def read_document_losses(name: str) -> DocumentLosses | None:
+    """The record FILE.jsonl:NUMBER, counted from 1, or the last one of FILE.jsonl; None without that file. Raises CorpusError."""
+    place = PLACE.fullmatch(name)
+    if not place or not Path(place[1]).is_file():
+        return None
+    lines = list(read_lines(place[1]))
+    number = int(place[2] or len(lines))
+    if not 0 < number <= len(lines):
+        raise CorpusError(f"{place[1]!r} has {len(lines)} records, so there is no record {number or 1}")
+    where = f"{place[1]}:{number}"
+    return document_losses(parse_object(lines[number - 1], where), where)
 
 
 def document_losses(record: Any, where: str) -> DocumentLosses:
@@ -160,16 +180,12 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
     losses = {}
     for loss in filter(record.get, LOSSES):
         given = record[loss]["clusters"]
-        n, n_documents = len(given["n_bytes"]), given["n_documents"]
-        fits = len(given["bits"]) == n and min(1, n_documents) <= n <= min(n_documents, MAX_CLUSTERS)
-        if not fits or not all(given["n_bytes"]):
+        n_bytes, bits, n_documents = tuple(given["n_bytes"]), tuple(map(float, given["bits"])), given["n_documents"]
+        fits = len(bits) == len(n_bytes) and min(1, n_documents) <= len(n_bytes) <= min(n_documents, MAX_CLUSTERS)
+        if not fits or not all(n_bytes):
             raise CorpusError(f"{where} has {loss} costs that do not match their documents")
-        losses[loss] = Clusters(
-            n_documents=n_documents,
-            n_bytes=tuple(given["n_bytes"]),
-            bits=tuple(map(float, given["bits"])),
-            by=printable(given.get("by", "document")),
-        )
+        by = printable(given.get("by", "document"))
+        losses[loss] = Clusters(n_documents=n_documents, n_bytes=n_bytes, bits=bits, by=by)
     return DocumentLosses(
         where=where,
         learner=model_summary(record["config"]),
@@ -184,32 +200,27 @@ def compare_documents(records: Sequence[DocumentLosses], confidence: float = CON
     """Every record compared with the first one. Raises CorpusError for other documents, ConfigError for fewer than two."""
     if len(records) < 2:
         raise ConfigError("a comparison needs two records or more")
-    reference, *others = records
-    differences, notes = [], []
-    for i, other in enumerate(others, 1):
-        for loss in LOSSES:
-            if loss not in reference.losses or loss not in other.losses:
-                continue
+    reference, differences, notes = records[0], [], []
+    for i, other in enumerate(records[1:], 1):
+        for loss in (each for each in LOSSES if each in reference.losses and each in other.losses):
             if loss == "frozen" and reference.context != other.context:
-                notes.append(
-                    f"frozen losses of A and {label_of(i)} are not compared: their contexts are {reference.context} and "
-                    f"{other.context}"
-                )
+                contexts = f"{reference.context} and {other.context}"
+                notes.append(f"frozen losses of A and {label_of(i)} are not compared: their contexts are {contexts}")
                 continue
-            _check_same_documents(reference, other, loss)
-            differences.append(difference_of(loss, label_of(i), reference.losses[loss], other.losses[loss], confidence))
+            theirs, ours = reference.losses[loss], other.losses[loss]
+            names, a, b = f"{reference.where} and {other.where} are not comparable", reference.test, other.test
+            sizes = [(x["n_bytes"], x["blake2b"], y.n_documents) for x, y in ((a, theirs), (b, ours))]
+            if sizes[0] == sizes[1] and ours.by != theirs.by:
+                kinds = f"{theirs.by} and a {ours.by}"
+                raise CorpusError(f"{names}: their clusters are a {kinds}: measure both with one cluster=")
+            if sizes[0] != sizes[1] or ours.n_bytes != theirs.n_bytes:
+                raise CorpusError(f"{names}: they scored other documents")
+            differences.append(difference_of(loss, label_of(i), theirs, ours, confidence))
+    for loss in LOSSES:  # one family of verdicts for each loss
+        family = [(i, d.equal.p_value) for i, d in enumerate(differences) if d.loss == loss and d.equal]
+        for (i, _), decides in zip(family, holm([p for _, p in family], 1 - confidence), strict=True):
+            differences[i] = replace(differences[i], decides=decides)
     return DocumentComparison(records=tuple(records), differences=tuple(differences), notes=tuple(notes))
-
-
-def _check_same_documents(reference: DocumentLosses, other: DocumentLosses, loss: str) -> None:
-    a, b = reference.test, other.test
-    ours, theirs = other.losses[loss], reference.losses[loss]
-    names = f"{reference.where} and {other.where} are not comparable"
-    is_same_text = (a["n_bytes"], a["blake2b"], theirs.n_documents) == (b["n_bytes"], b["blake2b"], ours.n_documents)
-    if is_same_text and ours.by != theirs.by:
-        raise CorpusError(f"{names}: their clusters are a {theirs.by} and a {ours.by}: measure both with one cluster=")
-    if not is_same_text or ours.n_bytes != theirs.n_bytes:
-        raise CorpusError(f"{names}: they scored other documents")
 
 
 def difference_of(
@@ -217,13 +228,15 @@ def difference_of(
 ) -> LossDifference:
     """The costs `ours` minus `theirs`, of the same clusters."""
     paired, n_bytes = ours.minus(theirs), max(1, sum(ours.n_bytes))
+    equal = equal_weights(paired, confidence)
     return LossDifference(
         loss=loss,
         other=other,
         reference_bits_per_byte=sum(theirs.bits) / n_bytes,
         other_bits_per_byte=sum(ours.bits) / n_bytes,
         clusters=paired,
-        interval=rate_interval(paired, confidence),
+        equal=equal,
+        decides=equal is not None and equal.p_value <= 1 - confidence,
     )
 
 
@@ -234,54 +247,23 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     """Which of the two models to take, and how sure that is."""
     if not any(difference.clusters.bits):
         return f"{other} and {reference} are equal: they cost the same everywhere"
-    rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
-    share = f" ({100 * abs(rate) / base:.1f} %)" if base else ""
+    rate, base, clusters, equal = (
+        difference.bits_per_byte,
+        difference.reference_bits_per_byte,
+        difference.clusters,
+        difference.equal,
+    )
+    share, k, many = f" ({100 * abs(rate) / base:.1f} %)" if base else "", len(clusters.n_bytes), plural(clusters.by)
     claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"
-    found, more = difference.interval, f"score more {plural(difference.clusters.by)}"
-    if found is None:
-        return f"{claim}, but {reason_for_none(difference.clusters)}: do not choose by it, {more}"
-    low, high = found.low_bits_per_byte, found.high_bits_per_byte
-    n = count_of(found.by, found.n_clusters)
-    bounds = f"the {100 * found.confidence:g} % interval of the difference over {n} is {low:+.4f} to {high:+.4f}"
-    if low <= 0 <= high:
-        return f"{claim}, but {bounds}: this does not tell which is better, {more}"
-    return f"{claim}, and {bounds}: take {other if rate < 0 else reference} for text like this"
-
-
-def format_document_comparison(comparison: DocumentComparison) -> str:
-    """The complete report, without a final newline."""
-    test = comparison.records[0].test
-    head = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
-    head += [
-        f"{label_of(i)}: {each.learner}, trained on {each.train} ({each.where})"
-        for i, each in enumerate(comparison.records)
-    ]
-    differences = comparison.differences
-    intervals = [difference.interval for difference in differences if difference.interval]
-    level = f"{100 * intervals[0].confidence:g} % confidence" if intervals else "interval"
-    titles = ("loss, bits/byte", "A", "other", "difference", level, "over")
-    parts = ["\n".join(map(printable, head)), format_table(titles, [_row(difference) for difference in differences])]
-    if intervals:
-        parts.append(
-            "interval: the expected difference over clusters of these sizes, if they are independent of each other; Student's t"
-        )
-    parts += map(printable, comparison.notes)
-    return "\n\n".join([*parts, *_sentences(comparison)])
-
-
-def _sentences(comparison: DocumentComparison) -> list[str]:
-    """What to conclude about each record, by its dynamic loss, or by the frozen one if nothing was learned."""
-    last = {each.other: each for each in comparison.differences if each.loss != "untrained"}
-    return [sentence(each, "A", other) for other, each in last.items()]
-
-
-def _row(difference: LossDifference) -> list[str]:
-    found = difference.interval
-    return [
-        f"{difference.loss}, {difference.other} - A",
-        f"{difference.reference_bits_per_byte:.4f}",
-        f"{difference.other_bits_per_byte:.4f}",
-        f"{difference.bits_per_byte:+.4f}",
-        f"{found.low_bits_per_byte:+.4f} to {found.high_bits_per_byte:+.4f}" if found else "none",
-        count_of(difference.clusters.by, len(difference.clusters.n_bytes)),
-    ]
+    if equal is None:
+        return f"{claim}, but {count_of(clusters.by, k)} say nothing about others: score more {many}"
+    low, high = equal.low_bits_per_byte, equal.high_bits_per_byte
+    bounds = (
+        f"a {clusters.by} {low:+.4f} to {high:+.4f} ({100 * equal.confidence:g} %), lower in {equal.n_lower} of {k}"
+    )
+    if not difference.decides:
+        return f"{claim}; {bounds}: {count_of(clusters.by, k)} do not tell which is better, score more"
+    better, worse = (other, reference) if equal.bits_per_byte < 0 else (reference, other)
+    if (equal.bits_per_byte < 0) != (rate < 0):
+        return f"{claim}; {bounds}: {better} is better on most {many}, {worse} on the largest: choose by what you will read"
+    return f"{claim}; {bounds}: take {better} for {many} like these"

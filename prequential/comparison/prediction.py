@@ -1,4 +1,4 @@
-"""Intervals of the expected difference of two runs, and of their difference on another text: with a trend and long memory.
+"""The interval of the expected difference of two runs on texts like one: with a trend and long memory.
 
 Two learners differ by a curve, because both learn: every text repeats it. Around it, in natural text, the variance of a mean of m
 cells falls like m^(2H - 2) with H above 1/2, more slowly than 1 / m. H is unknown, and every value of HURST counts with the
@@ -12,7 +12,7 @@ weight that the text gives it:
                  each H, the covariance S_H of X and the variance v_H of the text's mean follow, up to the scale.
     posterior    weight of H ~ |S_H|^(-1/2) (X' S_H^-1 X)^(-q/2): flat over HURST and in the logarithm of the scale
     interval     given H, (mean - expectation) / sqrt(v_H X' S_H^-1 X / q) has Student's t distribution with q degrees of freedom
-                 (X counts as independent of the mean). Another text adds its own variance, which is equal: twice the variance.
+                 (X counts as independent of the mean)
 
 Source: U. Müller and M. Watson (2016), "Measuring uncertainty about long-run predictions", Review of Economic Studies 83, with
 other models for the slow variation. docs/MEASURES.md says what is assumed, and how often the intervals hold.
@@ -36,24 +36,6 @@ N_COSINES, N_TREND = 32, 4
 N_TRANSFORMS = N_COSINES - N_TREND
 EXPONENTS = np.linspace(0.0501, 2.0001, 40)  # of the laws; 1 is not among them
 SHIFTS = np.concatenate([[1e-5], np.geomspace(1e-3, 1.0, 25)])  # as shares of the text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Intervals:
-    """Two intervals of a difference over a text, in bits: of the expected difference (mean_), and on another text (text_).
-
-    mean_of, text_of: what each refers to. n_cells: of cell_bytes each.
-    """
-
-    mean_low_bits: float
-    mean_high_bits: float
-    text_low_bits: float
-    text_high_bits: float
-    mean_of: str
-    text_of: str
-    confidence: float
-    n_cells: int
-    cell_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,72 +64,41 @@ def text_cells(terms: Sequence[tuple[float, Sequence[Curve]]]) -> Cells | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Variance:
-    """The variance of a mean over texts, in squared units of the cells: of each H of HURST, and the probability of that H.
-
-    seeds: what is added for the mean over seeds, with seeds_freedom degrees of freedom.
-    """
+    """The variance of a mean over texts, in squared units of the cells: of each H of HURST, and the probability of that H."""
 
     weights: Values
-    text: Values
-    seeds: float = 0.0
-    seeds_freedom: float = 1.0
+    values: Values
 
-    def half_width(self, confidence: float, *, n_texts: int) -> float:
-        """Half the width of the interval: for the expectation with n_texts = 1, for another text with n_texts = 2."""
+    def half_width(self, confidence: float) -> float:
+        """Half the width of the interval of the expectation."""
         from scipy.optimize import brentq  # not every command compares
         from scipy.special import stdtrit
 
-        deviations, freedom = self._students(n_texts)
-        largest = deviations.max()
-        if not largest:
+        if not (largest := float(np.sqrt(self.values).max())):
             return 0.0
-
-        def excess(half: float) -> float:
-            return 1 - confidence - self._outside(half, deviations / largest, freedom)
-
-        bound = float(stdtrit(freedom, (1 + confidence) / 2).sum())
-        return float(largest * brentq(excess, 0.0, bound))
+        most = float(stdtrit(N_TRANSFORMS, (1 + confidence) / 2))
+        return float(largest * brentq(lambda half: self.p_value(half * largest) - (1 - confidence), 0.0, most))
 
     def p_value(self, bits: float) -> float:
         """The probability of a mean as far from an expectation of 0: 1 less the confidence whose interval ends there."""
-        deviations, freedom = self._students(1)
-        if not deviations.any():
-            return float(bits == 0)
-        return self._outside(abs(bits), deviations, freedom)
-
-    def _outside(self, half: float, deviations: Values, freedom: Values) -> float:
         from scipy.special import stdtr
 
-        return float(self.weights @ (2 * stdtr(freedom, -half / deviations)))
-
-    def _students(self, n_texts: int) -> tuple[Values, Values]:
-        """Deviation and degrees of freedom for each H; those of a sum are of Welch (1947) and Satterthwaite (1946)."""
-        ours, theirs = n_texts * self.text, n_texts * self.seeds
-        totals = ours + theirs
-        scale = totals.max() or 1.0
-        squares = (ours / scale) ** 2 / N_TRANSFORMS + (theirs / scale) ** 2 / self.seeds_freedom
-        return np.sqrt(totals), (totals / scale) ** 2 / np.where(totals > 0, squares, 1.0)
+        if not self.values.all():
+            return float(bits == 0)
+        return float(self.weights @ (2 * stdtr(N_TRANSFORMS, -abs(bits) / np.sqrt(self.values))))
 
 
-def mean_variance(cells: Values, seeds: tuple[float, float] = (0.0, 1.0)) -> Variance:
-    """The variance of the mean of these cells (n,), 64 <= n < 128, over texts. Exactly equal for -cells.
-
-    seeds: of `seeds_variance`.
-    """
-    found, shapes = transforms(cells), _shapes(len(cells))
-    squares = np.array([found @ inverse @ found for inverse, _, _ in shapes])  # X' S_H^-1 X
+def mean_variance(cells: Values) -> Variance:
+    """The variance of the mean of these cells (n,), 64 <= n < 128, over texts. Exactly equal for -cells."""
+    slow, shapes = transforms(cells), _shapes(len(cells))
+    squares = np.array([slow @ inverse @ slow for inverse, _, _ in shapes])  # X' S_H^-1 X
     ratios = np.array([ratio for _, _, ratio in shapes])
     if squares.all():
         log_weights = -0.5 * np.array([log_size for _, log_size, _ in shapes]) - N_TRANSFORMS / 2 * np.log(squares)
     else:
         log_weights = np.zeros(len(HURST))
     weights = np.exp(log_weights - log_weights.max())
-    return Variance(
-        weights=weights / weights.sum(),
-        text=ratios * squares / N_TRANSFORMS,
-        seeds=seeds[0],
-        seeds_freedom=seeds[1],
-    )
+    return Variance(weights=weights / weights.sum(), values=ratios * squares / N_TRANSFORMS)
 
 
 def transforms(cells: Values) -> Values:
@@ -159,37 +110,15 @@ def draw_noise(cells: Values, n_draws: int, random: np.random.Generator) -> Valu
     """Noise as these cells (n,) have it, (n, n_draws). Exponent and scale are drawn as likely as the cells make them."""
     from scipy.linalg import cholesky, toeplitz
 
-    n, found = len(cells), mean_variance(cells)
+    n, variance = len(cells), mean_variance(cells)
     of_mean = np.array([ratio for _, _, ratio in _shapes(n)])
-    exponents = random.choice(len(HURST), n_draws, p=found.weights)
-    scales = np.sqrt((found.text / of_mean)[exponents] * N_TRANSFORMS / random.chisquare(N_TRANSFORMS, n_draws))
+    exponents = random.choice(len(HURST), n_draws, p=variance.weights)
+    scales = np.sqrt((variance.values / of_mean)[exponents] * N_TRANSFORMS / random.chisquare(N_TRANSFORMS, n_draws))
     drawn = scales * random.standard_normal((n, n_draws))
     for i, hurst in enumerate(HURST):
-        drawn[:, exponents == i] = (
-            cholesky(toeplitz(noise_covariances(n, hurst)), lower=True) @ drawn[:, exponents == i]
-        )
+        mixing = cholesky(toeplitz(noise_covariances(n, hurst)), lower=True)
+        drawn[:, exponents == i] = mixing @ drawn[:, exponents == i]
     return drawn
-
-
-def seeds_variance(groups: Sequence[tuple[Sequence[int], Sequence[float]]]) -> tuple[float, float]:
-    """The variance of the difference of two groups' means over seeds, and its degrees of freedom; (0, 1) for one run each.
-
-    groups: the seeds and the bits of the runs of both, in the same order if the seeds are the same: then they are paired.
-    """
-    (a_seeds, a_bits), (b_seeds, b_bits) = groups
-    if tuple(a_seeds) == tuple(b_seeds):
-        return sample_variance(np.subtract(b_bits, a_bits))
-    parts = [sample_variance(bits) for bits in (a_bits, b_bits)]
-    total = sum(variance for variance, _ in parts)
-    if not total:
-        return 0.0, 1.0
-    return total, 1 / sum((variance / total) ** 2 / freedom for variance, freedom in parts)
-
-
-def sample_variance(values: Sequence[float] | Values) -> tuple[float, float]:
-    """The variance of the mean of a sample, and its degrees of freedom; (0, 1) for a single value."""
-    n = len(values)
-    return (float(np.var(values, ddof=1)) / n, n - 1.0) if n > 1 else (0.0, 1.0)
 
 
 @lru_cache(maxsize=MIN_CELLS)
@@ -209,14 +138,12 @@ def _shapes(n: int) -> tuple[tuple[Values, float, float], ...]:
     """For each H: the inverse of S_H (q, q), log |S_H|, and v_H, of cells with variance 1."""
     from scipy.linalg import toeplitz
 
-    found = []
-    for hurst in HURST:
-        covariances = toeplitz(noise_covariances(n, hurst))
+    shapes = []
+    for covariances in (toeplitz(noise_covariances(n, hurst)) for hurst in HURST):
         of_transforms = _weights(n).T @ covariances @ _weights(n)
-        found.append(
-            (np.linalg.inv(of_transforms), float(np.linalg.slogdet(of_transforms)[1]), float(covariances.mean()))
-        )
-    return tuple(found)
+        log_size = float(np.linalg.slogdet(of_transforms)[1])
+        shapes.append((np.linalg.inv(of_transforms), log_size, float(covariances.mean())))
+    return tuple(shapes)
 
 
 def noise_covariances(n: int, hurst: float) -> Values:

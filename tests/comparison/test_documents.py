@@ -1,6 +1,5 @@
 """Records of held-out losses compared: the planted difference, pairs of documents, refusals, and files of records."""
 
-import copy
 import json
 from pathlib import Path
 
@@ -11,11 +10,9 @@ from prequential_corpora.corpus import Document
 from prequential.comparison.documents import (
     compare_documents,
     document_losses,
-    format_document_comparison,
-    names_a_record,
     read_document_losses,
 )
-from prequential.errors import ConfigError, CorpusError, PrequentialError
+from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.summary import summarise_heldout
@@ -81,19 +78,16 @@ def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
 def test_the_report_says_why_there_is_no_interval_or_no_comparison() -> None:
     few = compare_documents([document_losses(record(shift, n=2), "x") for shift in (0.0, 0.1)])
     assert [difference.interval for difference in few.differences] == [None, None]
-    assert (
-        "an interval needs 3 documents, and there are 2: do not choose by it, score more documents"
-        in format_document_comparison(few)
-    )
+    assert "an interval needs 3 documents, and there are 2: do not choose by it, score more documents" in str(few)
     a, b = (document_losses(record(0.0, context=context), context) for context in ("carried", "isolated"))
     other_contexts = compare_documents([a, b])
     assert [difference.loss for difference in other_contexts.differences] == ["dynamic"]
-    assert "their contexts are carried and isolated" in format_document_comparison(other_contexts)
+    assert "their contexts are carried and isolated" in str(other_contexts)
 
 
 def test_the_report_and_the_json_agree() -> None:
     comparison = compare_documents([document_losses(record(shift), f"x.jsonl:{shift}") for shift in (0.0, 0.1, -0.1)])
-    report, values = format_document_comparison(comparison), json.loads(json.dumps(comparison.to_dict()))
+    report, values = str(comparison), json.loads(json.dumps(comparison.to_dict()))
     assert [each["label"] for each in values["records"]] == ["A", "B", "C"]
     for difference in values["differences"]:
         found = difference["interval"]
@@ -150,36 +144,6 @@ def test_a_bad_record_is_refused_with_its_place(bad, part) -> None:
         document_losses(parse_object(json.dumps(bad).encode(), "f.jsonl:1"), "f.jsonl:1")
 
 
-def places(value, place=()):
-    """The places of all values in a JSON value; of a list, those of the first two entries."""
-    yield place
-    entries = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    for key, each in entries:
-        yield from places(each, (*place, key))
-
-
-@pytest.mark.parametrize("odd", [None, -1, 0, 1.5, 1e30, 1e300, 2**70, True, "x", [], [1], {}, {"a": 1}], ids=repr)
-def test_a_record_with_an_odd_value_anywhere_is_refused_or_compared(odd) -> None:
-    good = record(0.0, n=12)
-    for loss in ("frozen", "dynamic"):  # what comparisons read
-        good[loss] = {"clusters": good[loss]["clusters"]}
-    n_refused = 0
-    for place in places(good):
-        bad = here = {"record": copy.deepcopy(good)}
-        for key in ("record", *place)[:-1]:
-            here = here[key]
-        here[("record", *place)[-1]] = odd
-        try:
-            found = document_losses(parse_object(json.dumps(bad["record"]).encode(), "f"), "f")
-            comparison = compare_documents([found, found])
-        except PrequentialError:
-            n_refused += 1
-        else:
-            assert format_document_comparison(comparison)
-            assert json.dumps(comparison.to_dict(), allow_nan=False)
-    assert n_refused > 5
-
-
 def test_a_record_is_found_by_its_number_and_the_last_one_without_a_number(tmp_path: Path) -> None:
     path = tmp_path / "heldout.jsonl"
     path.write_text("".join(json.dumps(record(shift)) + "\n" for shift in (0.0, 0.1, 0.2)))
@@ -187,7 +151,7 @@ def test_a_record_is_found_by_its_number_and_the_last_one_without_a_number(tmp_p
     assert [read_document_losses(f"{path}:{i}").losses for i in (1, 2, 3)] == expected
     assert read_document_losses(str(path)).losses == expected[-1]
     assert read_document_losses(str(path)).where == f"{path}:3"
-    assert [names_a_record(f"{path}{end}") for end in ("", ":2", ":0", ":x", "x")] == [True, True, False, False, False]
-    for name in (f"{path}:4", str(tmp_path / "none.jsonl"), "run"):
-        with pytest.raises(CorpusError):
-            read_document_losses(name)
+    for name in (f"{path}:0", f"{path}:x", f"{path}x", str(tmp_path / "none.jsonl"), "run"):
+        assert read_document_losses(name) is None
+    with pytest.raises(CorpusError, match="has 3 records, so there is no record 4"):
+        read_document_losses(f"{path}:4")
