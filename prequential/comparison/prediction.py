@@ -77,7 +77,7 @@ class Variance:
         if not (largest := float(np.sqrt(self.values).max())):
             return 0.0
         most = float(stdtrit(N_TRANSFORMS, (1 + confidence) / 2))
-        return float(largest * brentq(lambda half: self.p_value(half * largest) - (1 - confidence), 0.0, most))
+        return float(largest * brentq(lambda half: self.p_value(half * largest) - (1 - confidence), 0.0, 1.01 * most))
 
     def p_value(self, bits: float) -> float:
         """The probability of a mean as far from an expectation of 0: 1 less the confidence whose interval ends there."""

@@ -1,5 +1,6 @@
-"""Comparison: differences are exact, intervals have their stated coverage, and runs that are not comparable are refused."""
+"""Comparison: differences are exact, each question has its own answer, and runs that are not comparable are refused."""
 
+import math
 import tempfile
 from pathlib import Path
 
@@ -8,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prequential_codecs.bit_coder import UNIT_BITS
+from scipy.stats import t
 from series import SEGMENT, write_run
 
+from prequential.comparison.clusters import holm
 from prequential.comparison.compare import Difference, RunGroup, compare
 from prequential.comparison.differences import sentence
-from prequential.comparison.prediction import Intervals, mean_variance
+from prequential.comparison.evidence import Interval
+from prequential.comparison.prediction import mean_variance
 from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.runs import Run
 
 UNITS = st.integers(0, 2**32 - 1)  # of one segment
 
@@ -36,17 +41,6 @@ def test_differences_are_exact_to_the_unit_in_total_and_after_every_segment(pair
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(UNITS, min_size=64, max_size=90))
-def test_a_run_has_no_difference_to_itself_and_an_interval_of_length_0(units) -> None:
-    with tempfile.TemporaryDirectory() as root:
-        run = write_run(Path(root, "a"), units)
-        (difference,) = compare([run, run]).differences
-    assert (difference.bits, difference.crossing_byte) == (0, None)
-    assert (difference.intervals.text_low_bits, difference.intervals.text_high_bits) == (0, 0)
-    assert not difference.running_bits.any()
-
-
-@settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
@@ -59,46 +53,80 @@ def test_exchanging_the_groups_changes_only_the_signs(seed, a_seeds, b_seeds) ->
             for name, seeds in (("a", a_seeds), ("b", b_seeds))
         )
         (there,), (back,) = compare([*a, *b]).differences, compare([*b, *a]).differences
-    assert there.bits == -back.bits
-    found, mirrored = there.intervals, back.intervals
-    assert (found.text_low_bits, found.mean_low_bits) == (-mirrored.text_high_bits, -mirrored.mean_high_bits)
-    assert found.text_low_bits <= found.mean_low_bits <= there.bits <= found.mean_high_bits <= found.text_high_bits
-    assert (there.running_bits == -back.running_bits).all()
+    assert there.bits == -back.bits and (there.running_bits == -back.running_bits).all()
+    assert there.n_same_sign == back.n_same_sign
+    assert there.texts.p_value == back.texts.p_value and (there.seeds is None) == (len(a_seeds) == len(b_seeds) == 1)
 
 
-def test_the_intervals_of_runs_are_those_of_their_cells_scaled_to_the_corpus(tmp_path: Path) -> None:
+def test_other_texts_are_judged_by_the_cells_of_this_one(tmp_path: Path) -> None:
     a, b = drawn_units(201, 1), drawn_units(201, 2)
     ends = np.append(SEGMENT * np.arange(1, 201), 200 * SEGMENT + 5)  # a short last segment
     runs = [write_run(tmp_path / name, units, model=name, ends=ends) for name, units in (("a", a), ("b", b))]
-    found = compare(runs, confidence=0.9).differences[0].intervals
+    (difference,) = compare(runs, confidence=0.9).differences
     total, cells = int((b - a).sum()) * UNIT_BITS, (b - a)[:198].reshape(66, 3).sum(1) * UNIT_BITS
-    variance = mean_variance(cells * int(ends[-1]) / (3 * SEGMENT))
-    mean, text = (variance.half_width(0.9, n_texts=n) for n in (1, 2))
-    bounds = found.mean_low_bits, found.mean_high_bits, found.text_low_bits, found.text_high_bits
-    assert bounds == pytest.approx((total - mean, total + mean, total - text, total + text), rel=1e-9)
-    assert (found.n_cells, found.cell_bytes, found.confidence) == (66, 3 * SEGMENT, 0.9)
-    assert "the expected difference" in found.mean_of
-    assert "the difference on another text of this length from the same source" in found.text_of
+    half = mean_variance(cells * int(ends[-1]) / (3 * SEGMENT)).half_width(0.9)
+    base = int(a.sum()) * UNIT_BITS / 100
+    ends_percent = difference.texts.low_percent, difference.texts.high_percent
+    assert ends_percent == pytest.approx(((total - half) / base, (total + half) / base), rel=1e-9)
+    assert difference.texts.over == "this text alone"
 
 
-def test_several_seeds_widen_the_intervals_for_long_memory(tmp_path: Path) -> None:
-    """Runs whose seeds add a constant to every segment: the cells vary as before, the seeds by 9 bits a segment."""
-    units = {name: drawn_units(80, i) for i, name in enumerate("ab")}
-    one = [write_run(tmp_path / f"{name}-one", units[name], model=name) for name in "ab"]
-    several = [
-        write_run(
-            tmp_path / f"{name}{seed}", units[name] + (9 << 22) * (seed if name == "b" else 0), model=name, seed=seed
-        )
-        for name in "ab"
-        for seed in range(3)
+def test_the_deviation_of_seeds_is_pooled_over_all_groups(tmp_path: Path) -> None:
+    """Three groups of two seeds: six runs less three means are three degrees of freedom."""
+    totals = {"a": (100, 102), "b": (110, 112), "c": (90, 91)}
+    runs = [
+        write_run(tmp_path / f"{name}{seed}", [total * 1000] * 70, model=name, seed=seed)
+        for name, pair in totals.items()
+        for seed, total in enumerate(pair)
     ]
-    (alone,), (varied,) = compare(one).differences, compare(several).differences
-    variance = (9 * 80) ** 2 / 3  # of the mean of 3 seeds, in pairs: 0, 720 and 1,440 bits
-    text = mean_variance((units["b"] - units["a"]) * UNIT_BITS * 80, (variance, 2))
-    half = text.half_width(0.95, n_texts=2)
-    assert varied.intervals.text_high_bits - varied.bits == pytest.approx(half, rel=1e-6)
-    assert half > alone.intervals.text_high_bits - alone.bits
-    assert "as many other seeds of A and B" in varied.intervals.text_of
+    first = compare(runs).differences[0].seeds
+    logs = [100 * np.log(pair) for pair in totals.values()]
+    deviation = np.sqrt(sum(((each - each.mean()) ** 2).sum() for each in logs) / 3)
+    assert (first.high_percent - first.low_percent) / 2 == pytest.approx(t.ppf(0.975, 3) * deviation)
+    assert first.decides and first.p_value == pytest.approx(2 * t.sf((logs[1].mean() - logs[0].mean()) / deviation, 3))
+
+
+def with_documents(run: Run, rates: list[float], sizes: list[int]) -> Run:
+    rows = [
+        {"name": str(i), "n_bytes": n, "n_documents": 1, "bits": {"model": n * rate}}
+        for i, (n, rate) in enumerate(zip(sizes, rates, strict=True))
+    ]
+    return Run(run.path, {**run.record, "tables": {"documents": {"rows": rows}}}, run.curve_table())
+
+
+def test_documents_of_equal_weight_judge_other_texts_and_too_few_or_uneven_ones_do_not(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, drawn_units(70, i), model=name) for i, name in enumerate("ab")]
+
+    def compared(sizes: list[int]) -> Difference:
+        rates = [[2.0] * len(sizes), [1.9 - 0.01 * (i % 3) for i in range(len(sizes))]]
+        a, b = (with_documents(run, each, sizes) for run, each in zip(runs, rates, strict=True))
+        return compare([a, b]).differences[0]
+
+    many = compared([100, 5000, 300, 200])
+    assert many.texts.over == "4 documents of equal weight" and many.texts.decides
+    assert many.texts.low_percent < -100 * 0.1075 / 2 < many.texts.high_percent < 0
+    assert "2 documents are too few to speak of other texts" in sentence(compared([100, 5000]))
+    rows = [{"name": "long", "n_bytes": 900, "n_documents": 1, "bits": {"model": 1.0}}]
+    rows += [{"name": "all others", "n_bytes": 100, "n_documents": 50, "bits": {"model": 1.0}}]
+    uneven = [Run(r.path, {**r.record, "tables": {"documents": {"rows": rows}}}, r.curve_table()) for r in runs]
+    (difference,) = compare(uneven).differences
+    assert difference.texts is None and "worth 1.2 equal documents: too few" in sentence(difference)
+
+
+def test_words_follow_holm_over_all_runs_and_a_mixer_alone_has_no_seeds(tmp_path: Path) -> None:
+    base = drawn_units(70, 0)
+    shifts = [0, *(round(base.mean() * (0.002 + 0.0001 * i)) for i in range(4))]
+    runs = [
+        write_run(tmp_path / f"{i}{seed}", base + shift + seed * round(base.mean() * 0.001), model=str(i), seed=seed)
+        for i, shift in enumerate(shifts)
+        for seed in range(2)
+    ]
+    differences = compare(runs).differences
+    p_values = [each.seeds.p_value for each in differences]
+    assert [each.seeds.decides for each in differences] == holm(p_values, 0.05)
+    mixers = [write_run(tmp_path / f"m{i}", base + i, config={"gpt": None, "seed": 0, "i": i}) for i in range(2)]
+    assert "second seed" not in sentence(compare(mixers).differences[0])
+    assert "run a second seed" in sentence(compare(runs[::2]).differences[0])
 
 
 def test_runs_with_different_segments_have_an_exact_total(tmp_path: Path) -> None:
@@ -106,7 +134,6 @@ def test_runs_with_different_segments_have_an_exact_total(tmp_path: Path) -> Non
     b = write_run(tmp_path / "b", drawn_units(64, 2), model="b", ends=96 * np.arange(1, 65))
     (difference,) = compare([a, b]).differences
     assert difference.bits == (drawn_units(64, 2).sum() - drawn_units(96, 1).sum()) * UNIT_BITS
-    assert difference.intervals.cell_bytes == 96  # the longest segment
 
 
 def test_the_crossing_is_that_of_the_running_difference(tmp_path: Path) -> None:
@@ -116,7 +143,7 @@ def test_the_crossing_is_that_of_the_running_difference(tmp_path: Path) -> None:
     (difference,) = compare([a, b]).differences  # running: 2, 5, 4, -2, -1
     assert difference.crossing_byte == 3 * SEGMENT + np.ceil(SEGMENT * 4 / 6)
     assert (difference.bits, difference.percent) == (-1, -2)
-    assert difference.intervals is None  # 5 cells
+    assert difference.texts is None  # 5 cells
 
 
 def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path) -> None:
@@ -133,8 +160,7 @@ def test_runs_that_differ_in_the_seed_are_one_group_and_averaged(tmp_path: Path)
     ]
     difference = comparison.differences[0]
     assert difference.bits == (2 * units[1].sum() - units[0].sum() - units[2].sum()) * UNIT_BITS / 2
-    assert "over all seeds of A" in difference.intervals.mean_of
-    assert "under these seeds" in compare(written[1::2]).differences[0].intervals.mean_of
+    assert "(means over seeds)" in sentence(difference) and "(exact)" in sentence(comparison.differences[1]) + "(exact)"
 
 
 def of_ones_own(**arguments) -> dict:
@@ -178,46 +204,53 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(tmp_path: Path) -> N
         compare([a, short], confidence=1.0)
 
 
-def planted(bits: float, half: float, text: float, reference_bits: float = 10_000.0) -> Difference:
-    """A difference of B from A with these half widths."""
+def planted(bits: float, **changes) -> Difference:
+    """A difference of B from A."""
     a, b = (
-        RunGroup(label=label, runs=(label,), seeds=(0,), config={}, bits=(total,), curves=())
-        for label, total in (("A", reference_bits), ("B", reference_bits + bits))
+        RunGroup(label=label, runs=(label,), seeds=(0,), config={"gpt": {}}, bits=(total,), curves=())
+        for label, total in (("A", 10_000.0), ("B", 10_000.0 + bits))
     )
-    both = Intervals(
-        mean_low_bits=bits - half, mean_high_bits=bits + half, text_low_bits=bits - text, text_high_bits=bits + text,
-        mean_of="", text_of="", confidence=0.95, n_cells=64, cell_bytes=64,
-    )  # fmt: skip
-    none = np.zeros(2)
-    return Difference(
-        reference=a, other=b, bits=bits, intervals=both, crossing_byte=None, n_bytes=none, running_bits=none
-    )
+    values = {
+        "parts_percent": (bits / 100,) * 8,
+        "seeds": None,
+        "texts": None,
+        "n_documents": 0,
+        "n_effective": math.inf,
+    }
+    arrays = {"n_bytes": np.zeros(2), "running_bits": np.zeros(2)}
+    values |= {"reference": a, "other": b, "bits": bits, "crossing_byte": None, "confidence": 0.95, **arrays, **changes}
+    return Difference(**values)
+
+
+def of_percent(low: float, high: float, **values) -> Interval:
+    return Interval(low_percent=low, high_percent=high, p_value=0.5, over="this text alone", **values)
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("difference", "expected"),
     [
-        ((-158, 30, 46), "B needs 1.6 ± 0.3 % fewer bits than A; expect 1.1 to 2.0 % on another such text."),
-        ((158, 30, 46), "B needs 1.6 ± 0.3 % more bits than A; expect 1.1 to 2.0 % on another such text."),
         (
-            (-160, 130, 200),
-            "B needs 1.6 ± 1.3 % fewer bits than A; expect 0.4 % more to 3.6 % fewer on another such text.",
+            planted(-1177, texts=of_percent(-29.1, 5.5)),
+            "On this text B needs 11.77 % fewer bits than A (exact), in 8 of 8 eighths of it (-11.8 to -11.8 %). For other texts "
+            "of this kind: -29.1 to +5.5 % (95 %, by this text alone): measure a second text.",
         ),
         (
-            (-2.5, 2.6, 4.1),
-            "B needs 0.03 ± 0.03 % fewer bits than A, so either may be the better; "
-            "expect 0.02 % more to 0.07 % fewer on another such text.",
+            planted(20, parts_percent=(1, 1, 1, 1, 1, -1, -1, -1), seeds=of_percent(-0.27, 0.67)),
+            "On this text B needs 0.20 % more bits than A (exact), in 5 of 8 eighths of it (-1.0 to +1.0 %): the text is "
+            "divided. Over other seeds: +0.20 ± 0.47 % (95 %): seeds could make this difference.",
         ),
-        ((0, 0, 0), "B and A are equal: they cost the same everywhere."),
+        (
+            planted(-64, seeds=of_percent(-1.1, -0.2, decides=True), texts=of_percent(-1.3, -0.1, decides=True)),
+            "On this text B needs 0.64 % fewer bits than A (exact), in 8 of 8 eighths of it (-0.6 to -0.6 %). Over other seeds: "
+            "-0.64 ± 0.45 % (95 %). For other texts of this kind: -1.3 to -0.1 % (95 %, by this text alone).",
+        ),
+        (planted(0.0), "B and A are equal: they cost the same everywhere."),
     ],
-)  # fmt: skip
-def test_the_last_sentence_says_what_to_expect(values, expected) -> None:
-    assert sentence(planted(*values)) == expected
+)
+def test_the_sentence_answers_three_questions(difference: Difference, expected: str) -> None:
+    assert sentence(difference) == expected
 
 
-def test_fewer_than_64_cells_have_no_interval_and_runs_of_equal_costs_are_equal(tmp_path: Path) -> None:
-    for n in (63, 64):
-        a, b = (write_run(tmp_path / f"{name}{n}", drawn_units(n, i), model=name) for i, name in enumerate("ab"))
-        assert (compare([a, b]).differences[0].intervals is None) == (n == 63)
-        same = write_run(tmp_path / f"same{n}", drawn_units(n, 0), model="same")
-        assert str(compare([a, same])).splitlines()[-1] == "B and A are equal: they cost the same everywhere."
+def test_runs_of_equal_costs_are_equal(tmp_path: Path) -> None:
+    a, same = (write_run(tmp_path / name, drawn_units(64, 0), model=name) for name in ("a", "same"))
+    assert str(compare([a, same])).splitlines()[-1] == "B and A are equal: they cost the same everywhere."

@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 from prequential_corpora.corpus import Document
 
+from prequential.comparison.clusters import Clusters
 from prequential.comparison.documents import (
+    DocumentLosses,
     compare_documents,
+    difference_of,
     document_losses,
     read_document_losses,
+    sentence,
 )
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
@@ -52,9 +56,43 @@ def test_a_planted_difference_has_its_size_and_an_interval_that_excludes_0() -> 
     (frozen, dynamic) = compare_documents([a, b]).differences
     assert (frozen.loss, dynamic.loss, frozen.clusters.n_documents) == ("frozen", "dynamic", N)
     assert dynamic.bits_per_byte == pytest.approx(-0.03, abs=0.005)
-    assert dynamic.interval.low_bits_per_byte < -0.03 < dynamic.interval.high_bits_per_byte < 0
+    assert dynamic.equal.low_bits_per_byte < -0.03 < dynamic.equal.high_bits_per_byte < 0 and dynamic.decides
     (back, _) = compare_documents([b, a]).differences
-    assert back.interval.low_bits_per_byte == -frozen.interval.high_bits_per_byte
+    assert back.equal.low_bits_per_byte == -frozen.equal.high_bits_per_byte
+
+
+def clusters(n_bytes: list[int], rates: list[float]) -> Clusters:
+    bits = tuple(float(n * rate) for n, rate in zip(n_bytes, rates, strict=True))
+    return Clusters(n_documents=len(n_bytes), n_bytes=tuple(n_bytes), bits=bits, by="commit")
+
+
+def test_a_verdict_is_over_commits_of_equal_weight_and_names_a_contrary_largest_one() -> None:
+    """STATS: weighted by bytes, the largest of uneven commits hides what all the others say."""
+    sizes, rates = [10, 12, 9, 11, 10, 14, 9, 8, 11, 10, 5000], [2.0] * 11
+    lower = [2.0 - 0.05 - 0.002 * i for i in range(11)]
+    for last, words in (
+        (lower[10], "lower in 11 of 11: take B for commits like these"),
+        (2.01, "choose by what you will read"),
+    ):
+        difference = difference_of("dynamic", "B", clusters(sizes, rates), clusters(sizes, [*lower[:10], last]))
+        assert sentence(difference, "A", "B").endswith(words)
+    assert "B is better on most commits, A on the largest" in sentence(difference, "A", "B")
+    assert difference.clusters.n_effective < 1.1 and difference.clusters.largest_share > 0.97
+    divided = difference_of("dynamic", "B", clusters(sizes, rates), clusters(sizes, [1.9, 2.1] * 5 + [1.95]))
+    assert "11 commits do not tell which is better, score more" in sentence(divided, "A", "B")
+
+
+def test_several_models_are_judged_together() -> None:
+    sizes, rates = [100] * 6, [2.0] * 6
+    some = [2.0 + each for each in (-0.01, -0.03, -0.02, 0.004, -0.01, -0.02)]
+    alone = difference_of("dynamic", "B", clusters(sizes, rates), clusters(sizes, some))
+    assert alone.decides and 0.02 < alone.equal.p_value < 0.05
+    losses = [{"dynamic": clusters(sizes, each)} for each in (rates, some, some, some)]
+    test = {"name": "t", "n_bytes": 600, "blake2b": "00"}
+    records = [
+        DocumentLosses(where="w", learner="l", train="t", test=test, context=None, losses=each) for each in losses
+    ]
+    assert not any(each.decides for each in compare_documents(records).differences)
 
 
 def test_records_of_equal_costs_are_equal() -> None:
@@ -77,8 +115,8 @@ def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
 
 def test_the_report_says_why_there_is_no_interval_or_no_comparison() -> None:
     few = compare_documents([document_losses(record(shift, n=2), "x") for shift in (0.0, 0.1)])
-    assert [difference.interval for difference in few.differences] == [None, None]
-    assert "an interval needs 3 documents, and there are 2: do not choose by it, score more documents" in str(few)
+    assert [difference.equal for difference in few.differences] == [None, None]
+    assert "but 2 documents say nothing about others: score more documents" in str(few)
     a, b = (document_losses(record(0.0, context=context), context) for context in ("carried", "isolated"))
     other_contexts = compare_documents([a, b])
     assert [difference.loss for difference in other_contexts.differences] == ["dynamic"]
@@ -87,13 +125,14 @@ def test_the_report_says_why_there_is_no_interval_or_no_comparison() -> None:
 
 def test_the_report_and_the_json_agree() -> None:
     comparison = compare_documents([document_losses(record(shift), f"x.jsonl:{shift}") for shift in (0.0, 0.1, -0.1)])
-    report, values = str(comparison), json.loads(json.dumps(comparison.to_dict()))
+    report, values = " ".join(str(comparison).split()), json.loads(json.dumps(comparison.to_dict()))
     assert [each["label"] for each in values["records"]] == ["A", "B", "C"]
     for difference in values["differences"]:
-        found = difference["interval"]
-        row = f"{difference['bits_per_byte']:+.4f}  {found['low_bits_per_byte']:+.4f} to {found['high_bits_per_byte']:+.4f}"
-        assert row in report
-    assert "95 % confidence" in report
+        equal = difference["equal"]
+        ends = f"{equal['low_bits_per_byte']:+.4f} to {equal['high_bits_per_byte']:+.4f}"
+        assert f"{equal['bits_per_byte']:+.4f} {ends} lower in {equal['n_lower']} of {N}" in report
+        assert f"{difference['bits_per_byte']:+.4f} exact" in report
+    assert f"{N} documents, worth " in report and "of equal length; the largest has" in report
     assert "C: 1 mixed contexts in 2**10 buckets, trained on train (x.jsonl:-0.1)" in report
 
 
