@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prequential_corpora.git_rules import Rules, is_safe, language_of
+from prequential_corpora.git_rules import Rules, language_of
 from prequential_corpora.git_window import GitDocuments, open_documents, read_tree, read_window
 
 from prequential.errors import ConfigError, CorpusError, MissingDependencyError
@@ -260,10 +260,6 @@ def test_a_window_is_contiguous_even_if_clocks_disagree(repo: Repository) -> Non
         repo.commit({f"f{n}.py": b"%d\n" % n}, day=day)
     assert names(read_window(repo.path, "2026-01-03T12:00:00")) == ["f3.py"]
     assert names(read_window(repo.path, "2026-01-02")) == ["f1.py", "f2.py", "f3.py"]
-    warning = read_window(repo.path, "2026-01-03T12:00:00").warning
-    assert warning and "commits before the window with a committer date after 2026-01-03T12:00:00: 1;" in warning
-    assert read_window(repo.path, "2026-01-02").warning is None
-    assert read_window(repo.path, "HEAD~1").warning is None  # a commit was named, so none is missed
 
 
 def test_names_of_commits_ignore_grafts_as_the_walk_does(repo: Repository) -> None:
@@ -279,9 +275,9 @@ def test_names_of_commits_ignore_grafts_as_the_walk_does(repo: Repository) -> No
 def test_a_missing_last_newline_is_neither_added_nor_lost(repo: Repository, old_end: bytes, new_end: bytes) -> None:
     base = repo.commit({"a.py": b"x\nold" + old_end, "b.py": b"x\ny" + old_end})
     repo.commit({"a.py": b"x\nnew 1\nnew 2" + new_end, "b.py": b"x\ny" + new_end})
-    found = {d.name: d.data for d in read_window(repo.path, base)}
-    assert found["a.py"] == b"new 1\nnew 2" + new_end
-    assert found.get("b.py") == (None if old_end == new_end else b"y" + new_end)
+    added = {d.name: d.data for d in read_window(repo.path, base)}
+    assert added["a.py"] == b"new 1\nnew 2" + new_end
+    assert added.get("b.py") == (None if old_end == new_end else b"y" + new_end)
 
 
 words = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"+d\n", b"-e\r\n", b"\\ f\n", b"@@\n"]), max_size=12)
@@ -312,8 +308,7 @@ def test_added_lines_are_lines_of_the_new_version_in_the_same_order(
 def test_names_may_contain_any_bytes(repo: Repository) -> None:
     odd = [b"new\nline.py", b"latin\xe9.py", b'quo"te\\.py', b"-p.py", b"tab\t.py", b":(glob)*.py", "ünï.py".encode()]
     base = repo.commit({".gitattributes": b"*.c linguist-generated\n", **{n: b"1 " + n for n in odd}})
-    found = list(read_tree(repo.path))
-    assert {os.fsencode(d.name): d.data for d in found} == {n: b"1 " + n for n in odd}
+    assert {os.fsencode(d.name): d.data for d in read_tree(repo.path)} == {n: b"1 " + n for n in odd}
     repo.commit({n: b"1 " + n + b"\nadded " + n + b"\n" for n in odd})
     for d in read_window(repo.path, base):
         assert d.kind == "added" and d.data.endswith(b"added " + os.fsencode(d.name) + b"\n")
@@ -387,36 +382,26 @@ def shallow(repo: Repository, tmp_path: Path) -> Path:
 def test_a_shallow_clone_is_read_as_far_as_its_history_goes(repo: Repository, tmp_path: Path) -> None:
     clone = shallow(repo, tmp_path)
     assert shown(read_window(clone, "HEAD~1")) == [("a.py", "added", b"line 3\n")]
-    with pytest.raises(CorpusError, match=r"lacks commit .* shallow clone"):
+    with pytest.raises(CorpusError, match="shallow clone that begins after"):
         read_window(clone, "2026-01-01")
     with pytest.raises(CorpusError, match="no commit 'HEAD~3'; it is a shallow clone"):
         read_window(clone, "HEAD~3")
 
 
-@pytest.mark.parametrize(
-    ("options", "remedy"),
-    [
-        (["--filter=blob:none", "--bare"], "partial clone: git fetch --refetch --no-filter"),
-        (["--filter=tree:0"], "partial clone: git fetch --refetch --no-filter"),
-        (["--filter=blob:none", "--depth=2"], "shallow and partial clone: git fetch --unshallow --refetch --no-filter"),
-    ],
-)
+@pytest.mark.parametrize("options", [["--filter=blob:none", "--bare"], ["--filter=tree:0"]])
 def test_of_a_partial_clone_the_error_names_the_fetch_that_completes_it(
-    repo: Repository, tmp_path: Path, options: list[str], remedy: str
+    repo: Repository, tmp_path: Path, options: list[str]
 ) -> None:
     repo.git("config", "uploadpack.allowFilter", "true")
     ids = [repo.commit({"a.py": lines(9 * n), f"f{n}.py": b"%d\n" % n}) for n in range(1, 5)]
-    repo.git("clone", "--quiet", *options, f"file://{repo.path}", str(tmp_path / "clone"))
-    acts: list[Callable[[], object]] = [
-        lambda: list(read_tree(tmp_path / "clone", ids[2])),
-        lambda: list(read_window(tmp_path / "clone", ids[2])),
-    ]
-    for act in acts:
-        with pytest.raises(CorpusError, match=rf"; it is a {remedy}$"):
+    clone = tmp_path / "clone"
+    repo.git("clone", "--quiet", *options, f"file://{repo.path}", str(clone))
+    for act in (lambda: list(read_tree(clone, ids[2])), lambda: list(read_window(clone, ids[2]))):
+        with pytest.raises(CorpusError, match=r"a partial clone lacks contents \(git fetch --refetch --no-filter\)"):
             act()
-    subprocess.run(["git", "-C", str(tmp_path / "clone"), *remedy.partition("git ")[2].split(), "--quiet"], check=True)
-    assert names(read_tree(tmp_path / "clone", ids[2])) == ["a.py", "f1.py", "f2.py", "f3.py"]
-    assert len(list(read_window(tmp_path / "clone", ids[2]))) == 2
+    subprocess.run(["git", "-C", str(clone), "fetch", "--refetch", "--no-filter", "--quiet"], check=True)
+    assert names(read_tree(clone, ids[2])) == ["a.py", "f1.py", "f2.py", "f3.py"]
+    assert len(list(read_window(clone, ids[2]))) == 2
 
 
 def test_attributes_that_a_partial_clone_lacks_are_an_error_and_not_ignored(repo: Repository, tmp_path: Path) -> None:
@@ -461,7 +446,7 @@ def test_an_invalid_request_is_refused_in_one_line(case: str, repo: Repository) 
 
 
 def test_without_commits_or_git_the_error_says_so(repo: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CorpusError, match="has no commits"):
+    with pytest.raises(CorpusError, match="has no commit"):
         read_tree(repo.path)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingDependencyError, match="`git`"):
@@ -510,12 +495,3 @@ def test_text_about_generated_code_does_not_count_as_generated_code() -> None:
     assert rules.refuse_bytes(b"x = '@" + b"generated'\n") is None
     assert rules.refuse_bytes(b"# @" + b"generated by x\n") == "generated"
     assert rules.refuse_bytes(b"/* Automatically generated file; do not modify. */\n") == "generated"
-
-
-@given(path=st.binary(min_size=1), data=st.binary())
-def test_the_rules_accept_any_path_and_any_bytes(path: bytes, data: bytes) -> None:
-    rules = Rules()
-    assert {rules.refuse_path(path), rules.refuse_bytes(data)} < {
-        None, "lock", "vendored", "generated", "language", "empty", "binary",
-    }  # fmt: skip
-    assert is_safe(b"a/" + path) == is_safe(path)
