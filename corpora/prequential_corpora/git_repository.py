@@ -45,6 +45,9 @@ INCOMPLETE = (
 # never a hash and hardly ever a branch; all other text is a revision
 DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.DOTALL)
 
+# linguist-generated and linguist-vendored, None if no .gitattributes file decides; and whether the filter is Git LFS
+Attributes = tuple[bool | None, bool | None, bool]
+
 
 def git_environment() -> dict[str, str]:
     """This process's environment for git without a network, grafts and replaced objects.
@@ -93,6 +96,16 @@ class Repository(NamedTuple):
         except CorpusError as error:
             hint = "; it is a shallow clone: git fetch --unshallow" if self.is_shallow else ""
             raise CorpusError(f"{self.name!r} has no commit {revision!r}{hint}") from error
+
+    @contextmanager
+    def session(self) -> Iterator["Session"]:
+        """A session with a scratch folder, deleted after the block. Raises OutputError if it cannot be made."""
+        try:
+            folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-git-")
+        except OSError as error:
+            raise unwritable(error) from error
+        with folder as scratch, ExitStack() as stack:
+            yield Session(self, Path(scratch), stack)
 
     def empty_id(self, kind: str) -> str:
         """The id of a tree or a blob without contents."""
@@ -145,14 +158,6 @@ class Change(NamedTuple):
     after: bytes
     path: bytes
     added: list[slice] | None = None
-
-
-class Attributes(NamedTuple):
-    """The attributes linguist-* of a path, None if no .gitattributes file decides; and whether its filter is Git LFS."""
-
-    generated: bool | None = None
-    vendored: bool | None = None
-    is_lfs: bool = False
 
 
 def parse_date(text: str) -> int | None:
@@ -252,13 +257,13 @@ class Session:
     def attributes(self, paths: Sequence[bytes]) -> Iterator[Attributes]:
         """The attributes of each of these paths, which are safe."""
         if not self._has_attributes or not paths:
-            return iter([Attributes()] * len(paths))
+            return iter([(None, None, False)] * len(paths))
         given = b"".join(path + b"\0" for path in paths)
         values = iter(
             self._output("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES, given=given).split(b"\0")[2::3]
         )
         triples = zip(values, values, values, strict=True)
-        return (Attributes(BOOLEANS.get(a), BOOLEANS.get(b), name == b"lfs") for a, b, name in triples)
+        return ((BOOLEANS.get(a), BOOLEANS.get(b), name == b"lfs") for a, b, name in triples)
 
     def blob(self, object_id: bytes, max_n_bytes: int) -> bytes | None:
         """The contents of a blob; None if they are longer than max_n_bytes. Raises CorpusError if it is missing."""
@@ -322,14 +327,3 @@ class Session:
     def _failed(self, status: int) -> CorpusError:
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - MAX_ERRORS_N_BYTES))
         return CorpusError(f"{_failure(self._errors.read(), status)}; {INCOMPLETE}")
-
-
-@contextmanager
-def session_in(repository: Repository) -> Iterator[Session]:
-    """A session with a scratch folder. Both are closed and deleted after the block. Raises OutputError if it cannot be made."""
-    try:
-        folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-git-")
-    except OSError as error:
-        raise unwritable(error) from error
-    with folder as scratch, ExitStack() as stack:
-        yield Session(repository, Path(scratch), stack)

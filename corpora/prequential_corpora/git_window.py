@@ -18,17 +18,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from prequential.errors import CorpusError
+from prequential_corpora import git_repository as git
 from prequential_corpora.corpus import DOCUMENT_END, Corpus, Document, spool
-from prequential_corpora.git_repository import (
-    Attributes,
-    Change,
-    Commit,
-    Repository,
-    Session,
-    find_repository,
-    parse_date,
-    session_in,
-)
 from prequential_corpora.git_rules import Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
@@ -55,63 +46,61 @@ class GitDocuments:
 
     def __init__(
         self,
-        repository: Repository,
-        base: Commit | None,
-        steps: Sequence[Commit],
+        repository: git.Repository,
+        base: git.Commit | None,
+        steps: Sequence[git.Commit],
         rules: Rules | None,
         *,
         is_tree: bool,
     ) -> None:
-        self._repository, self._base, self._steps, self._end = repository, base, steps, steps[-1] if steps else base
-        self._is_tree = is_tree
-        self.rules = rules or Rules()
-        self.repository: str = repository.name
-        self.since: str | None = base.id if base and not is_tree else None
-        self.until: str | None = self._end.id if self._end else None
-        self.until_date: str | None = self._end.date if self._end else None
-        self.n_commits: int = len(steps)
+        self._repository, self._base, self._steps, self._is_tree = repository, base, steps, is_tree
+        self._end = end = steps[-1] if steps else base
+        self._seen: set[bytes] = set()  # object ids; equal ids mean equal bytes
+        self.rules, self.repository, self.n_commits = rules or Rules(), repository.name, len(steps)
+        self.since = base.id if base and not is_tree else None
+        self.until, self.until_date = (end.id, end.date) if end else (None, None)
         self.excluded: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[GitDocument]:
-        self.excluded = Counter()
+        self.excluded, self._seen = Counter(), set[bytes]()
         if self._end is None or not (self._is_tree or self._steps):
             return
-        with session_in(self._repository) as session:
+        with self._repository.session() as session:
             session.load_attributes(self._end.tree)
-            seen = set[bytes]()  # object ids; equal ids mean equal bytes
             if self._is_tree:
                 files = session.files(self._end.tree)
                 while some := list(islice(files, LISTED)):
-                    yield from self._documents(session, seen, some, self._end, "tree")
+                    yield from self._documents(session, some, self._end)
             before = self._base.tree if self._base else self._repository.empty_id("tree")
             if self._steps:
-                seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
+                self._seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
             for commit in self._steps:
-                yield from self._documents(session, seen, session.changes(before, commit.tree), commit, "new")
+                yield from self._documents(session, session.changes(before, commit.tree), commit)
                 before = commit.tree
 
     def _documents(
-        self, session: Session, seen: set[bytes], changes: Sequence[Change], commit: Commit, kind: DocumentKind
+        self, session: git.Session, changes: Sequence[git.Change], commit: git.Commit
     ) -> Iterator[GitDocument]:
-        """The documents of these changes. A change that a rule skips is counted. kind: of files that are not edited."""
+        """The documents of these changes. A change that a rule skips is counted."""
+        kind: DocumentKind = "tree" if self._is_tree else "new"
         paths = [change.path for change in changes if is_safe(change.path)]
         attributes = dict(zip(paths, session.attributes(paths), strict=True))
         for change in changes:
-            data = self._decide(session, seen, change, attributes.get(change.path))
+            data = self._decide(session, change, attributes.get(change.path))
             if isinstance(data, str):
                 self.excluded[data] += 1
                 continue
             name = change.path.decode("utf-8", "surrogateescape")
             yield GitDocument(name, kind if change.added is None else "added", commit.id, commit.date, data)
 
-    def _decide(self, session: Session, seen: set[bytes], change: Change, attributes: Attributes | None) -> bytes | str:
+    def _decide(self, session: git.Session, change: git.Change, attributes: git.Attributes | None) -> bytes | str:
         """The document's bytes, or the reason why it is skipped. attributes: None for a path that is not safe."""
         if change.mode in (b"160000", b"120000"):
             return "submodule" if change.mode == b"160000" else "symlink"
         if change.before == change.after:
             return "unchanged"
-        is_duplicate = (blob := bytes.fromhex(change.after.decode())) in seen
-        seen.add(blob)  # also of skipped files: their bytes are in the repository
+        is_duplicate = (blob := bytes.fromhex(change.after.decode())) in self._seen
+        self._seen.add(blob)  # also of skipped files: their bytes are in the repository
         if attributes is None:
             return "name"
         generated, vendored, is_lfs = attributes
@@ -163,8 +152,8 @@ def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules |
     repo: the repository's root, or a bare repository. commit: a revision, or a date on HEAD's first-parent line.
     Raises CorpusError if there is no repository, no such commit or no commit that old; MissingDependencyError without git.
     """
-    repository = find_repository(repo)
-    with session_in(repository) as session:
+    repository = git.find_repository(repo)
+    with repository.session() as session:
         end = next(session.line_to(commit), None)
     if end is None:
         raise CorpusError(f"{repository.name!r} has no commit as old as {commit}; its history begins later")
@@ -182,13 +171,13 @@ def read_window(
     Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for a shallow clone that
     lacks the window; MissingDependencyError without git.
     """
-    repository = find_repository(repo)
-    since_s, until_s = parse_date(since), parse_date(until)
+    repository = git.find_repository(repo)
+    since_s, until_s = git.parse_date(since), git.parse_date(until)
     if since_s is not None and until_s is not None and since_s > until_s:
         raise CorpusError(f"the window begins after its end: {since} is later than {until}; swap them")
     base_id = None if since_s is not None else repository.resolve(since)
-    steps: list[Commit] = []
-    with session_in(repository) as session:
+    steps: list[git.Commit] = []
+    with repository.session() as session:
         for commit in session.line_to(until):
             if commit.id == base_id or (since_s is not None and commit.date_s <= since_s):
                 return GitDocuments(repository, commit, steps[::-1], rules, is_tree=False)

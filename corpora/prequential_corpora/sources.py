@@ -106,7 +106,7 @@ def _stdin_mode() -> int:
 
 def _open_tree(folder: Path) -> Corpus:
     tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
-    corpus = _spooled(spool(tree.stream(), tree.n_bytes), "tree", unicode_name(folder.absolute().name), tree.mode)
+    corpus = _spooled(spool(tree.stream()), "tree", unicode_name(folder.absolute().name), tree.mode)
     origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
     return replace(corpus, documents=tree.documents(), origin=origin, skipped=tree.skipped)
 

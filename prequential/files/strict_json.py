@@ -39,7 +39,7 @@ def parse_row(line: bytes) -> Any:
 
 
 def _parse(
-    data: bytes, max_digits: int, make_object: Callable[[dict[str, Any]], Any], **options: Callable[[str], float]
+    data: bytes, max_digits: int, make_object: Callable[[dict[str, Any]], Any], **options: Any
 ) -> Any:
     check_json_size(data)
 

@@ -412,14 +412,6 @@ def test_attributes_that_a_partial_clone_lacks_are_an_error_and_not_ignored(repo
         list(read_tree(tmp_path / "clone"))
 
 
-def test_a_missing_blob_is_an_error_and_not_an_empty_file(repo: Repository) -> None:
-    repo.commit({"a.py": b"a\n"})
-    blob = repo.git("rev-parse", "HEAD:a.py")
-    (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(CorpusError, match=f"lacks blob {blob}"):
-        list(read_tree(repo.path))
-
-
 Act = Callable[[Path], object]
 REFUSED: dict[str, tuple[Act, str]] = {
     "no folder": (lambda p: read_tree(p / "none"), "not a folder"),

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -129,13 +129,6 @@ def test_a_small_table_finds_a_subset_and_counts_forgotten_windows(train, test):
         assert np.array_equal(small.in_train, full.in_train)
 
 
-def test_a_table_for_a_quarter_of_the_windows_still_covers_most_of_a_long_copy():
-    text = b" ".join(prose(4000, seed=1))
-    overlap = overlap_of([text], [text], memory=len(text) * 9)
-    assert 0.5 * len(text) < overlap.n_forgotten_windows < len(text)
-    assert overlap.seen_byte_share[0] > 0.99
-
-
 def test_windows_with_equal_hashes_are_compared_byte_by_byte(monkeypatch):
     train, new = b" ".join(prose(300, seed=1)), b" ".join(prose(300, seed=2))
     test = train + b"|" + new + b"|" + train
@@ -187,11 +180,7 @@ def test_a_document_is_dirty_from_a_share_of_one_fifth(n_copied, dirty):
     old = prose(n_copied, seed=1)
     overlap = overlap_of([b" ".join(old)], [b" ".join(old + prose(350 - n_copied, seed=2))])
     assert overlap.dirty[0] == dirty
-    assert n_copied / 350 - 0.05 < overlap.seen_gram_share[0] < n_copied / 350 + 0.05
-
-
-def test_a_word_longer_than_a_chunk_is_cut_and_not_read_again_and_again():
-    assert len(grams_of(b"a b c d e f " + b"x" * (40 * CHUNK_BYTES) + b" g h i j k l")) > 20
+    assert n_copied / 350 - 0.05 < overlap.seen_grams[0] / overlap.n_grams[0] < n_copied / 350 + 0.05
 
 
 def test_only_a_mostly_seen_test_set_gives_a_warning():
@@ -213,15 +202,6 @@ def test_totals_are_json_and_sums_of_the_arrays():
     assert totals["train"]["dirty_documents"] == 1
     assert totals["novel_bytes"] == len(texts[3])
     assert totals["train"]["byte_share"] == len(texts[2]) / totals["n_bytes"]
-
-
-@pytest.mark.parametrize("train", [[], [b""], [b"a"], [b"\0" * 300], [b" " * 300]])
-@pytest.mark.parametrize("test", [[], [b""], [b"", b"", b"b"], [b"\0" * 300_000], [b" " * 300], [b"\xff\xfe" * 99]])
-def test_empty_and_binary_documents_are_measured(train, test):
-    overlap = overlap_of(train, test)
-    json.dumps(overlap.to_dict())
-    assert len(overlap.dirty) == len(test)
-    assert overlap.in_train.all() == (overlap.in_train.size == 0)
 
 
 @pytest.mark.parametrize(
@@ -296,24 +276,12 @@ def edited_and_wrapped(language: str, units: Units, seed: int) -> bytes:
     return b"\n".join(joined(language, units[i : i + 7]) for i in range(0, len(units), 7))
 
 
-def exact(language: str, units: Units, seed: int) -> bytes:
-    return joined(language, units)
-
-
-PLANTS = [(exact, 0.99), (edited_and_wrapped, 0.95)]
-CASES = [(name, *plant) for name in SPACED | UNSPACED for plant in PLANTS]
-
-
-@pytest.mark.parametrize(
-    ("language", "plant", "least"), CASES, ids=lambda value: getattr(value, "__name__", str(value))
-)
+@pytest.mark.parametrize("language", SPACED | UNSPACED)
 @pytest.mark.first_quick
-def test_planted_copies_are_dirty_and_the_rest_is_clean_in_every_script(
-    language: str, plant: Callable[[str, Units, int], bytes], least: float
-) -> None:
+def test_planted_copies_are_dirty_and_the_rest_is_clean_in_every_script(language: str) -> None:
     originals, others = documents_of(language, N_DOCUMENTS, 1), documents_of(language, N_DOCUMENTS, 2)
-    copies = [plant(language, units, i) for i, units in enumerate(originals)]
+    copies = [edited_and_wrapped(language, units, i) for i, units in enumerate(originals)]
     train, new = ([joined(language, units) for units in part] for part in (originals, others))
     overlap = overlap_of(train, [*copies, *new], memory=1 << 26)
-    assert overlap.dirty[:N_DOCUMENTS].mean() >= least
+    assert overlap.dirty[:N_DOCUMENTS].mean() >= 0.95
     assert overlap.dirty[N_DOCUMENTS:].mean() < 0.01
