@@ -58,7 +58,8 @@ class GitDocuments:
         self._seen: set[bytes] = set()  # object ids; equal ids mean equal bytes
         self.rules, self.repository, self.n_commits = rules or Rules(), repository.name, len(steps)
         self.since = base.id if base and not is_tree else None
-        self.until, self.until_date = (end.id, end.date) if end else (None, None)
+        self.until = end.id if end else None
+        self.until_date = end.date if end else None
         self.excluded: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[GitDocument]:

@@ -83,8 +83,9 @@ def output_file(
             try:
                 yield sink
                 sink.sync()
-                left = "" if publish else "the complete output"  # what does not become a folder is not sound
+                left = "the complete output"
                 check()  # again: hours may have passed
+                left = "" if publish else left  # what does not become a folder is not sound
                 with writing(target):
                     _finish(folder / PARTIAL, status, mode)
                     (publish or partial(_name, target, overwrite=overwrite))(folder / PARTIAL, path)

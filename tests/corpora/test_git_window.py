@@ -3,12 +3,10 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from prequential_corpora.git_rules import Rules, language_of
 from prequential_corpora.git_window import GitDocuments, open_documents, read_tree, read_window
 
@@ -80,15 +78,6 @@ def test_a_tree_is_the_files_of_the_commit_in_path_order_and_not_of_the_folder(r
     assert [d.name for d in documents] == ["a.py", "a/b.c", "a/z.py", "b.py"]
     assert {(d.kind, d.commit, d.date) for d in documents} == {("tree", first, "2026-01-01T12:00:00Z")}
     assert [d.data for d in documents] == [b"a\n", b"c\n", b"z\n", b"b\n"]
-
-
-def test_a_tree_can_be_selected_by_date(repo: Repository) -> None:
-    first = repo.commit({"a.py": b"1\n"})
-    repo.commit({"a.py": b"2\n"})
-    assert read_tree(repo.path, "2026-01-02").until == first
-    assert read_tree(repo.path, "2026-01-01T13:00:00+01:00").until == first
-    with pytest.raises(CorpusError, match="no commit as old as 2026-01-01"):
-        read_tree(repo.path, "2026-01-01T11:59:59Z")
 
 
 def test_every_file_is_either_a_document_or_counted_under_a_stated_reason(repo: Repository) -> None:
@@ -216,6 +205,9 @@ def test_two_adjacent_windows_give_the_documents_of_one(repo: Repository) -> Non
     halves = shown(read_window(repo.path, "2020-01-01", ids[2])) + shown(read_window(repo.path, ids[2]))
     assert whole == halves
     assert read_window(repo.path, "2026-01-03T12:00:00").since == ids[2]
+    assert read_tree(repo.path, "2026-01-03T13:00:00+01:00").until == ids[2]
+    with pytest.raises(CorpusError, match="no commit as old as 2026-01-01"):
+        read_tree(repo.path, "2026-01-01T11:59:59Z")
 
 
 def test_a_window_without_commits_has_no_documents(repo: Repository) -> None:
@@ -247,14 +239,6 @@ def test_a_merge_is_one_step_with_the_changes_of_its_branch(repo: Repository) ->
         read_window(repo.path, "side")
 
 
-def test_a_link_that_becomes_a_file_is_a_new_file(repo: Repository) -> None:
-    (repo.path / "l.py").symlink_to("x")
-    base = repo.commit({})
-    (repo.path / "l.py").unlink()
-    repo.commit({"l.py": b"text\n"})
-    assert shown(read_window(repo.path, base)) == [("l.py", "new", b"text\n")]
-
-
 def test_a_window_is_contiguous_even_if_clocks_disagree(repo: Repository) -> None:
     for n, day in enumerate((1, 9, 3, 4)):
         repo.commit({f"f{n}.py": b"%d\n" % n}, day=day)
@@ -278,28 +262,6 @@ def test_a_missing_last_newline_is_neither_added_nor_lost(repo: Repository, old_
     added = {d.name: d.data for d in read_window(repo.path, base)}
     assert added["a.py"] == b"new 1\nnew 2" + new_end
     assert added.get("b.py") == (None if old_end == new_end else b"y" + new_end)
-
-
-words = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"+d\n", b"-e\r\n", b"\\ f\n", b"@@\n"]), max_size=12)
-
-
-@given(versions=st.lists(words, min_size=2, max_size=4), tail=st.sampled_from([b"", b"end"]))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_added_lines_are_lines_of_the_new_version_in_the_same_order(
-    versions: list[list[bytes]], tail: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    repo = Repository(tmp_path_factory.mktemp("git") / "r")
-    contents = [b"".join(v) + tail for v in versions]
-    ids = [repo.commit({"a.txt": c, "pad.txt": b"%d" % n}) for n, c in enumerate(contents)]
-    by_commit = {d.commit: d.data for d in read_window(repo.path, ids[0]) if d.name == "a.txt"}
-    for n, commit in enumerate(ids[1:], start=1):
-        added = by_commit.get(commit, b"").splitlines(keepends=True)
-        new, old = contents[n].splitlines(keepends=True), contents[n - 1].splitlines(keepends=True)
-        rest: Iterator[bytes] = iter(new)
-        assert all(line in rest for line in added)  # a subsequence
-        if contents[n] not in contents[:n]:
-            assert set(new) - set(old) <= set(added)
-            assert len(added) >= len(new) - len(old)
 
 
 # Hostile and unusual repositories

@@ -1,7 +1,6 @@
 """Overlap against brute force, planted copies, and tables that are too small."""
 
 import json
-import random
 from collections.abc import Sequence
 
 import numpy as np
@@ -227,61 +226,3 @@ def test_invalid_arguments_are_refused_in_one_line():
     for wrong in (stream.astype(np.int64), stream.reshape(2, 5)):
         with pytest.raises(PrequentialError, match="uint8"):
             measure_overlap(wrong, [], stream, [])
-
-
-# ---- many scripts: planted copies are found at the rates of English
-
-
-Units = list[str]  # what an editor replaces: words, or characters of a script without spaces
-N_WORDS, N_DOCUMENTS = 5000, 100
-
-
-def letters(first: int, last: int) -> Units:
-    return [chr(code) for code in range(first, last + 1) if chr(code).isalpha()]
-
-
-HAN, HIRAGANA, KATAKANA = letters(0x4E00, 0x59FF), letters(0x3042, 0x3093), letters(0x30A2, 0x30F3)
-THAI = [consonant + mark for consonant in letters(0x0E01, 0x0E2E) for mark in ("", "\u0e31", "\u0e34", "\u0e38\u0e48")]
-# Of each language: the letters of a word, its shortest and longest length, and what is between words.
-SPACED = {
-    "English": (letters(0x61, 0x7A), 2, 9),
-    "Russian": (letters(0x430, 0x44F), 2, 9),
-    "Arabic": (letters(0x628, 0x64A), 2, 7),
-}
-UNSPACED = {"Chinese": (HAN, 1, 2), "Japanese": (HAN[:400] + 6 * HIRAGANA + 2 * KATAKANA, 1, 4), "Thai": (THAI, 2, 4)}
-
-
-def documents_of(language: str, n: int, seed: int) -> list[Units]:
-    """Documents of 60 to 400 units in an artificial language: a fixed vocabulary with Zipf's law, 1 / (rank + 2.7)."""
-    alphabet, shortest, longest = (SPACED | UNSPACED)[language]
-    spell = random.Random(language)
-    vocabulary = [spell.choices(alphabet, k=spell.randint(shortest, longest)) for _ in range(N_WORDS)]
-    draw = random.Random(seed)
-    weights = [1 / (rank + 2.7) for rank in range(1, N_WORDS + 1)]
-    found = []
-    for _ in range(n):
-        words = draw.choices(vocabulary, weights, k=draw.randint(60, 400))
-        found.append(["".join(word) for word in words] if language in SPACED else [u for word in words for u in word])
-    return found
-
-
-def joined(language: str, units: Units) -> bytes:
-    return (" " if language in SPACED else "").join(units).encode()
-
-
-def edited_and_wrapped(language: str, units: Units, seed: int) -> bytes:
-    """5 % of the units are others of the language, and lines are short. Scripts without spaces keep no match of 50 bytes."""
-    draw, others = random.Random(seed), documents_of(language, 1, 10**6 + seed)[0]
-    units = [draw.choice(others) if draw.random() < 0.05 else unit for unit in units]
-    return b"\n".join(joined(language, units[i : i + 7]) for i in range(0, len(units), 7))
-
-
-@pytest.mark.parametrize("language", SPACED | UNSPACED)
-@pytest.mark.first_quick
-def test_planted_copies_are_dirty_and_the_rest_is_clean_in_every_script(language: str) -> None:
-    originals, others = documents_of(language, N_DOCUMENTS, 1), documents_of(language, N_DOCUMENTS, 2)
-    copies = [edited_and_wrapped(language, units, i) for i, units in enumerate(originals)]
-    train, new = ([joined(language, units) for units in part] for part in (originals, others))
-    overlap = overlap_of(train, [*copies, *new], memory=1 << 26)
-    assert overlap.dirty[:N_DOCUMENTS].mean() >= 0.95
-    assert overlap.dirty[N_DOCUMENTS:].mean() < 0.01

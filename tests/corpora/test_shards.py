@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from prequential_corpora import corpus as corpus_module
-from prequential_corpora.corpus import Document, RowDocuments, StreamSymbols
+from prequential_corpora.corpus import StreamSymbols
 from prequential_corpora.shards import Piece, ShardsSpec, shuffled
 from prequential_corpora.sources import open_corpus
 from pytest import MonkeyPatch
@@ -75,12 +75,6 @@ def test_all_frames_and_members_of_a_shard_are_read(tmp_path: Path) -> None:
         (tmp_path / f"x{suffix}").write_bytes(COMPRESS[suffix](b"one ") + COMPRESS[suffix](b"two") + end)
     with open_corpus(f"shards:{tmp_path}") as corpus:
         assert corpus.bytes().tobytes() == b"one two\0one two\0"
-
-
-def test_a_single_shard_can_be_named(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path / "web", ".parquet")
-    with open_corpus(f"shards:{folder}/01.parquet") as corpus:
-        assert (corpus.bytes().tobytes(), corpus.name) == (b"\0last\0", "01.parquet")
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
@@ -203,17 +197,6 @@ def test_slices_of_a_stream_are_right_in_any_order(cuts: list[int], pieces: list
     assert len(symbols) == len(data)
     for start, stop in itertools.pairwise(cuts):
         assert symbols[start:stop].tobytes() == data[start:stop]
-
-
-def test_documents_of_rows_are_found_by_number_and_slice() -> None:
-    documents = RowDocuments(1)
-    for n_bytes in (2, 0, 3):
-        documents.append(n_bytes)
-    assert (len(documents), documents.n_bytes) == (3, 8)
-    assert list(documents) == [Document("0", 0, 2), Document("1", 3, 0), Document("2", 4, 3)]
-    assert documents[-1] == documents[2] and documents[1:3] == [documents[1], documents[2]]
-    with pytest.raises(IndexError):
-        documents[3]
 
 
 @pytest.mark.parametrize(
