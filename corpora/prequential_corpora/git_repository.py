@@ -231,17 +231,16 @@ class Session:
             if status[:1] in b"MR" and old != new:
                 edited.add(len(changes))
             changes.append(Change(mode, old, new, path))
-        if not edited:
-            return changes
         added: dict[tuple[bytes, bytes], list[slice]] = {}
-        for old, new, first, n in EDIT.findall(self._output(*PATCH, before, after)):
+        for edit in EDIT.finditer(self._output(*PATCH, before, after) if edited else b""):
+            old, new, first, n = edit.groups()
             if old:
                 lines = added[old, new] = []
             else:
                 lines.append(slice(int(first) - 1, int(first) - 1 + int(n or 1)))
-        return [
-            c._replace(added=added.get((c.before, c.after), []) if i in edited else None) for i, c in enumerate(changes)
-        ]
+        for i in edited:
+            changes[i] = changes[i]._replace(added=added.get((changes[i].before, changes[i].after), []))
+        return changes
 
     def load_attributes(self, tree: str) -> None:
         """Makes `attributes` answer from the .gitattributes files of `tree`, and from no others."""
