@@ -38,9 +38,7 @@ def parse_row(line: bytes) -> Any:
     return _parse(line, MAX_ROW_DIGITS, dict)
 
 
-def _parse(
-    data: bytes, max_digits: int, make_object: Callable[[dict[str, Any]], Any], **options: Any
-) -> Any:
+def _parse(data: bytes, max_digits: int, make_object: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
     check_json_size(data)
 
     def object_of(pairs: list[tuple[str, Any]]) -> Any:

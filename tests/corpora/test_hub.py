@@ -72,9 +72,9 @@ def hub() -> Iterator[str]:
 def open_in_new_process(spec: str, home: Path, hub: str | None = None, shown: str = "bytes().tobytes()") -> str:
     """The last line of a new process that opens `spec` with the cache `home`, offline without a hub."""
     program = f"""import sys, prequential_corpora.sources as c
-found = c.open_corpus(sys.argv[1]).{shown}
-if isinstance(found, dict): found["shards_blake2b"] = "LIST"
-print(found)"""
+value = c.open_corpus(sys.argv[1]).{shown}
+if isinstance(value, dict): value["shards_blake2b"] = "LIST"
+print(value)"""
     env = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0" if hub else "1"}
     env |= {"HF_ENDPOINT": hub} if hub else {}
     command = [sys.executable, "-c", program, spec]

@@ -79,9 +79,9 @@ def test_grams_agree_with_a_brute_force_search(train, test, gap):
     overlap = overlap_of(train, test, gap)
     known = {gram for text in train for gram in grams_by_brute_force(text)}
     for i, text in enumerate(test):
-        found = grams_by_brute_force(text)
-        assert overlap.n_grams[i] == len(found)
-        assert overlap.seen_grams[i] == sum(gram in known for gram in found)
+        grams = grams_by_brute_force(text)
+        assert overlap.n_grams[i] == len(grams)
+        assert overlap.seen_grams[i] == sum(gram in known for gram in grams)
 
 
 @settings(max_examples=60, deadline=None)

@@ -58,12 +58,12 @@ def test_a_copy_of_a_file_outlives_the_corpus_and_the_file(
     monkeypatch.setenv("TMPDIR", str(spool_dir))
     with open_corpus(str(path)) as corpus:
         assert corpus.path == path
-        found, beginning = corpus.bytes(), corpus.bytes(2)
+        whole, beginning = corpus.bytes(), corpus.bytes(2)
     assert path.read_bytes() == b"abc"
     path.write_bytes(b"")
-    assert (found.tobytes(), beginning.tobytes()) == (b"abc", b"ab")
+    assert (whole.tobytes(), beginning.tobytes()) == (b"abc", b"ab")
     assert list(spool_dir.iterdir()) == []
-    assert isinstance(getattr(found.base, "obj", None), mmap.mmap) == (small_n_bytes == 0)
+    assert isinstance(getattr(whole.base, "obj", None), mmap.mmap) == (small_n_bytes == 0)
 
 
 @pytest.mark.parametrize("data", [b"ab", b"abcd"])

@@ -118,8 +118,8 @@ def test_links_inside_and_empty_folders_round_trip(tmp_path: Path) -> None:
         data, first = corpus.bytes().tobytes(), corpus.documents[0]
         assert not corpus.skipped and data[first.offset : first.offset + first.n_bytes] == b"x"
     out = restore(stream, tmp_path)
-    found = [path for path in out.rglob("*") if path.is_symlink()]
-    assert {os.fsencode(path.relative_to(out)): os.readlink(path) for path in found} == LINKS  # noqa: PTH115  # as written
+    links = [path for path in out.rglob("*") if path.is_symlink()]
+    assert {os.fsencode(path.relative_to(out)): os.readlink(path) for path in links} == LINKS  # noqa: PTH115  # as written
     assert list((out / "b" / "none" / "at all").iterdir()) == []
     assert (out / "a" / "to" / "y").read_bytes() == b"y" and (out / "b" / "c" / "deep").read_bytes() == b"x"
     assert stream_of(out) == stream

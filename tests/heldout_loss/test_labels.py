@@ -202,7 +202,10 @@ def test_rows_are_fields_of_json_lines(tmp_path):
         ("{\n", "line 1: not JSON"),
         ("[" * 100_000, "line 1: not JSON"),
         ('{"t": "a", "y": 1, "y": 2}\n', "line 1: not JSON: an object has the key 'y' twice"),
-        ('{"t": "a", "y": 1}\n\n{"t": "a", "y": ' + "7" * 641 + "}\n", "line 3: not JSON: an integer has more than 640 digits"),
+        (
+            '{"t": "a", "y": 1}\n\n{"t": "a", "y": ' + "7" * 641 + "}\n",
+            "line 3: not JSON: an integer has more than 640 digits",
+        ),
     ],
 )
 def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_path):
