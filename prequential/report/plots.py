@@ -120,14 +120,12 @@ def regret(run: Measured | Mapping[str, Curve], *, ax: Axes | None = None) -> Ax
 
 
 def front(summary: Summary, *, ax: Axes | None = None) -> Axes:
-    """The results of a sweep: bits per byte against operations per byte, or seconds. A line joins those on the front."""
-    best = sorted((result.cost, result.bits_per_byte) for result in summary.results if result.on_front)
+    """The results of a sweep: bits per byte against operations per byte. A line joins those on the front."""
+    best = sorted((result.flops_per_byte, result.bits_per_byte) for result in summary.results if result.on_front)
     x, y = np.array(best, np.float64).reshape(-1, 2).T
-    known = all(result.flops_per_byte is not None for result in summary.results)
-    cost = Axis("operations per byte" if known else "seconds per byte", log=True)
-    plot = _drawn(ax, Panel("", [Series("front", x, y)], cost))
+    plot = _drawn(ax, Panel("", [Series("front", x, y)], Axis("operations per byte", log=True)))
     for result in summary.results:
-        at = result.cost, result.bits_per_byte
+        at = result.flops_per_byte, result.bits_per_byte
         plot.plot(*at, "o", color=LINE_COLOURS[0])
         plot.annotate(short(result.name), at, (5, 5), textcoords="offset points", **PLAIN)
     plot.autoscale()

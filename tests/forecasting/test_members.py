@@ -83,7 +83,7 @@ def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> No
     last, n_bytes = ladder.rungs[-1], N_STEPS * N_ROWS * COLUMNS
     assert last.operations(n_bytes) == 6 * last.n_weights * n_bytes  # a byte is a token here
     with pytest.raises(ConfigError, match="the ladder is of training loops: give --target-parameters"):
-        Target(size=Size(64, 2), n_bytes=n_bytes).learner(ladder)
+        Target(size=Size(64, 2), n_bytes=n_bytes).to_record(ladder)
 
 
 @pytest.mark.thorough
@@ -112,7 +112,7 @@ def test_loops_that_all_saw_different_rows_are_no_ladder(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-def test_a_forecast_of_training_loops_is_frozen_and_scored_as_reported(
+def test_a_forecast_of_training_loops_is_made_and_scored_as_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder / "forecast.json"
