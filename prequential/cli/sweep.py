@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,13 +101,13 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 
 def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime, corpus: CorpusKey) -> int:
-    from prequential.sweeps.ladder import Rung, ladder_of
+    from prequential.sweeps.ladder import Ladder, Rung, diverged_runs, ladder_of
     from prequential.sweeps.plans import finished_runs, format_plan, plan_record
     from prequential.sweeps.sweep import summarise
 
     prints = not (args.json or args.quiet)
     bad: list[Exception] = []
-    finished = finished_runs(args.runs, corpus, plan.keys, on_bad=bad.append).keys()
+    finished = finished_runs(args.runs, corpus, plan, on_bad=bad.append).keys()
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     if prints or (args.dry_run and not args.json):
@@ -119,7 +120,10 @@ def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime, corpus: Co
     if args.json:
         record = {"schema": SCHEMA, "kind": "ladder" if args.ladder else "sweep", **plan_record(plan, corpus)}
         record["runs"] = [outcome.to_record() for outcome in outcomes]
-        print(json.dumps(record | (summary.to_record() if summary else {}), allow_nan=False))
+        shown = (
+            {"diverged": diverged_runs(summary)} if isinstance(summary, Ladder) else asdict(summary) if summary else {}
+        )
+        print(json.dumps(record | shown, allow_nan=False))
     elif summary:
         print(("\n" if prints else "") + fitted(summary.to_text()))
     return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0

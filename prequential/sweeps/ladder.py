@@ -45,7 +45,7 @@ class Size(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """The size of somebody else's model: all its parameters."""
+    """The size of a model in a training loop: all its parameters."""
 
     n: int
 
@@ -194,9 +194,6 @@ class Ladder:
         table = format_table(("bits/byte over", "weights", *(f"{n:,}" for n in prefixes)), rows)
         diverged = [f"looks diverged: {name}: {reason}" for name, reason in diverged_runs(self).items()]
         return "\n".join([table, *diverged])
-
-    def to_record(self) -> dict[str, Any]:
-        return {"diverged": diverged_runs(self)}
 
 
 def ladder_of(rungs: Iterable[Rung]) -> Ladder:

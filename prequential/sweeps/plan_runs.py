@@ -1,6 +1,6 @@
 """The runs of a plan, one after another, in run folders. A finished run of the same configuration and bytes is used again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,17 +52,6 @@ class RunOutcome:
         }
 
 
-def runs_by_variant(outcomes: Iterable[RunOutcome]) -> dict[Variant, list[Run]]:
-    """The finished runs of each variant that has one. Raises CorpusError if there are none."""
-    runs: dict[Variant, list[Run]] = {}
-    for outcome in outcomes:
-        if outcome.run:
-            runs.setdefault(outcome.variant, []).append(outcome.run)
-    if not runs:
-        raise CorpusError("no run of the plan is finished")
-    return runs
-
-
 def run_plan(
     source: CorpusLike,
     plan: Plan,
@@ -80,7 +69,7 @@ def run_plan(
     """
     source = in_memory(source)
     corpus, used = corpus_key(source, limit_bytes), runtime or Runtime()
-    finished = finished_runs(folder, corpus, plan.keys)
+    finished = finished_runs(folder, corpus, plan)
 
     def new_run(planned: RunOutcome) -> Run:
         with new_run_folder(folder) as new:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -41,19 +41,12 @@ class Variant:
         return total_flops(self.configs[0], n_bytes).total
 
 
-class Refusal(NamedTuple):
-    """A combination of values that is not a valid configuration, and the reason."""
-
-    name: str
-    reason: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The variants to run, in order, and the refused combinations. keys: the `config_key` of every run."""
+    """The variants to run, in order, and why the other combinations of values are refused, by name."""
 
     variants: tuple[Variant, ...]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> list[tuple[Variant, Config]]:
@@ -62,10 +55,6 @@ class Plan:
     @property
     def configs(self) -> list[Config]:
         return [config for _, config in self.runs]
-
-    @property
-    def keys(self) -> set[str]:
-        return {config_key(config.to_dict()) for config in self.configs}
 
     def flops(self, n_bytes: int) -> float:
         """Operations of all runs over n_bytes."""
@@ -87,7 +76,7 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, notes: str) -> s
             f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
             f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all",
             format_table(("", "seeds", "FLOPs/byte"), rows),
-            *(f"refused: {refusal.name}: {refusal.reason}" for refusal in plan.refusals),
+            *(f"refused: {name}: {reason}" for name, reason in plan.refusals.items()),
             *([notes] if notes else []),
             "",
         ]
@@ -101,7 +90,7 @@ def plan_record(plan: Plan, corpus: CorpusKey) -> dict[str, Any]:
             {"name": variant.name, "configs": [config.to_dict() for config in variant.configs]}
             for variant in plan.variants
         ],
-        "refused": [refusal._asdict() for refusal in plan.refusals],
+        "refused": [{"name": name, "reason": reason} for name, reason in plan.refusals.items()],
         "flops": plan.flops(corpus.n_bytes),
     }
 
@@ -142,7 +131,8 @@ def sweep_plan(
         [base.schedule.segment_symbols] if update_symbols is None else update_symbols,
     )
 
-    variants, refusals = [], []
+    variants: list[Variant] = []
+    refusals: dict[str, str] = {}
     for point in dict.fromkeys(product(*axes)):
         name = "replay {:g}, width {}, layers {}, update {}".format(*point)
         try:
@@ -150,11 +140,11 @@ def sweep_plan(
             (runtime or Runtime()).check(config)
             variants.append(Variant(name=name, configs=seeded(config, seeds)))
         except ConfigError as error:
-            refusals.append(Refusal(name, str(error)))
+            refusals[name] = str(error)
     if not variants:
-        first = [f"; {each.name}: {each.reason}" for each in refusals[:1]]
+        first = [f"; {name}: {reason}" for name, reason in refusals.items()][:1]
         raise ConfigError("".join(["no combination is left", *first]))
-    return Plan(variants=tuple(variants), refusals=tuple(refusals))
+    return Plan(variants=tuple(variants), refusals=refusals)
 
 
 def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
@@ -219,16 +209,16 @@ def config_key(config: Mapping[str, Any]) -> str:
 def finished_runs(
     folder: PathLike,
     corpus: CorpusKey,
-    keys: Iterable[str],
+    plan: Plan,
     *,
     on_bad: Callable[[CorpusError], object] = lambda error: None,
 ) -> dict[str, Run]:
-    """The newest run in `folder` of each configuration, by `config_key`, over these bytes and by this version of the program.
+    """The newest run in `folder` of each configuration of the plan, by `config_key`, over these bytes and by this version.
 
     on_bad: called with the error of each run that cannot be read, which is left out. Raises CorpusError for a run that has lost
     its archive (`check_archive`).
     """
-    wanted = set(keys)
+    wanted = {config_key(config.to_dict()) for config in plan.configs}
     finished = {
         key: run
         for run in runs_so_far(folder, on_bad)

@@ -1,8 +1,8 @@
 """Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
@@ -15,7 +15,7 @@ from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike
 from prequential.printable import format_table
-from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
+from prequential.sweeps.plan_runs import RunOutcome, run_plan
 from prequential.sweeps.plans import Plan, Variant
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ class Summary:
             rows.append(vars(result) | {name: data and getattr(data, end) for name, end in ENDS.items()})
         return pandas.DataFrame(rows)
 
-    def to_record(self) -> dict[str, Any]:
-        return asdict(self)
-
     def to_text(self) -> str:
         """The table of configurations, and the best of them."""
         best, cheapest = self.best, min(self.results, key=lambda result: result.flops_per_byte)
@@ -98,31 +95,38 @@ class Summary:
 
 def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     """Means over seeds, the Pareto front, and data multiples. Raises CorpusError if no run is finished."""
-    runs = runs_by_variant(outcomes)
-    results = [_result(variant, runs[variant]) for variant in plan.variants if variant in runs]
-    curves = [mean_curve([run.curves[MODEL] for run in runs[v]]) for v in plan.variants if v in runs]
-    cheapest = min(range(len(results)), key=lambda i: results[i].flops_per_byte)
+    runs: dict[Variant, list[Run]] = {variant: [] for variant in plan.variants}
+    for outcome in outcomes:
+        if outcome.run:
+            runs[outcome.variant].append(outcome.run)
+    results, curves = [], []
+    for variant, each in runs.items():
+        if each:
+            results.append(_result(variant, [run.record for run in each]))
+            curves.append(mean_curve([run.curves[MODEL] for run in each]))
+    if not results:
+        raise CorpusError("no run of the plan is finished")
+    cheapest = curves[min(range(len(results)), key=lambda i: results[i].flops_per_byte)]
     front = pareto_front([(result.flops_per_byte, result.bits_per_byte) for result in results])
-    multiples = [None if i == cheapest else data_multiple(each, curves[cheapest]) for i, each in enumerate(curves)]
     return Summary(
         results=tuple(
-            replace(result, on_front=on_front, data_multiple=multiple)
-            for result, on_front, multiple in zip(results, front, multiples, strict=True)
+            replace(
+                result, on_front=on_front, data_multiple=None if curve is cheapest else data_multiple(curve, cheapest)
+            )
+            for result, curve, on_front in zip(results, curves, front, strict=True)
         )
     )
 
 
-def _result(variant: Variant, runs: Sequence[Run]) -> Result:
-    records = [run.record for run in runs]
-    bits_per_byte = [record["bits_per_byte"] for record in records]
-    n_bytes = records[0]["corpus"]["n_bytes"]
+def _result(variant: Variant, records: Sequence[Mapping[str, Any]]) -> Result:
+    bits_per_byte, n_bytes = [record["bits_per_byte"] for record in records], records[0]["corpus"]["n_bytes"]
     return Result(
         name=variant.name,
-        n_seeds=len(runs),
+        n_seeds=len(records),
         bits_per_byte=statistics.fmean(bits_per_byte),
-        spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
+        spread=max(bits_per_byte) - min(bits_per_byte) if len(records) > 1 else None,
         flops_per_byte=variant.flops(n_bytes) / n_bytes,
-        bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
+        bytes_per_s=n_bytes * len(records) / sum(record["wall_s"] for record in records),
     )
 
 

@@ -27,7 +27,7 @@ def test_a_grid_has_every_combination_once():
         if isinstance(c, Config) and c.gpt
     }
     assert points == set(product((1, 2), (16, 32), (1, 2), (64, 128), (3, 4)))
-    assert plan.refusals == ()
+    assert plan.refusals == {}
 
 
 def test_values_that_are_not_varied_stay_as_in_the_base():
