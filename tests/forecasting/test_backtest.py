@@ -70,24 +70,19 @@ def test_an_origin_does_not_depend_on_the_runs_that_it_hides(tmp_path: Path, lad
         assert np.array_equal(before.errors, after.errors)
 
 
-def test_naive_forecasts_are_the_last_rung_and_the_line_through_the_last_two(ladder: Ladder) -> None:
-    found = naive_losses(ladder, FLOPS, TARGET.n_bytes)
+def test_naive_forecasts_are_the_last_rung_and_the_line_through_the_last_two_and_both_with_what_a_proxy_loses(
+    ladder: Ladder, tmp_path: Path
+) -> None:
+    proxy = make_run(tmp_path, Size(20, 1), TARGET.n_bytes, text=0.05).curves["model"]
+    there, here = loss_bits_per_byte(proxy, np.array([N_BYTES, TARGET.n_bytes]))
+    naive = naive_losses(ladder, FLOPS, TARGET.n_bytes, [proxy])
     rungs = {rung.config.gpt.width: rung for rung in ladder.rungs if rung.seed == 0 and rung.config.gpt}
     last, before = (float(rungs[width].curve.bits[-1]) / N_BYTES for width in (64, 48))
     flops = [total_flops(rungs[width].config, N_BYTES).total for width in (48, 64)]
     slope = math.log(last / before) / math.log(flops[1] / flops[0])
-    assert found == {"last_rung": last, "line": pytest.approx(last * (FLOPS / flops[1]) ** slope)}
-
-
-def test_with_a_proxy_both_are_moved_by_what_the_proxy_loses_between_ladder_and_target(
-    ladder: Ladder, tmp_path: Path
-) -> None:
-    proxy = make_run(tmp_path, Size(20, 1), TARGET.n_bytes, text=0.05).curves["model"]
-    found = naive_losses(ladder, FLOPS, TARGET.n_bytes, [proxy])
-    there, here = loss_bits_per_byte(proxy, np.array([N_BYTES, TARGET.n_bytes]))
-    assert abs(here / there - 1) > 0.01
-    for name in ("last_rung", "line"):
-        assert found[f"{name}_with_proxy"] == pytest.approx(found[name] * here / there)
+    line = last * (FLOPS / flops[1]) ** slope
+    proxied = {"last_rung_with_proxy": last * here / there, "line_with_proxy": line * here / there}
+    assert naive == pytest.approx({"last_rung": last, "line": line, **proxied})
 
 
 # ---- intervals

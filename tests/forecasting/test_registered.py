@@ -24,22 +24,17 @@ from prequential.records import append_record, read_object
 from prequential.sweeps.ladder import Size
 
 
-def test_a_score_has_the_errors_of_the_forecast(registered: dict[str, Any], tmp_path: Path) -> None:
-    run = make_run(tmp_path, WIDE, TARGET.n_bytes)
-    total = score(registered, run)
-    made, code_bits = registered["forecasts"]["total_bits"], run.record["code_bits"]
-    assert total["actual"] == pytest.approx(code_bits)
-    assert total["percent"] == pytest.approx(100 * (made["point"] / code_bits - 1))
-    assert total["hit"] == (made["low"] <= code_bits <= made["high"])
-
-
-def test_a_score_has_the_interval_score_and_the_skill_against_the_best_naive_forecast(
+def test_a_score_has_the_errors_of_the_forecast_and_the_skill_against_the_best_naive_one(
     registered: dict[str, Any], tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, WIDE, TARGET.n_bytes)
+    right, code_bits = score(registered, run), run.record["code_bits"]
+    assert right["actual"] == pytest.approx(code_bits)
+    assert right["percent"] == pytest.approx(100 * (right["point"] / code_bits - 1))
+    assert right["hit"] == (right["low"] <= code_bits <= right["high"])
     wrong = with_digest(registered)
     made = wrong["forecasts"]["total_bits"]
-    actual = score(registered, run)["actual"]
+    actual = right["actual"]
     made |= {"low": actual + 0.1, "high": actual + 0.2, "point": actual + 0.15}
     made["naive"] |= {"last_rung_with_proxy": actual + 0.05}
     total = score(with_digest(wrong), run)

@@ -168,20 +168,11 @@ def test_a_code_length_without_a_decoder_is_called_not_proved_in_the_first_line(
 ) -> None:
     record = runs[0].record
     for coding in ("reported by a training loop", "code length, no archive"):
-        more = {
-            "n_tokens": 9,
-            "bits_per_token": 2.0,
-            "nats_per_token": 1.4,
-            "tokens_per_byte": 0.5,
-            "reported": {"source": "x"},
-        }
-        run = changed(runs[0], tmp_path, coding=coding, **more)
+        rates = {"n_tokens": 9, "bits_per_token": 2.0, "nats_per_token": 1.4, "tokens_per_byte": 0.5}
+        run = changed(runs[0], tmp_path, coding=coding, reported={"source": "x"}, **rates)
         assert f"({coding}; not proved)" in first_line(html_report([run]))
-    static = record["baselines"][0] | {
-        "name": "hf:mine",
-        "label": "hf:mine, weights not counted",
-        "compressed_bytes": 9,
-    }
+    label = "hf:mine, weights not counted"
+    static = record["baselines"][0] | {"name": "hf:mine", "label": label, "compressed_bytes": 9}
     text = html_report([changed(runs[0], tmp_path, baselines=[*record["baselines"], static])])
     assert first_line(text).endswith("more than hf:mine (reported, not proved)")
     assert "hf:mine (reported, not proved)" in [row[0] for row in Page(text).cells]
@@ -321,12 +312,7 @@ def test_other_learners_are_named_by_their_arguments() -> None:
     assert [label(tok="8k"), label(tok="/models/16k/", lr=0.1)] == ["mine, tok=8k", "mine, tok=16k, lr=0.1"]
     assert label(seed=3) == "mine"  # runs of a group differ in it
     assert without_common_arguments([label(lr=0.1, w=8), label(lr=0.2, w=8)]) == ["mine, lr=0.1", "mine, lr=0.2"]
-    assert (
-        without_common_arguments([label(lr=0.1)])
-        == without_common_arguments([label(lr=0.1)] * 2)[:1]
-        == ["mine, lr=0.1"]
-    )
-    assert len(label(**{f"a{i}": "x" * 1000 for i in range(1000)})) < 150
+    assert without_common_arguments([label(lr=0.1)] * 2) == ["mine, lr=0.1"] * 2
 
 
 def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_path: Path) -> None:

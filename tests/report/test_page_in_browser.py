@@ -121,18 +121,6 @@ def test_no_range_of_values_and_no_name_makes_the_texts_of_a_chart_touch(chromiu
         assert set(shown["cut"]) <= {f"{names[0][:18]}…", names[2][:18] + "…"}
 
 
-def test_a_link_in_the_ranking_opens_the_run(chromium: Any, full_runs: list[Run], tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(html_report(full_runs), encoding="utf-8")
-    with chromium.new_context() as context:
-        tab = context.new_page()
-        tab.goto(path.as_uri())
-        shown = tab.locator("article .figures")
-        assert not any(each.is_visible() for each in shown.all())
-        tab.locator("a[href='#run-1']").click()
-        assert [each.is_visible() for each in shown.all()].count(True) == 1
-
-
 def test_the_checks_detect_what_is_wrong_with_a_page(chromium: Any, full_runs: list[Run], tmp_path: Path) -> None:
     bad = "<script>console.error(1)</script><img src='other.png' alt=''><div style='width:1500px;height:9px'></div>"
     page = seen(chromium, f"<!doctype html><title>bad</title><body>{bad}", tmp_path)
