@@ -12,7 +12,7 @@ law's loss is corrected to the text of the target.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -65,9 +65,9 @@ class Link:
         return np.asarray(np.maximum(moved, LEAST_SHARE * losses), np.float64)
 
 
-def links(proxies: Mapping[str, Curve]) -> list[Link]:
-    """`none`, then a ratio and a difference to each proxy."""
-    return [Link("none"), *(Link(kind, *proxy) for proxy in proxies.items() for kind in ("ratio", "difference"))]
+def links(proxies: Sequence[tuple[str, Curve]]) -> list[Link]:
+    """`none`, then a ratio and a difference to each proxy, given by name."""
+    return [Link("none"), *(Link(kind, *proxy) for proxy in proxies for kind in ("ratio", "difference"))]
 
 
 def forecast_losses(

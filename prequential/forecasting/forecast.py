@@ -100,7 +100,8 @@ def forecast_record(
         raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
     wanted, flops = target.to_record(ladder, target_blake2b)
     compute = _compute(ladder, wanted, flops, proxies)
-    curves = {proxy.name: _proxy_curve(ladder, proxy, target) for proxy in proxies}
+    curves = [(proxy.name, _proxy_curve(ladder, proxy, target)) for proxy in proxies]
+    last_losses = backtest.loss_bits_per_byte(ladder.rungs[-1].curve, ladder.prefixes()[-1:])
     return registered.with_digest(
         {
             "schema": registered.SCHEMA,
@@ -112,9 +113,7 @@ def forecast_record(
             "corpus": {**ladder.rungs[0].run.record["corpus"]},
             "fitted": [registered.run_digests(rung.run) for rung in ladder.rungs],
             "fitted_prefixes": ladder.prefixes().tolist(),
-            "largest_bits_per_byte": float(
-                backtest.loss_bits_per_byte(ladder.rungs[-1].curve, ladder.prefixes()[-1:])[0]
-            ),
+            "largest_bits_per_byte": float(last_losses[0]),
             "size_effect": backtest.size_effect(ladder),
             "target": wanted,
             "compute": compute,
@@ -126,7 +125,7 @@ def forecast_record(
 
 
 def _made(
-    ladder: Ladder, target: Mapping[str, Any], proxies: Mapping[str, Curve], compute: Mapping[str, Any]
+    ladder: Ladder, target: Mapping[str, Any], proxies: Sequence[tuple[str, Curve]], compute: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Point and interval in bits, the forecasts that they are made of, the naive ones, and the backtest, as JSON values."""
     assumed, n_bytes = backtest.links(proxies), target["n_bytes"]
@@ -136,7 +135,7 @@ def _made(
     mean, spread = backtest.mean_and_spread(logs, calibration.weights)
     deviations = calibration.deviations(spread, backtest.seed_deviation(ladder), compute["ratio"])
     bits, reach = math.exp(mean) * n_bytes, math.exp(deviations["reach"])
-    naive = backtest.naive_losses(ladder, compute["target_flops"], n_bytes, list(proxies.values()))
+    naive = backtest.naive_losses(ladder, compute["target_flops"], n_bytes, [curve for _, curve in proxies])
     return {
         "point": bits,
         "low": bits / reach,
@@ -191,9 +190,8 @@ def _compute(ladder: Ladder, target: Mapping[str, Any], flops: float, proxies: S
 
 def _proxy_curve(ladder: Ladder, proxy: Run, target: Target) -> Curve:
     curve, name = proxy.curves[MODEL], str(proxy.path)
-    if members.is_reported_ladder(ladder) and (
-        not (rung := members.rung_of(proxy)) or rung.family != ladder.rungs[0].family
-    ):
+    rung = members.rung_of(proxy)
+    if members.is_reported_ladder(ladder) and (rung is None or rung.family != ladder.rungs[0].family):
         raise CorpusError(f"the proxy {name!r} is not reported like the runs of the ladder, with their tokenizer")
     if curve.n_bytes[-1] < target.n_bytes:
         raise CorpusError(f"the proxy {name!r} ends at byte {curve.n_bytes[-1]}, before the target's {target.n_bytes}")
@@ -211,14 +209,13 @@ def format_forecast(record: dict[str, Any]) -> str:
     gpt, tested = target["config"].get("gpt"), made["backtest"]
     size = f"{gpt['width']}x{gpt['n_layers']}" if gpt else f"{target['n_weights']:,} parameters"
     low, high = tested["compute_ratios"] or (0.0, 0.0)
+    rows = [(name, f"{bits:,.0f}") for name, bits in _parts(made).items()]
     return "\n".join(
         [
             f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
             f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted",
             *([f"{record['proof']}; rows: {record['rows']}"] if record["proof"] else []),
-            format_table(
-                ("forecast by", "total bits"), [(name, f"{bits:,.0f}") for name, bits in _parts(made).items()]
-            ),
+            format_table(("forecast by", "total bits"), rows),
             f"backtest: rms {100 * (tested['rms'] or 0.0):.2f} % at {low:.1f} to {high:.1f} times the operations, "
             f"{tested['n_hit']} of {tested['n_cells']} intervals hit",
             *(f"warning: {line}" for line in _warnings(record)),
@@ -297,16 +294,9 @@ class ForecastScore:
         point, low, high, actual = (f"{record[name]:,.0f}" for name in ("point", "low", "high", "actual"))
         skill = "not known" if record["skill"] is None else f"{record['skill']:+.2f}"
         rates = f"interval score {record['interval_score_percent']:.2f} %, skill {skill}"
-        notes = ["after the fact: this does not count as a forecast"] * record["after_the_fact"] + [
-            record["proof"] or ""
-        ]
-        return "\n".join(
-            [
-                f"forecast {point} bits ({low} to {high}, 90 %), actual {actual}: {record['percent']:+.2f} %; {rates}",
-                *filter(None, notes),
-                repr(self)[1:-1],
-            ]
-        )
+        shown = f"forecast {point} bits ({low} to {high}, 90 %), actual {actual}: {record['percent']:+.2f} %; {rates}"
+        notes = ["after the fact: this does not count as a forecast"] * record["after_the_fact"]
+        return "\n".join([shown, *notes, *filter(None, [record["proof"]]), repr(self)[1:-1]])
 
     def __repr__(self) -> str:
         percent, is_skilled = self.record["percent"], (self.record["skill"] or 0.0) > 0
@@ -325,8 +315,8 @@ class Forecast:
 
     Examples:
         >>> import prequential
-        >>> found = prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json")
-        >>> found.low_bits < found.bits < found.high_bits, found.to_frame().forecast[0]
+        >>> forecast = prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json")
+        >>> forecast.low_bits < forecast.bits < forecast.high_bits, forecast.to_frame().forecast[0]
         (True, 'forecast')
     """
 

@@ -36,7 +36,7 @@ FLOPS = total_flops(scaled(BASE, WIDE), TARGET.n_bytes).total
 def test_a_link_removes_the_difficulty_of_the_text_that_it_assumes_and_brings_it_back() -> None:
     ends = np.array([500, 1000, 4000])
     proxy = Curve(n_bytes=ends, bits=np.array([2.0, 4.0, 3.0]) * ends)
-    none, ratio, difference = links({"cheap": proxy})
+    none, ratio, difference = links([("cheap", proxy)])
     assert (none.kind, ratio.kind, difference.kind, difference.proxy_name) == ("none", "ratio", "difference", "cheap")
     for link, losses in ((none, [1.0, 1.0, 1.0]), (ratio, [0.8, 1.6, 1.2]), (difference, [0.5, 2.5, 1.5])):
         corrected = link.corrected(np.array(losses), ends, 1000)
@@ -46,7 +46,7 @@ def test_a_link_removes_the_difficulty_of_the_text_that_it_assumes_and_brings_it
 
 
 def test_an_origin_forecasts_only_hidden_runs(ladder: Ladder) -> None:
-    cells = rolling_origins(ladder, links({}))
+    cells = rolling_origins(ladder, links([]))
     widths = {str(size): size.width for size in SIZES}
     assert len({cell.origin for cell in cells}) >= 8
     for cell in cells:
@@ -61,7 +61,7 @@ def test_an_origin_does_not_depend_on_the_runs_that_it_hides(tmp_path: Path, lad
     rungs = [r for r in ladder.rungs if r.size != SIZES[-1]] + [Rung(make_run(tmp_path, SIZES[-1], noise=0.3))]
     other = Ladder(tuple(rungs), ladder.corpus)
     found = [
-        [cell for cell in rolling_origins(each, links({})) if (cell.origin[0], cell.target[0]) == ("32x1", "48x1")]
+        [cell for cell in rolling_origins(each, links([])) if (cell.origin[0], cell.target[0]) == ("32x1", "48x1")]
         for each in (ladder, other)
     ]
     assert len(found[0]) > 2

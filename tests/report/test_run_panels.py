@@ -66,6 +66,7 @@ def test_a_curve_has_one_colour_in_all_panels_and_others_have_the_free_ones(curv
     assert (colours["mine"], colours["gpt"], colours["yours"]) == (len(COLOURS), COLOURS["gpt"], len(COLOURS) + 1)
     shown = run_panels.learning(curves, {"gpt": "GPT alone"}, {"gpt": 6, "model": 3, "gzip": 9}).series
     assert {line.name: line.colour for line in shown} == {"model": 3, "GPT alone": 6, "gzip": 9}
+    assert set(BASELINES) <= set(COLOURS) and len(LINE_COLOURS) - len(COLOURS) >= MAX_FULL
 
 
 def contrast(*colours: str) -> float:
@@ -85,23 +86,12 @@ DARK = dict(re.findall(r"--(\w+): (#\w+);", STYLE_SHEET.partition("@media")[2]))
 @pytest.mark.parametrize("palette", [LIGHT, DARK])
 def test_text_and_names_of_lines_have_a_contrast_of_4_5(palette: dict[str, str]) -> None:
     assert contrast("#000", "#ffffff") == pytest.approx(21)
-    texts = {
-        name: palette[name]
-        for name in palette
-        if name in ("ink", "soft", "link") or (name[0] == "s" and name[1:].isdigit())
-    }
-    assert len(set(texts.values())) == 3 + len(LINE_COLOURS)
-    assert not {name: colour for name, colour in texts.items() if contrast(colour, palette["paper"]) < 4.5}
+    texts = {palette[name] for name in ("ink", "soft", "link", *(f"s{i}" for i in range(len(LINE_COLOURS))))}
+    assert len(texts) == 3 + len(LINE_COLOURS)
+    assert not [colour for colour in texts if contrast(colour, palette["paper"]) < 4.5]
     backgrounds = [palette[f"h{i}"] for i in range(6)]
     assert min(contrast(palette["ink"], background) for background in backgrounds) >= 4.5
     assert contrast(palette["soft"], palette["tint"]) >= 4.5
-
-
-def test_the_colours_are_as_many_as_the_styles_need() -> None:
-    assert set(LIGHT) == set(DARK)
-    assert sorted(COLOURS.values()) == list(range(len(COLOURS)))
-    assert len(LINE_COLOURS) - len(COLOURS) >= MAX_FULL  # so many runs have colours of their own
-    assert set(BASELINES) <= set(COLOURS)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))

@@ -39,13 +39,6 @@ def points(root: ElementTree.Element, colour: int = 0) -> list[tuple[float, floa
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def names(root: ElementTree.Element) -> dict[str, float]:
-    """The heights of the middles of the names of lines."""
-    found = (node for node in root.iter() if "name" in node.get("class", "").split())
-    tops = {node.text or "": node.get("style", "").removeprefix("top: ").removesuffix("px") for node in found}
-    return {name: float(top) + svg.LABEL_HEIGHT / 2 for name, top in tops.items()}
-
-
 def test_equal_ratios_have_equal_widths_and_more_bits_are_higher() -> None:
     line = Series("model", np.array([1000.0, 2000.0, 4000.0]), np.array([1.0, 2.0, 3.0]))
     (x0, y0), (x1, y1), (x2, y2) = points(drawn(line))
@@ -74,39 +67,17 @@ def test_a_line_of_one_point_is_a_dot_and_one_of_one_value_can_be_drawn(value: f
         assert ("dot" in kinds[0]) == (n == 1)
 
 
-def test_lines_have_their_names_at_their_ends_without_overlap() -> None:
-    found = names(drawn(*(flat(f"line {i}", 2.0 + i / 1000) for i in range(4)), flat("far", 9.0)))
-    heights = sorted(found.values())
-    assert list(found) == ["line 0", "line 1", "line 2", "line 3", "far"]
-    assert min(np.diff(heights)) >= svg.LABEL_HEIGHT - 0.11
-    assert heights[-1] <= svg.BOTTOM + 5
-    assert found["far"] == heights[0]
-
-
 def test_a_long_name_is_cut_at_the_end_of_its_line_and_complete_below() -> None:
     panel = Panel("title", [flat("a name that is longer than the margin", 1.0)])
-    (name,) = names(ElementTree.fromstring(drawing(panel)))
-    assert name == "a name that is lon…"
+    assert ">a name that is lon…</span>" in drawing(panel)
     assert "<small>In full: a name that is longer than the margin.</small>" in html_figure(panel)
 
 
 def test_lines_that_coincide_are_dashed_in_their_colours_by_turns() -> None:
     root = drawn(Series("a and b", np.array([1.0, 9.0]), np.array([2.0, 3.0]), colour=4, also=(7,)))
-    lines = [path for path in root.iter("path") if "line" in path.get("class", "")]
-    assert [path.get("class") for path in lines] == ["line s4", "line s7"]
-    assert [(path.get("stroke-dasharray"), path.get("stroke-dashoffset")) for path in lines] == [
-        ("9 9", "-0"),
-        ("9 9", "-9"),
-    ]
-
-
-@given(st.floats(1, 1e9), st.floats(1.5, 1e9))
-def test_ticks_for_narrow_pages_are_apart_and_prefer_powers_of_ten(low: float, ratio: float) -> None:
-    root = drawn(Series("x", np.array([low, low * ratio]), np.array([1.0, 2.0])))
-    ticks = (node for node in root.iter("span") if node.get("class") == "x")
-    places = {node.text: float(node.get("style", "").removeprefix("left: ").rstrip("%")) for node in ticks}
-    assert places
-    assert min(np.diff(sorted(places.values())), default=100) >= 100 * svg.MIN_GAP - 0.02
+    keys = ("class", "stroke-dasharray", "stroke-dashoffset")
+    lines = [tuple(map(path.get, keys)) for path in root.iter("path") if "line" in path.get("class", "")]
+    assert lines == [("line s4", "9 9", "-0"), ("line s7", "9 9", "-9")]
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
