@@ -1,7 +1,7 @@
 """Forecasts by several assumptions, and their backtests: laws fitted to the smaller runs of a ladder forecast the larger ones.
 
-The ladder does not show what lies ahead in a text. A proxy, a cheap run over all of it, shows how hard it is there, but not how
-the learner's loss follows the proxy's. So the link to a proxy is an assumption, like the form of the law:
+What lies ahead in a text, a ladder does not show. A proxy, a cheap run over all of it, shows how hard it is there, but not how
+the learner's loss follows. So the link to a proxy is an assumption, like the form of the law:
 
     ratio         the loss changes with the text by the same factor as the proxy's
     difference    it changes by as many bits

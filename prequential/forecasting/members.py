@@ -94,8 +94,11 @@ def read_ladder(path: PathLike) -> tuple[Ladder, dict[str, str]]:
     largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
     ladder = ladder_of(ladders[largest[0]].values())
     if len(largest) > 1:
-        reason = _other_rows(ladder) if is_reported_ladder(ladder) else "which differ in their bytes or their settings"
-        several = f"{len(largest)} ladders of {n_sizes[largest[0]]} sizes each, {reason}"
+        coding, otherwise = (
+            ladder.rungs[0].run.record.get("coding", ""),
+            "which differ in their bytes or their settings",
+        )
+        several = f"{len(largest)} ladders of {n_sizes[largest[0]]} sizes each, {DIFFERENT_ROWS.get(coding, otherwise)}"
         raise CorpusError(f"{str(path)!r} has {several}: keep each ladder in its own folder")
     for rung in ladder.rungs:
         check_archive(rung.run)
@@ -106,14 +109,11 @@ def _key(rung: Rung) -> tuple[CorpusKey, str]:
     return recorded_corpus(rung.run.record), rung.family
 
 
-def _other_rows(ladder: Ladder) -> str:
-    return DIFFERENT_ROWS[ladder.rungs[0].run.record["coding"]]
-
-
 def _left_out(ladder: Ladder, rungs: list[Rung]) -> dict[str, str]:
     """Why a reported run that is no longer than the ladder is not in it, by name. A longer one may be the target or the proxy."""
     key, inside = _key(ladder.rungs[0]), {rung.run.name for rung in ladder.rungs}
-    reasons = {True: "a newer run has its size and seed", False: _other_rows(ladder)}
+    other_rows = DIFFERENT_ROWS[ladder.rungs[0].run.record["coding"]]
+    reasons = {True: "a newer run has its size and seed", False: other_rows}
     return {
         rung.run.name: rung.fault or reasons[_key(rung) == key]
         for rung in rungs

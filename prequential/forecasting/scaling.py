@@ -5,9 +5,8 @@
     shared      L = (E + A N^-a + B / D)^b              after Kaplan et al. (2020), equation 1.5, with one root for all terms
 
 For given exponents, every form is linear in its coefficients (up to the root), which cannot be negative: they are solved exactly,
-so only the two exponents are searched (variable projection, Golub and Pereyra 1973). A coarse grid over the bounds gives the
-starts: its lowest local minima. Damped Gauss-Newton steps within the bounds (Marquardt 1963) move the exponents from all of them
-at once. The fit with the least residual counts.
+so only the two exponents are searched (variable projection, Golub and Pereyra 1973): by damped Gauss-Newton steps within bounds
+(Marquardt 1963), from the lowest local minima of a coarse grid. The fit with the least residual counts.
 
 Residuals are relative, fitted / observed - 1: an error of 0.01 bits in 1 bit weighs as much as 0.02 bits in 2.
 """
@@ -166,10 +165,11 @@ class Projection:
         logs = self._refine(self._starts())
         coefficients, residuals = self.project(logs)
         best = int(np.argmin((residuals**2).sum(1)))
+        a, b = map(math.exp, logs[best])
         return Fit(
             form=self._form.name,
-            a=math.exp(logs[best, 0]),
-            b=math.exp(logs[best, 1]),
+            a=a,
+            b=b,
             coefficients=tuple(map(float, coefficients[best])),
             n_unit=self.n_unit,
             d_unit=self.d_unit,

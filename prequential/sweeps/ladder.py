@@ -2,7 +2,8 @@
 
 Segment length, step size and the choice of training rows depend only on the bytes so far: a run contains the run over every
 prefix. The sizes differ in width, layers, heads (at most MAX_HEAD_WIDTH wide) and the step size of embedding and head, which is
-proportional to width**-0.75: between that of the head in theory, 1 / width, and of the embedding, constant (Yang et al. 2022).
+proportional to width**-0.75. In theory, the head's is proportional to 1 / width, and the embedding's constant (Yang et al. 2022);
+measurements favour an exponent in between (docs/STUDIES.md).
 """
 
 import json
