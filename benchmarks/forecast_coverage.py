@@ -37,7 +37,7 @@ from prequential import Config, Curve, preset
 from prequential.evaluation.runs import Run
 from prequential.forecasting.forecast import Target, forecast_record
 from prequential.forecasting.law import Floats, interval_score
-from prequential.sweeps.ladder import Ladder, Size, ladder_of, n_weights, scaled
+from prequential.sweeps.ladder import Ladder, Rung, Size, ladder_of, n_weights, scaled
 
 SHORT = ("homogeneous", "domains", "usual")
 KINDS = (*SHORT, "370 kB", "no proxy", "equal sizes", "saturation", "two texts", "harder", "half shown", "not shown")
@@ -122,7 +122,7 @@ def simulate(kind: str, repeat: int) -> Simulated:
     ]
     proxy = (random.uniform(1.2, 1.8) + of_bytes * read**-exponent) * np.exp(difficulty + of_proxy)
     return Simulated(
-        ladder_of(run_of(config, losses(config)[:n_ladder]) for config in configs),
+        ladder_of(Rung(run_of(config, losses(config)[:n_ladder])) for config in configs),
         run_of(preset(2), proxy),
         float(STEP * losses(scaled(BASE, Size(*TARGET.size))).sum()),
     )

@@ -19,7 +19,7 @@ from results import format_markdown
 
 from prequential.evaluation.runs import Run, read_runs
 from prequential.forecasting.forecast import Target, forecast_record
-from prequential.forecasting.registered import read_registered, registered, run_digests, score
+from prequential.forecasting.registered import read_registered, run_digests, score, with_digest
 from prequential.sweeps.ladder import Ladder, Rung, Size
 from prequential.sweeps.plans import recorded_corpus
 
@@ -77,7 +77,7 @@ def after_the_fact(each: Published) -> dict[str, Any]:
     size = Size(gpt["width"], gpt["n_layers"])
     wanted = Target(size=size, n_bytes=target["n_bytes"], seed=target["config"]["seed"])
     made = forecast_record(each.ladder, wanted, proxies=each.proxies, after_the_fact=True)
-    return score(registered({**made, "target": target}), each.target)
+    return score(with_digest({**made, "target": target}), each.target)
 
 
 def reach(one: dict[str, Any]) -> float:

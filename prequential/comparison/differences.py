@@ -22,6 +22,7 @@ MAX_SEEDS_LETTERS = 20
 SEEDS_DIFFER = (
     1.4  # percent: the largest of 48 differences of two seeds of one small GPT, on ten ladders (docs/MEASURES.md)
 )
+SEEDS_DOUBT = "seeds could make this difference"
 MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
 
 
@@ -95,6 +96,12 @@ class Difference:
     def percent(self) -> float:
         """The difference in percent of the reference's ideal code length; 0 if that is 0."""
         return 100 * self.bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
+
+    @property
+    def needs_seeds(self) -> bool:
+        """Whether a second seed could turn it: one seed each, and a small difference of learners that have seeds."""
+        has_seeds = self.reference.has_seeds or self.other.has_seeds
+        return self.seeds is None and has_seeds and abs(self.percent) < SEEDS_DIFFER
 
     @property
     def n_same_sign(self) -> int:
@@ -225,10 +232,10 @@ def sentence(difference: Difference) -> str:
         + (": the text is divided." if same <= MOST_DIVIDED else ".")
     ]
     if seeds := difference.seeds:
-        doubt = "" if seeds.decides else ": seeds could make this difference"
+        doubt = f": {SEEDS_DOUBT}" if not seeds.decides else ""
         half = (seeds.high_percent - seeds.low_percent) / 2
         lines.append(f"Over other seeds: {percent:+.2f} ± {half:.2f} % ({level}){doubt}.")
-    elif abs(percent) < SEEDS_DIFFER and (a.has_seeds or b.has_seeds):
+    elif difference.needs_seeds:
         lines.append(f"One seed each, and two seeds of one GPT differ by up to {SEEDS_DIFFER} %: run a second seed.")
     if 0 < difference.n_documents < MIN_CLUSTERS:
         lines.append(f"{difference.n_documents} documents are too few to speak of other texts.")

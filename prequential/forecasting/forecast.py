@@ -5,11 +5,11 @@ The law of law.py is fitted to a ladder (sweeps/ladder.py). The forecast is one 
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from prequential_codecs.archive_header import OTHER
@@ -21,42 +21,16 @@ from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import PathLike, Run, mode_of_all, read_run, read_runs
 from prequential.evaluation.summary import OTHER_ORDER
 from prequential.files import common_mode, output_file
-from prequential.forecasting.law import CONFIDENCE, Losses, Proxy, estimate, line, mean_losses
-from prequential.forecasting.members import (
-    MAX_PARAMETERS,
-    ReportedRung,
-    is_reported_ladder,
-    operations,
-    read_ladder,
-    rung_of,
-    what_is_known,
-)
-from prequential.forecasting.registered import (
-    SCHEMA,
-    format_score,
-    read_registered,
-    registered,
-    run_digests,
-    score,
-    score_sentence,
-)
+from prequential.forecasting import law, members, registered
 from prequential.online.costs import total_flops
 from prequential.online.source import mode_of
 from prequential.printable import format_table, printable
 from prequential.sweeps.ladder import AnySize, Ladder, Parameters, Size, diverged_runs, n_weights, scaled
-from prequential.sweeps.plans import corpus_key
+from prequential.sweeps.plans import corpus_key, recorded_corpus
 from prequential.version import VERSION
 
 if TYPE_CHECKING:
     import pandas
-
-
-class Learner(NamedTuple):
-    """The learner of a target: its configuration as JSON values, its weights, and the operations of the run."""
-
-    config: dict[str, Any]
-    n_weights: int
-    flops: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,63 +41,50 @@ class Target:
     n_bytes: int
     seed: int = 0
 
-    def learner(self, ladder: Ladder) -> Learner:
-        """The learner of the run. Raises ConfigError for an impossible size, and for one of another kind than the ladder's."""
-        largest = ladder.rungs[-1]
-        if isinstance(largest, ReportedRung) != isinstance(self.size, Parameters):
-            kind = (
-                "training loops: give --target-parameters"
-                if is_reported_ladder(ladder)
-                else "GPTs: give --target-width"
-            )
+    def to_record(self, ladder: Ladder, blake2b: str | None = None) -> tuple[dict[str, Any], float]:
+        """Configuration, length and weights as JSON values; and the operations of the run.
+
+        Raises ConfigError for an impossible size, and for one of another kind than the ladder's.
+        """
+        largest, is_reported = ladder.rungs[-1], members.is_reported_ladder(ladder)
+        if is_reported != isinstance(self.size, Parameters):
+            kind = "training loops: give --target-parameters" if is_reported else "GPTs: give --target-width"
             raise ConfigError(f"the ladder is of {kind}")
         if isinstance(self.size, Parameters):
-            if self.size.n > MAX_PARAMETERS:
-                raise ConfigError(f"a target of {self.size.n} parameters: at most {MAX_PARAMETERS} are allowed")
-            arguments = {"n_parameters": self.size.n, "family": largest.family}
-            flops = largest.operations(self.n_bytes) * self.size.n / largest.n_weights
-            return Learner({OTHER: {"name": "training loop", "arguments": arguments}}, self.size.n, flops)
-        config = replace(scaled(ladder.base, self.size), seed=self.seed)
-        assert config.gpt
-        return Learner(config.to_dict(), n_weights(config.gpt), total_flops(config, self.n_bytes).total)
+            arguments, n = {"n_parameters": self.size.n, "family": largest.family}, self.size.n
+            config: dict[str, Any] = {OTHER: {"name": "training loop", "arguments": arguments}}
+            flops = largest.operations(self.n_bytes) * n / largest.n_weights
+        else:
+            own = replace(scaled(ladder.base, self.size), seed=self.seed)
+            assert own.gpt
+            config, n, flops = own.to_dict(), n_weights(own.gpt), total_flops(own, self.n_bytes).total
+        return {"config": config, "n_bytes": self.n_bytes, "blake2b": blake2b, "n_weights": n}, flops
 
 
-def target_runs(path: PathLike, target: Target, ladder: Ladder) -> list[Run]:
-    """The runs at `path` (`read_runs`) that contain the target's: its learner and size, any seed, and at least its bytes."""
-    wanted = ladder.rungs[0].family, target.size
-    return [
-        run
-        for run in read_runs(path)
-        if run.record["corpus"]["n_bytes"] >= target.n_bytes
-        and (rung := rung_of(run))
-        and (rung.family, rung.size) == wanted
-    ]
-
-
-def target_digest(source: str, ladder: Ladder, target: Target) -> str:
+def target_digest(source: str, ladder: Ladder, n_bytes: int) -> str:
     """BLAKE2b-256 of the target's bytes of the corpus, in hexadecimal digits.
 
     Raises CorpusError if the corpus does not begin with the ladder's bytes or is shorter than the target.
     """
     if corpus_key(source, ladder.corpus.n_bytes) != ladder.corpus:
         raise CorpusError(f"{source!r} does not begin with the bytes that the ladder read")
-    corpus = corpus_key(source, target.n_bytes)
-    if corpus.n_bytes < target.n_bytes:
-        raise CorpusError(f"{source!r} has {corpus.n_bytes} bytes, fewer than the target's {target.n_bytes}")
+    corpus = corpus_key(source, n_bytes)
+    if corpus.n_bytes < n_bytes:
+        raise CorpusError(f"{source!r} has {corpus.n_bytes} bytes, fewer than the target's {n_bytes}")
     return corpus.blake2b
 
 
 # ---- the forecast
 
 
-def losses_of(ladder: Ladder) -> Losses:
+def losses_of(ladder: Ladder) -> law.Losses:
     """What the law is fitted to."""
     rungs, ends = ladder.rungs, ladder.prefixes().astype(np.float64)
-    return Losses(
+    return law.Losses(
         sizes=[rung.size for rung in rungs],
         n_weights=np.array([float(rung.n_weights) for rung in rungs]),
         n_bytes=ends,
-        losses=np.array([mean_losses(rung.curve, ends) for rung in rungs]),
+        losses=np.array([law.mean_losses(rung.curve, ends) for rung in rungs]),
         operations=np.array([[rung.operations(int(end)) for end in ends] for rung in rungs]),
     )
 
@@ -137,7 +98,7 @@ def forecast_record(
     after_the_fact: bool = False,
     left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The record of a forecast, with its digest (docs/STUDIES.md).
+    """The registered record of a forecast (docs/STUDIES.md).
 
     proxies: runs over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. left_out: as
     `read_ladder` gives it, for the record. Raises ConfigError for a ladder that is too small or looks diverged, and for a target
@@ -145,84 +106,77 @@ def forecast_record(
     """
     for name, reason in diverged_runs(ladder).items():
         raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
-    learner = target.learner(ladder)
-    compute = _compute(ladder, learner, target, proxies)
-    losses, curves = losses_of(ladder), [_proxy(ladder, proxy, target) for proxy in proxies]
-    made = estimate(losses, curves, learner.n_weights, target.n_bytes)
+    wanted, flops = target.to_record(ladder, target_blake2b)
+    compute = _compute(ladder, wanted, flops, proxies)
+    losses, n_bytes = losses_of(ladder), target.n_bytes
+    curves = [_proxy(ladder, proxy, target) for proxy in proxies]
+    made = law.estimate(losses, curves, wanted["n_weights"], n_bytes)
+    naive = law.line(losses, curves, flops, n_bytes)
     links = [(kind, unicode_name(proxy.name)) for proxy in proxies for kind in ("ratio", "difference")]
-    naive = line(losses, curves, compute["target_flops"], target.n_bytes)
-    return registered(
+    return registered.with_digest(
         {
-            "schema": SCHEMA,
+            "schema": registered.SCHEMA,
             "kind": "forecast",
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "program_version": VERSION,
             "after_the_fact": after_the_fact,
-            **what_is_known(ladder, left_out or {}),
+            **members.what_is_known(ladder, left_out or {}),
             "corpus": {**ladder.rungs[0].run.record["corpus"]},
-            "fitted": [run_digests(rung.run) for rung in ladder.rungs],
+            "fitted": [registered.run_digests(rung.run) for rung in ladder.rungs],
             "fitted_prefixes": ladder.prefixes().tolist(),
             "largest_size": str(ladder.sizes[-1]),
             "largest_bits_per_byte": float(losses.losses[-1, -1]),
-            "target": {
-                "config": learner.config,
-                "n_bytes": target.n_bytes,
-                "blake2b": target_blake2b,
-                "n_weights": learner.n_weights,
-            },
+            "target": wanted,
             "compute": compute,
-            "proxies": [run_digests(proxy) for proxy in proxies],
-            "confidence": CONFIDENCE,
+            "proxies": [registered.run_digests(proxy) for proxy in proxies],
+            "confidence": law.CONFIDENCE,
             "forecasts": {
                 "total_bits": {
-                    **{
-                        name: getattr(made, name) * target.n_bytes
-                        for name in ("point", "low", "high", "at_largest_size")
-                    },
+                    **{name: getattr(made, name) * n_bytes for name in ("point", "low", "high", "at_largest_size")},
                     "by_link": [
-                        {"link": kind, "proxy": proxy, "bits": loss * target.n_bytes}
+                        {"link": kind, "proxy": proxy, "bits": loss * n_bytes}
                         for (kind, proxy), loss in zip(links, made.by_link, strict=False)  # without a proxy, none
                     ],
                     "backtest": {"rms": made.rms, "n_hidden": made.n_hidden},
-                    "naive": {"line_with_proxy" if proxies else "line": naive * target.n_bytes},
+                    "naive": {"line_with_proxy" if proxies else "line": naive * n_bytes},
                 }
             },
         }
     )
 
 
-def _compute(ladder: Ladder, learner: Learner, target: Target, proxies: Sequence[Run]) -> dict[str, Any]:
-    """Operations of the target and of the largest fitted run or proxy, and the multiples of the largest fitted run.
+def _compute(ladder: Ladder, target: Mapping[str, Any], flops: float, proxies: Sequence[Run]) -> dict[str, Any]:
+    """Operations of the target, of the largest fitted run and of the proxies; and the target's multiples of that run.
 
-    Raises ConfigError if the target is no larger.
+    Raises ConfigError if the target takes no more than each of them.
     """
     largest = max(ladder.rungs, key=lambda rung: rung.operations(ladder.corpus.n_bytes))
     fitted = largest.operations(ladder.corpus.n_bytes)
-    of_proxies = [operations(proxy, proxy.record["corpus"]["n_bytes"]) for proxy in proxies]
-    most = max(fitted, *(flops or 0.0 for flops in of_proxies), 0.0)
-    if learner.flops <= most:
+    of_proxies = [members.operations(proxy, proxy.record["corpus"]["n_bytes"]) for proxy in proxies]
+    most = max(fitted, *(each or 0.0 for each in of_proxies), 0.0)
+    if flops <= most:
         raise ConfigError(
-            f"the target takes {learner.flops / most:.2f} times the operations of the largest run, so this would not be a "
-            "forecast: choose a larger target"
+            f"the target takes {flops / most:.2f} times the operations of the largest run, so this would not be a forecast: "
+            "choose a larger target"
         )
     return {
-        "target_flops": learner.flops,
+        "target_flops": flops,
         "largest_flops": fitted,
         "proxy_flops": of_proxies,
-        "ratio": learner.flops / fitted,
-        "weights_ratio": learner.n_weights / largest.n_weights,
-        "data_ratio": target.n_bytes / ladder.corpus.n_bytes,
+        "ratio": flops / fitted,
+        "weights_ratio": target["n_weights"] / largest.n_weights,
+        "data_ratio": target["n_bytes"] / ladder.corpus.n_bytes,
     }
 
 
-def _proxy(ladder: Ladder, proxy: Run, target: Target) -> Proxy:
+def _proxy(ladder: Ladder, proxy: Run, target: Target) -> law.Proxy:
     """The losses of a proxy. Raises CorpusError for one of another kind, and for one that is too short."""
-    curve, name = proxy.curves[MODEL], str(proxy.path)
-    if is_reported_ladder(ladder) and (not (rung := rung_of(proxy)) or rung.family != ladder.rungs[0].family):
+    curve, name, rung = proxy.curves[MODEL], str(proxy.path), members.rung_of(proxy)
+    if members.is_reported_ladder(ladder) and (rung is None or rung.family != ladder.rungs[0].family):
         raise CorpusError(f"the proxy {name!r} is not reported like the runs of the ladder, with their tokenizer")
     if curve.n_bytes[-1] < target.n_bytes:
         raise CorpusError(f"the proxy {name!r} ends at byte {curve.n_bytes[-1]}, before the target's {target.n_bytes}")
-    return partial(mean_losses, curve)
+    return partial(law.mean_losses, curve)
 
 
 # ---- as text
@@ -230,21 +184,21 @@ def _proxy(ladder: Ladder, proxy: Run, target: Target) -> Proxy:
 
 def format_forecast(record: dict[str, Any]) -> str:
     """The target, the forecast by each link, the naive one, the backtest, warnings, and what to expect."""
-    if record["schema"] < SCHEMA:
+    if record["schema"] < registered.SCHEMA:
         return conclusion(record)
     target, made, compute = record["target"], record["forecasts"]["total_bits"], record["compute"]
-    gpt = target["config"].get("gpt")
+    gpt, tested = target["config"].get("gpt"), made["backtest"]
     size = f"{gpt['width']}x{gpt['n_layers']}" if gpt else f"{target['n_weights']:,} parameters"
-    backtest, largest = made["backtest"], made["at_largest_size"] / target["n_bytes"]
-    hidden = f"{backtest['n_hidden']} hidden runs of 2 times the operations or more"
+    hidden = f"{tested['n_hidden']} hidden runs of {law.MIN_RATIO:g} times the operations or more"
+    largest = made["at_largest_size"] / target["n_bytes"]
     return "\n".join(
         [
             f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
             f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted",
             *([f"{record['proof']}; rows: {record['rows']}"] if record["proof"] else []),
-            format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in parts_of(record).items()]),
+            format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in _parts(made).items()]),
             f"if models beyond {printable(record['largest_size'])} no longer help: {largest:.3f} bits/byte",
-            *([f"backtest: rms error {100 * backtest['rms']:.2f} % of {hidden}"] if backtest["n_hidden"] else []),
+            *([f"backtest: rms error {100 * tested['rms']:.2f} % of {hidden}"] if tested["n_hidden"] else []),
             *(f"warning: {line}" for line in forecast_warnings(record)),
             f"registered: {record['blake2b']}",
             conclusion(record),
@@ -252,9 +206,8 @@ def format_forecast(record: dict[str, Any]) -> str:
     )
 
 
-def parts_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """The forecast by each link, and the naive one, in bits, by name; of an earlier schema, what it has of them."""
-    made = record["forecasts"]["total_bits"]
+def _parts(made: Mapping[str, Any]) -> dict[str, float]:
+    """The forecast in bits by each link, and the naive one, by name; of an earlier schema, the naive ones."""
     links = {f"{each['link']} to {printable(each['proxy'])}": each["bits"] for each in made.get("by_link", ())}
     return links | {f"naive: {name.replace('_', ' ')}": bits for name, bits in made["naive"].items()}
 
@@ -262,36 +215,30 @@ def parts_of(record: Mapping[str, Any]) -> dict[str, float]:
 def conclusion(record: Mapping[str, Any]) -> str:
     """One sentence to act on."""
     made, compute, n_bytes = record["forecasts"]["total_bits"], record["compute"], record["target"]["n_bytes"]
-    rates = (
-        f"{made['point'] / n_bytes:.3f} bits/byte ({made['low'] / n_bytes:.3f} to {made['high'] / n_bytes:.3f}, 90 %)"
-    )
-    expect = f"Expect {made['point']:,.0f} bits, {rates}"
-    if record["schema"] < SCHEMA:  # it knows no more
+    low, rate, high = (f"{made[name] / n_bytes:.3f}" for name in ("low", "point", "high"))
+    expect = f"Expect {made['point']:,.0f} bits, {rate} bits/byte ({low} to {high}, 90 %)"
+    if record["schema"] < registered.SCHEMA:  # it knows no more
         return f"{expect}."
     return (
-        f"{expect} after {record['largest_bits_per_byte']:.3f} of the ladder's largest run, from {compute['weights_ratio']:.1f} "
-        f"times the weights and {compute['data_ratio']:.1f} times the data."
+        f"{expect} after {record['largest_bits_per_byte']:.3f} of the ladder's largest run, from "
+        f"{compute['weights_ratio']:.1f} times the weights and {compute['data_ratio']:.1f} times the data."
     )
 
 
-def forecast_warnings(record: dict[str, Any]) -> list[str]:
+def forecast_warnings(record: Mapping[str, Any]) -> Iterator[str]:
     """What weakens a forecast."""
-    made, n_bytes, lines = record["forecasts"]["total_bits"], record["target"]["n_bytes"], []
+    made, n_bytes = record["forecasts"]["total_bits"], record["target"]["n_bytes"]
     if made["low"] <= record["largest_bits_per_byte"] * n_bytes <= made["high"]:
-        lines.append(
-            "this does not tell whether the target will need fewer bits per byte than the ladder's largest run"
-        )
+        yield "this does not tell whether the target will need fewer bits per byte than the ladder's largest run"
     if not made["backtest"]["n_hidden"]:
-        lines.append("the interval is not tested: no run of the ladder takes twice the operations of the fitted ones")
+        yield "the interval is not tested: no run of the ladder takes twice the operations of the fitted ones"
     if not record["proxies"]:
-        lines.append("without a proxy, this holds if the text ahead is like the ladder's")
+        yield "without a proxy, this holds if the text ahead is like the ladder's"
     if record["proof"]:
-        lines.append(
-            "a prefix stands for a shorter run: true only if the learning rate did not depend on the length of the run"
-        )
-        if record["rows"] == OTHER_ORDER:
-            lines.append("the loops saw their rows in different orders: prefixes of two sizes hold different rows")
-    return [*lines, *(f"{name} is left out: {reason}" for name, reason in record["left_out"].items())]
+        yield "a prefix stands for a shorter run: true only if the learning rate did not depend on the length of the run"
+    if record["rows"] == OTHER_ORDER:
+        yield "the loops saw their rows in different orders: prefixes of two sizes hold different rows"
+    yield from (f"{name} is left out: {reason}" for name, reason in record["left_out"].items())
 
 
 # ---- the call
@@ -313,14 +260,23 @@ class ForecastScore:
         """One row: point, low, high and actual in bits, percent (forecast over actual, minus 1), hit, naive_percent and more."""
         import pandas
 
-        values = {name: value for name, value in self.record.items() if not isinstance(value, dict)}
-        return pandas.DataFrame([values])
+        return pandas.DataFrame([{name: value for name, value in self.record.items() if not isinstance(value, dict)}])
 
     def __str__(self) -> str:
-        return format_score(self.record)
+        record = self.record
+        point, low, high, actual = (f"{record[name]:,.0f}" for name in ("point", "low", "high", "actual"))
+        rates = f"interval score {record['interval_score_percent']:.2f} %"
+        shown = f"forecast {point} bits ({low} to {high}, 90 %), actual {actual}: {record['percent']:+.2f} %; {rates}"
+        notes = ["after the fact: this does not count as a forecast"] * record["after_the_fact"]
+        return "\n".join([shown, *notes, *filter(None, [record["proof"]]), repr(self)[1:-1]])
 
     def __repr__(self) -> str:
-        return f"<{score_sentence(self.record)}>"
+        percent, line = self.record["percent"], abs(self.record["naive_percent"])
+        error = f"{abs(percent):.1f} % too {'high' if percent > 0 else 'low'}"
+        place = "within" if self.record["hit"] else "outside"
+        return (
+            f"<The forecast was {error}, {place} its interval; a line through the last two sizes was {line:.1f} % off.>"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -332,8 +288,8 @@ class Forecast:
 
     Examples:
         >>> import prequential
-        >>> made = prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json")
-        >>> made.low_bits < made.bits < made.high_bits, made.to_frame().forecast[0]
+        >>> forecast = prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json")
+        >>> forecast.low_bits < forecast.bits < forecast.high_bits, forecast.to_frame().forecast[0]
         (True, 'forecast')
     """
 
@@ -356,13 +312,16 @@ class Forecast:
         return float(self.record["forecasts"]["total_bits"]["high"])
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for the forecast, with low_bits and high_bits; for each link; for the naive one. Also bits, bits_per_byte."""
+        """A row for the forecast, for each link to a proxy, and for the naive forecast: bits and bits_per_byte.
+
+        low_bits, high_bits: of the first row.
+        """
         import pandas
 
-        parts = {"forecast": self.bits, **parts_of(self.record)}
-        frame = pandas.DataFrame({"forecast": list(parts), "bits": list(parts.values())})
-        frame = frame.assign(bits_per_byte=frame["bits"] / self.record["target"]["n_bytes"])
-        return frame.join(pandas.DataFrame([{"low_bits": self.low_bits, "high_bits": self.high_bits}]))
+        bits = pandas.Series({"forecast": self.bits, **_parts(self.record["forecasts"]["total_bits"])}, name="bits")
+        frame = bits.rename_axis("forecast").reset_index()
+        ends = pandas.DataFrame([{"low_bits": self.low_bits, "high_bits": self.high_bits}])
+        return frame.assign(bits_per_byte=frame["bits"] / self.record["target"]["n_bytes"]).join(ends)
 
     def save(self, path: PathLike) -> None:
         """Writes the forecast to a file, for `read_forecast`. Raises OutputError, also for a file that exists."""
@@ -372,10 +331,10 @@ class Forecast:
     def score(self, run: Run | PathLike) -> ForecastScore:
         """How far it is from the target's run. Nothing is written.
 
-        Raises CorpusError if the run is not the target's, or if it began before the forecast was registered, unless that was made
-        after the fact.
+        Raises CorpusError if the run is not the target's, or if it began before the forecast was registered, unless that was
+        made after the fact.
         """
-        return ForecastScore(record=score(self.record, run if isinstance(run, Run) else read_run(run)))
+        return ForecastScore(record=registered.score(self.record, run if isinstance(run, Run) else read_run(run)))
 
     def __str__(self) -> str:
         return format_forecast(self.record)
@@ -393,7 +352,7 @@ def read_forecast(path: PathLike) -> Forecast:
         460000
     """
     check_arguments(path=path)
-    return Forecast(record=read_registered(path), mode=common_mode(path))
+    return Forecast(record=registered.read_registered(path), mode=common_mode(path))
 
 
 def forecast(
@@ -412,7 +371,7 @@ def forecast(
 
     runs: the folder of a ladder, or a file of packed runs. target_bytes: the length of the corpus that the target reads. Its
     model: target_width and target_layers (default: those of the largest size) of a GPT and target_seed; or target_parameters, for
-    a ladder of training loops. corpus: of the target, whose digest is registered. proxies: cheap runs over the target's bytes.
+    a ladder of training loops. corpus: of the target, whose digest is recorded. proxies: cheap runs over the target's bytes.
     after_the_fact: the target may have been run; the record says so.
 
     Raises ConfigError for a target that the ladder cannot forecast, or that has been run; CorpusError for runs that are no
@@ -430,37 +389,26 @@ def forecast(
     check_number("target_seed", target_seed, 0, (1 << 63) - 1)
     if (target_width is None) == (target_parameters is None):
         raise ConfigError("name the target's size: target_width= of a GPT, or target_parameters= of a training loop")
-    ladder, left_out = read_ladder(runs)
-    target = _target(ladder, target_bytes, target_width, target_layers, target_parameters, target_seed)
-    if not after_the_fact and (made := target_runs(runs, target, ladder)):
+    ladder, left_out = members.read_ladder(runs)
+    depth = getattr(ladder.sizes[-1], "n_layers", 1) if target_layers is None else target_layers
+    size = Parameters(target_parameters) if target_parameters else Size(target_width or 0, depth)
+    for value in size:
+        check_number("the target's size", value, 1, members.MAX_PARAMETERS if target_parameters else 1 << 20)
+    target = Target(size=size, n_bytes=target_bytes, seed=target_seed)
+    wanted, _ = target.to_record(ladder)
+    if not after_the_fact and (done := [run for run in read_runs(runs) if registered.contains_target(run, wanted)]):
         raise ConfigError(
-            f"the target has been run already: {str(made[0].path)!r}; to forecast it nevertheless, give after_the_fact=True, "
+            f"the target has been run already: {str(done[0].path)!r}; to forecast it nevertheless, give after_the_fact=True, "
             "which the record says"
         )
     opened = [proxy if isinstance(proxy, Run) else read_run(proxy) for proxy in proxies]
-    if len({proxy.name for proxy in opened}) < len(opened):
-        raise ConfigError("two proxies have one name, so one would be lost: rename one of the folders")
-    digest = None if corpus is None else target_digest(os.fspath(corpus), ladder, target)
+    digest = None if corpus is None else target_digest(os.fspath(corpus), ladder, target_bytes)
     for proxy in opened if digest else ():
-        if (proxy.record["corpus"]["n_bytes"], proxy.record["corpus"]["blake2b"]) != (target.n_bytes, digest):
+        if recorded_corpus(proxy.record) != (target_bytes, digest):
             raise CorpusError(
-                f"the proxy {str(proxy.path)!r} did not read the target's {target.n_bytes} bytes of {str(corpus)!r}"
+                f"the proxy {str(proxy.path)!r} did not read the target's {target_bytes} bytes of {str(corpus)!r}"
             )
     record = forecast_record(
         ladder, target, proxies=opened, target_blake2b=digest, after_the_fact=after_the_fact, left_out=left_out
     )
-    mode = mode_of(corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *opened])
-    return Forecast(record=record, mode=mode)
-
-
-def _target(
-    ladder: Ladder, n_bytes: int, width: int | None, n_layers: int | None, parameters: int | None, seed: int
-) -> Target:
-    if parameters is not None:
-        check_number("target_parameters", parameters, 1, 1 << 60)
-        return Target(size=Parameters(parameters), n_bytes=n_bytes)
-    assert width is not None
-    depth = getattr(ladder.sizes[-1], "n_layers", 1) if n_layers is None else n_layers
-    for name, value in (("target_width", width), ("target_layers", depth)):
-        check_number(name, value, 1, 1 << 20)
-    return Target(size=Size(width, int(depth)), n_bytes=n_bytes, seed=seed)
+    return Forecast(record=record, mode=mode_of(corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *opened]))

@@ -1,4 +1,4 @@
-"""forecast: a ladder of real runs is fitted; the forecast is registered before the target is run, and then scored."""
+"""forecast: a ladder of real runs is fitted; the forecast is frozen before the target is run, and then scored."""
 
 import json
 
@@ -35,29 +35,29 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(folder):
+def frozen(folder):
     path = folder / "forecast.json"
     assert ran("forecast", folder / "runs", *TARGET, "-o", path, "--corpus", folder / "book.txt", "-q") == 0
     return path
 
 
-def test_a_forecast_is_registered_with_target_and_digests(made, folder):
-    record = read_registered(made)
+def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
+    record = read_registered(frozen)
     gpt = record["target"]["config"]["gpt"]
     assert (gpt["width"], gpt["n_layers"], record["target"]["n_bytes"]) == (48, 1, 6000)
     assert len(record["fitted"]) == 5
     assert not record["after_the_fact"]
-    bits = record["forecasts"]["total_bits"]
-    assert 0 < bits["low"] < bits["point"] < bits["high"]
+    for made in record["forecasts"].values():
+        assert 0 < made["low"] < made["point"] < made["high"]
     with pytest.raises(prequential.errors.OutputError, match="exists"):  # it is never overwritten
-        ran("forecast", folder / "runs", *TARGET, "-o", made)
-    assert read_registered(made) == record
+        ran("forecast", folder / "runs", *TARGET, "-o", frozen)
+    assert read_registered(frozen) == record
 
 
 @pytest.mark.thorough
-def test_the_target_is_run_once_and_scored_at_each_call(made, folder, capsys):
+def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     runs = folder / "runs"
-    score = ("forecast", runs, "--score", made)
+    score = ("forecast", runs, "--score", frozen)
     assert ran(*score, "--corpus", folder / "book.txt", "--kernels", "fused", "--json") == 0
     line = json.loads(capsys.readouterr().out)
     run = prequential.read_runs(runs)[-1]
@@ -74,10 +74,10 @@ def test_the_target_is_run_once_and_scored_at_each_call(made, folder, capsys):
     assert read_registered(folder / "late.json")["after_the_fact"]
 
 
-def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(made, folder, tmp_path):
+def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(frozen, folder, tmp_path):
     (tmp_path / "other.txt").write_bytes(b"something else " * 500)
     with pytest.raises(CorpusError, match="does not begin with the bytes that the ladder read"):
-        ran("forecast", tmp_path / "runs", "--score", made, "--corpus", tmp_path / "other.txt")
+        ran("forecast", tmp_path / "runs", "--score", frozen, "--corpus", tmp_path / "other.txt")
     assert not (tmp_path / "runs").exists()
     target = ("--target-width", "48", "--target-bytes", "9000")
     with pytest.raises(CorpusError, match="has 8000 bytes, fewer than the target's 9000"):

@@ -16,6 +16,6 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Ladder:
 
 
 @pytest.fixture(scope="session")
-def made(ladder: Ladder) -> dict[str, Any]:
+def registered(ladder: Ladder) -> dict[str, Any]:
     """The registered forecast of TARGET by that ladder."""
     return forecast_record(ladder, TARGET)

@@ -7,34 +7,33 @@ import numpy as np
 import pytest
 from planted_ladder import N_BYTES, TARGET, WIDE, make_ladder, make_run, planted_mean
 
-from prequential import ConfigError, CorpusError, Curve, forecast
+from prequential import ConfigError, CorpusError, Curve
 from prequential.evaluation.runs import Run
-from prequential.forecasting.forecast import Target, forecast_record, forecast_warnings, format_forecast, target_runs
+from prequential.forecasting.forecast import Target, forecast_record, forecast_warnings, format_forecast
 from prequential.forecasting.law import mean_losses
-from prequential.forecasting.registered import registered
+from prequential.forecasting.registered import contains_target, with_digest
 from prequential.sweeps.ladder import Ladder, Rung, Size
 
 
-def test_a_planted_law_is_forecast_within_one_percent_and_its_interval(made: dict[str, Any]) -> None:
-    bits = made["forecasts"]["total_bits"]
+def test_a_planted_law_is_forecast_within_one_percent_and_its_interval(registered: dict[str, Any]) -> None:
+    made = registered["forecasts"]["total_bits"]
     actual = float(planted_mean(128, np.array([300_000]))[0]) * 300_000
-    assert abs(bits["point"] / actual - 1) < 0.012
-    assert bits["low"] < actual < bits["high"] < 1.1 * actual
-    assert made["compute"]["ratio"] > 10
-    assert made["compute"]["data_ratio"] == 300_000 / N_BYTES and 2 < made["compute"]["weights_ratio"] < 4
+    assert abs(made["point"] / actual - 1) < 0.012
+    assert made["low"] < actual < made["high"] < 1.1 * actual
+    assert registered["compute"]["ratio"] > 10
+    assert registered["compute"]["data_ratio"] == 300_000 / N_BYTES and 2 < registered["compute"]["weights_ratio"] < 4
 
 
 def test_a_forecast_says_what_it_multiplies_what_weakens_it_and_ends_with_a_sentence_to_act_on(
-    made: dict[str, Any],
+    registered: dict[str, Any],
 ) -> None:
-    shown, bits = format_forecast(made), made["forecasts"]["total_bits"]
+    shown, made = format_forecast(registered), registered["forecasts"]["total_bits"]
     assert "times the weights, 4.6 times the data" in shown.splitlines()[0]
-    assert f"{bits['backtest']['n_hidden']} hidden runs" in shown and "if models beyond 64x1 no longer help: " in shown
-    assert shown.splitlines()[-1].startswith(
-        f"Expect {bits['point']:,.0f} bits, {bits['point'] / 300_000:.3f} bits/byte ("
-    )
-    assert forecast_warnings(made) == ["without a proxy, this holds if the text ahead is like the ladder's"]
-    wide, untested = registered(made), registered(made)
+    assert f"{made['backtest']['n_hidden']} hidden runs" in shown and "if models beyond 64x1 no longer help: " in shown
+    rate = made["point"] / 300_000
+    assert shown.splitlines()[-1].startswith(f"Expect {made['point']:,.0f} bits, {rate:.3f} bits/byte (")
+    assert list(forecast_warnings(registered)) == ["without a proxy, this holds if the text ahead is like the ladder's"]
+    wide, untested = with_digest(registered), with_digest(registered)
     wide["forecasts"]["total_bits"]["high"] *= 2
     assert "does not tell whether the target will need fewer bits per byte" in format_forecast(wide)
     untested["forecasts"]["total_bits"]["backtest"] = {"rms": None, "n_hidden": 0}
@@ -69,13 +68,6 @@ def test_a_proxy_that_ends_before_the_target_and_a_target_within_the_fitted_runs
         forecast_record(ladder, Target(size=Size(16, 1), n_bytes=N_BYTES))
 
 
-def test_two_proxies_of_one_name_are_refused_since_one_would_be_lost(tmp_path: Path) -> None:
-    packed = Path(__file__).parents[2] / "benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst"
-    proxies = [make_run(tmp_path / name, Size(20, 1), TARGET.n_bytes).path for name in "ab"]
-    with pytest.raises(ConfigError, match="two proxies have one name"):
-        forecast(packed, target_bytes=10_000_000, target_width=2048, proxies=proxies)
-
-
 def test_diverged_runs_are_refused(ladder: Ladder) -> None:
     last = ladder.rungs[-1]
     ends = last.curve.n_bytes
@@ -86,9 +78,10 @@ def test_diverged_runs_are_refused(ladder: Ladder) -> None:
         forecast_record(wild, TARGET)
 
 
-def test_a_run_that_contains_the_target_is_found(ladder: Ladder, tmp_path: Path) -> None:
-    assert target_runs(tmp_path, TARGET, ladder) == []
-    run = make_run(tmp_path, WIDE, TARGET.n_bytes + 5, seed=3)
-    make_run(tmp_path, WIDE, TARGET.n_bytes - 5)
-    make_run(tmp_path, Size(96, 1), TARGET.n_bytes)
-    assert [found.path for found in target_runs(tmp_path, TARGET, ladder)] == [run.path]
+def test_a_target_that_has_been_run_is_refused_also_with_another_seed_or_more_bytes(
+    ladder: Ladder, tmp_path: Path
+) -> None:
+    target, _ = TARGET.to_record(ladder)
+    assert contains_target(make_run(tmp_path, WIDE, TARGET.n_bytes + 5, seed=3), target)
+    for other in (make_run(tmp_path, WIDE, TARGET.n_bytes - 5), make_run(tmp_path, Size(96, 1), TARGET.n_bytes)):
+        assert not contains_target(other, target)
