@@ -1,4 +1,7 @@
-"""What the fuzzers share: damage to bytes, a folder to work in, and the report of a run. Imported first: it adds TESTS."""
+"""What the fuzzers share: damage to bytes, a folder to work in, and the report of a run.
+
+They import this first: it finds the modules of tests/ and tests/hostile/.
+"""
 
 import argparse
 import json
