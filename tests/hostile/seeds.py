@@ -40,7 +40,6 @@ class Seed:
 
     archive: bytes
     original: bytes
-    is_tree: bool = False
 
 
 @cache
@@ -63,7 +62,7 @@ def seeds() -> dict[str, Seed]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         archive = prequential.compress(Path(folder, "tree"), config=long, runtime=RUNTIME)
-    made["tree"] = Seed(archive, prequential.decompress(archive, runtime=RUNTIME), is_tree=True)
+    made["tree"] = Seed(archive, prequential.decompress(archive, runtime=RUNTIME))
     return made
 
 
