@@ -16,8 +16,7 @@ NO_ROOMS = {"hostile", "golden", "notebooks", "benchmarks", "cli"}  # folders of
 CROSSING = {  # tests of several modules, named for what they show
     "": ("api", "caller_state", "documents", "readme", "site", "types"),
     "adapters": ("learners_of_libraries", "model_families", "tokenizers"),
-    "codecs": ("format_document", "order0"),
-    "corpora": ("shards_refused",),
+    "codecs": ("format_document",),
     "evaluation": ("decoder_source", "real_files", "resumed_evaluation", "resumed_learner"),
     "exact": ("elementwise", "triton"),
     "forecasting": ("intervals", "projection", "score"),
