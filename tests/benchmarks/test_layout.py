@@ -12,6 +12,23 @@ from scripts import load
 PROJECT = Path(__file__).parents[2]
 LATE = {"huggingface_hub", "matplotlib", "pandas"}  # optional or slow: imported inside functions only
 FOLDERS = ("prequential", "codecs", "corpora")
+NO_ROOMS = {"hostile", "golden", "notebooks", "benchmarks", "cli"}  # folders of tests that need not follow modules
+CROSSING = {  # tests of several modules, named for what they show
+    "": ("api", "caller_state", "documents", "readme", "site", "types"),
+    "adapters": ("learners_of_libraries", "model_families", "tokenizers"),
+    "codecs": ("format_document",),
+    "evaluation": ("decoder_source", "real_files", "resumed_evaluation", "resumed_learner"),
+    "exact": ("elementwise", "triton"),
+    "forecasting": ("intervals", "projection", "score"),
+    "heldout_loss": ("changed_twice", "heldout_trained", "scored_models"),
+    "learners": ("state",),
+    "online": ("causality", "digest_matrix", "model_store_refused"),
+    "recording": (
+        "attacks", "look_ahead", "loops", "on_gpu", "parallel", "ranks", "seen_text", "trainer", "unfinished",
+    ),
+    "records": ("schema",),
+    "report": ("figures", "page_in_browser", "panels", "passages"),
+}  # fmt: skip
 layout = load("layout")
 
 
@@ -29,8 +46,8 @@ def test_optional_and_slow_packages_are_imported_inside_functions_only() -> None
     early = {}
     for name in layout.modules():
         top = [node for node in layout.tree(name).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        if found := {n.partition(".")[0] for n in layout.imported_names(iter(top))} & LATE:
-            early[name] = found
+        if names := {n.partition(".")[0] for n in layout.imported_names(iter(top))} & LATE:
+            early[name] = names
     assert early == {}
 
 
@@ -69,6 +86,21 @@ def test_the_rooms_of_the_architecture_are_the_folders_of_the_tree() -> None:
     rooms = re.findall(r"^    ([\w/]+)/ +\w", text, flags=re.MULTILINE)
     folders = {name.replace(".", "/") for name, path in layout.modules().items() if path.name == "__init__.py"} - {""}
     assert sorted(rooms) == sorted(folders)
+
+
+def test_every_folder_of_tests_is_a_room_and_every_file_is_named_after_a_module_of_it() -> None:
+    modules = [tuple(name.split(".")) for name in layout.modules()]
+    stray = []
+    for path in (PROJECT / "tests").rglob("test_*.py"):
+        room, name = (
+            path.relative_to(PROJECT / "tests").parts[0].removesuffix(path.name),
+            path.stem.removeprefix("test_"),
+        )
+        assert room in NO_ROOMS | {"", *(module[0] for module in modules)}
+        is_named = any(module[-1] == name and module[0] == (room or name) for module in modules)
+        if not is_named and room not in NO_ROOMS and name not in CROSSING.get(room, ()):
+            stray.append(str(path))
+    assert stray == []
 
 
 def test_sizes_are_within_the_budget(monkeypatch) -> None:

@@ -78,8 +78,3 @@ def test_uniform_is_the_top_23_bits_centred():
     centred = [(word >> 41) - 2**22 for word in random_words(5, "w", 1000).tolist()]
     expected = np.array([c / 2**22 for c in centred], dtype=np.float32) * np.float32(half_width)
     assert x.shape == (40, 25) and np.array_equal(x.reshape(-1), expected) and x.dtype == np.float32
-
-
-def test_each_name_and_each_seed_has_its_own_numbers():
-    draws = {tuple(random_words(seed, name, 4).tolist()) for seed in range(20) for name in ("a", "b", "0.out")}
-    assert len(draws) == 60

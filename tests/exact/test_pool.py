@@ -57,13 +57,6 @@ def test_rows_are_cut_for_the_threads_that_have_no_other_work(n_threads, with_he
     assert len(pieces) == n_threads - with_helper
 
 
-def test_pieces_that_are_done_are_not_kept():
-    pool = Pool(2, with_helper=True)
-    for _ in range(50):
-        pool.map(lambda i: None, [1, 2])
-    assert pool._helper.pieces.qsize() == 0
-
-
 AT_EXIT = """
 import atexit, threading, time
 atexit.register(lambda: print([t.name for t in threading.enumerate() if t is not threading.main_thread()]))  # is called last

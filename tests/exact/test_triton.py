@@ -98,8 +98,10 @@ def test_a_gpt_learns_and_reads_with_the_same_bits(monkeypatch):
         n_layers=1, width=16, n_heads=2, window=6, contexts=("2", "word"), context_bits=8, memory_bits=13
     )
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", 9)
-    found = Accelerator(DEVICE, choose(DEVICE), triton_primitives)
-    accelerators.compare_with_host(found, config, (4, 4), Backend(plain, choose(), Pool(1)))  # raises if bits differ
+    accelerator = Accelerator(DEVICE, choose(DEVICE), triton_primitives)
+    accelerators.compare_with_host(
+        accelerator, config, (4, 4), Backend(plain, choose(), Pool(1))
+    )  # raises if bits differ
 
 
 @triton.jit
@@ -129,7 +131,7 @@ def test_code_for_a_device_rounds_each_operation_once(capability, tmp_path):
     kernels = dict(line.split(": ") for line in done.stdout.splitlines())
     defined = {name for module in ("primitives", "attention") for name in _kernels_of(module)}
     assert set(kernels) == defined
-    assert {name: found for name, found in kernels.items() if found != "[]"} == {}
+    assert {name: instructions for name, instructions in kernels.items() if instructions != "[]"} == {}
 
 
 def _kernels_of(module: str) -> set[str]:

@@ -28,7 +28,7 @@ WRONG = re.compile(
 
 
 def main(capability: int) -> None:
-    found: dict[str, set[str]] = defaultdict(set)
+    instructions_of: dict[str, set[str]] = defaultdict(set)
     done = set()
 
     def compile_only(kernel: Any, grid: tuple[int, ...], *arguments: Any, width: int, **constants: Any) -> None:
@@ -48,14 +48,14 @@ def main(capability: int) -> None:
         options = {"enable_fp_fusion": False, "num_warps": 4 if width <= 1024 else 8}
         source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
         compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-        found[name] |= set(WRONG.findall(compiled.asm["ptx"]))
+        instructions_of[name] |= set(WRONG.findall(compiled.asm["ptx"]))
 
     rounding.launch = compile_only
     same_bits.assert_same_bits = lambda ops, name, *inputs, **named: getattr(ops, name)(*inputs, **named)
     same_bits.check_rows(triton_primitives, 40, 256, seed=1)
     for shape in ((2, 9, 2, 64, 6, 3), (1, 1, 4, 64, 128, 3)):
         same_bits.check_attention(triton_primitives, *shape, seed=2)
-    for name, instructions in found.items():
+    for name, instructions in instructions_of.items():
         print(f"{name}: {sorted(instructions)}")
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from prequential_corpora.sources import sample_path
+from programs import snapshot
 
 import prequential
 from prequential.online import checkpoint
@@ -36,14 +37,6 @@ CONFIG = prequential.Config(
 )
 N_BYTES = 12_000
 MAX_KILLS = 3  # of one run
-Counts = Counter[str]
-
-
-def hurry() -> None:
-    """Writes checkpoints from the start, for up to half of the time."""
-    checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, 1.0, float("inf")
-    # a run that was killed early starts anew, and says so
-    logging.getLogger(checkpoint.__name__).setLevel(logging.ERROR)
 
 
 def compress(folder: Path) -> None:
@@ -54,14 +47,17 @@ def decompress(folder: Path) -> None:
     prequential.decompress(folder / "complete.pq", folder / "out", runtime=RUNTIME, resume=True)
 
 
-def start(work: Callable[[Path], None], folder: Path) -> int:
-    """Forks a process that does the work. Returns its process id."""
+def started(work: Callable[[Path], None], folder: Path) -> int:
+    """Forks a process that does the work, with checkpoints from the start, for up to half of the time. Returns its id."""
     child = os.fork()
     if child:
         return child
+    checkpoint.FIRST_AFTER_S, checkpoint.COST, checkpoint.BYTES_PER_S = 0.0, 1.0, float("inf")
+    logging.getLogger(checkpoint.__name__).setLevel(
+        logging.ERROR
+    )  # a run that was killed early says that it starts anew
     status = 1
     try:
-        hurry()
         work(folder)
         status = 0
     finally:
@@ -73,10 +69,10 @@ def status_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def killed(work: Callable[[Path], None], folder: Path, run_s: float, draw: random.Random, counts: Counts) -> None:
+def killed(work: Callable[[Path], None], folder: Path, run_s: float, draw: random.Random, counts: Counter[str]) -> None:
     """One run with its kills, completed by a last process."""
     for i in range(draw.randint(1, MAX_KILLS)):
-        child = start(work, folder)
+        child = started(work, folder)
         time.sleep(draw.uniform(0.0, run_s / (i + 1)))  # the remaining part gets shorter
         os.kill(child, signal.SIGKILL)
         if (status := status_of(child)) >= 0:
@@ -85,36 +81,24 @@ def killed(work: Callable[[Path], None], folder: Path, run_s: float, draw: rando
             return
         counts["kills"] += 1
         counts["kills after a checkpoint"] += any(folder.glob(".*/run.checkpoint"))
-    counts["failed"] += status_of(start(work, folder))
+    counts["failed"] += status_of(started(work, folder))
 
 
-# ---- all of them
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file in the folder."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-def trials(
-    work: Callable[[Path], None], given: dict[str, bytes], count: int, draw: random.Random, trial: Callable[..., None]
-) -> dict[str, int]:
-    """Counts over `count` runs in folders with the given files. "identical": runs with the files of an uninterrupted run."""
-    counts, expected, run_s = Counter(trials=count), dict[str, bytes](), 0.0
+def trials(work: Callable[[Path], None], name: str, data: bytes, count: int, draw: random.Random) -> dict[str, int]:
+    """Counts over `count` runs in folders with the file `name`. "identical": with the files of an uninterrupted run."""
+    counts, expected, run_s = Counter(trials=count), dict[str, bytes | None](), 0.0
     for number in range(-1, count):  # -1: an uninterrupted run
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            for file, data in given.items():
-                (folder / file).write_bytes(data)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            (folder / name).write_bytes(data)
             if number < 0:
                 before = time.monotonic()
-                status_of(start(work, folder))
-                expected, run_s = contents(folder), time.monotonic() - before
+                status_of(started(work, folder))
+                expected, run_s = snapshot(folder), time.monotonic() - before
             else:
                 done_before = counts["done before the kill"]
-                trial(work, folder, run_s, draw, counts)
-                counts["identical"] += contents(folder) == expected
+                killed(work, folder, run_s, draw, counts)
+                counts["identical"] += snapshot(folder) == expected
                 if counts["done before the kill"] > done_before:  # the machine has become faster since the first run
                     run_s *= 0.8
     return dict(counts)
@@ -122,14 +106,14 @@ def trials(
 
 def run(count: int, seed: int) -> dict[str, dict[str, int]]:
     """The counts of `trials` for each direction."""
-    draw = random.Random(seed)
-    text = sample_path("christmas_carol").read_bytes()[:N_BYTES]
-    # compiles the kernels and loads all modules once
-    archive = prequential.compress(text, config=CONFIG, runtime=RUNTIME)
+    draw, text = random.Random(seed), sample_path("christmas_carol").read_bytes()[:N_BYTES]
+    archive = prequential.compress(
+        text, config=CONFIG, runtime=RUNTIME
+    )  # compiles the kernels and loads all modules once
     assert prequential.decompress(archive, runtime=RUNTIME) == text
     return {
-        "compress": trials(compress, {"a": text}, count, draw, killed),
-        "decompress": trials(decompress, {"complete.pq": archive}, count, draw, killed),
+        "compress": trials(compress, "a", text, count, draw),
+        "decompress": trials(decompress, "complete.pq", archive, count, draw),
     }
 
 

@@ -1,6 +1,5 @@
-"""One way to run the program, or a script of this folder, in a process of its own; and what several tests need."""
+"""One way to run the program, or a script, in a process of its own; and what several tests need."""
 
-import itertools
 import json
 import os
 import stat
@@ -15,6 +14,7 @@ import pytest
 import prequential
 
 HERE = Path(__file__).parent
+FUZZ = Path(__file__).parents[2] / "dev" / "fuzz"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(prequential.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 
 
@@ -24,11 +24,13 @@ def program(folder: Path, *args: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, timeout=300)
 
 
-def script(name: str, *args: str, timeout_s: float = 3600, **environment: str) -> dict[str, Any]:
-    """The JSON object that a script of this folder prints. Fails unless it ends with 0."""
-    command = [sys.executable, str(HERE / name), *args]
+def script(path: Path, *args: str, timeout_s: float = 3600, **environment: str) -> dict[str, Any]:
+    """The JSON object that a script prints. Fails unless it ends with 0."""
+    command = [sys.executable, str(path), *args]
     done = subprocess.run(command, env=ENVIRONMENT | environment, capture_output=True, timeout=timeout_s)
-    assert done.returncode == 0, f"{name} ended with {done.returncode}: {done.stdout.decode()}{done.stderr.decode()}"
+    assert done.returncode == 0, (
+        f"{path.name} ended with {done.returncode}: {done.stdout.decode()}{done.stderr.decode()}"
+    )
     return dict(json.loads(done.stdout))
 
 
@@ -67,14 +69,11 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
-def failing(error: int, monkeypatch: pytest.MonkeyPatch, *names: str, at: int | None = None) -> None:
-    """Lets each call of these functions of `os` fail, or only the at-th one."""
+def failing(error: int, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Lets each call of these functions of `os` fail."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
     for name in names:
-        real, calls = getattr(os, name), itertools.count(1)
-
-        def fail(*arguments: object, real: Any = real, calls: Any = calls, **options: object) -> object:
-            if at is None or next(calls) == at:
-                raise OSError(error, os.strerror(error))
-            return real(*arguments, **options)
-
         monkeypatch.setattr(os, name, fail)

@@ -40,14 +40,13 @@ class Seed:
 
     archive: bytes
     original: bytes
-    is_tree: bool = False
 
 
 @cache
 def seeds() -> dict[str, Seed]:
     """Every seed by name."""
     long = replace(MIXER, schedule=replace(SCHEDULE, block_symbols=1 << 12))
-    found = {
+    made = {
         "mixer": _made(TEXT, MIXER),
         "other": _made(TEXT.upper(), MIXER),
         "mixed": _made(TEXT[:24] + NOISE[:24] + TEXT[:24], MIXER),  # a raw block between coded ones
@@ -63,8 +62,8 @@ def seeds() -> dict[str, Seed]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         archive = prequential.compress(Path(folder, "tree"), config=long, runtime=RUNTIME)
-    found["tree"] = Seed(archive, prequential.decompress(archive, runtime=RUNTIME), is_tree=True)
-    return found
+    made["tree"] = Seed(archive, prequential.decompress(archive, runtime=RUNTIME))
+    return made
 
 
 def _made(data: bytes, config: prequential.Config) -> Seed:

@@ -2,18 +2,21 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from contextlib import chdir
 from pathlib import Path
 
+import git_history
 import pytest
-from every_command import BAD, CASES, make_damaged_archive, words_of, write_sources
-from record_seeds import LEARNERS
+from seeds import MIXER
+from studies import TINY
 
 import prequential
+from prequential.evaluation.runs import read_runs
 
 PROJECT = Path(prequential.__file__).parents[1]
+FORECASTS = PROJECT / "benchmarks" / "forecasts" / "enwik8-contexts"
 MODULES = (
     "brotli", "codecs", "constriction", "contextlib", "corpora", "evil", "json", "llvmlite", "matplotlib",
     "msgspec", "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource",
@@ -42,33 +45,37 @@ def note(event, args):
             os.close(number)
 sys.addaudithook(note)
 """
-MORE = (
-    "compress -1 -o first.pq a", "list --json a.pq", "test a.pq", "runs list", "doctor", "compare RUN RUN",
-    "evaluate --no-run --verify MIXER a", "evaluate --no-run -1 --baselines gzip,ppmd a",
+LONG = (
+    "decompress a.pq -o b", "test a.pq", "list --json a.pq", "evaluate --runs runs --verify --baselines gzip,ppmd MIXER a",
+    "runs list runs", "report RUN -o page.html", "compare RUN RUN", "train a -o model GPT",
+    "import log.csv --tokens seen --loss loss --bytes-per-token 4", "heldout --train model --test a --runs held",
+    "labels --label y MIXER rows.jsonl", "monorepo repo --since HEAD~1 --series mono.jsonl MIXER",
+    "sweep --ladder a --runs ladder --limit 600 --sizes 16x1 --seeds 0 GPT",
+    "forecast ladder.jsonl --target-width 512 --target-bytes 200M -o forecast.json", "doctor", "compress -1 -o first.pq a",
     "evaluate --no-run --learner prequential.adapters:TransformersLearner --baselines none a",
-    "evaluate --no-run --static hf:missing --baselines none MIXER a", "evaluate --no-run --baselines none MIXER hf:missing/data",
-    "labels --label y MIXER rows.jsonl",
-    "compress --kernels plain --config gpt.json -o compiled.pq a",
+    "evaluate --no-run --static hf:missing --baselines none MIXER a",
+    "evaluate --no-run --baselines none MIXER hf:missing/data", "compress --kernels plain GPT -o compiled.pq a",
 )  # fmt: skip
-MAY_FAIL = ("hf:missing", "TransformersLearner", "compare", BAD)
-(FIRST, *LONG) = (*CASES, *MORE)  # the others need what the first one makes
+MAY_FAIL = ("hf:missing", "TransformersLearner", "compare")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with traps, and what the commands need."""
     folder = tmp_path_factory.mktemp("hostile").resolve()
-    with chdir(folder):
-        write_sources(b"".join(b"line %d: the quick brown fox\n" % i for i in range(150)), 0o644)
-        Path("mixer.json").write_text(json.dumps(LEARNERS["mixer"].to_dict()))
-        make_damaged_archive()
-        prequential.compress(
-            Path("a"), Path("a.pq"), config=LEARNERS["mixer"]
-        )  # which the first command makes, if it runs
+    (folder / "a").write_bytes(text := b"".join(b"line %d: the quick brown fox\n" % i for i in range(70)))
+    (folder / "mixer.json").write_text(json.dumps(MIXER.to_dict()))
+    (folder / "gpt.json").write_text(json.dumps(TINY.to_dict()))
+    (folder / "log.csv").write_text("seen,loss\n100,3.5\n200,2.5\n")
+    rows = [{"t": f"a row with number {i}", "y": "odd" if i % 2 else "even"} for i in range(20)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shutil.copy(FORECASTS / "ladder.jsonl.zst", folder / "ladder.jsonl")
+    git_history.make(folder / "repo", {1: {b"a.py": text[:600]}, 2: {b"b.py": text[600:1200]}})
+    prequential.compress(folder / "a", folder / "a.pq", config=MIXER)
     for name in MODULES:
         (folder / f"{name}.py").write_text(f"open('PWNED', 'a').write({name!r} + '\\n')\n")
-    for name, text in SETTINGS.items():
-        (folder / name).write_text(text)
+    for name, setting in SETTINGS.items():
+        (folder / name).write_text(setting)
     return folder
 
 
@@ -76,16 +83,13 @@ def folder(tmp_path_factory):
 def environment(tmp_path_factory, folder):
     audit = tmp_path_factory.mktemp("audit")
     (audit / "sitecustomize.py").write_text(AUDIT)
-    log = str(audit / "log")
     script = audit / "script" / "prequential"  # as an installation makes it
     script.parent.mkdir()
-    script.write_text(
-        "import sys\nfrom prequential.cli.main import main\n\nif __name__ == '__main__':\n    sys.exit(main())\n"
-    )
+    script.write_text("import sys\nfrom prequential.cli.main import main\n\nsys.exit(main())\n")
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))},
-        "PYTHONPATH": os.pathsep.join([str(audit), str(PROJECT)]),
-        "AUDITED": str(folder), "AUDIT_LOG": log, "SCRIPT": str(script), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": os.pathsep.join([str(audit), str(PROJECT)]), "AUDITED": str(folder), "AUDIT_LOG": str(audit / "log"),
+        "SCRIPT": str(script), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
 
 
@@ -97,13 +101,15 @@ def opened(environment):
     return {line.partition("/")[0] for line in lines}
 
 
-@pytest.mark.parametrize("command", [FIRST, *(pytest.param(each, marks=pytest.mark.thorough) for each in LONG)])
+@pytest.mark.parametrize("command", ["compress a -o c.pq MIXER", *LONG])
+@pytest.mark.first_quick
 def test_no_planted_file_is_opened_or_run(folder, environment, command, tmp_path):
-    with chdir(folder):
-        program = [sys.executable, environment["SCRIPT"], *words_of(command)]
-    if command == FIRST:
-        (folder / "a.pq").unlink()
+    words = command.replace("MIXER", "--config mixer.json").replace("GPT", "--config gpt.json")
+    if "RUN" in words.split():
+        (run,) = read_runs(folder / "runs")
+        words = words.replace("RUN", str(run.path))
     fresh = {"NUMBA_CACHE_DIR": str(tmp_path)} if "compiled" in command else {}  # this command compiles its kernels
+    program = [sys.executable, environment["SCRIPT"], *words.split()]
     done = subprocess.run(program, cwd=folder, env=environment | fresh, capture_output=True, timeout=300)
     assert done.returncode == 0 or any(word in command for word in MAY_FAIL), done.stderr.decode()
     assert not (folder / "PWNED").exists(), (folder / "PWNED").read_text()
@@ -114,21 +120,17 @@ def test_no_planted_file_is_opened_or_run(folder, environment, command, tmp_path
 
 def test_the_audit_sees_what_is_opened_and_what_children_open(folder, environment):
     opened(environment)
-    program = (
-        "import subprocess, sys; open('setup.cfg'); subprocess.run([sys.executable, '-c', \"open('mixer.json')\"])"
-    )
-    subprocess.run([sys.executable, "-P", "-c", program], cwd=folder, env=environment, check=True)
+    child = "import subprocess, sys; open('setup.cfg'); subprocess.run([sys.executable, '-c', \"open('mixer.json')\"])"
+    subprocess.run([sys.executable, "-P", "-c", child], cwd=folder, env=environment, check=True)
     assert {"setup.cfg", "mixer.json"} <= opened(environment)
 
 
 @pytest.mark.thorough
-def test_python_m_prequential_imports_nothing_from_the_current_folder(folder, environment):
+def test_python_m_prequential_imports_nothing_from_the_current_folder(tmp_path, environment):
     """With -m, Python itself puts the folder first; the program takes it away before it imports a library."""
-    folder_of_numpy = folder.with_name("with-m")
-    folder_of_numpy.mkdir()
-    (folder_of_numpy / "numpy.py").write_text("open('PWNED', 'w')")
-    (folder_of_numpy / "text").write_bytes(b"text")
+    (tmp_path / "numpy.py").write_text("open('PWNED', 'w')")
+    (tmp_path / "text").write_bytes(b"text")
     program = [sys.executable, "-m", "prequential", "compress", "-1", "text"]
-    done = subprocess.run(program, cwd=folder_of_numpy, env=environment, capture_output=True, timeout=300)
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
-    assert not (folder_of_numpy / "PWNED").exists()
+    assert not (tmp_path / "PWNED").exists()

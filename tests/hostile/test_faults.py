@@ -4,63 +4,47 @@ import errno
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from faults import Bench, commands, is_possible, restarted_with_library
+from faults import COMMANDS, is_possible, restarted_with_library
 from programs import TINY, failing, tiny_options
 from pytest import MonkeyPatch
 from seeds import RUNTIME
 
 import prequential
 from prequential.cli.main import main
-from prequential.errors import CorpusError, OutputError
+from prequential.errors import OutputError
 from prequential.files import new_folder, output_file, set_mode
 from prequential.files.outputs import append_line
-from prequential.online.source import HashedSymbols, digest_of
 
 needs_compiler = pytest.mark.skipif(not is_possible(), reason="needs Linux and a C compiler")
 
 
-def checked(*arguments: str) -> dict[str, object]:
-    """The report of faults.py, which has found no violation."""
-    done = restarted_with_library(arguments)
-    report = json.loads(done.stdout)
-    violations = [
-        (command, kind, manner, row["violations"])
-        for command, kinds in report.items()
-        for kind, manners in kinds.items()
-        for manner, row in manners.items()
-        if row["violations"]
-    ]
-    assert violations == [] and done.returncode == 0
-    return report  # type: ignore[no-any-return]
+def violations(*arguments: str) -> list[object]:
+    """What faults.py finds."""
+    report = json.loads(restarted_with_library(arguments).stdout)
+    manners = [row for kinds in report.values() for each in kinds.values() for row in each.values()]
+    assert sum(row.get("tried", 0) for row in manners) > 0
+    return [violation for row in manners for violation in row["violations"]]
 
 
 @pytest.mark.thorough
 @needs_compiler
 def test_a_sample_of_failing_calls_ends_in_one_line_or_not_at_all() -> None:
-    report = checked("--command", "compress", "evaluate", "--kind", "write", "fsync", "read", "disk", "--every", "70")
-    assert set(report) == {"compress", "evaluate"}
+    sample = ("--kind", "write", "fsync", "read", "disk", "--every", "70")
+    assert violations("--command", "compress", "evaluate", *sample) == []
 
 
 @pytest.mark.slow
 @needs_compiler
-@pytest.mark.parametrize("command", commands(Bench(Path(), b"")))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_failing_call_ends_in_one_line_or_not_at_all(command: str) -> None:
-    assert set(checked("--command", command)) == {command}
+    assert violations("--command", command) == []
 
 
-# ---- what it has found
+# ---- file systems that refuse something
 
 
-def test_a_run_that_resumes_after_its_last_block_compares_the_digest_of_all_bytes() -> None:
-    data = np.arange(100, dtype=np.uint8)
-    HashedSymbols(data).check(digest_of(data), "a")
-    with pytest.raises(CorpusError, match="changed"):
-        HashedSymbols(data).check(digest_of(data[1:]), "a")
-
-
-@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.EROFS, errno.ENOSYS, errno.EIO])
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.EIO])
 def test_outputs_appear_on_file_systems_without_permissions_and_times(
     error: int, tmp_path: Path, monkeypatch: MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,13 +71,12 @@ def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(tmp_path: 
 
 
 @pytest.mark.usefixtures("no_warm_up")
-@pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOSYS])
 def test_every_output_appears_on_a_file_system_that_synchronises_nothing(
-    error: int, tmp_path: Path, monkeypatch: MonkeyPatch
+    tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_bytes(b"text " * 20)
-    failing(error, monkeypatch, "fsync")
+    failing(errno.EINVAL, monkeypatch, "fsync")
     prequential.compress(tmp_path / "tree", tmp_path / "a.pq", config=TINY, runtime=RUNTIME)
     prequential.decompress(tmp_path / "a.pq", tmp_path / "restored", runtime=RUNTIME)
     append_line(tmp_path / "a.jsonl", b"line\n")

@@ -1,50 +1,37 @@
 """A stranger's folder may hold, next to an archive, hostile checkpoints and links at the path of the output."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from bounds import CONFIGS
 from checkpoints import VALUES
 from forge import Draft
-from programs import program, script
-from seeds import RUNTIME, seeds
+from interruption import InterruptionError, stopping_at
+from programs import HERE, program, script, snapshot
+from seeds import MIXER, RUNTIME, seeds
+from small import BOTH
 
 import prequential
+from prequential.errors import CheckpointError
 
 # ---- checkpoints
 
 
-def unclean(found: dict[str, str]) -> dict[str, str]:
-    return {case: said for case, said in found.items() if not said.startswith("refused: ") and said != "exact"}
+def unclean(outcomes: dict[str, str]) -> dict[str, str]:
+    return {case: said for case, said in outcomes.items() if not said.startswith("refused: ") and said != "exact"}
 
 
 @pytest.mark.thorough
 def test_checkpoints_of_impossible_values_and_forms_are_refused() -> None:
-    assert unclean(script("checkpoints.py")) == {}
+    assert unclean(script(HERE / "checkpoints.py")) == {}
 
 
 @pytest.mark.slow
 def test_checkpoints_of_impossible_values_make_no_kernel_leave_its_arrays(tmp_path: Path) -> None:
-    found = script("checkpoints.py", *VALUES, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
-    assert unclean(found) == {}
-
-
-@pytest.mark.slow
-def test_random_states_lead_no_kernel_of_two_threads_that_mix_out_of_its_arrays(tmp_path: Path) -> None:
-    options = ("--count=60", "--mixing=2", "--configs", "mixer", "large mixer", "both")
-    found = script("bounds.py", *options, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
-    assert found["failures"] == {}
-    assert sum(n for outcome, n in found["outcomes"].items() if "round trip: exact" in outcome) > 54
-
-
-@pytest.mark.slow
-def test_random_states_lead_no_kernel_out_of_its_arrays(tmp_path: Path) -> None:
-    count = 900  # 13 minutes beside another test
-    found = script("bounds.py", f"--count={count}", "--seed=2", NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
-    assert found["failures"] == {}
-    assert sum(n for outcome, n in found["outcomes"].items() if "round trip: exact" in outcome) > 0.9 * count
-    for name in CONFIGS:
-        assert found["outcomes"][f"{name}, resumed encoder: done"] > 0.9 * (count // len(CONFIGS))
+    outcomes = script(HERE / "checkpoints.py", *VALUES, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+    assert unclean(outcomes) == {}
 
 
 # ---- links at the output
@@ -88,3 +75,35 @@ def test_saving_the_good_beginning_does_not_write_through_a_link(folder: Path, v
     (folder / "x.from-0").symlink_to(victim)
     program(folder, "decompress", "x.pq")
     assert victim.read_bytes() == PRECIOUS
+
+
+# ---- drafts of evaluations
+
+
+def evaluate(folder: Path, **options: object) -> prequential.Evaluation:
+    draft = prequential.DraftFolder(path=folder, keep=True, resume=bool(options.pop("resume", False)))
+    config, text = replace(MIXER, schedule=BOTH.schedule), b"It was the best of times, it was the worst of times. " * 20
+    return prequential.evaluate(text, config=config, runtime=RUNTIME, baselines=(), draft=draft, **options)  # type: ignore[arg-type]
+
+
+def times_of(time_s: float) -> Callable[[bytes], bytes]:
+    return lambda data: np.full(len(data) // 8, time_s).tobytes()
+
+
+DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "another cost": ("costs", lambda data: b"\1" + data[1:]),
+    **{f"a time of {s}": ("seconds", times_of(s)) for s in (float("nan"), -1.0, 1e300)},
+}
+
+
+@pytest.mark.usefixtures("no_warm_up", "always_due")
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_draft_with_damaged_costs_or_times_is_refused_and_stays(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InterruptionError):
+        evaluate(tmp_path, on_progress=stopping_at(6))
+    file, damage = DAMAGE[name]
+    (tmp_path / file).write_bytes(damage((tmp_path / file).read_bytes()))
+    before = snapshot(tmp_path)
+    with pytest.raises(CheckpointError, match=r"recorded (costs|times)"):
+        evaluate(tmp_path, resume=True)
+    assert snapshot(tmp_path) == before

@@ -33,7 +33,7 @@ def fingerprint() -> str:
     text = np.fromfile(sample_path("christmas_carol"), np.uint8, 600)
     noise = np.random.default_rng(1).integers(0, 256, 60, dtype=np.uint8)
     few = ("2", "4", "above", "match")
-    found = []
+    outcomes = []
     for contexts, sets, curves, n, gpt, record in (
         (CONTEXTS, ("states", "words,gpt"), ("1",), 30, True, 0),
         (few, WEIGHT_SETS, CURVES, 60, True, 0),
@@ -52,8 +52,8 @@ def fingerprint() -> str:
         frozen = mixer.frozen(mixer.arrays.ring.copy())
         frozen.restart(len(data) + 32)
         costs = frozen.code(data[::-1].copy(), None, BitCoder(SCORE)).tobytes()
-        found += [digest(mixer.state()).hex(), coder.payload().hex(), costs.hex()]
-    return " ".join(found)
+        outcomes += [digest(mixer.state()).hex(), coder.payload().hex(), costs.hex()]
+    return " ".join(outcomes)
 
 
 def _wrapping(*arguments: object) -> int:

@@ -1,13 +1,23 @@
-"""The table of context embeddings: the rows that it adds, the rows that a step changes, and when it changes them."""
+"""The table of context embeddings: the rows of each context, those that it adds, and those that a step changes, and when."""
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from prequential.errors import ConfigError
 from prequential.exact import plain
-from prequential.model.config import CONTEXT_REACH, GPTConfig
-from prequential.model.gpt.context_table import MAX_LEVEL, UNITS, ContextTable, compressed
+from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, MOST_CONTEXT_TERMS, RECALL_CONTEXTS, GPTConfig
+from prequential.model.gpt.context_table import (
+    LONGEST,
+    MAX_LEVEL,
+    SUM_LIMIT,
+    UNITS,
+    ContextTable,
+    compressed,
+    context_rows,
+    sum_by_row,
+)  # fmt: skip
 
 CONFIG = GPTConfig(width=16, n_heads=1, contexts=("2", "word"), context_bits=6, memory_bits=13)
 
@@ -100,9 +110,9 @@ def test_a_replayed_position_gets_the_sum_that_its_rows_had_when_it_was_new():
     assert not table.add_to(zeros, replayed).any()  # kept only when the segment has ended
     table.commit()
     assert torch.equal(table.add_to(zeros, torch.cat((indices, new[:, None]), 1)), table.add_to(zeros, indices))
-    found, largest = table.add_to(zeros, replayed), before.abs().amax(1, keepdim=True)
+    recalled, largest = table.add_to(zeros, replayed), before.abs().amax(1, keepdim=True)
     assert not torch.equal(table.add_to(zeros, indices), before)  # the table has learned
-    assert before.any() and ((found - before).abs() <= largest / 127).all()
+    assert before.any() and ((recalled - before).abs() <= largest / 127).all()
 
 
 def test_replayed_positions_do_not_change_the_table():
@@ -126,7 +136,73 @@ def test_sums_are_kept_with_8_bits_and_the_smallest_shift():
     assert levels.tolist() == [[0, 0], [127, -127], [64, -64], [-127, 2], [78, 0], [-64, 32]]
 
 
-@pytest.mark.parametrize("names", ["2", ["7"], ["2", "2"], [2]])
-def test_unknown_contexts_are_refused(names):
-    with pytest.raises(ConfigError, match="context"):
-        GPTConfig(contexts=names)
+# ---- rows of contexts, and sums of gradients by row
+
+WORD, WORD2 = GPT_CONTEXTS.index("word"), GPT_CONTEXTS.index("word2")
+ALL_KINDS = range(len(GPT_CONTEXTS))
+
+
+def rows_after(text, kinds=ALL_KINDS, n_rows=1 << 24):
+    """The rows of each kind after `text`, which symbol 0 precedes. Values that are recalled are 500, 501, ..."""
+    symbols = (bytes(CONTEXT_REACH) + text)[-CONTEXT_REACH:]
+    last = np.frombuffer(symbols[::-1], np.uint8).astype(np.int64)
+    recent = np.concatenate((last, 500 + np.arange(len(RECALL_CONTEXTS))))[None]
+    kinds = np.array(list(kinds), np.int64)
+    rows = np.empty((1, len(kinds)), np.int64)
+    context_rows(recent, kinds, n_rows, rows)
+    return rows[0]
+
+
+@pytest.mark.parametrize("order", range(2, LONGEST + 1))
+def test_a_context_of_some_symbols_depends_on_these_and_no_others(order):
+    kind = [order - 2]
+    text = bytes(range(60, 60 + CONTEXT_REACH))
+    for back in range(1, CONTEXT_REACH + 1):
+        changed = bytearray(text)
+        changed[-back] ^= 1
+        assert (rows_after(text, kind) != rows_after(bytes(changed), kind)) == (back <= order)
+
+
+def test_a_word_depends_only_on_its_letters_in_any_case():
+    assert rows_after(b"in The", [WORD]) == rows_after(b"12 the", [WORD]) == rows_after(b"\nTHE", [WORD])
+    assert rows_after(b"the", [WORD]) != rows_after(b"thee", [WORD])
+    assert rows_after(b"the ", [WORD]) == rows_after(b"a, ", [WORD])  # no word has begun
+
+
+def test_two_words_are_the_current_word_and_the_word_before_the_separator():
+    assert rows_after(b"to be or", [WORD2]) == rows_after(b"not Be,or", [WORD2])
+    assert rows_after(b"to be or", [WORD2]) != rows_after(b"to he or", [WORD2])
+
+
+def test_different_kinds_have_different_rows_for_the_same_symbols():
+    assert len(set(rows_after(b"ab"))) == len(GPT_CONTEXTS)
+
+
+@given(st.binary(max_size=20), st.integers(1, 24))
+def test_rows_lie_in_the_table(text, bits):
+    rows = rows_after(text, n_rows=1 << bits)
+    assert (rows >= 0).all() and (rows < 1 << bits).all()
+
+
+def test_rows_spread_evenly():
+    texts = [b"%x" % (i * 2654435761 & 0xFFFFFF) for i in range(4000)]
+    counts = np.bincount([rows_after(text, [LONGEST - 2], 64)[0] for text in texts], minlength=64)
+    chi_squared = float(((counts - 4000 / 64) ** 2 / (4000 / 64)).sum())
+    assert chi_squared < 120  # 63 degrees of freedom: by chance with a probability of 2e-5
+
+
+def test_sums_by_row_are_those_of_the_rounded_gradient_in_any_order():
+    random = np.random.default_rng(2)
+    g = random.normal(size=(50, 8)).astype(np.float32)
+    rows = random.integers(0, 9, (50, 3))
+    peak = np.float32(np.abs(g).max())
+    sums = np.zeros((9, 8), np.int32)
+    sum_by_row(g, peak, rows, sums)
+    levels = np.rint(g * ((np.float32(1) / peak) * np.float32(SUM_LIMIT))).astype(np.int64)
+    expected = np.zeros((9, 8), np.int64)
+    np.add.at(expected, rows.ravel(), np.repeat(levels, 3, 0))
+    assert np.array_equal(sums, expected)
+    order = random.permutation(50)
+    again = np.zeros_like(sums)
+    sum_by_row(g[order], peak, rows[order], again)
+    assert np.array_equal(sums, again) and SUM_LIMIT * MOST_CONTEXT_TERMS < 1 << 31

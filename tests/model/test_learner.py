@@ -74,11 +74,11 @@ def starts(inputs, targets, n):
 def test_rows_are_stretches_of_the_text_and_the_newest_of_them_are_the_newest_segment(n, n_new):
     inputs, targets, _ = rows(n, n_new)
     assert targets.shape == (min(5, n // 16), 16) and inputs.shape == (*targets.shape, 3)
-    found = starts(inputs, targets, n)
-    assert all(found)
+    possible_starts = starts(inputs, targets, n)
+    assert all(possible_starts)
     n_rows = -(-n_new // 16)
     newest = [n - 16 * (n_rows - i) for i in range(n_rows)]  # adjacent, up to the last symbol
-    assert all(start in possible for start, possible in zip(newest, found, strict=False))
+    assert all(start in possible for start, possible in zip(newest, possible_starts, strict=False))
     assert newest[0] <= n - n_new
 
 
@@ -125,8 +125,8 @@ def test_decoder_and_follower_have_the_same_cost_and_end_in_the_same_state(confi
     follower, nothing = make_learner(config), BitCoder(SCORE)
     assert learn(follower, TEXT, nothing)[1] == code_bits
     assert nothing.payload() == b""
-    found, decoded_bits = learn(decoder, np.zeros_like(TEXT), BitCoder(DECODE, coder.payload()))
-    assert np.array_equal(found, symbols)
+    decoded, decoded_bits = learn(decoder, np.zeros_like(TEXT), BitCoder(DECODE, coder.payload()))
+    assert np.array_equal(decoded, symbols)
     assert decoded_bits == pytest.approx(code_bits, rel=1e-12)
     assert decoder.digest() == follower.digest() == encoder.digest()
 

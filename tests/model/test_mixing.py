@@ -2,7 +2,6 @@
 
 import math
 import os
-import platform
 import runpy
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,11 +20,8 @@ from prequential.exact.arrays import digest
 from prequential.model.config import CONTEXTS, CURVES, WEIGHT_SETS, MixerConfig
 from prequential.model.mixer import arrays as blocks
 from prequential.model.mixer import contexts, evidence, lookup, mixing, nodes, sets, weights
-from prequential.model.mixer import contexts as binary_contexts
 from prequential.model.mixer import past as at
-from prequential.model.mixer import past as matches
 from prequential.model.mixer import past_advance as advance
-from prequential.model.mixer import past_advance as records
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, log_odds_tables
 
@@ -63,8 +58,8 @@ def assert_decoded(data, config=SMALL, ring_bits=10, frequencies=None, cuts=((),
     coder = BitCoder(ENCODE)
     _, code_bits = code(encoder, coder, data, frequencies, cuts[0])
     reader = BitCoder(DECODE, coder.payload())
-    found, decoded_bits = code(decoder, reader, np.full(len(data), 511), frequencies, cuts[1])
-    assert np.array_equal(found, data)
+    decoded, decoded_bits = code(decoder, reader, np.full(len(data), 511), frequencies, cuts[1])
+    assert np.array_equal(decoded, data)
     reader.check_end()
     assert 8 * len(coder.payload()) <= code_bits + 64 + 8 * len(data) * 2**-15
     for bits, other in ((decoded_bits, decoder), (followed(follower, data, frequencies), follower)):
@@ -136,7 +131,7 @@ def test_a_long_repeat_of_noise_costs_next_to_nothing(contexts):
     """Without contexts, only the match can predict the repeat."""
     noise = np.random.default_rng(2).integers(0, 256, 2000)
     mixer = make_mixer(MixerConfig(contexts=contexts, table_bits=18, match_bits=12), ring_bits=14)
-    followed(mixer, np.ones(records.FEW_CONTROLS, np.int64))  # binary data: the code of the noise does not change
+    followed(mixer, np.ones(advance.FEW_CONTROLS, np.int64))  # binary data: the code of the noise does not change
     assert followed(mixer, noise) > 8 * 2000
     assert followed(mixer, noise) < 0.3 * 2000
 
@@ -167,49 +162,6 @@ def test_the_ring_may_wrap():
     assert_decoded(symbols, config, 14, cuts=((), range(700, 50_000, 700)))
 
 
-def last_found(table, deterministic, bytes_seen):
-    """What is found of one context before the last of these bytes: the rows of both halves, and the run."""
-    regions, (hashes, heads, buckets, only, runs) = (
-        np.array([[0, len(table)]]),
-        (np.zeros(1, np.int64) for _ in range(5)),
-    )
-    places = lookup.Places(0, 1, regions, table, deterministic, hashes, heads, buckets, only, runs)
-    for byte in bytes_seen:
-        hashes[0] = 0x12345678
-        lookup.find_contexts(places)
-        lookup.find_second_halves(places, 16 | byte >> 4)
-        found = int(heads[0]), int(buckets[0]), int(runs[0])
-        lookup.remember(places, byte)
-    return found
-
-
-def nodes_after(halves):
-    """The nodes of a bucket that has seen these half bytes, by their number."""
-    seen = {}
-    for half in halves:
-        node = 1
-        for k in range(4):
-            bit = half >> (3 - k) & 1
-            seen[node] = nodes.node_after(seen.get(node, int(nodes.NEW_NODE)), bit)
-            node = node << 1 | bit
-    return {node: int(value) for node, value in seen.items()}
-
-
-def nodes_of(table, row):
-    return {n: int(v) for n, v in enumerate(table[row]) if n and v != nodes.NEW_NODE}
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 40, 255])
-def test_another_byte_makes_the_buckets_that_all_bytes_would_have_made(n):
-    """The nodes of first and second half, if the first halves of the bytes are equal."""
-    table, deterministic = np.zeros((64, lookup.SLOTS), np.uint32), np.zeros(128, np.uint32)
-    head, second, run = last_found(table, deterministic, [0xA7] * n + [0xA1, 0xA1])
-    assert lookup.NONE not in (head, second) and not deterministic.any()
-    assert run == 0xA7 << 12 | 0xA1 << 4 | 1
-    assert nodes_of(table, head) == nodes_after([0xA] * (n + 1))
-    assert nodes_of(table, second) == nodes_after([0x7] * n + [0x1])
-
-
 def test_an_entry_is_found_by_its_hash_and_a_new_one_replaces_the_one_that_was_seen_least_often():
     deterministic = np.zeros(lookup.WAYS, np.uint32)
     hashes = [(i + 1) << 16 for i in range(lookup.WAYS + 2)]
@@ -230,18 +182,18 @@ def past_after(text):
     """The mixer's past when the byte after `text` is to be predicted, the ring that holds the text, and what followed before."""
     arrays = make_mixer(MixerConfig(contexts=("nextword", "template,next"), table_bits=6, match_bits=10)).arrays
     for byte in text:
-        matches.find_matches(arrays.past, arrays.ring, arrays.matches, True)
+        at.find_matches(arrays.past, arrays.ring, arrays.matches, True)
         advance.advance(arrays.past, arrays.ring, arrays.indirect, arrays.followers, arrays.fields, byte, True)
-    matches.find_matches(arrays.past, arrays.ring, arrays.matches, True)
+    at.find_matches(arrays.past, arrays.ring, arrays.matches, True)
     return arrays.past, arrays.ring, arrays.indirect, arrays.followers
 
 
 def hashes_after(text, names=CONTEXTS):
     """The hashes of these contexts after `text`, by name."""
-    kinds, every = binary_contexts.kinds_by_input(names), np.zeros(binary_contexts.N_HASHES, np.int64)
+    kinds, every = contexts.kinds_by_input(names), np.zeros(contexts.N_HASHES, np.int64)
     now, *others = past_after(text)
     contexts.context_hashes(now, *others, contexts.parts_of(kinds), every)
-    hashes = [contexts.hash_of(every, kinds, records.input_kind(now), sets.AS_TEXT, c) for c in range(len(names))]
+    hashes = [contexts.hash_of(every, kinds, advance.input_kind(now), sets.AS_TEXT, c) for c in range(len(names))]
     return dict(zip(names, map(int, hashes), strict=True))
 
 
@@ -375,12 +327,12 @@ def test_records_of_binary_data_count_as_lines():
 
 
 def test_in_binary_data_other_contexts_take_the_places_of_those_of_words():
-    assert set(binary_contexts.OF_WORDS) | set(binary_contexts.OF_BINARY) <= set(CONTEXTS)
-    assert not set(binary_contexts.OF_WORDS) & set(binary_contexts.OF_BINARY)
+    assert set(contexts.OF_WORDS) | set(contexts.OF_BINARY) <= set(CONTEXTS)
+    assert not set(contexts.OF_WORDS) & set(contexts.OF_BINARY)
     names = ("2", "word", "word2")
-    first = {records.BINARY: binary_contexts.FIRST_PAIR, records.RECORDS: binary_contexts.N_CONTEXTS}
+    first = {advance.BINARY: contexts.FIRST_PAIR, advance.RECORDS: contexts.N_CONTEXTS}
     for kind, own in first.items():
-        assert binary_contexts.kinds_by_input(names)[kind].tolist() == [CONTEXTS.index("2"), own, own + 1]
+        assert contexts.kinds_by_input(names)[kind].tolist() == [CONTEXTS.index("2"), own, own + 1]
     assert hashes_after(b"a text of words", names) == {n: hashes_after(b"a text of words")[n] for n in names}
 
 
@@ -450,16 +402,6 @@ def test_the_largest_error_is_clamped_before_it_has_32_bits():
     )  # fmt: skip
     weights.learn_columns(weights.common_part(sums, 1), inputs, columns)
     assert changed.tolist() == [(int(x) + 1) >> 1 for x in scratch]  # 2**17 / 2**18, rounded to the nearest
-
-
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the names of the instructions are of x86-64")
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="kernels are interpreted")
-def test_a_dot_product_is_compiled_to_vector_instructions():
-    """It once was not, because the sum began with a variable; a mixer of 106 contexts then took twice the time."""
-    compiled = numba.njit(error_model="numpy")(weights.dot.py_func)
-    compiled(np.zeros(32, np.int16), np.uint64(0), np.zeros(32, np.int16))
-    (code,) = compiled.inspect_asm().values()
-    assert any(name in code for name in ("pmulld", "pmaddwd", "pmullw"))
 
 
 def log_odds_of_dot(row, inputs):
@@ -538,8 +480,8 @@ def test_plainly_coded_bytes_are_decoded_even_the_most_improbable(drawn):
     coder = BitCoder(ENCODE)
     _, code_bits = plainly(list(text), frequencies, coder)
     reader = BitCoder(DECODE, coder.payload())
-    found, decoded_bits = plainly([0] * len(text), frequencies, reader)
-    assert bytes(found.astype(np.uint8)) == text
+    decoded, decoded_bits = plainly([0] * len(text), frequencies, reader)
+    assert bytes(decoded.astype(np.uint8)) == text
     assert decoded_bits == code_bits
     reader.check_end()
 
@@ -615,7 +557,7 @@ def test_each_byte_has_one_code_word():
 def test_the_code_is_chosen_by_what_came_before():
     mixer = make_mixer(MixerConfig(contexts=("1", "2"), table_bits=8))
     chosen = []
-    zeros, controls, stays = np.zeros(600, np.int64), np.ones(records.FEW_CONTROLS, np.int64), records.STAYS_BINARY
+    zeros, controls, stays = np.zeros(600, np.int64), np.ones(advance.FEW_CONTROLS, np.int64), advance.STAYS_BINARY
     for part in (TEXT[:300], zeros, TEXT[:16], controls[1:], controls[:1], TEXT[: stays - 1], TEXT[:1]):
         followed(mixer, part)
         chosen.append(int(sets.code_of(mixer.arrays.past)))

@@ -1,9 +1,13 @@
-"""What the fuzzers share: damage to bytes, a folder to work in, and the report of a run."""
+"""What the fuzzers share: damage to bytes, a folder to work in, and the report of a run.
+
+They import this first: it finds the modules of tests/ and tests/hostile/.
+"""
 
 import argparse
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -13,8 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from forge import leb128
-from limits import peak_bytes
+TESTS = Path(__file__).parents[2] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "hostile")]
+
+from forge import leb128  # noqa: E402
+from limits import peak_bytes  # noqa: E402
 
 NUMBERS = [0, 1, 2, 3, 8, 15, 16, 22, 23, 24, 25, 40, 46, 127, 128, 255, 256, 4096, 1 << 14, 1 << 16, 1 << 24, 1 << 25]
 NUMBERS += [(1 << bits) + d for bits in (26, 31, 32, 40, 53, 62, 63, 64, 70) for d in (-1, 0, 1)]

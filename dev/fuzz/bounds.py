@@ -1,6 +1,6 @@
 """Codes with random states that `load_state` accepts, in kernels that check every index of an array.
 
-    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(mktemp -d) python tests/hostile/bounds.py --count 1000 --seed 1 [--mixing 2]
+    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(mktemp -d) python dev/fuzz/bounds.py --count 1000 --seed 1 [--mixing 2]
 
 prints how often each outcome occurred, as JSON. The bits may be any; "exact" says that they were decoded from the same state. An
 IndexError names the first states with it, and `--first N --count 1` repeats state N. A crash ends the process. The
@@ -86,36 +86,38 @@ class Draw:
     def like(self, array: np.ndarray, low: float | None = None, high: float | None = None) -> np.ndarray:
         """Values of the type and shape of `array`, from low to high; without them, any of its type."""
         if array.dtype.kind == "f":
-            found = self.floats(array.size, low or 0.0, high or 0.0)
+            values = self.floats(array.size, low or 0.0, high or 0.0)
         else:
             limits = np.iinfo(array.dtype)
-            found = self(array.size, int(limits.min if low is None else low), int(limits.max if high is None else high))
-        return found.astype(array.dtype).reshape(array.shape)
+            values = self(
+                array.size, int(limits.min if low is None else low), int(limits.max if high is None else high)
+            )
+        return values.astype(array.dtype).reshape(array.shape)
 
 
 def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) -> Arrays:
     """A state with any values that `load_state` accepts. Some arrays keep the values of `state`."""
-    found = {}
+    drawn = {}
     for name, array in state.items():
         own = re.sub(r"^gpt\.", "", name)
         if draw.random.random() < 0.2:
-            found[name] = array.copy()
+            drawn[name] = array.copy()
         elif array.dtype.kind == "f":
             squares = own.startswith(NOT_NEGATIVE)
-            found[name] = draw.like(array, 0.0 if squares else -MAX_MAGNITUDE, MAX_SQUARE if squares else MAX_MAGNITUDE)
+            drawn[name] = draw.like(array, 0.0 if squares else -MAX_MAGNITUDE, MAX_SQUARE if squares else MAX_MAGNITUDE)
         elif name == "gpt.counters":
-            found[name] = draw.like(array, 0, COUNT - 1)
+            drawn[name] = draw.like(array, 0, COUNT - 1)
         elif name == "gpt.contexts.shifts":
-            found[name] = draw.like(array, 0, MOST_SHIFTS)
+            drawn[name] = draw.like(array, 0, MOST_SHIFTS)
         else:
-            found[name] = draw.like(array)
+            drawn[name] = draw.like(array)
     n_symbols = int(draw(1, 0, COUNT - 1)[0])
     n_new = int(draw(1, 0, min(n_symbols, config.schedule.segment_symbols))[0])
-    found["counters"] = np.array([n_symbols, n_new])
+    drawn["counters"] = np.array([n_symbols, n_new])
     if "recall.last" in state:
-        found["recall.last"] = draw.like(state["recall.last"], 0, 255)
+        drawn["recall.last"] = draw.like(state["recall.last"], 0, 255)
         successions = draw.like(state["recall.tables"], 0, MOST_SUCCESSIONS)
-        found["recall.tables"] = draw.like(state["recall.tables"]) & ~0xFF00 | successions << 8
+        drawn["recall.tables"] = draw.like(state["recall.tables"]) & ~0xFF00 | successions << 8
     if "mixer.past" in state:
         position = n_symbols if draw.random.random() < 0.5 else int(draw(1, 0, COUNT - 1)[0])
         past = np.array([int(draw(1, 0, limit)[0]) for limit in past_limits(position).tolist()])
@@ -125,7 +127,7 @@ def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) ->
         table = draw.like(state["mixer.table"])
         nodes = draw.like(table[:, 1:].astype(np.int64), 0, (N_HISTORIES << HISTORY_SHIFT) - 1)
         table[:, 1:] = nodes.astype(np.uint32).view(np.int32)
-        found |= {
+        drawn |= {
             "mixer.past": past,
             "mixer.table": table,
             "mixer.matches": draw.like(state["mixer.matches"], 0, position),
@@ -133,7 +135,7 @@ def random_state(draw: Draw, state: Mapping[str, np.ndarray], config: Config) ->
             "mixer.row_errors": draw.like(state["mixer.row_errors"], 0, 1 << 24),
             "mixer.last_weights": draw.like(state["mixer.last_weights"], -MAX_LAST_WEIGHT, MAX_LAST_WEIGHT),
         }
-    return found
+    return drawn
 
 
 def restore(draw: Draw, coder: BitCoder, n_open: int) -> bool:
@@ -186,9 +188,9 @@ def tried(learners: tuple[OnlineLearner, OnlineLearner], first: Arrays, seed: in
         encoder = BitCoder(ENCODE)
         coded(one, encoder, symbols)
         decoder = BitCoder(DECODE, encoder.payload())
-        found = coded(other, decoder, np.zeros_like(symbols))
+        decoded = coded(other, decoder, np.zeros_like(symbols))
         decoder.check_end()
-        same = np.array_equal(found, symbols) and one.digest() == other.digest()
+        same = np.array_equal(decoded, symbols) and one.digest() == other.digest()
         return "exact" if same else "other bits"
 
     def resumed(mode: int, payload: bytes = b"") -> str:

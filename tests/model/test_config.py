@@ -20,8 +20,8 @@ def schedules(draw):
 def assert_partition(parts, start, stop, sizes):
     """The parts follow each other from start to stop, with these sizes; the last may be smaller, and none is empty."""
     assert [start, *(part.stop for part in parts)] == [*(part.start for part in parts), stop]
-    found = [part.stop - part.start for part in parts]
-    assert found[:-1] == sizes[:-1] and all(0 < n <= size for n, size in zip(found, sizes, strict=True))
+    lengths = [part.stop - part.start for part in parts]
+    assert lengths[:-1] == sizes[:-1] and all(0 < n <= size for n, size in zip(lengths, sizes, strict=True))
 
 
 LENGTHS = st.integers(0, 3) | st.integers(0, 100_000)

@@ -69,9 +69,9 @@ def test_a_frozen_learner_decodes_its_codes(config, kernels):
     writer = BitCoder(ENCODE)
     _, costs = code(FrozenLearner(learner), NEW, writer)
     reader = BitCoder(DECODE, writer.payload())
-    found, again = code(FrozenLearner(learner), np.zeros_like(NEW), reader)
+    decoded, again = code(FrozenLearner(learner), np.zeros_like(NEW), reader)
     reader.check_end()
-    assert np.array_equal(found, NEW) and np.array_equal(costs, again)
+    assert np.array_equal(decoded, NEW) and np.array_equal(costs, again)
     assert 0 <= 8 * len(writer.payload()) - costs.sum() < 80
 
 

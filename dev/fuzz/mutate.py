@@ -1,6 +1,6 @@
 """Mutation fuzzer: damaged archives decode to the exact original or are refused cleanly, in bounded time and memory.
 
-    python tests/hostile/mutate.py --count 100000 --seed 1
+    python dev/fuzz/mutate.py --count 100000 --seed 1
 
 Each mutant is a small valid archive (seeds.py) with damage to its bytes, or to its parts with correct checksums, so that the
 damage reaches the deeper layers. A result is exact if it has the length
@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from unittest import mock
 
 import fuzzing
 from damage import damaged_value
@@ -225,11 +226,30 @@ def _decoded(data: bytes) -> tuple[bytes, int]:
 
 def _decoded_to_path(archive: Path, output: Path) -> tuple[bytes, int]:
     prequential.decompress(archive, output, runtime=replace(RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES))
-    found = b"".join(scan_tree(output).stream()) if output.is_dir() else output.read_bytes()
-    return hashlib.blake2b(found, digest_size=32).digest(), len(found)
+    restored = b"".join(scan_tree(output).stream()) if output.is_dir() else output.read_bytes()
+    return hashlib.blake2b(restored, digest_size=32).digest(), len(restored)
 
 
 # ---- a run
+
+LAYERS = {"exact", "header or configuration", "blocks", "learner", "complete original", "index and end"}
+
+
+def check_itself(box: Path) -> None:
+    """A program that gives other bytes, or leaves a file, breaks a rule."""
+
+    def refuse(*_: object, **__: object) -> bytes:
+        (box / "left").touch()
+        raise CorruptArchiveError("no")
+
+    for broken in (lambda *_, **__: b"something else", refuse):
+        with mock.patch.object(prequential, "decompress", broken):
+            try:
+                judged(Mutant(seeds()["mixer"].archive, "none"), box, to_path=False)
+            except BrokenRuleError:
+                emptied(box)
+                continue
+        raise AssertionError("nothing was noticed")
 
 
 def run(count: int, report: Report, *, seconds: float = float("inf")) -> Report:
@@ -238,13 +258,17 @@ def run(count: int, report: Report, *, seconds: float = float("inf")) -> Report:
     for name in DRAWN:  # compiles the kernels, so that it does not count for a mutant
         _decoded(seeds()[name].archive)
     with sandbox() as box:
+        check_itself(box)
 
         def one() -> None:
             drawn, to_path = mutant(rng), rng.random() < 1 / 8
             if not report.judge(drawn.how, lambda: judged(drawn, box, to_path=to_path), drawn.data):
                 emptied(box)
 
-        return report.repeat(count, seconds, one)
+        report.repeat(count, seconds, one)
+    reached = {outcome.rpartition(": ")[2] for outcome in report.outcomes}
+    assert count < 400 or reached >= LAYERS, f"the damage does not reach {LAYERS - reached}"
+    return report
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fuzzer of every foreign file that commands read, except archives, models and corpora (mutate.py, checkpoints.py).
 
-    python tests/hostile/fuzz_records.py --count 10000 --seed 1 [--kind NAME] [--seconds S]
+    python dev/fuzz/fuzz_records.py --count 10000 --seed 1 [--kind NAME] [--seconds S]
 
 One of the files of record_seeds.py is damaged (damage.py), and a complete command line reads it. The outcome must be success, or
 exit code 1 or 2 with printable lines on stderr, each of which begins with `prequential`. There may be no other exception, no
@@ -298,9 +298,9 @@ def _check_streams(done: Done) -> None:
         if not line.startswith("prequential") or len(line) > MAX_LINE or UNEXPECTED.search(line):
             raise BrokenRuleError(f"a line on stderr: {line[:300]!r}")
     for text in (done.out, done.err):
-        if found := UNSAFE.search(text):
-            around = text[max(0, found.start() - 50) : found.end() + 20]
-            raise BrokenRuleError(f"unsafe character {found[0]!r} in {around!r}")
+        if unsafe := UNSAFE.search(text):
+            around = text[max(0, unsafe.start() - 50) : unsafe.end() + 20]
+            raise BrokenRuleError(f"unsafe character {unsafe[0]!r} in {around!r}")
 
 
 def _place(error: BaseException) -> str:
@@ -397,19 +397,38 @@ def _check_resumed(command: Command, done: Done, box: Path, before: dict[str, by
     if left := [name for name in after if name.startswith(draft)]:
         raise BrokenRuleError(f"a finished draft left {left[:3]}")
     (made,) = {name.split("/")[1] for name in after if name.startswith("drafts/text.txt-")}
-    found, expected = read_run(box / "drafts" / made), finished(Path(draft).name)
-    if found.archive.read_bytes() != expected.archive.read_bytes():
+    resumed, expected = read_run(box / "drafts" / made), finished(Path(draft).name)
+    if resumed.archive.read_bytes() != expected.archive.read_bytes():
         raise BrokenRuleError("another archive than that of an undisturbed run")
     is_changed = any(before[name] != (seeds() / name).read_bytes() for name in before if name.endswith("/costs"))
     for name in FIGURES[:2] if is_changed else FIGURES:  # the checkpoint knows the sum of the learner's costs, no more
-        if json.dumps(found.record[name]) != json.dumps(expected.record[name]):
-            was, now = str(expected.record[name])[:80], str(found.record[name])[:80]
+        if json.dumps(resumed.record[name]) != json.dumps(expected.record[name]):
+            was, now = str(expected.record[name])[:80], str(resumed.record[name])[:80]
             raise BrokenRuleError(f"figures: {name} {now}, not {was}")
-    if not is_changed and found.curve_table() != expected.curve_table():
+    if not is_changed and resumed.curve_table() != expected.curve_table():
         raise BrokenRuleError("figures: another curve")
 
 
 # ---- a run
+
+
+WRONG: tuple[tuple[Callable[[str], object], str], ...] = (
+    (strict_json, '{"a": NaN}'), (check_svg, "<svg><path d='M1 nan'/></svg>"), (check_svg, "<svg><g></svg>"),
+    (check_svg, "<svg onload='x'/>"), (check_html, "<p><b></p>"), (check_html, "<p><script>1</script></p>"),
+)  # fmt: skip
+
+
+def check_itself(box: Path, files: dict[str, bytes]) -> None:
+    """Without damage the first command of each case succeeds, and the rules notice what is wrong: else this finds nothing."""
+    for case in (case for name, cases in KINDS.items() for case in cases if name != "series" or has_git()):
+        assert judged(case.commands[0], box, files) == "exit 0", case
+        restore(box, files)
+    for check, text in WRONG:
+        try:
+            check(text)
+        except BrokenRuleError:
+            continue
+        raise AssertionError(text)
 
 
 @contextmanager
@@ -426,6 +445,7 @@ def run(count: int, report: Report, *, kind: str | None = None, seconds: float =
     rng = Random(report.seed)
     kinds = [name for name, weight in WEIGHTS.items() for _ in range(weight) if name != "series" or has_git()]
     with prepared() as (box, files):
+        check_itself(box, files)
 
         def one() -> None:
             name = kind or rng.choice(kinds)
