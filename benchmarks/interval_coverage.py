@@ -72,7 +72,7 @@ def learning_curve(data: bytes, level: int, runtime: Runtime) -> Curve:
 def group(label: str, curve: Curve) -> RunGroup:
     """A group of one run with this curve."""
     bits = float(curve.bits[-1])
-    return RunGroup(label=label, runs=(label,), seeds=(0,), config={}, bits=(bits,), archive_bits=(0,), curves=(curve,))
+    return RunGroup(label=label, runs=(label,), seeds=(0,), config={}, bits=(bits,), curves=(curve,))
 
 
 def cut(data: bytes, n_slices: int, n_bytes: int, *, adjacent: bool) -> list[bytes]:

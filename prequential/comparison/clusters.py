@@ -180,14 +180,3 @@ def reason_for_none(clusters: Clusters) -> str:
     if (n := len(clusters.n_bytes)) < MIN_CLUSTERS:
         return f"an interval needs {MIN_CLUSTERS} {plural(clusters.by)}, and there {'is' if n == 1 else 'are'} {n}"
     return f"{count_of(clusters.by, n)} are too uneven for an interval: a few hold most bytes, or differ widely"
-
-
-def holm(p_values: Sequence[float], level: float) -> list[bool]:
-    """Which hypotheses fall, if the probability that a true one is among them is at most `level`. Source: Holm (1979)."""
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    fallen = [False] * len(p_values)
-    for n_before, i in enumerate(order):
-        if p_values[i] * (len(order) - n_before) > level:
-            break
-        fallen[i] = True
-    return fallen

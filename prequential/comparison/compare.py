@@ -29,7 +29,6 @@ from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,
     OTHER_ORDER,
-    is_coded,
     is_reported,
     learner_label,
     proof,
@@ -44,26 +43,21 @@ if TYPE_CHECKING:
 DATA_OF = {REPORTED: "rows of a training loop", IMPORTED: "declared data of a log"}
 
 
+Labels = Sequence[str] | None
+
+
 @overload
-def compare(
-    runs: "Sequence[Run | Evaluation]", *, groups: Sequence[str] | None = None, confidence: float = 0.95
-) -> Comparison: ...
+def compare(runs: "Sequence[Run | Evaluation]", *, groups: Labels = None, confidence: float = 0.95) -> Comparison: ...
 
 
 @overload
 def compare(
-    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]",
-    *,
-    groups: Sequence[str] | None = None,
-    confidence: float = 0.95,
+    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]", *, groups: Labels = None, confidence: float = 0.95
 ) -> Comparison | DocumentComparison: ...
 
 
 def compare(
-    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]",
-    *,
-    groups: Sequence[str] | None = None,
-    confidence: float = 0.95,
+    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]", *, groups: Labels = None, confidence: float = 0.95
 ) -> Comparison | DocumentComparison:
     """Each of the runs, or of the groups of runs, compared with the first one: the difference in bits, and its intervals.
 
@@ -96,7 +90,7 @@ def compare(
     if not all(losses):
         name = str(runs[losses.index([])])
         raise CorpusError(f"{name!r} is not a record of a held-out loss, but others are: compare results of one kind")
-    return compare_documents([loss for found in losses for loss in found], confidence)
+    return compare_documents([each for result in losses for each in result], confidence)
 
 
 def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
@@ -121,49 +115,41 @@ def _opened(run: Any, i: int) -> Run:
 
 def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, confidence: float = 0.95) -> Comparison:
     """Every group compared with the group of the first run. Equal arguments give equal results. Raises as `compare`."""
+    first = opened[0].record
     for run in opened:
         _check_comparable(opened[0], run)
     labels = group_labels(opened) if groups is None else list(groups)
     if len(labels) != len(opened):
         raise ConfigError(f"{len(labels)} group labels for {len(opened)} runs: give one for each")
-    names = list(dict.fromkeys(labels))
-    if len(names) < 2:
+    members: dict[str, list[Run]] = {}
+    for label, run in zip(labels, opened, strict=True):
+        members.setdefault(label, []).append(run)
+    if len(members) < 2:
         raise ConfigError(f"the {len(opened)} runs form one group; a comparison needs two: set them with groups=")
-    reference, *others = (
-        _group(name, [run for run, label in zip(opened, labels, strict=True) if label == name]) for name in names
-    )
+    reference, *others = (_group(label, runs) for label, runs in members.items())
     differences = tuple(_difference(reference, other, confidence) for other in others)
-    record = opened[0].record
-    about = {"proof": proof(record) + _mistakes(opened), "rows": _rows(opened)} if is_reported(record) else {}
-    return Comparison(corpus=record["corpus"], groups=(reference, *others), differences=differences, **about)
-
-
-def _mistakes(runs: Sequence[Run]) -> str:
-    wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in runs if (f := run.record["findings"])]
-    return f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
-
-
-def _rows(runs: Sequence[Run]) -> str:
-    rows = rows_known([run.record for run in runs])
-    return f"{rows}: cells hold different rows, so intervals are wide" if rows == OTHER_ORDER else rows
+    about = {}
+    if is_reported(first):
+        wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
+        warning = f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
+        rows = rows_known([run.record for run in opened])
+        width = ": cells hold different rows, so intervals are wide" if rows == OTHER_ORDER else ""
+        about = {"proof": proof(first) + warning, "rows": rows + width}
+    return Comparison(corpus=first["corpus"], groups=(reference, *others), differences=differences, **about)
 
 
 def _check_comparable(first: Run, run: Run) -> None:
     """Raises CorpusError, which names the difference, if the runs are of different corpora."""
-    first_coding, coding = (each.record.get("coding") for each in (first, run))
-    if is_reported(first.record) or is_reported(run.record):
-        named = f"{str(first.path)!r} and {str(run.path)!r} are not comparable"
-        if first_coding != coding:
-            kinds = " and ".join(DATA_OF.get(str(each), "bytes that were coded") for each in (first_coding, coding))
-            raise CorpusError(f"{named}: they have {kinds}")
-        if first.record["corpus"]["blake2b"] != run.record["corpus"]["blake2b"]:
-            sizes = " and ".join(f"{each.record['corpus']['n_bytes']:,}" for each in (first, run))
-            raise CorpusError(f"{named}: {DIFFERENT_ROWS[str(coding)]} ({sizes} bytes)")
-    for name, what in (("n_bytes", "bytes"), ("blake2b", "BLAKE2b")):
-        expected, found = (each.record["corpus"][name] for each in (first, run))
-        if expected != found:
-            values = " and ".join(repr(value)[:18] for value in (expected, found))
-            raise CorpusError(f"{str(first.path)!r} and {str(run.path)!r} are not comparable: corpus ({what}) {values}")
+    a, b = first.record["corpus"], run.record["corpus"]
+    kinds = [DATA_OF.get(str(each.record.get("coding")), "bytes that were coded") for each in (first, run)]
+    why = ""
+    if kinds[0] != kinds[1]:
+        why = f"they have {kinds[0]} and {kinds[1]}"
+    elif (a["n_bytes"], a["blake2b"]) != (b["n_bytes"], b["blake2b"]):
+        other = DIFFERENT_ROWS.get(str(run.record.get("coding")), "they are of other bytes")
+        why = f"{other} ({a['n_bytes']:,} and {b['n_bytes']:,} bytes)"
+    if why:
+        raise CorpusError(f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {why}")
 
 
 def group_labels(runs: Sequence[Run]) -> list[str]:
@@ -171,18 +157,14 @@ def group_labels(runs: Sequence[Run]) -> list[str]:
     groups: list[tuple[dict[str, Any], set[int]]] = []
     labels = []
     for run in runs:
-        config = _without_seed(run)
-        same = [i for i, (other, _) in enumerate(groups) if other == config][-1:]
-        if not same or _seed(run) in groups[same[0]][1]:
-            same = [len(groups)]
+        config, seed = _without_seed(run), seed_of(run.record["config"])
+        i = max((i for i, (other, _) in enumerate(groups) if other == config), default=-1)
+        if i < 0 or seed in groups[i][1]:
+            i = len(groups)
             groups.append((config, set()))
-        groups[same[0]][1].add(_seed(run))
-        labels.append(label_of(same[0]))
+        groups[i][1].add(seed)
+        labels.append(label_of(i))
     return labels
-
-
-def _seed(run: Run) -> int:
-    return seed_of(run.record["config"])
 
 
 def _without_seed(run: Run) -> dict[str, Any]:
@@ -197,18 +179,16 @@ def _unseeded(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _group(label: str, runs: Sequence[Run]) -> RunGroup:
-    ordered = sorted(runs, key=_seed)
+    ordered = sorted(runs, key=lambda run: seed_of(run.record["config"]))
     curves = tuple(run.curves[MODEL] for run in ordered)
     return RunGroup(
         label=label,
         runs=tuple(run.name for run in ordered),
-        seeds=tuple(_seed(run) for run in ordered),
+        seeds=tuple(seed_of(run.record["config"]) for run in ordered),
         config=_without_seed(ordered[0]),
         bits=tuple(float(curve.bits[-1]) for curve in curves),
-        archive_bits=tuple(run.record["archive_bits"] for run in ordered),
         curves=curves,
         learner=", ".join(dict.fromkeys(map(group_learner, ordered))),
-        is_coded=all(is_coded(run.record) for run in ordered),
     )
 
 

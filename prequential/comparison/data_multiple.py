@@ -53,10 +53,10 @@ def data_multiple(curve: Curve, baseline: Curve) -> DataMultiple | None:
     mean, difference = (each.bits for each in cells if each)
     varies, differs = (float(np.square(transforms(each)).sum()) for each in (mean, difference))
     root = math.sqrt(min(MAX_WEIGHT, varies / differs)) if differs else math.sqrt(MAX_WEIGHT)
-    found = _fit(mean - mean.mean(), difference, root)
-    if found is None:
+    fitted = _fit(mean - mean.mean(), difference, root)
+    if fitted is None:
         return None
-    log_multiple, movement = found
+    log_multiple, movement = fitted
     random = np.random.default_rng(0)
     noises = [draw_noise(each, N_DRAWS, random) for each in (mean, difference)]
     moved = movement @ np.concatenate([noises[0] - noises[0].mean(0), root * noises[1]])

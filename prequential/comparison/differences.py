@@ -1,10 +1,7 @@
-"""Differences between groups of runs: what a comparison found, as values, as a table and as text.
-
-Every difference is of ideal code lengths, B - A with A as the reference: below 0 if B needs fewer bits.
-"""
+"""Differences between groups of runs: what a comparison found, as values, as a table and as text."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,53 +10,42 @@ from numpy.typing import NDArray
 
 from prequential.comparison.prediction import MIN_CELLS, Intervals
 from prequential.evaluation.curves import Curve
-from prequential.evaluation.summary import what_is_measured
 from prequential.printable import format_table, printable
 
 if TYPE_CHECKING:
     import pandas
 
-RUN_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
+GROUP_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
 DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
 MAX_SEEDS_LETTERS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
-    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name.
-
-    archive_bits: lengths of the archives; code lengths unless all runs have archives (is_coded).
-    """
+    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name."""
 
     label: str
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
     config: Mapping[str, Any]
     bits: tuple[float, ...]
-    archive_bits: tuple[int, ...]
     curves: tuple[Curve, ...] = field(repr=False, compare=False)
     learner: str = ""
-    is_coded: bool = True
 
     @property
     def name(self) -> str:
         """The label with the learner, unless that is the label."""
         return f"{self.label} ({self.learner})" if self.learner not in ("", self.label) else self.label
 
-    def to_dict(self) -> dict[str, Any]:
-        """All but the curves, as JSON values."""
-        lists = {name: list(getattr(self, name)) for name in ("runs", "seeds", "bits", "archive_bits")}
-        return {"label": self.label, "learner": self.learner, "config": dict(self.config), **lists}
-
     @property
     def mean_bits(self) -> float:
         """Mean ideal code length of the runs, in bits."""
         return math.fsum(self.bits) / len(self.bits)
 
-    @property
-    def mean_archive_bits(self) -> float:
-        """Mean length of the archives, in bits."""
-        return sum(self.archive_bits) / len(self.archive_bits)
+    def to_dict(self) -> dict[str, Any]:
+        """All but the curves, as JSON values."""
+        lists = {name: list(getattr(self, name)) for name in ("runs", "seeds", "bits")}
+        return {"label": self.label, "learner": self.learner, "config": dict(self.config), **lists}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,23 +84,11 @@ class Difference:
         """These bits in percent of the reference's ideal code length; 0 if that is 0."""
         return 100 * bits / self.reference.mean_bits if self.reference.mean_bits else 0.0
 
-    @property
-    def archive_bits(self) -> float:
-        """The difference of the archives' lengths in bits, with headers and containers."""
-        return self.other.mean_archive_bits - self.reference.mean_archive_bits
-
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
-        return {
-            "reference": self.reference.label,
-            "other": self.other.label,
-            "bits": self.bits,
-            "bits_per_byte": self.bits_per_byte,
-            "percent": self.percent,
-            "archive_bits": self.archive_bits,
-            "intervals": None if self.intervals is None else asdict(self.intervals),
-            "crossing_byte": self.crossing_byte,
-        }
+        figures = {name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte")}
+        intervals = None if self.intervals is None else asdict(self.intervals)
+        return {"reference": self.reference.label, "other": self.other.label, **figures, "intervals": intervals}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -138,7 +112,7 @@ class Comparison:
     rows: str | None = None
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each group but the first: bits, bits_per_byte, percent and archive_bits above it, and the intervals.
+        """A row for each group but the first: bits, bits_per_byte and percent above it, and the intervals.
 
         mean_low_bits to mean_high_bits: of the expected difference on such text; text_low_bits to text_high_bits: of the
         difference on another such text; missing for short texts.
@@ -170,84 +144,67 @@ class Comparison:
 
 def format_comparison(comparison: Comparison) -> str:
     """The complete report, without a final newline."""
-    corpus, groups = comparison.corpus, comparison.groups
-    name = corpus.get("name") or "bytes"
-    last = [what_is_measured([group.is_coded for group in groups], "bits")] if comparison.rows is None else []
+    corpus, groups, differences = comparison.corpus, comparison.groups, comparison.differences
+    name, n_bytes = corpus.get("name") or "bytes", corpus["n_bytes"]
+    reported = [] if comparison.rows is None else [[f"proof {comparison.proof}", f"rows  {comparison.rows}"]]
+    group_rows = [
+        [g.label, g.learner, str(len(g.runs)), _seeds(g), f"{g.mean_bits:,.1f}", f"{g.mean_bits / n_bytes:.4f}"]
+        for g in groups
+    ]
+    rows = [
+        [f"{d.other.label} - {d.reference.label}", f"{d.bits:+,.1f}", f"{d.bits_per_byte:+.5f}", f"{d.percent:+.3f}"]
+        for d in differences
+    ]
     parts = [
-        printable(f"corpus {name}, {corpus['n_bytes']:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"),
-        *([] if comparison.rows is None else [f"proof {comparison.proof}\nrows  {comparison.rows}"]),
-        _table((*RUN_TITLES, *last), [_group_row(group, corpus["n_bytes"]) for group in groups]),
-        "\n".join(printable(f"{group.name} on {name}: {', '.join(group.runs)}") for group in groups),
-        _table((*DIFFERENCE_TITLES, *last), [_difference_row(difference) for difference in comparison.differences]),
-        *("\n".join(printable(f"{name:<20}{text}") for name, text in _details(d)) for d in comparison.differences),
-        "\n".join(printable(sentence(difference)) for difference in comparison.differences),
+        [f"corpus {name}, {n_bytes:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"],
+        *reported,
+        format_table(GROUP_TITLES, group_rows).split("\n"),
+        [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
+        format_table(DIFFERENCE_TITLES, rows).split("\n"),
+        *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
+        map(sentence, differences),
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join("\n".join(map(printable, lines)) for lines in parts)
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Without the last column of each row if it has no title: reported runs have one code length."""
-    return format_table(titles, [row[: len(titles)] for row in rows])
-
-
-def _group_row(group: RunGroup, n_bytes: int) -> list[str]:
+def _seeds(group: RunGroup) -> str:
     seeds = ",".join(map(str, group.seeds))
-    return [
-        group.label,
-        group.learner,
-        str(len(group.runs)),
-        seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},...",
-        f"{group.mean_bits:,.1f}",
-        f"{group.mean_bits / n_bytes:.4f}",
-        f"{group.mean_archive_bits:,.0f}",
-    ]
-
-
-def _difference_row(difference: Difference) -> list[str]:
-    return [
-        f"{difference.other.label} - {difference.reference.label}",
-        f"{difference.bits:+,.1f}",
-        f"{difference.bits_per_byte:+.5f}",
-        f"{difference.percent:+.3f}",
-        f"{difference.archive_bits:+,.0f}",
-    ]
+    return seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},..."
 
 
 def _details(difference: Difference) -> Iterator[tuple[str, str]]:
     """(name, text) of each line about one difference."""
-    a, b, byte = difference.reference, difference.other, difference.crossing_byte
+    a, b, byte, both = difference.reference, difference.other, difference.crossing_byte, difference.intervals
     place = f"not below {a.name} at the end" if byte is None else f"below {a.name} from byte {byte:,} to the end"
     yield f"{b.label} against {a.label}", f"{b.name} is {f'below {a.name} everywhere' if byte == 0 else place}"
-    found = difference.intervals
-    if found is not None:
-        level = f"{100 * found.confidence:g} %"
-        yield f"{level} confidence", f"{_bounds(found.mean_low_bits, found.mean_high_bits)}: {found.mean_of}"
-        yield f"{level} prediction", f"{_bounds(found.text_low_bits, found.text_high_bits)}: {found.text_of}"
-
-
-def _bounds(low_bits: float, high_bits: float) -> str:
-    return f"[{low_bits:+,.1f}, {high_bits:+,.1f}] bits"
+    if both is not None:
+        level = f"{100 * both.confidence:g} %"
+        for kind, low, high, what in (
+            ("confidence", both.mean_low_bits, both.mean_high_bits, both.mean_of),
+            ("prediction", both.text_low_bits, both.text_high_bits, both.text_of),
+        ):
+            yield f"{level} {kind}", f"[{low:+,.1f}, {high:+,.1f}] bits: {what}"
 
 
 def sentence(difference: Difference) -> str:
     """What the difference is and what to expect on another text, for a reader who decides by it."""
-    a, b, found = difference.reference.label, difference.other.label, difference.intervals
+    a, b, both = difference.reference.label, difference.other.label, difference.intervals
     if difference.is_none:
         return f"{b} and {a} are equal: they cost the same everywhere."
     saved = -difference.percent
-    if found is None:
+    if both is None:
         few = f"with fewer than {MIN_CELLS} segments it is too short to say more"
         return f"{b} needs {_fewer(saved, 1)} bits than {a} on this text; {few}."
-    half, text = (
-        difference.in_percent(high - difference.bits) for high in (found.mean_high_bits, found.text_high_bits)
-    )
+    half, text = (difference.in_percent(high - difference.bits) for high in (both.mean_high_bits, both.text_high_bits))
     digits = min(4, max(1, -math.floor(math.log10(half)))) if half else 1
     claim = f"{b} needs {abs(saved):.{digits}f} ± {half:.{digits}f} % {'fewer' if saved >= 0 else 'more'} bits than {a}"
     doubt = ", so either may be the better" if abs(saved) <= half else ""
     low, high = sorted((saved - text, saved + text), key=abs)
-    both = f"{_fewer(low, digits)} to {_fewer(high, digits)}"
-    same = f"{abs(low):.{digits}f} to {abs(high):.{digits}f} %"
-    return f"{claim}{doubt}; expect {same if low * high > 0 else both} on another such text."
+    if low * high > 0:
+        expected = f"{abs(low):.{digits}f} to {abs(high):.{digits}f} %"
+    else:
+        expected = f"{_fewer(low, digits)} to {_fewer(high, digits)}"
+    return f"{claim}{doubt}; expect {expected} on another such text."
 
 
 def _fewer(saved: float, digits: int) -> str:

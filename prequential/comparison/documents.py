@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     import pandas
 
 KINDS: dict[str, type[HeldoutRecord]] = {"heldout": HeldoutRecord, "monorepo": MonorepoRecord}
+INTERVAL = (
+    "interval: the expected difference over clusters of these sizes, if they are independent of each other; Student's t"
+)
 PLACE = re.compile(r"(.+\.jsonl)(?::([1-9][0-9]{0,8}))?")
 
 
 class HasRecords(Protocol):
-    """A result with held-out or monorepo records, such as `prequential.Heldout`."""
+    """A result with held-out or monorepo records, one for each model, such as `prequential.Heldout`."""
 
     @property
-    def records(self) -> tuple[dict[str, Any], ...]:
-        """One for each model."""
-        ...
+    def records(self) -> tuple[dict[str, Any], ...]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +78,9 @@ class LossDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without the costs of clusters."""
-        values = {name: value for name, value in asdict(self).items() if name != "clusters"}
-        return {**values, "n_documents": self.clusters.n_documents, "bits_per_byte": self.bits_per_byte}
+        values = asdict(self) | {"n_documents": self.clusters.n_documents, "bits_per_byte": self.bits_per_byte}
+        del values["clusters"]
+        return values
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -129,27 +131,21 @@ class DocumentComparison:
 
 def names_a_record(name: str) -> bool:
     """Whether the name is FILE.jsonl or FILE.jsonl:NUMBER of a file that exists."""
-    found = PLACE.fullmatch(name)
-    return found is not None and Path(found[1]).is_file()
+    place = PLACE.fullmatch(name)
+    return place is not None and Path(place[1]).is_file()
 
 
 def read_document_losses(name: str) -> DocumentLosses:
     """The record FILE:NUMBER, counted from 1, or the last one of FILE. Raises CorpusError."""
-    found = PLACE.fullmatch(name)
-    if not found:
+    place = PLACE.fullmatch(name)
+    if not place:
         raise CorpusError(f"{name!r} names no record: give FILE.jsonl:NUMBER")
-    path, wanted = found[1], int(found[2] or 0)
-    line, number = b"", 0
-    for number, each in enumerate(read_lines(path), 1):
-        line = each
-        if number == wanted:
-            break
-    if not number or number < wanted:
-        raise CorpusError(
-            f"{path!r} has {number} records, so there is no {f'record {wanted}' if wanted else 'last one'}"
-        )
-    where = f"{path}:{number}"
-    return document_losses(parse_object(line, where), where)
+    lines = list(read_lines(place[1]))
+    number = int(place[2] or len(lines))
+    if not 0 < number <= len(lines):
+        raise CorpusError(f"{place[1]!r} has {len(lines)} records, so there is no record {number or 1}")
+    where = f"{place[1]}:{number}"
+    return document_losses(parse_object(lines[number - 1], where), where)
 
 
 def document_losses(record: Any, where: str) -> DocumentLosses:
@@ -160,16 +156,12 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
     losses = {}
     for loss in filter(record.get, LOSSES):
         given = record[loss]["clusters"]
-        n, n_documents = len(given["n_bytes"]), given["n_documents"]
-        fits = len(given["bits"]) == n and min(1, n_documents) <= n <= min(n_documents, MAX_CLUSTERS)
-        if not fits or not all(given["n_bytes"]):
+        n_bytes, bits, n_documents = tuple(given["n_bytes"]), tuple(map(float, given["bits"])), given["n_documents"]
+        fits = len(bits) == len(n_bytes) and min(1, n_documents) <= len(n_bytes) <= min(n_documents, MAX_CLUSTERS)
+        if not fits or not all(n_bytes):
             raise CorpusError(f"{where} has {loss} costs that do not match their documents")
-        losses[loss] = Clusters(
-            n_documents=n_documents,
-            n_bytes=tuple(given["n_bytes"]),
-            bits=tuple(map(float, given["bits"])),
-            by=printable(given.get("by", "document")),
-        )
+        by = printable(given.get("by", "document"))
+        losses[loss] = Clusters(n_documents=n_documents, n_bytes=n_bytes, bits=bits, by=by)
     return DocumentLosses(
         where=where,
         learner=model_summary(record["config"]),
@@ -184,32 +176,23 @@ def compare_documents(records: Sequence[DocumentLosses], confidence: float = CON
     """Every record compared with the first one. Raises CorpusError for other documents, ConfigError for fewer than two."""
     if len(records) < 2:
         raise ConfigError("a comparison needs two records or more")
-    reference, *others = records
-    differences, notes = [], []
-    for i, other in enumerate(others, 1):
-        for loss in LOSSES:
-            if loss not in reference.losses or loss not in other.losses:
-                continue
+    reference, differences, notes = records[0], [], []
+    for i, other in enumerate(records[1:], 1):
+        for loss in (each for each in LOSSES if each in reference.losses and each in other.losses):
             if loss == "frozen" and reference.context != other.context:
-                notes.append(
-                    f"frozen losses of A and {label_of(i)} are not compared: their contexts are {reference.context} and "
-                    f"{other.context}"
-                )
+                contexts = f"{reference.context} and {other.context}"
+                notes.append(f"frozen losses of A and {label_of(i)} are not compared: their contexts are {contexts}")
                 continue
-            _check_same_documents(reference, other, loss)
-            differences.append(difference_of(loss, label_of(i), reference.losses[loss], other.losses[loss], confidence))
+            theirs, ours = reference.losses[loss], other.losses[loss]
+            names, a, b = f"{reference.where} and {other.where} are not comparable", reference.test, other.test
+            sizes = [(x["n_bytes"], x["blake2b"], y.n_documents) for x, y in ((a, theirs), (b, ours))]
+            if sizes[0] == sizes[1] and ours.by != theirs.by:
+                kinds = f"{theirs.by} and a {ours.by}"
+                raise CorpusError(f"{names}: their clusters are a {kinds}: measure both with one cluster=")
+            if sizes[0] != sizes[1] or ours.n_bytes != theirs.n_bytes:
+                raise CorpusError(f"{names}: they scored other documents")
+            differences.append(difference_of(loss, label_of(i), theirs, ours, confidence))
     return DocumentComparison(records=tuple(records), differences=tuple(differences), notes=tuple(notes))
-
-
-def _check_same_documents(reference: DocumentLosses, other: DocumentLosses, loss: str) -> None:
-    a, b = reference.test, other.test
-    ours, theirs = other.losses[loss], reference.losses[loss]
-    names = f"{reference.where} and {other.where} are not comparable"
-    is_same_text = (a["n_bytes"], a["blake2b"], theirs.n_documents) == (b["n_bytes"], b["blake2b"], ours.n_documents)
-    if is_same_text and ours.by != theirs.by:
-        raise CorpusError(f"{names}: their clusters are a {theirs.by} and a {ours.by}: measure both with one cluster=")
-    if not is_same_text or ours.n_bytes != theirs.n_bytes:
-        raise CorpusError(f"{names}: they scored other documents")
 
 
 def difference_of(
@@ -234,15 +217,15 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     """Which of the two models to take, and how sure that is."""
     if not any(difference.clusters.bits):
         return f"{other} and {reference} are equal: they cost the same everywhere"
-    rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
+    rate, base, interval = difference.bits_per_byte, difference.reference_bits_per_byte, difference.interval
     share = f" ({100 * abs(rate) / base:.1f} %)" if base else ""
     claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"
-    found, more = difference.interval, f"score more {plural(difference.clusters.by)}"
-    if found is None:
+    more = f"score more {plural(difference.clusters.by)}"
+    if interval is None:
         return f"{claim}, but {reason_for_none(difference.clusters)}: do not choose by it, {more}"
-    low, high = found.low_bits_per_byte, found.high_bits_per_byte
-    n = count_of(found.by, found.n_clusters)
-    bounds = f"the {100 * found.confidence:g} % interval of the difference over {n} is {low:+.4f} to {high:+.4f}"
+    low, high = interval.low_bits_per_byte, interval.high_bits_per_byte
+    n = count_of(interval.by, interval.n_clusters)
+    bounds = f"the {100 * interval.confidence:g} % interval of the difference over {n} is {low:+.4f} to {high:+.4f}"
     if low <= 0 <= high:
         return f"{claim}, but {bounds}: this does not tell which is better, {more}"
     return f"{claim}, and {bounds}: take {other if rate < 0 else reference} for text like this"
@@ -252,36 +235,24 @@ def format_document_comparison(comparison: DocumentComparison) -> str:
     """The complete report, without a final newline."""
     test = comparison.records[0].test
     head = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
-    head += [
-        f"{label_of(i)}: {each.learner}, trained on {each.train} ({each.where})"
-        for i, each in enumerate(comparison.records)
-    ]
-    differences = comparison.differences
-    intervals = [difference.interval for difference in differences if difference.interval]
+    for i, each in enumerate(comparison.records):
+        head.append(f"{label_of(i)}: {each.learner}, trained on {each.train} ({each.where})")
+    intervals = [difference.interval for difference in comparison.differences if difference.interval]
     level = f"{100 * intervals[0].confidence:g} % confidence" if intervals else "interval"
-    titles = ("loss, bits/byte", "A", "other", "difference", level, "over")
-    parts = ["\n".join(map(printable, head)), format_table(titles, [_row(difference) for difference in differences])]
-    if intervals:
-        parts.append(
-            "interval: the expected difference over clusters of these sizes, if they are independent of each other; Student's t"
-        )
-    parts += map(printable, comparison.notes)
-    return "\n\n".join([*parts, *_sentences(comparison)])
+    rows = []
+    for d in comparison.differences:
+        rates = [f"{d.reference_bits_per_byte:.4f}", f"{d.other_bits_per_byte:.4f}", f"{d.bits_per_byte:+.4f}"]
+        ends = d.interval and f"{d.interval.low_bits_per_byte:+.4f} to {d.interval.high_bits_per_byte:+.4f}"
+        n = count_of(d.clusters.by, len(d.clusters.n_bytes))
+        rows.append([f"{d.loss}, {d.other} - A", *rates, ends or "none", n])
+    table = format_table(("loss, bits/byte", "A", "other", "difference", level, "over"), rows)
+    about = [INTERVAL] if intervals else []
+    return "\n\n".join(
+        ["\n".join(map(printable, head)), table, *about, *map(printable, comparison.notes), *_sentences(comparison)]
+    )
 
 
 def _sentences(comparison: DocumentComparison) -> list[str]:
     """What to conclude about each record, by its dynamic loss, or by the frozen one if nothing was learned."""
     last = {each.other: each for each in comparison.differences if each.loss != "untrained"}
     return [sentence(each, "A", other) for other, each in last.items()]
-
-
-def _row(difference: LossDifference) -> list[str]:
-    found = difference.interval
-    return [
-        f"{difference.loss}, {difference.other} - A",
-        f"{difference.reference_bits_per_byte:.4f}",
-        f"{difference.other_bits_per_byte:.4f}",
-        f"{difference.bits_per_byte:+.4f}",
-        f"{found.low_bits_per_byte:+.4f} to {found.high_bits_per_byte:+.4f}" if found else "none",
-        count_of(difference.clusters.by, len(difference.clusters.n_bytes)),
-    ]

@@ -93,40 +93,28 @@ class Variance:
     seeds_freedom: float = 1.0
 
     def half_width(self, confidence: float, *, n_texts: int) -> float:
-        """Half the width of the interval: for the expectation with n_texts = 1, for another text with n_texts = 2."""
-        from scipy.optimize import brentq  # not every command compares
-        from scipy.special import stdtrit
+        """Half the width of the interval: for the expectation with n_texts = 1, for another text with n_texts = 2.
 
-        deviations, freedom = self._students(n_texts)
-        largest = deviations.max()
+        The degrees of freedom of a sum of variances are those of Welch (1947) and Satterthwaite (1946).
+        """
+        from scipy.optimize import brentq  # not every command compares
+        from scipy.special import stdtr, stdtrit
+
+        ours, theirs = n_texts * self.text, n_texts * self.seeds
+        totals = ours + theirs
+        largest = np.sqrt(totals).max()
         if not largest:
             return 0.0
+        scale = totals.max()
+        squares = (ours / scale) ** 2 / N_TRANSFORMS + (theirs / scale) ** 2 / self.seeds_freedom
+        freedom = (totals / scale) ** 2 / np.where(totals > 0, squares, 1.0)
+        deviations = np.sqrt(totals) / largest  # for each H
 
         def excess(half: float) -> float:
-            return 1 - confidence - self._outside(half, deviations / largest, freedom)
+            return 1 - confidence - float(self.weights @ (2 * stdtr(freedom, -half / deviations)))
 
         bound = float(stdtrit(freedom, (1 + confidence) / 2).sum())
         return float(largest * brentq(excess, 0.0, bound))
-
-    def p_value(self, bits: float) -> float:
-        """The probability of a mean as far from an expectation of 0: 1 less the confidence whose interval ends there."""
-        deviations, freedom = self._students(1)
-        if not deviations.any():
-            return float(bits == 0)
-        return self._outside(abs(bits), deviations, freedom)
-
-    def _outside(self, half: float, deviations: Values, freedom: Values) -> float:
-        from scipy.special import stdtr
-
-        return float(self.weights @ (2 * stdtr(freedom, -half / deviations)))
-
-    def _students(self, n_texts: int) -> tuple[Values, Values]:
-        """Deviation and degrees of freedom for each H; those of a sum are of Welch (1947) and Satterthwaite (1946)."""
-        ours, theirs = n_texts * self.text, n_texts * self.seeds
-        totals = ours + theirs
-        scale = totals.max() or 1.0
-        squares = (ours / scale) ** 2 / N_TRANSFORMS + (theirs / scale) ** 2 / self.seeds_freedom
-        return np.sqrt(totals), (totals / scale) ** 2 / np.where(totals > 0, squares, 1.0)
 
 
 def mean_variance(cells: Values, seeds: tuple[float, float] = (0.0, 1.0)) -> Variance:
@@ -134,20 +122,16 @@ def mean_variance(cells: Values, seeds: tuple[float, float] = (0.0, 1.0)) -> Var
 
     seeds: of `seeds_variance`.
     """
-    found, shapes = transforms(cells), _shapes(len(cells))
-    squares = np.array([found @ inverse @ found for inverse, _, _ in shapes])  # X' S_H^-1 X
+    slow, shapes = transforms(cells), _shapes(len(cells))
+    squares = np.array([slow @ inverse @ slow for inverse, _, _ in shapes])  # X' S_H^-1 X
     ratios = np.array([ratio for _, _, ratio in shapes])
     if squares.all():
         log_weights = -0.5 * np.array([log_size for _, log_size, _ in shapes]) - N_TRANSFORMS / 2 * np.log(squares)
     else:
         log_weights = np.zeros(len(HURST))
     weights = np.exp(log_weights - log_weights.max())
-    return Variance(
-        weights=weights / weights.sum(),
-        text=ratios * squares / N_TRANSFORMS,
-        seeds=seeds[0],
-        seeds_freedom=seeds[1],
-    )
+    text = ratios * squares / N_TRANSFORMS
+    return Variance(weights=weights / weights.sum(), text=text, seeds=seeds[0], seeds_freedom=seeds[1])
 
 
 def transforms(cells: Values) -> Values:
@@ -159,15 +143,14 @@ def draw_noise(cells: Values, n_draws: int, random: np.random.Generator) -> Valu
     """Noise as these cells (n,) have it, (n, n_draws). Exponent and scale are drawn as likely as the cells make them."""
     from scipy.linalg import cholesky, toeplitz
 
-    n, found = len(cells), mean_variance(cells)
+    n, variance = len(cells), mean_variance(cells)
     of_mean = np.array([ratio for _, _, ratio in _shapes(n)])
-    exponents = random.choice(len(HURST), n_draws, p=found.weights)
-    scales = np.sqrt((found.text / of_mean)[exponents] * N_TRANSFORMS / random.chisquare(N_TRANSFORMS, n_draws))
+    exponents = random.choice(len(HURST), n_draws, p=variance.weights)
+    scales = np.sqrt((variance.text / of_mean)[exponents] * N_TRANSFORMS / random.chisquare(N_TRANSFORMS, n_draws))
     drawn = scales * random.standard_normal((n, n_draws))
     for i, hurst in enumerate(HURST):
-        drawn[:, exponents == i] = (
-            cholesky(toeplitz(noise_covariances(n, hurst)), lower=True) @ drawn[:, exponents == i]
-        )
+        mixing = cholesky(toeplitz(noise_covariances(n, hurst)), lower=True)
+        drawn[:, exponents == i] = mixing @ drawn[:, exponents == i]
     return drawn
 
 
@@ -209,14 +192,12 @@ def _shapes(n: int) -> tuple[tuple[Values, float, float], ...]:
     """For each H: the inverse of S_H (q, q), log |S_H|, and v_H, of cells with variance 1."""
     from scipy.linalg import toeplitz
 
-    found = []
-    for hurst in HURST:
-        covariances = toeplitz(noise_covariances(n, hurst))
+    shapes = []
+    for covariances in (toeplitz(noise_covariances(n, hurst)) for hurst in HURST):
         of_transforms = _weights(n).T @ covariances @ _weights(n)
-        found.append(
-            (np.linalg.inv(of_transforms), float(np.linalg.slogdet(of_transforms)[1]), float(covariances.mean()))
-        )
-    return tuple(found)
+        log_size = float(np.linalg.slogdet(of_transforms)[1])
+        shapes.append((np.linalg.inv(of_transforms), log_size, float(covariances.mean())))
+    return tuple(shapes)
 
 
 def noise_covariances(n: int, hurst: float) -> Values:

@@ -11,9 +11,7 @@ from prequential.comparison.clusters import (
     Clusters,
     Grouping,
     cluster,
-    count_of,
     folders_of,
-    holm,
     loss_interval,
     rate_interval,
     reason_for_none,
@@ -156,19 +154,3 @@ def test_more_than_a_thousand_clusters_are_groups_of_equal_numbers_of_neighbours
     assert (sum(found.n_bytes), sum(found.bits)) == (sum(n_bytes), sum(bits))
     size = -(-n // MAX_CLUSTERS)
     assert found.n_bytes[1] == sum(n_bytes[size : 2 * size])
-
-
-def test_clusters_are_counted_in_words() -> None:
-    assert [count_of("folder", 1), count_of("commit", 1200), count_of("author", 1)] == [
-        "1 folder",
-        "1,200 commits",
-        "1 values of author",
-    ]
-
-
-def test_holm_counts_the_figures_together_and_stops_at_the_first_that_stands():
-    assert holm([0.04, 0.01, 0.03], 0.1) == [True, True, True]  # 3 * 0.01, 2 * 0.03, 0.04
-    assert holm([0.04, 0.01, 0.06], 0.1) == [True, True, True]
-    assert holm([0.06, 0.01, 0.09], 0.1) == [False, True, False]
-    assert holm([0.04, 0.05, 0.06], 0.1) == [False] * 3  # each would fall alone
-    assert holm([], 0.1) == []

@@ -162,32 +162,26 @@ def test_a_configuration_measured_again_is_a_group_of_its_own_and_labels_group_a
     assert [group.runs for group in compare(others, groups=["x", "y", "x"]).groups] == [("m0", "m2"), ("m1",)]
 
 
-def test_runs_over_other_corpora_are_refused_with_the_reason(tmp_path: Path) -> None:
-    a = write_run(tmp_path / "a", [1, 2, 3])
-    for name, fields, part in (("b", {"blake2b": "11"}, "BLAKE2b"), ("c", {"ends": [64, 128, 191]}, "bytes")):
-        with pytest.raises(CorpusError, match=part):
-            compare([a, write_run(tmp_path / name, [1, 2, 3], **fields)])
-
-
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
-    a, again = (write_run(tmp_path / str(seed), drawn_units(70, 0), seed=seed) for seed in range(2))
+def test_what_cannot_be_compared_is_refused_with_the_reason(tmp_path: Path) -> None:
+    a, again = (write_run(tmp_path / f"a{seed}", drawn_units(70, 0), seed=seed) for seed in range(2))
     corpus = {"n_bytes": 70 * SEGMENT, "blake2b": "00"}
-    short = write_run(tmp_path / "b", drawn_units(69, 0), model="b", corpus=corpus)
-    for runs, error, part in (([a, short], CorpusError, "up to byte 4480"), ([a, again], ConfigError, "one group")):
+    short = write_run(tmp_path / "short", drawn_units(69, 0), model="b", corpus=corpus)
+    other = write_run(tmp_path / "other", drawn_units(70, 0), blake2b="11")
+    for runs, error, part in (
+        ([a, short], CorpusError, "up to byte 4480"),
+        ([a, other], CorpusError, "they are of other bytes"),
+        ([a, again], ConfigError, "one group"),
+    ):
         with pytest.raises(error, match=part):
             compare(runs)
-
-
-def test_a_confidence_out_of_range_is_refused() -> None:
-    for confidence in (0.0, 1.0):
-        with pytest.raises(ConfigError, match="outside"):
-            compare(["a", "b"], confidence=confidence)
+    with pytest.raises(ConfigError, match="outside"):
+        compare([a, short], confidence=1.0)
 
 
 def planted(bits: float, half: float, text: float, reference_bits: float = 10_000.0) -> Difference:
     """A difference of B from A with these half widths."""
     a, b = (
-        RunGroup(label=label, runs=(label,), seeds=(0,), config={}, bits=(total,), archive_bits=(8,), curves=())
+        RunGroup(label=label, runs=(label,), seeds=(0,), config={}, bits=(total,), curves=())
         for label, total in (("A", reference_bits), ("B", reference_bits + bits))
     )
     both = Intervals(
@@ -221,13 +215,9 @@ def test_the_last_sentence_says_what_to_expect(values, expected) -> None:
     assert sentence(planted(*values)) == expected
 
 
-def test_runs_of_equal_costs_are_equal_also_where_there_is_no_interval(tmp_path: Path) -> None:
+def test_fewer_than_64_cells_have_no_interval_and_runs_of_equal_costs_are_equal(tmp_path: Path) -> None:
     for n in (63, 64):
-        a, b = (write_run(tmp_path / f"{name}{n}", drawn_units(n, 0), model=name) for name in "ab")
-        assert str(compare([a, b])).splitlines()[-1] == "B and A are equal: they cost the same everywhere."
-
-
-def test_fewer_than_64_cells_have_no_interval(tmp_path: Path) -> None:
-    for n in (63, 64):
-        runs = [write_run(tmp_path / f"{name}{n}", drawn_units(n, i), model=name) for i, name in enumerate("ab")]
-        assert (compare(runs).differences[0].intervals is None) == (n == 63)
+        a, b = (write_run(tmp_path / f"{name}{n}", drawn_units(n, i), model=name) for i, name in enumerate("ab"))
+        assert (compare([a, b]).differences[0].intervals is None) == (n == 63)
+        same = write_run(tmp_path / f"same{n}", drawn_units(n, 0), model="same")
+        assert str(compare([a, same])).splitlines()[-1] == "B and A are equal: they cost the same everywhere."

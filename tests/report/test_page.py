@@ -341,7 +341,7 @@ def test_both_intervals_are_shown_in_percent_of_the_best_and_named(
     runs: list[Run], half: float, digits: int, doubt: str
 ) -> None:
     a, b = (
-        RunGroup(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
+        RunGroup(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), curves=())
         for x, bits in (("first", 5000.0), ("second", 5100.0))
     )
     both = Intervals(
