@@ -19,7 +19,6 @@ from prequential.comparison.documents import (
     HasRecords,
     compare_documents,
     document_losses,
-    names_a_record,
     read_document_losses,
 )
 from prequential.comparison.prediction import Intervals, mean_variance, seeds_variance, text_cells
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from prequential.evaluation.evaluation import Evaluation
 
 DATA_OF = {REPORTED: "rows of a training loop", IMPORTED: "declared data of a log"}
-
-
+FIXED = "under these seeds"
 Labels = Sequence[str] | None
 
 
@@ -96,7 +94,7 @@ def compare(
 def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
     """What a result of `heldout` found, or a record; nothing for a run."""
     if isinstance(run, str | AnyPath):
-        return [read_document_losses(str(run))] if names_a_record(str(run)) else []
+        return [losses] if (losses := read_document_losses(str(run))) else []
     return [document_losses(record, f"result {i + 1}") for record in getattr(run, "records", ())]
 
 
@@ -168,9 +166,10 @@ def group_labels(runs: Sequence[Run]) -> list[str]:
 
 
 def _without_seed(run: Run) -> dict[str, Any]:
+    """The configuration; of a learner of one's own, its argument `seed` is left out."""
     config = dict(run.record["config"])
     if OTHER in config:
-        config[OTHER] = {**config[OTHER], "arguments": _unseeded(config[OTHER]["arguments"])}
+        return config | {OTHER: config[OTHER] | {"arguments": _unseeded(config[OTHER]["arguments"])}}
     return _unseeded(config)
 
 
@@ -222,15 +221,14 @@ def intervals_of(reference: RunGroup, other: RunGroup, confidence: float) -> Int
     mean, text = (variance.half_width(confidence, n_texts=n) for n in (1, 2))
     bits = other.mean_bits - reference.mean_bits
     varied = " and ".join(group.label for group in (reference, other) if len(group.runs) > 1)
+    whose = [f"over all seeds of {varied}", f"with as many other seeds of {varied}"] if varied else [FIXED] * 2
     return Intervals(
         mean_low_bits=bits - mean,
         mean_high_bits=bits + mean,
         text_low_bits=bits - text,
         text_high_bits=bits + text,
-        mean_of="the expected difference on text of this length and kind, "
-        + (f"over all seeds of {varied}" if varied else "under these seeds"),
-        text_of="the difference on another text of this length from the same source, "
-        + (f"with as many other seeds of {varied}" if varied else "under these seeds"),
+        mean_of=f"the expected difference on text of this length and kind, {whose[0]}",
+        text_of=f"the difference on another text of this length from the same source, {whose[1]}",
         confidence=confidence,
         n_cells=len(cells.bits),
         cell_bytes=cells.cell_bytes,

@@ -123,7 +123,32 @@ class Comparison:
         return pandas.DataFrame([row | (row.pop("intervals") or {}) for row in rows])
 
     def __str__(self) -> str:
-        return format_comparison(self)
+        corpus, groups, differences = self.corpus, self.groups, self.differences
+        name, n_bytes = corpus.get("name") or "bytes", corpus["n_bytes"]
+        reported = [] if self.rows is None else [[f"proof {self.proof}", f"rows  {self.rows}"]]
+        group_rows = [
+            [g.label, g.learner, str(len(g.runs)), _seeds(g), f"{g.mean_bits:,.1f}", f"{g.mean_bits / n_bytes:.4f}"]
+            for g in groups
+        ]
+        rows = [
+            [
+                f"{d.other.label} - {d.reference.label}",
+                f"{d.bits:+,.1f}",
+                f"{d.bits_per_byte:+.5f}",
+                f"{d.percent:+.3f}",
+            ]
+            for d in differences
+        ]
+        parts = [
+            [f"corpus {name}, {n_bytes:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"],
+            *reported,
+            format_table(GROUP_TITLES, group_rows).split("\n"),
+            [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
+            format_table(DIFFERENCE_TITLES, rows).split("\n"),
+            *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
+            map(sentence, differences),
+        ]
+        return "\n\n".join("\n".join(map(printable, lines)) for lines in parts)
 
     def __repr__(self) -> str:
         return f"<{' '.join(map(sentence, self.differences))}>"
@@ -140,31 +165,6 @@ class Comparison:
 
 
 # ---- text
-
-
-def format_comparison(comparison: Comparison) -> str:
-    """The complete report, without a final newline."""
-    corpus, groups, differences = comparison.corpus, comparison.groups, comparison.differences
-    name, n_bytes = corpus.get("name") or "bytes", corpus["n_bytes"]
-    reported = [] if comparison.rows is None else [[f"proof {comparison.proof}", f"rows  {comparison.rows}"]]
-    group_rows = [
-        [g.label, g.learner, str(len(g.runs)), _seeds(g), f"{g.mean_bits:,.1f}", f"{g.mean_bits / n_bytes:.4f}"]
-        for g in groups
-    ]
-    rows = [
-        [f"{d.other.label} - {d.reference.label}", f"{d.bits:+,.1f}", f"{d.bits_per_byte:+.5f}", f"{d.percent:+.3f}"]
-        for d in differences
-    ]
-    parts = [
-        [f"corpus {name}, {n_bytes:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"],
-        *reported,
-        format_table(GROUP_TITLES, group_rows).split("\n"),
-        [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
-        format_table(DIFFERENCE_TITLES, rows).split("\n"),
-        *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
-        map(sentence, differences),
-    ]
-    return "\n\n".join("\n".join(map(printable, lines)) for lines in parts)
 
 
 def _seeds(group: RunGroup) -> str:
@@ -200,10 +200,8 @@ def sentence(difference: Difference) -> str:
     claim = f"{b} needs {abs(saved):.{digits}f} ± {half:.{digits}f} % {'fewer' if saved >= 0 else 'more'} bits than {a}"
     doubt = ", so either may be the better" if abs(saved) <= half else ""
     low, high = sorted((saved - text, saved + text), key=abs)
-    if low * high > 0:
-        expected = f"{abs(low):.{digits}f} to {abs(high):.{digits}f} %"
-    else:
-        expected = f"{_fewer(low, digits)} to {_fewer(high, digits)}"
+    both_ways = f"{_fewer(low, digits)} to {_fewer(high, digits)}"
+    expected = f"{abs(low):.{digits}f} to {abs(high):.{digits}f} %" if low * high > 0 else both_ways
     return f"{claim}{doubt}; expect {expected} on another such text."
 
 

@@ -110,10 +110,31 @@ class DocumentComparison:
         return pandas.DataFrame([row | (row.pop("interval") or {}) for row in rows])
 
     def __str__(self) -> str:
-        return format_document_comparison(self)
+        test = self.records[0].test
+        lines = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
+        for i, each in enumerate(self.records):
+            lines.append(f"{label_of(i)}: {each.learner}, trained on {each.train} ({each.where})")
+        intervals = [difference.interval for difference in self.differences if difference.interval]
+        level = f"{100 * intervals[0].confidence:g} % confidence" if intervals else "interval"
+        rows = []
+        for d in self.differences:
+            rates = [f"{d.reference_bits_per_byte:.4f}", f"{d.other_bits_per_byte:.4f}", f"{d.bits_per_byte:+.4f}"]
+            ends = d.interval and f"{d.interval.low_bits_per_byte:+.4f} to {d.interval.high_bits_per_byte:+.4f}"
+            n = count_of(d.clusters.by, len(d.clusters.n_bytes))
+            rows.append([f"{d.loss}, {d.other} - A", *rates, ends or "none", n])
+        table = format_table(("loss, bits/byte", "A", "other", "difference", level, "over"), rows)
+        about = [INTERVAL] * bool(intervals)
+        return "\n\n".join(
+            ["\n".join(map(printable, lines)), table, *about, *map(printable, self.notes), *self._sentences()]
+        )
 
     def __repr__(self) -> str:
-        return f"<{'; '.join(_sentences(self))}>"
+        return f"<{'; '.join(self._sentences())}>"
+
+    def _sentences(self) -> list[str]:
+        """What to conclude about each record, by its dynamic loss, or by the frozen one if nothing was learned."""
+        last = {each.other: each for each in self.differences if each.loss != "untrained"}
+        return [sentence(each, "A", other) for other, each in last.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, without the costs of single documents."""
@@ -129,17 +150,11 @@ class DocumentComparison:
         }
 
 
-def names_a_record(name: str) -> bool:
-    """Whether the name is FILE.jsonl or FILE.jsonl:NUMBER of a file that exists."""
+def read_document_losses(name: str) -> DocumentLosses | None:
+    """The record FILE.jsonl:NUMBER, counted from 1, or the last one of FILE.jsonl; None without that file. Raises CorpusError."""
     place = PLACE.fullmatch(name)
-    return place is not None and Path(place[1]).is_file()
-
-
-def read_document_losses(name: str) -> DocumentLosses:
-    """The record FILE:NUMBER, counted from 1, or the last one of FILE. Raises CorpusError."""
-    place = PLACE.fullmatch(name)
-    if not place:
-        raise CorpusError(f"{name!r} names no record: give FILE.jsonl:NUMBER")
+    if not place or not Path(place[1]).is_file():
+        return None
     lines = list(read_lines(place[1]))
     number = int(place[2] or len(lines))
     if not 0 < number <= len(lines):
@@ -229,30 +244,3 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     if low <= 0 <= high:
         return f"{claim}, but {bounds}: this does not tell which is better, {more}"
     return f"{claim}, and {bounds}: take {other if rate < 0 else reference} for text like this"
-
-
-def format_document_comparison(comparison: DocumentComparison) -> str:
-    """The complete report, without a final newline."""
-    test = comparison.records[0].test
-    head = [f"test: {test['name'] or 'a corpus'}, {test['n_bytes']:,} bytes, BLAKE2b {test['blake2b'][:16]}"]
-    for i, each in enumerate(comparison.records):
-        head.append(f"{label_of(i)}: {each.learner}, trained on {each.train} ({each.where})")
-    intervals = [difference.interval for difference in comparison.differences if difference.interval]
-    level = f"{100 * intervals[0].confidence:g} % confidence" if intervals else "interval"
-    rows = []
-    for d in comparison.differences:
-        rates = [f"{d.reference_bits_per_byte:.4f}", f"{d.other_bits_per_byte:.4f}", f"{d.bits_per_byte:+.4f}"]
-        ends = d.interval and f"{d.interval.low_bits_per_byte:+.4f} to {d.interval.high_bits_per_byte:+.4f}"
-        n = count_of(d.clusters.by, len(d.clusters.n_bytes))
-        rows.append([f"{d.loss}, {d.other} - A", *rates, ends or "none", n])
-    table = format_table(("loss, bits/byte", "A", "other", "difference", level, "over"), rows)
-    about = [INTERVAL] if intervals else []
-    return "\n\n".join(
-        ["\n".join(map(printable, head)), table, *about, *map(printable, comparison.notes), *_sentences(comparison)]
-    )
-
-
-def _sentences(comparison: DocumentComparison) -> list[str]:
-    """What to conclude about each record, by its dynamic loss, or by the frozen one if nothing was learned."""
-    last = {each.other: each for each in comparison.differences if each.loss != "untrained"}
-    return [sentence(each, "A", other) for other, each in last.items()]

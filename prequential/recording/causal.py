@@ -85,9 +85,6 @@ class CallHook:
     def __reduce__(self) -> Any:
         return CallHook, ()
 
-    def __deepcopy__(self, memo: Any) -> "CallHook":
-        return CallHook()
-
 
 def named_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
     """The ids among the arguments of a model: by name, or the first tensor of integers of one or two dimensions."""

@@ -1,4 +1,4 @@
-"""A Recorder in the loops of transformers and Lightning. Its own methods call these functions."""
+"""A Recorder in the loops of transformers and Lightning: the last two functions are its methods."""
 
 import logging
 import sys
@@ -105,15 +105,13 @@ def _calling_trainer() -> Any:
 
 
 def hf_callback(recorder: Any) -> Any:
-    """A TrainerCallback. The state is saved as recorder.pt in each checkpoint."""
+    """For `transformers.Trainer(callbacks=[...])`: attaches, scores, resumes, finishes, and saves recorder.pt in checkpoints."""
     from transformers import TrainerCallback
 
     def path(args: Any, state: Any) -> Path:
         return Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE_FILE
 
     class RecorderCallback(TrainerCallback):
-        """Attaches to model and optimiser, scores, saves beside checkpoints, resumes, and finishes."""
-
         end: Callable[[], None] | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -146,12 +144,10 @@ def hf_callback(recorder: Any) -> Any:
 
 
 def lightning_callback(recorder: Any) -> Any:
-    """A Callback of Lightning, with its state in each checkpoint. `training_step` scores."""
+    """For `lightning.Trainer(callbacks=[...])`: attaches, saves in checkpoints, resumes and finishes; `training_step` scores."""
     from lightning.pytorch import Callback
 
     class RecorderCallback(Callback):
-        """Attaches to the optimiser, saves in checkpoints, resumes, and finishes."""
-
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             model = pl_module if recorder._model is None else None
             recorder.attach(model=model, optimizer=trainer.optimizers[0])

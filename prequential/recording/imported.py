@@ -1,15 +1,13 @@
 """Logs of earlier training runs as runs: the mean loss of each line, times the tokens since the line before."""
 
-import csv
 import hashlib
 import io
+import json
 import math
 import re
-from array import array
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +16,11 @@ from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import common_mode, read_regular, reading
-from prequential.files.strict_json import check_json_size, parse_row
 from prequential.recording.run import TrainingRun
 from prequential.records import IMPORTED
+
+if TYPE_CHECKING:
+    import pandas
 
 MAX_LOG_BYTES = 1 << 28
 ENDS = ("global_step", "num_input_tokens_seen")  # of a trainer_state.json
@@ -144,53 +144,46 @@ def _read(path: PathLike, tokens: str, loss: str) -> tuple[np.ndarray, float]:
 
     Raises CorpusError.
     """
+    import pandas
+
+    log = repr(str(path))
     with reading(path):
         text = read_regular(path, MAX_LOG_BYTES)
-    rows, names, end, epoch, log = array("d"), dict[str, None](), 0.0, 0.0, repr(str(path))
     try:
-        for where, line in _lines(text):
-            names |= dict.fromkeys(line)
-            for name in filter(EPOCH.fullmatch, line):
-                with suppress(ValueError, TypeError, OverflowError):  # nobody asked for it, so anything may stand there
-                    epoch = float(line[name]) if math.isfinite(float(line[name])) else epoch
-            seen, mean = (_number(line.get(name), f"{log}, {where}") for name in (tokens, loss))
-            if mean is None or seen is None:
-                end = max(end, seen or 0.0)
-                continue
-            for name, value, most in ((tokens, seen, MAX_TOKENS), (loss, mean, MAX_LOSS)):
-                if not 0 <= value <= most:
-                    raise CorpusError(f"{log}, {where}: {name!r} is {value:g}, and not from 0 to {most:g}")
-            rows.extend((seen, mean, epoch))
-            end = seen
-    except (ValueError, LookupError, TypeError, AttributeError, csv.Error) as error:
+        table = _table(text.decode("utf-8-sig"))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         kinds = "neither a table (CSV), nor JSON lines, nor a trainer_state.json with a log_history"
-        raise CorpusError(f"{log} is {kinds}: {error}") from error
-    if not rows:
-        columns = ", ".join(map(repr, [*names][:12])) or "none"
-        raise CorpusError(f"{log} has no line with numbers in {tokens!r} and {loss!r}; its columns: {columns}")
-    return np.array(rows).reshape(-1, 3), end
+        raise CorpusError(f"{log} is {kinds}: {str(error)[:200]}") from error
+    columns = [str(name) for name in table.columns]
+    if tokens not in columns or loss not in columns:
+        known = ", ".join(map(repr, columns[:12])) or "none"
+        raise CorpusError(f"{log} has no columns {tokens!r} and {loss!r}; it has {known}")
+    given = table[[tokens, loss]].notna()
+    lines = np.zeros((len(table), 3))
+    for i, (name, most) in enumerate(((tokens, MAX_TOKENS), (loss, MAX_LOSS))):
+        lines[:, i] = pandas.to_numeric(table[name], errors="coerce")
+        if (wrong := given[name] & ~((lines[:, i] >= 0) & (lines[:, i] <= most))).any():
+            value = table[name][wrong.argmax()]
+            raise CorpusError(f"{log}, row {wrong.argmax() + 1}: {name!r} is {value}: no number from 0 to {most:g}")
+    for name in filter(EPOCH.fullmatch, columns):
+        lines[:, 2] = pandas.to_numeric(table[name], errors="coerce").ffill().fillna(0.0)
+    rows = np.flatnonzero(given.all(axis=1))
+    if not len(rows):
+        raise CorpusError(f"{log} has no line with numbers in {tokens!r} and {loss!r}")
+    return lines[rows], np.nanmax(lines[rows[-1] :, 0])
 
 
-def _lines(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each line of a log with its place. The end of a trainer_state.json is one more line of its log_history."""
-    if text.lstrip()[:1] != b"{":
-        table = csv.DictReader(io.StringIO(text.decode("utf-8-sig")), restkey="")
-        yield from ((f"line {table.line_num}", row) for row in table)
-        return
-    check_json_size(text)
+def _table(text: str) -> "pandas.DataFrame":
+    """The lines of a log. The end of a trainer_state.json is one more line of its log_history. Empty cells are missing."""
+    import pandas
+
+    if text.lstrip()[:1] != "{":
+        return pandas.read_csv(io.StringIO(text), dtype=object, keep_default_na=False, na_values=[""])
     try:
-        state = parse_row(text)
-    except ValueError:  # several objects
-        lines = enumerate(text.splitlines(), 1)
-        yield from [(f"line {i}", parse_row(line)) for i, line in lines if line.strip()]
-        return
-    yield from ((f"entry {i} of log_history", line) for i, line in enumerate(state.get("log_history", [state]), 1))
-    yield "the end", {"step": state.get("global_step")} | {name: state[name] for name in ENDS if name in state}
-
-
-def _number(cell: Any, where: str) -> float | None:
-    """A number, also one that is not finite; None for an empty cell. Raises CorpusError for something else."""
-    try:
-        return None if cell in (None, "") else float(cell)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise CorpusError(f"{where}: {str(cell)[:40]!r} is no number") from error
+        state = json.loads(text, parse_constant=str)  # NaN is a text then, and not a missing cell
+    except ValueError:
+        lines = [json.loads(line, parse_constant=str) for line in text.splitlines() if line.strip()]
+    else:
+        end = {"step": state.get("global_step")} | {name: state[name] for name in ENDS if name in state}
+        lines = [*state.get("log_history", [state]), end]
+    return pandas.DataFrame.from_records(lines)

@@ -26,6 +26,7 @@ from prequential.files import check_can_write
 from prequential.recording.account import Account, Ranks
 from prequential.recording.causal import Call, CallHook, look_ahead, rows_of
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
+from prequential.recording.hooks import hf_callback, lightning_callback
 from prequential.recording.run import PartialRun, TrainingRun, check_texts
 from prequential.recording.score import IGNORED, n_parameters, scores_of, units_of
 from prequential.records import REPORTED
@@ -87,10 +88,9 @@ class Recorder:
         <torch._C.Generator object at ...>
         >>> model = torch.nn.Sequential(torch.nn.Embedding(256, 16), torch.nn.Linear(16, 256))
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        >>> folder = tempfile.mkdtemp()
-        >>> rec = prequential.Recorder(folder, name="bigrams", units="bytes", model=model, optimizer=optimizer)
-        >>> rows = torch.tensor(list(b"to be or not to be, " * 8)).view(4, 40)
-        >>> for row in rows:
+        >>> about = {"name": "bigrams", "units": "bytes", "model": model, "optimizer": optimizer}
+        >>> rec = prequential.Recorder(tempfile.mkdtemp(), **about)
+        >>> for row in torch.tensor(list(b"to be or not to be, " * 8)).view(4, 40):
         ...     x, y = row[None, :-1], row[None, 1:]
         ...     logits = model(x)
         ...     rec.score(logits=logits, targets=y, inputs=x)
@@ -395,19 +395,8 @@ class Recorder:
         self._new_faults, self._n_scores = [], 0
         self._call, self._targets, self._since_s = None, None, None
 
-    # ---- other people's loops
-
-    def hf_callback(self) -> Any:
-        """For `transformers.Trainer(callbacks=[...])`: attaches, saves beside checkpoints, resumes, and finishes."""
-        from prequential.recording.hooks import hf_callback
-
-        return hf_callback(self)
-
-    def lightning_callback(self) -> Any:
-        """For `lightning.Trainer(callbacks=[...])`: attaches, saves in checkpoints, resumes, and finishes."""
-        from prequential.recording.hooks import lightning_callback
-
-        return lightning_callback(self)
+    hf_callback = hf_callback
+    lightning_callback = lightning_callback
 
 
 def _digest(state: Mapping[str, Any]) -> str:

@@ -44,20 +44,19 @@ def test_every_form_of_a_log_becomes_the_same_run(tmp_path: Path, form: str) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("loss,seen\n1.0,10\n", r"no line with numbers .* its columns: 'loss', 'seen'"),
+        ("loss,seen\n1.0,10\n", "it has 'loss', 'seen'"),
         ("loss,num_input_tokens_seen\n,10\n", "no line with numbers"),
-        ("loss,num_input_tokens_seen\n1,5\n\ninf,10\n", "line 4: 'loss' is inf"),
-        ("loss,num_input_tokens_seen\nlow,10\n", "line 2: 'low' is no number"),
+        ("loss,num_input_tokens_seen\n1,5\n\ninf,10\n", "row 2: 'loss' is inf: no number"),
+        ("loss,num_input_tokens_seen\nlow,10\n", "row 1: 'loss' is low: no number"),
         ("loss,num_input_tokens_seen\n1,0\n", "no line of the first epoch after its start"),
         ("loss,num_input_tokens_seen\n1,10\n1,10.1\n", "less than a byte apart"),
-        ("loss,num_input_tokens_seen\n-1,10\n", "line 2: 'loss' is -1"),
-        ("loss,num_input_tokens_seen\n1,1e40\n", r"line 2: 'num_input_tokens_seen' is 1e\+40"),
-        ('{"loss": 1, "num_input_tokens_seen": 5}\n{"loss": NaN, "num_input_tokens_seen": 9}', "line 2: 'loss' is nan"),
-        ('{"log_history": [{"loss": -Infinity, "num_input_tokens_seen": 9}]}', "entry 1 of .* 'loss' is -inf"),
-        ('{"loss": 1, "num_input_tokens_seen": 5}\n[]', "neither a table"),
+        ("loss,num_input_tokens_seen\n-1,10\n", "row 1: 'loss' is -1: no number"),
+        ("loss,num_input_tokens_seen\n1,1e40\n", "row 1: 'num_input_tokens_seen' is 1e40"),
+        ('{"loss": 1, "num_input_tokens_seen": 5}\n{"loss": NaN, "num_input_tokens_seen": 9}', "row 2: 'loss' is NaN"),
+        ('{"log_history": [{"loss": -Infinity, "num_input_tokens_seen": 9}]}', "row 1: 'loss' is -Infinity"),
         ("epoch,loss,num_input_tokens_seen\n1.5,1,1000\n1.6,1,1010\n1.7,1,1020", "no line of the first epoch"),
         ("{", "neither a table"),
-        ("", "its columns: none"),
+        ("", "neither a table"),
     ],
 )
 def test_a_log_that_cannot_be_used_is_refused(tmp_path: Path, text: str, message: str) -> None:
