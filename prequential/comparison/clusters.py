@@ -105,10 +105,10 @@ def cluster(n_bytes: Sequence[int], bits: Sequence[float], grouping: Grouping | 
     for label, n, cost in zip(labels, n_bytes, bits, strict=True):
         if n:
             members.setdefault(label, []).append((n, cost))
-    found, size = list(members.values()), max(1, math.ceil(len(members) / MAX_CLUSTERS))
-    parts = [list(chain.from_iterable(found[start : start + size])) for start in range(0, len(found), size)]
+    each, size = list(members.values()), max(1, math.ceil(len(members) / MAX_CLUSTERS))
+    parts = [list(chain.from_iterable(each[start : start + size])) for start in range(0, len(each), size)]
     return Clusters(
-        n_documents=sum(map(len, found)),
+        n_documents=sum(map(len, each)),
         n_bytes=tuple(sum(n for n, _ in part) for part in parts),
         bits=tuple(float(sum(cost for _, cost in part)) for part in parts),
         by=by if size == 1 else "group",
@@ -143,8 +143,8 @@ def rate_interval(clusters: Clusters, confidence: float = CONFIDENCE) -> RateInt
 
 def loss_interval(clusters: Clusters) -> RateInterval | None:
     """As `rate_interval`, for a code length. Also None if it reaches below 0: no code length does, so it says nothing."""
-    found = rate_interval(clusters)
-    return found if found and found.low_bits_per_byte >= 0.0 else None
+    interval = rate_interval(clusters)
+    return interval if interval and interval.low_bits_per_byte >= 0.0 else None
 
 
 def _ratio(sizes: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, float, float]:

@@ -71,8 +71,8 @@ def compare(
         >>> import prequential
         >>> text, one, two = b"a text that repeats itself; " * 90, prequential.preset(1), prequential.preset(2)
         >>> a, b = (prequential.evaluate(text, config=config, baselines=()) for config in (one, two))
-        >>> found = prequential.compare([a, b], groups=["-1", "-2"]).differences[0].bits
-        >>> found == float(b.curve.bits[-1] - a.curve.bits[-1])
+        >>> bits = prequential.compare([a, b], groups=["-1", "-2"]).differences[0].bits
+        >>> bits == float(b.curve.bits[-1] - a.curve.bits[-1])
         True
     """
     if not isinstance(runs, Sequence) or isinstance(runs, str | bytes):

@@ -77,11 +77,8 @@ def heldout_record(name: str, sums: Sums, step: int, run: dict[str, Any]) -> dic
             "bits_per_byte": group["bits_per_byte"],
             "clusters": record_of(ClusterFields, clusters, n_bytes=list(clusters.n_bytes), bits=list(clusters.bits)),
         },
-        dynamic=None,
-        untrained=None,
-        saved_bits=None,
+        **dict.fromkeys(("dynamic", "untrained", "saved_bits", "overlap")),
         baselines=[],
-        overlap=None,
         environment=run["environment"],
     )
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
@@ -45,11 +44,10 @@ class PartialRun:
         """Its path. Raises OutputError."""
         path = Path(self.folder, self.name)
         with files.writing(path):
-            if re.fullmatch(rf"{DRAFT}[0-9a-f]{{8}}", self.before):
-                with suppress(FileNotFoundError):
-                    files.check_own_folder(path.with_name(self.before))
+            if self.before:
+                with suppress(FileNotFoundError, ValueError):  # ValueError: it is not a name within the folder
                     path.with_name(self.before).rename(path)
-            self.before = ""
+                self.before = ""
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
@@ -90,7 +88,6 @@ class TrainingRun:
             self,
             ledger,
             time=_now(),
-            limit_bytes=None,
             config={OTHER: self.learner},
             bits_per_byte=ledger.code_bits_per_byte,
             ledger=[{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
@@ -101,8 +98,7 @@ class TrainingRun:
             wall_s=wall_s,
             bytes_per_s=n_bytes / wall_s,
             verified=False,
-            verify_wall_s=None,
-            verify_bytes_per_s=None,
+            **dict.fromkeys(("limit_bytes", "verify_wall_s", "verify_bytes_per_s")),
             peak_memory_bytes=0,
             baselines=[],
             notes=list(self.notes),
