@@ -121,13 +121,13 @@ class Recorder:
         check_arguments(folder=folder, name=name, repeats=repeats, audit_every=audit_every, ignore_index=ignore_index)
         check_can_write(folder)
         check_texts(name, data, dict(arguments or {}))
-        self.folder, self.name, self.data = folder, name, data
-        self.arguments, self.strict = dict(arguments or {}), strict
-        self.units = units_of(tokenizer, units)
+        self._folder, self._name, self._data, self._arguments = folder, name, data, dict(arguments or {})
+        self.strict: bool = strict
+        self._units = units_of(tokenizer, units)
         self.faults: list[str] = []
-        self.observed = Observed()
+        self.observed: Observed = Observed()
         self._ranks, self._audit_every, self._ignored = Ranks(process_group), audit_every, ignore_index
-        self._account = Account(self._ranks, self.units, counts_repeats=repeats == "include")
+        self._account = Account(self._ranks, self._units, counts_repeats=repeats == "include")
         self._forward: Callable[[Any, Any], Any] | None = None
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._has_warned = False
@@ -192,7 +192,7 @@ class Recorder:
         if self._run is not None:
             raise ConfigError("rec.score(): this recorder has finished")
         self._since_s = self._since_s or time.perf_counter()
-        scores = scores_of(logits, nll, targets, self.units, inputs, indices, self._ignored)
+        scores = scores_of(logits, nll, targets, self._units, inputs, indices, self._ignored)
         self.observed.see(nll if logits is None else logits, self._model)
         self.observed.numbered |= indices is not None
         self._account.add_scores(self.observed.n_steps, scores)
@@ -256,7 +256,7 @@ class Recorder:
         totals, n_steps = self._account.totals, self.observed.n_steps
         if self._ranks.own == 0 and (n_bytes := totals.counted[2]):  # for `runs list` after a crash
             try:
-                self._partial.append(name=self.name, n_steps=n_steps, n_bytes=n_bytes, code_bits=totals.code_bits)
+                self._partial.append(name=self._name, n_steps=n_steps, n_bytes=n_bytes, code_bits=totals.code_bits)
             except OutputError as error:  # at its end, the run is written nevertheless
                 if str(error) not in self.faults:
                     self._new_faults.append(str(error))
@@ -267,7 +267,7 @@ class Recorder:
         wrong = [*new, *self._account.totals.not_of_the_data()]
         if wrong and not self._has_warned and self._ranks.own == 0:
             self._has_warned = True
-            logging.getLogger(__name__).warning("the recorder of %r goes on, but: %s", self.name, wrong[0])
+            logging.getLogger(__name__).warning("the recorder of %r goes on, but: %s", self._name, wrong[0])
         self.faults += new[: max(0, MAX_FAULTS - len(self.faults))]
         if new and self.strict:
             raise CausalityError(new[0])
@@ -291,8 +291,8 @@ class Recorder:
         step, sums = self._heldout.get(checked_name(name), (n_steps, {}))
         if step != n_steps:
             sums = {}
-        scores = scores_of(logits, nll, targets, self.units, ignored=self._ignored)
-        n_wrong = add_documents(sums, documents, scores, self.units)
+        scores = scores_of(logits, nll, targets, self._units, ignored=self._ignored)
+        n_wrong = add_documents(sums, documents, scores, self._units)
         self._heldout[name] = (n_steps, sums)
         if n_wrong:
             self._fault(f"rec.heldout({name!r}), step {n_steps}: {n_wrong} rows of impossible values are left out")
@@ -327,18 +327,18 @@ class Recorder:
             documents = joined(part[name][1] for part in parts if name in part and part[name][0] == step)
             if documents:
                 others[f"heldout-{name}.jsonl"] = heldout_record(name, documents, step, record)
-        return run.save(self.folder, others, partial=self._partial, is_writer=self._ranks.own == 0)
+        return run.save(self._folder, others, partial=self._partial, is_writer=self._ranks.own == 0)
 
     def _training_run(self) -> TrainingRun:
-        totals, units, about = self._account.totals, self.units, asdict(self.observed)
+        totals, units, about = self._account.totals, self._units, asdict(self.observed)
         _, n_tokens, n_bytes, _ = totals.counted
         if not n_bytes:
             raise ConfigError("; ".join(["rec.finish(): nothing was scored", *self.faults[:1]]))
         wall_s, device, digest = about.pop("wall_s"), about.pop("device"), totals.rows_digest()
         return TrainingRun(
             coding=REPORTED,
-            corpus={"name": self.data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": digest},
-            learner={"name": self.name, "arguments": self.arguments, "n_symbols": units.n_symbols},
+            corpus={"name": self._data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": digest},
+            learner={"name": self._name, "arguments": self._arguments, "n_symbols": units.n_symbols},
             reported={
                 "source": "training loop",
                 "n_ranks": self._ranks.n,
@@ -368,8 +368,8 @@ class Recorder:
         self._read()
         state = {
             "version": STATE_VERSION,
-            "units": self.units.digest,
-            "run": [self.name, self._ranks.gathered(self._partial.name)[0]],
+            "units": self._units.digest,
+            "run": [self._name, self._ranks.gathered(self._partial.name)[0]],
             **self._account.state(),
             "observed": asdict(self.observed),
             "faults": list(self.faults),
@@ -384,14 +384,14 @@ class Recorder:
             is_whole = state["version"] == STATE_VERSION and state["digest"] == _digest(state)
         if not is_whole:
             raise ConfigError("rec.load_state_dict(): this is not the state of a Recorder of this version, or damaged")
-        if state["units"] != self.units.digest:
+        if state["units"] != self._units.digest:
             raise ConfigError("rec.load_state_dict(): the state is of another tokenizer, or of other units")
         if state["totals"]["counts_repeats"] != self._account.totals.counts_repeats:
             raise ConfigError("rec.load_state_dict(): the state counts repeated rows: give the same `repeats`")
         self._account.load(state)
         self.observed, self.faults = Observed(**state["observed"]), list(state["faults"])
         self._heldout = copy.deepcopy(state["heldout"])
-        self._partial.before = state["run"][1] if state["run"][0] == self.name else ""
+        self._partial.before = state["run"][1] if state["run"][0] == self._name else ""
         self._new_faults, self._n_scores = [], 0
         self._call, self._targets, self._since_s = None, None, None
 
