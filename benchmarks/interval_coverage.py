@@ -7,15 +7,13 @@
     python benchmarks/interval_coverage.py --table
 
 --simulate: 2,000 texts of 96 cells for each Hurst exponent, a trend of two learning curves three times as large as the noise. Of
-each, the 95 % intervals, and the median width of the first as a multiple of the oracle's, which knows exponent, size and trend.
+each, the 95 % interval, and its median width as a multiple of the oracle's, which knows exponent, size and trend.
 
 Each FILE is cut into disjoint slices: --adjacent takes them from its beginning, otherwise they are spread evenly over it. Two
-presets are evaluated on each slice, each time from scratch. So every slice gives one difference and its intervals. Counted are:
+presets are evaluated on each slice, each time from scratch. So every slice gives one difference and its interval. Counted is:
 
-    expected   the mean difference of all other slices, in the confidence interval of a slice (N cases). This mean has an error
-               of its own: of 20 exact 95 % intervals, 94.4 % would hold it, and of 90 % intervals 89.1 %.
-    another    the difference of another slice, in the prediction interval of a slice (N (N - 1) cases, which depend on each
-               other).
+    expected   the mean difference of all other slices, in the interval of a slice (N cases). This mean has an error of its own:
+               of 20 exact 95 % intervals, 94.4 % would hold it, and of 90 % intervals 89.1 %.
 
 --documents takes two held-out records of the same clusters of documents. These are the population; samples of 3 to 100 clusters
 are drawn from them, with replacement, 500 of each size. Counted are the samples whose interval holds the loss of the population
@@ -43,9 +41,8 @@ from scipy.linalg import toeplitz
 
 from prequential import Curve, Runtime, compress, preset
 from prequential.comparison.clusters import Clusters, Grouping, cluster, count_of, rate_interval
-from prequential.comparison.compare import RunGroup, intervals_of
 from prequential.comparison.documents import compare_documents, read_document_losses
-from prequential.comparison.prediction import Intervals, mean_variance, noise_covariances
+from prequential.comparison.prediction import mean_variance, noise_covariances, text_cells
 from prequential.online.coding import Progress
 from prequential.records import append_record
 from prequential.version import VERSION
@@ -53,7 +50,7 @@ from prequential.version import VERSION
 RESULTS = Path(__file__).with_name("interval_coverage.jsonl")
 LEVELS = (0.9, 0.95)
 SAMPLE_SIZES, N_SAMPLES, N_SIMULATED = (3, 10, 20, 50, 100), 500, 2000
-TITLES = ("slices", "mean difference, bits", "sd", "level", "expected", "another")
+TITLES = ("slices", "mean difference, bits", "sd", "level", "expected")
 N_TEXTS, N_CELLS, TREND = 2000, 96, 3.0
 
 
@@ -69,12 +66,6 @@ def learning_curve(data: bytes, level: int, runtime: Runtime) -> Curve:
     return Curve(n_bytes=np.array(sorted(points)), bits=np.array([points[n] for n in sorted(points)]))
 
 
-def group(label: str, curve: Curve) -> RunGroup:
-    """A group of one run with this curve."""
-    bits = float(curve.bits[-1])
-    return RunGroup(label=label, runs=(label,), seeds=(0,), config={}, bits=(bits,), curves=(curve,))
-
-
 def cut(data: bytes, n_slices: int, n_bytes: int, *, adjacent: bool) -> list[bytes]:
     """Disjoint slices of data, in order."""
     step = n_bytes if adjacent else len(data) // n_slices
@@ -83,27 +74,20 @@ def cut(data: bytes, n_slices: int, n_bytes: int, *, adjacent: bool) -> list[byt
     return [data[i * step : i * step + n_bytes] for i in range(n_slices)]
 
 
-def intervals_of_curves(ours: Curve, theirs: Curve, confidence: float) -> Intervals:
-    """The intervals of the difference of two curves."""
-    found = intervals_of(group("A", theirs), group("B", ours), confidence)
-    if found is None:
+def bounds(ours: Curve, theirs: Curve, confidence: float) -> tuple[float, float]:
+    """The interval of the expected difference of two curves, in bits."""
+    cells = text_cells([(1.0, [ours]), (-1.0, [theirs])])
+    if cells is None:
         raise SystemExit("the slices are too short for intervals: give more --bytes")
-    return found
+    bits, half = float(ours.bits[-1] - theirs.bits[-1]), mean_variance(cells.bits).half_width(confidence)
+    return bits - half, bits + half
 
 
-def coverage(bits: Sequence[float], found: Sequence[Intervals]) -> dict[str, float]:
-    """Shares of the slices' intervals that hold the mean of the other slices (expected), and each other slice (another).
-
-    bits: the difference of each slice; found: its intervals.
-    """
+def coverage(bits: Sequence[float], intervals: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """The share of the slices' intervals that hold the mean of the other slices. bits: the difference of each slice."""
     n, total = len(bits), sum(bits)
-    expected = [
-        each.mean_low_bits <= (total - bits[i]) / (n - 1) <= each.mean_high_bits for i, each in enumerate(found)
-    ]
-    another = [
-        each.text_low_bits <= bits[j] <= each.text_high_bits for i, each in enumerate(found) for j in range(n) if j != i
-    ]
-    return {"expected": sum(expected) / n, "another": sum(another) / len(another)}
+    held = [low <= (total - bits[i]) / (n - 1) <= high for i, (low, high) in enumerate(intervals)]
+    return {"expected": sum(held) / n}
 
 
 def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: Runtime) -> dict[str, Any]:
@@ -115,7 +99,7 @@ def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: 
         print(f"{name}: slice {i + 1} of {len(slices)}", file=sys.stderr, flush=True)
     bits = [float(ours.bits[-1] - theirs.bits[-1]) for ours, theirs in curves]
     found = {
-        f"{confidence}": coverage(bits, [intervals_of_curves(ours, theirs, confidence) for ours, theirs in curves])
+        f"{confidence}": coverage(bits, [bounds(ours, theirs, confidence) for ours, theirs in curves])
         for confidence in LEVELS
     }
     return {
@@ -133,16 +117,15 @@ def measure(name: str, slices: Sequence[bytes], levels: Sequence[int], runtime: 
 def simulate(hurst: float) -> list[str]:
     """A row of the table of --simulate."""
     covariances = toeplitz(noise_covariances(N_CELLS, hurst))
-    noise = np.linalg.cholesky(covariances) @ np.random.default_rng(0).standard_normal((N_CELLS, 2 * N_TEXTS))
+    noise = np.linalg.cholesky(covariances) @ np.random.default_rng(0).standard_normal((N_CELLS, N_TEXTS))
     t = (np.arange(20 * N_CELLS) + 0.5) / (20 * N_CELLS)
     trend = ((t + 0.01) ** -0.4 - 0.8 * (t + 0.03) ** -0.5).reshape(N_CELLS, 20).mean(1)
     trend = TREND * (trend - trend.mean()) / trend.std()
-    texts, others = noise.T[:N_TEXTS], noise.T[N_TEXTS:].mean(1)
-    found = [mean_variance(text + trend) for text in texts]
-    mean, another = (np.array([each.half_width(0.95, n_texts=n) for each in found]) for n in (1, 2))
-    shares = [np.abs(texts.mean(1)) <= mean, np.abs(texts.mean(1) - others) <= another]
-    width = np.median(mean) / (1.96 * np.sqrt(covariances.mean()))
-    return [f"{hurst:g}", *(f"{share.mean():.3f}" for share in shares), f"{width:.2f}"]
+    texts = noise.T
+    half = np.array([mean_variance(text + trend).half_width(0.95) for text in texts])
+    held = np.abs(texts.mean(1)) <= half
+    width = np.median(half) / (1.96 * np.sqrt(covariances.mean()))
+    return [f"{hurst:g}", f"{held.mean():.3f}", f"{width:.2f}"]
 
 
 def measure_documents(names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -259,9 +242,8 @@ def format_results(records: Sequence[Mapping[str, Any]]) -> str:
     for record in records:
         bits = np.array(record["bits"])
         for i, (level, found) in enumerate(record["coverage"].items()):
-            shares = [found["expected"], found["another"]]
             head = [record["name"], f"{bits.mean():,.0f}", f"{bits.std(ddof=1):,.0f}"] if i == 0 else ["", "", ""]
-            rows.append([*head, f"{float(level):.0%}", *(f"{share:.2f}" for share in shares)])
+            rows.append([*head, f"{float(level):.0%}", f"{found['expected']:.2f}"])
     return format_markdown(TITLES, rows)
 
 
@@ -281,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.simulate:
         rows = [simulate(hurst) for hurst in (0.5, 0.6, 0.7, 0.8, 0.9)]
-        print(format_markdown(("Hurst exponent", "expected", "another", "width, times the oracle's"), rows))
+        print(format_markdown(("Hurst exponent", "expected", "width, times the oracle's"), rows))
     if args.simulate_clusters:
         print(format_simulated_clusters())
     for path in args.files:

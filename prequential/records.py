@@ -370,20 +370,14 @@ class Reported(Struct, kw_only=True):
     n_not_finite: Annotated[Count, says("rows that are in no sum: their loss is not a finite number")] | Absent = UNSET
     n_negative: Annotated[Count, says("rows that are in no sum: a loss is negative")] | Absent = UNSET
     n_outside: Annotated[Count, says("rows that are in no sum: a target is no id of the vocabulary")] | Absent = UNSET
-    n_rows_after_last_step: Annotated[Count, says("rows scored after the last step; they are in no sum")] | Absent = (
-        UNSET
-    )
+    n_rows_after_last_step: Annotated[Count, says("rows after the last step; in no sum")] | Absent = UNSET
     n_grams: Annotated[Count, says("new rows: sampled stretches of 32 targets, one in 256")] | Absent = UNSET
     n_grams_seen: Annotated[Count, says("those of them that an earlier row had")] | Absent = UNSET
-    all_rows_kept: Annotated[bool, says("every row, every sample was looked up among all earlier ones")] | Absent = (
-        UNSET
-    )
+    all_rows_kept: Annotated[bool, says("all rows and samples were compared with all earlier ones")] | Absent = UNSET
     order: Annotated[str, says("digest of the rows of each step, in the order of steps")] | Absent = UNSET
     tokenizer: Annotated[TokenizerFields, says("what tokens stand for")] | Absent = UNSET
     numbered: Annotated[bool, says("rows were told apart by their numbers in the data")] | Absent = UNSET
-    n_checked_steps: Annotated[Count, says("steps whose calls of the model were compared with the scores")] | Absent = (
-        UNSET
-    )
+    n_checked_steps: Annotated[Count, says("steps whose calls of the model were checked")] | Absent = UNSET
     n_audits: Annotated[Count, says("checks for a look ahead")] | Absent = UNSET
     not_audited: Annotated[str, says("why such a check could not be made; empty: each was made")] | Absent = UNSET
     logits: Annotated[str, says("type of the numbers that were scored")] | Absent = UNSET

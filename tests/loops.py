@@ -48,11 +48,15 @@ class Loop:
         cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
         self.optimizer.step()
 
+    def take(self, x: torch.Tensor, y: torch.Tensor, **scored: object) -> None:
+        """A step: it scores and learns the targets y of the inputs x. scored: more that is scored, such as nll instead."""
+        logits = self.model(x)
+        self.rec.score(**({"targets": y, "inputs": x} | ({} if "nll" in scored else {"logits": logits}) | scored))
+        self.learn(logits, y)
+
     def run(self, batches: list[torch.Tensor]) -> "Loop":
         for rows in batches:
-            x, y, logits = self.forward(rows)
-            self.rec.score(logits=logits, targets=y, inputs=x)
-            self.learn(logits, y)
+            self.take(rows[:, :-1], rows[:, 1:])
         return self
 
 

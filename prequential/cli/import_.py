@@ -11,20 +11,21 @@ from prequential.cli import options
 from prequential.cli.runs import DEFAULT_FOLDER
 from prequential.cli.streams import fitted
 
-OPTIONS = ("tokens", "loss", "bytes_per_token", "tokens_per_step", "epochs", "unit", "name", "data")
+OPTIONS = ("tokens", "loss", "bytes_per_token", "tokens_per_step", "epochs", "name", "data")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="FILE", help="trainer_state.json, CSV with a line of names, or JSON lines")
     parser.add_argument("--tokens", metavar="NAME", required=True, help="column with the tokens so far (or the steps)")
-    parser.add_argument("--loss", metavar="NAME", required=True, help="column with the mean loss since the last line")
+    parser.add_argument(
+        "--loss", metavar="NAME", required=True, help="column with the mean loss since the last line, in nats"
+    )
     parser.add_argument(
         "--bytes-per-token", type=float, metavar="X", required=True, help="mean bytes per token of this text"
     )
     parser.add_argument("--tokens-per-step", type=int, metavar="N", help="needed if --tokens names a column of steps")
     epochs = "epochs that the log covers, whatever its column `epoch` says; only the first counts"
     parser.add_argument("--epochs", type=float, metavar="X", help=epochs)
-    parser.add_argument("--unit", default="nats/token", choices=("nats/token", "bits/token"), help="unit of the loss")
     parser.add_argument("--name", metavar="NAME", help="name of the model (default: the file)")
     parser.add_argument(
         "--parameters", type=int, metavar="N", help="parameters of the model, which a forecast of a larger one needs"

@@ -1,18 +1,17 @@
 """The account of a training run: what was scored is queued on the device, read a few steps later, and added up over all ranks."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+import torch.distributed as dist
 
 from prequential.recording.score import FIELDS, IGNORED, Scores, Units, joined, row_sums
 from prequential.recording.totals import HEAD, UNITS_PER_NAT, SeenRows, Totals, head_hashes, mix, sampled_grams
-
-if TYPE_CHECKING:
-    import torch
 
 MOST_NEGATIVE = -1e-3  # nats; float32 may give a little less than 0
 MOST_NATS = 1e12  # of a row; its units fit into int64
@@ -33,45 +32,35 @@ class Ranks:
     @property
     def n(self) -> int:
         """Their number."""
-        import torch.distributed as dist
-
         return dist.get_world_size(self.group) if dist.is_available() and dist.is_initialized() else 1
 
     @property
     def own(self) -> int:
         """The number of this process, from 0 on."""
-        import torch.distributed as dist
-
         return dist.get_rank(self.group) if self.n > 1 else 0
 
     def gathered(self, value: Any) -> list[Any]:
         """The value of every process. All of them call it."""
         if self.n == 1:
             return [value]
-        import torch.distributed as dist
-
         parts: list[Any] = [None] * self.n
         dist.all_gather_object(parts, value, group=self.group)
         return parts
 
 
 class Account:
-    """Totals of the complete steps. n_checked_steps: those whose calls of the model were compared with their scores."""
-
-    totals: Totals
-    n_checked_steps: int
+    """Totals of the complete steps, and what is queued of later ones."""
 
     def __init__(self, ranks: Ranks, units: Units, *, counts_repeats: bool) -> None:
-        self.totals, self.n_checked_steps = Totals(counts_repeats=counts_repeats), 0
+        self.totals = Totals(counts_repeats=counts_repeats)
         self._ranks, self._units, self._seen = ranks, units, SeenRows()
         self._drop_queues()
 
     def _drop_queues(self) -> None:
-        self._waiting: list[tuple[int, Scores]] = []
-        self._n_waiting = 0
+        self._waiting: list[tuple[int, Scores]] = []  # with their steps
         self._scored: list[tuple[int, torch.Tensor]] = []
         self._called: list[tuple[int, torch.Tensor]] = []
-        self._lost: list[str] = []
+        self._n_waiting, self._lost = 0, list[str]()
 
     def add_scores(self, step: int, scores: Scores) -> None:
         """Queues copies of rows that were scored. They are summed up together, in few calls of the device."""
@@ -81,20 +70,18 @@ class Account:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        import torch
-
         waiting, self._waiting, self._n_waiting = self._waiting, [], 0
         try:
             for _, group in groupby(waiting, lambda each: each[1].form()):
                 steps, parts = zip(*group, strict=True)
                 scores = joined(parts)
                 grams = sampled_grams(scores.targets, scores.targets != IGNORED)
-                found = torch.cat((row_sums(scores, self._units), grams), 1)
-                self._scored += zip(steps, found.split([len(part.targets) for part in parts]), strict=True)
+                sums = torch.cat((row_sums(scores, self._units), grams), 1)
+                self._scored += zip(steps, sums.split([len(part.targets) for part in parts]), strict=True)
         except Exception as error:  # such as no memory on the device: somebody's training, and the other ranks, go on
             self._lost.append(f"step {waiting[0][0] + 1}: rows are lost: {type(error).__name__}: {str(error)[:200]}")
 
-    def add_call(self, step: int, ids: "torch.Tensor") -> None:
+    def add_call(self, step: int, ids: torch.Tensor) -> None:
         """Queues the first ids of rows that the model was called for in training."""
         self._called.append((step, ids[:, :HEAD].clone()))
 
@@ -108,26 +95,27 @@ class Account:
         """Adds the steps before n_steps to the totals; returns the mistakes in them. All ranks call it after the same step."""
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(hashed(ready[1]), ("head",))
+        calls = [(step, head_hashes(ids)) for step, ids in ready[1]]
+        (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(calls, ("head",))
         parts = self._ranks.gathered((own, heads, grams, self._lost))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         most = max(part[2].shape[1] for part in parts)
         grams = np.concatenate([np.pad(part[2], ((0, 0), (0, most - part[2].shape[1]))) for part in parts])
-        found, self._lost = [each for part in parts for each in part[3]], []
+        lost, self._lost = [each for part in parts for each in part[3]], []
         self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
-        found += self._add(rows, grams, n_steps)
-        self.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
-        return found + mistakes(called, rows)
+        wrong = self._add(rows, grams, n_steps)
+        self.totals.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
+        return [*lost, *wrong, *mistakes(called, rows)]
 
     def _add(self, rows: np.ndarray, grams: np.ndarray, n_steps: int) -> list[str]:
         """Adds rows to the totals, and returns where values that no model gives come first."""
         order = np.argsort(rows["step"], kind="stable")  # of equal rows the earliest step has the first one
         rows, grams = rows[order], grams[order]
-        fresh, found = self._are_new(mix(rows["key"].view(np.uint64))), []
+        fresh, faults = self._are_new(mix(rows["key"].view(np.uint64))), []
         wrong = impossible_rows(rows)
         for name, which in wrong.items():
             if which.any() and not self.totals.impossible[name]:
-                found.append(f"rec.score() in step {rows['step'][which].min() + 1}: {IMPOSSIBLE[name]}")
+                faults.append(f"rec.score() in step {rows['step'][which].min() + 1}: {IMPOSSIBLE[name]}")
             self.totals.impossible[name] += int(which.sum())
         counts = ~np.any(list(wrong.values()), axis=0)
         self._add_text(grams[fresh & counts])
@@ -139,7 +127,7 @@ class Account:
             here, new = slice(start, end), (fresh & counts)[start:end]
             part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
             self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
-        return found
+        return faults
 
     def _add_text(self, grams: np.ndarray) -> None:
         """Counts the sampled grams (n, most) of new rows, and those that an earlier row had; of each row, a gram once."""
@@ -163,44 +151,29 @@ class Account:
 
     def state(self) -> dict[str, Any]:
         """The totals, and the keys of all ranks. What is queued must have been read."""
-        import torch
-
         keys = np.sort(np.concatenate(self._ranks.gathered(self._seen.keys())))
-        seen = torch.from_numpy(keys.view(np.int64))
-        return {"totals": copy.deepcopy(vars(self.totals)), "seen": seen, "n_checked_steps": self.n_checked_steps}
+        return {"totals": copy.deepcopy(vars(self.totals)), "seen": torch.from_numpy(keys.view(np.int64))}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continues from such a state."""
-        keys, self.n_checked_steps = state["seen"].cpu().numpy().view(np.uint64), state["n_checked_steps"]
+        keys = state["seen"].cpu().numpy().view(np.uint64)
         self.totals, self._seen = Totals(**copy.deepcopy(state["totals"])), SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
 
 
-def hashed(calls: Sequence[tuple[int, "torch.Tensor"]]) -> Iterator[tuple[int, "torch.Tensor"]]:
-    """The hashes (rows,) of the first ids (rows, columns) of calls, with their steps."""
-    import torch
-
-    for _, group in groupby(calls, lambda each: (each[1].shape[1], each[1].device)):
-        steps, heads = zip(*group, strict=True)
-        yield from zip(steps, head_hashes(torch.cat(heads)).split([len(each) for each in heads]), strict=True)
-
-
-def on_host(queued: Iterable[tuple[int, "torch.Tensor"]], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def on_host(queued: Sequence[tuple[int, torch.Tensor]], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Rows queued on the device with their step, as a structured array; and columns without a name. One synchronisation."""
-    import torch
-
-    queued = list(queued)
     form = np.dtype([("step", np.int64), *((name, np.int64) for name in names)])
-    found = np.zeros(sum(len(part) for _, part in queued), form)
+    rows = np.zeros(sum(len(part) for _, part in queued), form)
     values = np.zeros((0, len(names)), np.int64)
-    if len(found):
+    if len(rows):
         parts = [part.reshape(len(part), -1) for _, part in queued]
         most = max(part.shape[1] for part in parts)
         values = torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[1])) for part in parts]).cpu().numpy()
-        found["step"] = np.repeat([step for step, _ in queued], [len(part) for _, part in queued])
+        rows["step"] = np.repeat([step for step, _ in queued], [len(part) for _, part in queued])
         for i, name in enumerate(names):
-            found[name] = values[:, i]
-    return found, values[:, len(names) :]
+            rows[name] = values[:, i]
+    return rows, values[:, len(names) :]
 
 
 def impossible_rows(rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -218,9 +191,9 @@ def mistakes(called: np.ndarray, rows: np.ndarray) -> list[str]:
     no inputs is not checked.
     """
     unshifted = np.unique(rows["step"][rows["unshifted"] > 0])
-    found = [f"step {step + 1}: the targets are the inputs; shift them by one" for step in unshifted[:1]]
+    faults = [f"step {step + 1}: the targets are the inputs; shift them by one" for step in unshifted[:1]]
     for step in np.unique(called["step"]):
         calls, scores = (set(each[each["step"] == step]["head"].tolist()) for each in (called, rows))
         if 0 not in scores and (n := len(calls - scores)):
-            found.append(f"step {step + 1} trained on {n} rows that were not scored before it")
-    return found
+            faults.append(f"step {step + 1} trained on {n} rows that were not scored before it")
+    return faults

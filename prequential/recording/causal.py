@@ -7,8 +7,8 @@ Only the ids of one row change. An argument that cannot be copied, such as a cac
 import copy
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,58 +26,50 @@ TARGETS = ("label", "target")  # parts of names of what a model may be called wi
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the model in training. ids: of its arguments, which are by position or name, and as they were before it.
+    """A call of the model in training: its arguments as they were before it, the ids among them, and what it ran under.
 
-    lost: the arguments that cannot be copied. autocast: what the call ran under, if anything.
+    lost: why the arguments cannot be copied, if so.
     """
 
     ids: torch.Tensor
-    arguments: dict[Any, Any]
-    lost: list[Any]
-    autocast: torch.dtype | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    autocast: torch.autocast
+    lost: Exception | None
 
     @classmethod
-    def copied(cls, given: dict[Any, Any], ids: torch.Tensor) -> "Call":
+    def copied(cls, ids: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":
         """Tensors are copied without their gradients, other values by `copy.deepcopy`."""
-        memo = {id(each): each.detach().clone() for each in (ids, *given.values()) if isinstance(each, torch.Tensor)}
-        own: dict[Any, Any] = {}
-        lost = []
-        for key, value in given.items():
-            try:
-                own[key] = copy.deepcopy(value, memo)
-            except Exception:  # whatever the objects of others raise
-                lost.append(key)
-        kind = ids.device.type
-        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        return cls(memo[id(ids)], own, lost, autocast)
+        tensors = [each for each in (ids, *args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+        memo, lost, kind = {id(each): each.detach().clone() for each in tensors}, None, ids.device.type
+        own_ids = memo[id(ids)]
+        try:
+            args, kwargs = copy.deepcopy((args, kwargs), memo)
+        except Exception as error:  # whatever the objects of others raise
+            lost = error
+        autocast = torch.autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+        return cls(own_ids, args, kwargs, autocast, lost)
 
-    def logits(self, model: Any, ids: torch.Tensor, forward: Callable[[Any, Any], Any] | None) -> torch.Tensor:
+    def logits(self, model: Any, ids: torch.Tensor) -> torch.Tensor | None:
         """The logits (rows, columns, V) of the call with other ids (rows, columns). It has no targets if they leave no logits."""
+        inner = getattr(model, "module", getattr(model, "_orig_mod", model))  # DistributedDataParallel, torch.compile
+        names = [*inspect.signature(inner.forward).parameters, *[""] * len(self.args)][: len(self.args)]
         for without in ((), TARGETS):
             memo = {id(self.ids): ids.reshape(self.ids.shape).to(self.ids.dtype)}
-            given = {
-                key: None if any(part in _name(model, key) for part in without) else copy.deepcopy(value, memo)
-                for key, value in self.arguments.items()
-            }
-            args = [given.pop(key) for key in [*given] if isinstance(key, int)]
-            found = logits_of(forward(model, ids) if forward else model(*args, **given), ids.shape)
-            if found is not None:
-                return found
-        raise ValueError(f"no logits (rows, columns, V) for ids {tuple(ids.shape)}; rec.attach(forward=...) can help")
-
-
-def _name(model: Any, key: int | str) -> str:
-    """Of an argument of the model."""
-    inner = getattr(model, "module", getattr(model, "_orig_mod", model))  # of DistributedDataParallel, of torch.compile
-    parameters = inspect.signature(inner.forward).parameters.values()
-    names = [each.name for each in parameters if each.kind < each.VAR_POSITIONAL]
-    return key if isinstance(key, str) else names[key] if key < len(names) else f"argument {key + 1}"
+            args, kwargs = copy.deepcopy((self.args, self.kwargs), memo)
+            given = zip((*names, *kwargs), (*args, *kwargs.values()), strict=True)
+            values = [None if any(map(name.count, without)) else value for name, value in given]
+            n = len(args)
+            logits = logits_of(model(*values[:n], **dict(zip(kwargs, values[n:], strict=True))), ids.shape)
+            if logits is not None:
+                return logits
+        return None
 
 
 class CallHook:
-    """A forward hook that tells `saw` about calls of `model` in training. Copies and pickles of the model forget it.
+    """A forward hook that gives `saw` the ids, as they are, and the arguments of calls of `model` in training.
 
-    saw: gets the ids (rows, columns), and a function that copies the call.
+    Copies and pickles of the model forget it.
     """
 
     def __init__(self, model: Any = None, saw: Callable[..., None] | None = None) -> None:
@@ -88,19 +80,16 @@ class CallHook:
         if model is self._model and self._saw and model.training and torch.is_grad_enabled():
             ids = named_ids(args, kwargs)
             if ids is not None:
-                self._saw(_rows(ids), lambda: Call.copied(dict(enumerate(args)) | kwargs, ids))
+                self._saw(ids, args, kwargs)
 
     def __reduce__(self) -> Any:
         return CallHook, ()
-
-    def __deepcopy__(self, memo: Any) -> "CallHook":
-        return CallHook()
 
 
 def named_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
     """The ids among the arguments of a model: by name, or the first tensor of integers of one or two dimensions."""
     given: dict[str, Any] = {str(i): value for i, value in enumerate(args)} | dict(kwargs)
-    for value in (*args, *kwargs.values()):
+    for value in [*given.values()]:
         if isinstance(value, Mapping):
             given |= {str(name): each for name, each in value.items()}
     for name in (*NAMES, *(name for name in given if not any(part in name for part in OTHER_IDS))):
@@ -110,16 +99,17 @@ def named_ids(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor 
     return None
 
 
-def _rows(ids: torch.Tensor) -> torch.Tensor:
+def rows_of(ids: torch.Tensor) -> torch.Tensor:
+    """Ids as (rows, columns) int64."""
     return (ids if ids.dim() == 2 else ids[None]).detach().long()
 
 
-def logits_of(found: Any, shape: torch.Size) -> torch.Tensor | None:
+def logits_of(output: Any, shape: torch.Size) -> torch.Tensor | None:
     """The logits, as (rows, columns, V), in what a model returns. shape: (rows, columns). None if there are no such ones."""
-    if isinstance(found, Mapping):
-        found = found.get("logits")
-    found = getattr(found, "logits", found)
-    for value in found if isinstance(found, tuple | list) else [found]:  # the loss may come first
+    if isinstance(output, Mapping):
+        output = output.get("logits")
+    output = getattr(output, "logits", output)
+    for value in output if isinstance(output, tuple | list) else [output]:  # the loss may come first
         is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
         if is_float and value.dim() > 1 and value.shape[:-1].numel() == shape.numel():
             return value.reshape(*shape, -1)
@@ -135,9 +125,9 @@ def look_ahead(
     predictions of targets that are used count. Raises ValueError if nothing can be compared; whatever the model raises.
     """
     if call.lost and not forward:
-        raise ValueError(f"called with {', '.join(_name(model, key) for key in call.lost)}")
+        raise call.lost
     words = random_words(step, "recorder/audit", 3)
-    ids = _rows(call.ids)
+    ids = rows_of(call.ids)
     row, n_columns = int(words[0] % len(ids)), ids.shape[1]
     used = torch.ones(n_columns, dtype=torch.bool, device=ids.device)
     if targets is not None and targets.shape[0] == len(ids):
@@ -149,8 +139,15 @@ def look_ahead(
     if len(others):
         drawn = torch.arange(place, n_columns, device=ids.device) * 7919 + int(words[2] % len(others))
         changed[row, place:] = others[drawn % len(others)]
-    with _quiet(model, call):  # even if nothing changed: the ranks of a sharded model must call it together
-        kept = [call.logits(model, each, forward)[row, :place][used[:place]] for each in (ids, ids, changed)]
+    kept = []
+    with _quiet(model, call) as reseed:  # even if nothing changed: the ranks of a sharded model must call it together
+        for each in (ids, ids, changed):
+            reseed()
+            logits = logits_of(forward(model, each), ids.shape) if forward else call.logits(model, each)
+            if logits is None:
+                shape = f"(rows, columns, V) for ids {tuple(ids.shape)}"
+                raise ValueError(f"no logits {shape}; rec.attach(forward=...) can help")
+            kept.append(logits[row, :place][used[:place]])
     if torch.equal(changed, ids):
         raise ValueError("no ids could be exchanged: the batch has one id only, or the row one column or no target")
     predicted = [each.float().log_softmax(-1) for each in kept]
@@ -162,18 +159,25 @@ def look_ahead(
 
 
 @contextmanager
-def _quiet(model: Any, call: Call) -> Iterator[None]:
-    """Equal calls draw equal random numbers, as the call in training did; afterwards neither they nor buffers have changed."""
+def _quiet(model: Any, call: Call) -> Iterator[Callable[[], None]]:
+    """A function after which equal calls draw equal random numbers. In the end, neither generators nor buffers have changed."""
     device = call.ids.device
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    autocast = torch.autocast(device.type, call.autocast) if call.autocast else nullcontext()
-    devices = [device] if device.type == "cuda" else []
     own = [value for module in model.modules() for value in vars(module).values() if isinstance(value, torch.Generator)]
     states = [(generator, generator.get_state()) for generator in own]
     of_python, of_numpy = random.getstate(), np.random.get_state()
+
+    def reseed() -> None:
+        random.seed(0)
+        np.random.seed(0)
+        for generator in (torch.default_generator, *own):
+            generator.manual_seed(0)
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed(0)  # of the current device, whose state comes back
+
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices), autocast, _reseeding(model, own):
-            yield
+        with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []), call.autocast:
+            yield reseed
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)
@@ -182,23 +186,3 @@ def _quiet(model: Any, call: Call) -> Iterator[None]:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
-
-
-@contextmanager
-def _reseeding(model: Any, generators: Sequence[torch.Generator]) -> Iterator[None]:
-    """Each call of the model begins with the same seed, so that dropout leaves the same out. generators: of its modules."""
-
-    def reseed(*_: Any) -> None:
-        random.seed(0)
-        np.random.seed(0)
-        for generator in generators:
-            generator.manual_seed(0)
-        torch.default_generator.manual_seed(0)
-        if torch.cuda.is_available():
-            torch.cuda.manual_seed(0)  # of the current device, whose state comes back
-
-    handle = model.register_forward_pre_hook(reseed)
-    try:
-        yield
-    finally:
-        handle.remove()

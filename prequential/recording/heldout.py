@@ -14,7 +14,7 @@ from prequential.errors import ConfigError
 from prequential.recording.account import impossible_rows, on_host
 from prequential.recording.score import FIELDS, Scores, Units, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, mix
-from prequential.records import REPORTED, HeldoutRecord, record_of
+from prequential.records import REPORTED, ClusterFields, HeldoutRecord, record_of
 
 POLICY = "as the loop called the model"
 Sums = dict[str, list[Any]]  # of each document: bytes, units of 2**-22 bits, and the mixed hashes of its rows
@@ -30,10 +30,8 @@ def checked_name(name: Any) -> str:
 def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: Units) -> int:
     """Adds rows to the sums of their documents; returns how many had impossible values and are left out. Raises ConfigError."""
     names = [str(each) for each in (documents.tolist() if hasattr(documents, "tolist") else documents)]
-    if len(names) != len(scores.targets):
-        raise ConfigError(
-            f"rec.heldout(): {len(names)} documents for {len(scores.targets)} rows: give the document of each row"
-        )
+    if len(names) != (n_rows := len(scores.targets)):
+        raise ConfigError(f"rec.heldout(): {len(names)} documents for {n_rows} rows: give the document of each row")
     rows, _ = on_host([(0, row_sums(scores, units))], FIELDS)
     wrong = np.any(list(impossible_rows(rows).values()), axis=0)
     hashes, nats = mix(rows["targets"].view(np.uint64)), rows["nats"].view(np.float64)
@@ -48,54 +46,42 @@ def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: U
 
 def joined(parts: Iterable[Sums]) -> Sums:
     """The sums of all ranks."""
-    found: Sums = {}
+    sums: Sums = {}
     for part in parts:
         for name, values in part.items():
-            found[name] = [a + b for a, b in zip(found.get(name, [0, 0, []]), values, strict=True)]
-    return found
+            sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0, []]), values, strict=True)]
+    return sums
 
 
-def heldout_record(
-    name: str, sums: Sums, step: int, learner: dict[str, Any], environment: dict[str, Any]
-) -> dict[str, Any]:
-    """A record of held-out loss; documents are in the order of their names."""
+def heldout_record(name: str, sums: Sums, step: int, run: dict[str, Any]) -> dict[str, Any]:
+    """A record of held-out loss; documents are in the order of their names. run: the record of the training."""
     ordered = sorted(sums.items())
     sizes, bits = [values[0] for _, values in ordered], [values[1] * UNIT_BITS for _, values in ordered]
-    n_bytes, total = sum(sizes), float(sum(bits))
-    group = {
-        "name": name,
-        "n_documents": len(sizes),
-        "n_bytes": n_bytes,
-        "bits": total,
-        "bits_per_byte": total / max(1, n_bytes),
-    }
     clusters = cluster(sizes, bits, folders_of([document for document, _ in ordered]))
+    group = {"name": name, "n_documents": len(sizes), "n_bytes": sum(sizes), "bits": float(sum(bits))}
+    group["bits_per_byte"] = group["bits"] / max(1, group["n_bytes"])
     text = "\n".join(f"{document} {sum(values[2]) & (1 << 64) - 1}" for document, values in ordered)
     return record_of(
         HeldoutRecord,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        train={"name": f"{learner['learner']['name']}, step {step}"},
-        test={"name": name, "n_bytes": n_bytes, "blake2b": hashlib.blake2b(text.encode(), digest_size=32).hexdigest()},
-        config=learner,
+        train={"name": f"{run['config']['learner']['name']}, step {step}"},
+        test={"name": name, "n_bytes": group["n_bytes"], "blake2b": _digest(text)},
+        config=run["config"],
         coding=REPORTED,
-        learner_digest=hashlib.blake2b(repr(bits).encode(), digest_size=32).hexdigest(),
+        learner_digest=_digest(repr(bits)),
         policy=POLICY,
         frozen={
             "total": group,
             "documents": group,
             "outside": {"name": "outside", "n_documents": 0, "n_bytes": 0, "bits": 0.0},
             "bits_per_byte": group["bits_per_byte"],
-            "clusters": {
-                "by": clusters.by,
-                "n_documents": clusters.n_documents,
-                "n_bytes": list(clusters.n_bytes),
-                "bits": list(clusters.bits),
-            },
+            "clusters": record_of(ClusterFields, clusters, n_bytes=list(clusters.n_bytes), bits=list(clusters.bits)),
         },
-        dynamic=None,
-        untrained=None,
-        saved_bits=None,
+        **dict.fromkeys(("dynamic", "untrained", "saved_bits", "overlap")),
         baselines=[],
-        overlap=None,
-        environment=environment,
+        environment=run["environment"],
     )
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()

@@ -1,4 +1,4 @@
-"""A Recorder in the loops of transformers and Lightning. Its own methods call these functions."""
+"""A Recorder in the loops of transformers and Lightning: the last two functions are its methods."""
 
 import logging
 import sys
@@ -6,15 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
+import torch
+from torch.nn.functional import pad
+
+from prequential.errors import ConfigError, PrequentialError
+from prequential.recording.causal import logits_of, named_ids
 from prequential.recording.score import IGNORED
 
 STATE_FILE = "recorder.pt"
 REMEDY = "call rec.score(nll=..., targets=..., inputs=...) in compute_loss"
 NO_TARGETS = "the batch has no labels (rows, columns) of a causal language model"
-NO_LOGITS = (
-    "the model returned no logits of the labels' shape, as with a fused loss (use_liger_kernel=False turns it off)"
-)
+NO_LOGITS = "the model returned no logits of the labels' shape, as with a fused loss (use_liger_kernel=False)"
 SHIFTED = "the data set has shifted the labels, and this callback shifts them again"
 
 
@@ -24,47 +26,45 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
     The targets are read before `Trainer.compute_loss`, which may take them out of the batch; the logits are those that the model
     returns within it. Where compute_loss of the user calls `rec.score` itself, nothing more is scored.
     """
-    import torch
-
-    from prequential.recording.causal import logits_of, named_ids
-
-    batch: dict[str, Any] = {}
-    whole, faults, given = (
+    whole, batch = (
         trainer.compute_loss,
-        [],
         dict[str, Any](),
-    )  # given: ids of the batch, whether its labels were shifted
+    )  # targets, ids; then logits and inputs of the call that counts
+    once: dict[str, Any] = {}  # whether the labels of the first batch were shifted, and the first mistake
 
     @torch.compiler.disable
     def saw(model: Any, args: Any, kwargs: Any, returned: Any) -> None:
         if "targets" not in batch or (logits := logits_of(returned, batch["targets"].shape)) is None:
             return
-        ids = named_ids(args, kwargs)
-        is_own = ids is not None and given["ids"] is not None and ids.data_ptr() == given["ids"].data_ptr()
-        if "logits" not in batch or (is_own and not given["is_own"]):  # a loss may call the model more than once
-            given["is_own"] = is_own
-            batch.update(logits=logits.detach(), targets=batch["targets"].to(logits.device), inputs=ids)
+        inputs, ids = named_ids(args, kwargs), batch["ids"]
+        is_own = inputs is not None and ids is not None and inputs.data_ptr() == ids.data_ptr()
+        if "logits" not in batch or (is_own and not batch["is_own"]):  # a loss may call the model more than once
+            batch.update(logits=logits.detach(), inputs=inputs, is_own=is_own)
+
+    def score() -> None:
+        if "logits" not in batch:
+            raise ConfigError(f"{NO_LOGITS if batch else NO_TARGETS}: {REMEDY}")
+        logits, targets, inputs = batch["logits"], batch["targets"], batch["inputs"]
+        targets = targets.to(logits.device)
+        if "is_shifted" not in once:
+            once["is_shifted"] = _is_shifted_twice(inputs, targets)
+        if once["is_shifted"]:
+            raise ConfigError(f"{SHIFTED}: {REMEDY}")
+        recorder.score(logits=logits, targets=targets, inputs=inputs)
 
     def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not (model.training and torch.is_grad_enabled()):  # an evaluation is no training
             return whole(model, inputs, *args, **kwargs)
         batch.clear()
-        given.update(ids=inputs.get("input_ids"), is_own=False)
         if (targets := _targets(trainer.model, inputs)) is not None:
-            batch["targets"] = targets
+            batch.update(targets=targets, ids=inputs.get("input_ids"))
         n_scores, loss = recorder._n_scores, whole(model, inputs, *args, **kwargs)
         try:
             if recorder._n_scores == n_scores:
-                if "logits" not in batch:
-                    what = NO_LOGITS if batch else NO_TARGETS
-                    raise ConfigError(f"{what}: {REMEDY}")
-                if given.setdefault("is_shifted", _is_shifted_twice(batch["inputs"], batch["targets"])):
-                    raise ConfigError(f"{SHIFTED}: {REMEDY}")
-                recorder.score(**batch)
+                score()
         except ConfigError as error:
-            faults.append(error)
-            if len(faults) == 1:
-                recorder._fault(f"step {recorder.n_steps + 1}: {error}")
+            if once.setdefault("mistake", error) is error:
+                recorder._fault(f"step {recorder.observed.n_steps + 1}: {error}")
         batch.clear()
         return loss
 
@@ -88,8 +88,6 @@ def _is_shifted_twice(ids: Any, targets: Any) -> bool:
 
 def _targets(model: Any, inputs: Any) -> Any:
     """The targets (rows, columns) of a batch, shifted as causal language models of transformers shift their labels, or None."""
-    from torch.nn.functional import pad
-
     labels, shifted = inputs.get("labels"), inputs.get("shift_labels")
     if getattr(labels, "ndim", 0) != 2 or getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return None
@@ -101,38 +99,27 @@ def _calling_trainer() -> Any:
     from transformers import Trainer
 
     frame: Any = sys._getframe()
-    while frame and not isinstance(frame.f_locals.get("self"), Trainer):
+    while not isinstance(frame.f_locals.get("self"), Trainer):
         frame = frame.f_back
-    if not frame:
-        raise ConfigError("rec.hf_callback(): no Trainer of transformers calls it")
     return frame.f_locals["self"]
 
 
 def hf_callback(recorder: Any) -> Any:
-    """A TrainerCallback. The state is saved as recorder.pt in each checkpoint. Raises MissingDependencyError."""
-    try:
-        from transformers import TrainerCallback
-    except ImportError as error:
-        raise MissingDependencyError(
-            "rec.hf_callback() needs transformers: pip install 'prequential[transformers]'"
-        ) from error
-    import torch
+    """For `transformers.Trainer(callbacks=[...])`: attaches, scores, resumes, finishes, and saves recorder.pt in checkpoints."""
+    from transformers import TrainerCallback
 
     def path(args: Any, state: Any) -> Path:
         return Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE_FILE
 
     class RecorderCallback(TrainerCallback):
-        """Attaches to model and optimiser, scores, saves beside checkpoints, resumes, and finishes."""
-
         end: Callable[[], None] | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             recorder.attach(model=kwargs["model"], optimizer=kwargs["optimizer"])
             if state.global_step:
                 if not path(args, state).exists():
-                    raise ConfigError(
-                        f"rec.hf_callback(): the checkpoint has no {STATE_FILE}: it was saved without this callback"
-                    )
+                    why = f"the checkpoint has no {STATE_FILE}: it was saved without this callback"
+                    raise ConfigError(f"rec.hf_callback(): {why}")
                 recorder.load_state_dict(torch.load(path(args, state), weights_only=True))
             if self.end:
                 self.end()  # a beginning that failed, as with auto_find_batch_size
@@ -157,17 +144,13 @@ def hf_callback(recorder: Any) -> Any:
 
 
 def lightning_callback(recorder: Any) -> Any:
-    """A Callback of Lightning, with its state in each checkpoint. `training_step` scores. Raises MissingDependencyError."""
-    try:
-        from lightning.pytorch import Callback
-    except ImportError as error:
-        raise MissingDependencyError("rec.lightning_callback() needs Lightning: pip install lightning") from error
+    """For `lightning.Trainer(callbacks=[...])`: attaches, saves in checkpoints, resumes and finishes; `training_step` scores."""
+    from lightning.pytorch import Callback
 
     class RecorderCallback(Callback):
-        """Attaches to the optimiser, saves in checkpoints, resumes, and finishes."""
-
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            recorder.attach(model=None if recorder.has_model else pl_module, optimizer=trainer.optimizers[0])
+            model = pl_module if recorder._model is None else None
+            recorder.attach(model=model, optimizer=trainer.optimizers[0])
 
         def state_dict(self) -> dict[str, Any]:
             return recorder.state_dict()

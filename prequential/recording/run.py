@@ -2,11 +2,10 @@
 
 import json
 import math
-import re
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve, curve_table
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
-from prequential.online.health import Finding
 from prequential.online.runtime import Runtime
 from prequential.records import TrainingRecord, UnfinishedRecord, environment, record_of
 
@@ -46,18 +44,16 @@ class PartialRun:
         """Its path. Raises OutputError."""
         path = Path(self.folder, self.name)
         with files.writing(path):
-            if re.fullmatch(rf"{DRAFT}[0-9a-f]{{8}}", self.before):
-                with suppress(FileNotFoundError):
-                    files.check_own_folder(path.with_name(self.before))
+            if self.before:
+                with suppress(FileNotFoundError, ValueError):  # ValueError: it is not a name within the folder
                     path.with_name(self.before).rename(path)
-            self.before = ""
+                self.before = ""
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
     def append(self, **values: Any) -> None:
         """Appends a line: small, and not synchronised. Raises OutputError."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = json.dumps(record_of(UnfinishedRecord, time=now, **values))
+        line = json.dumps(record_of(UnfinishedRecord, time=_now(), **values))
         path = self.draft() / UNFINISHED
         with files.writing(path), path.open("ab", 0) as file:
             file.write(line.encode() + b"\n")
@@ -67,7 +63,7 @@ class PartialRun:
 class TrainingRun:
     """What somebody else's program says about its training, under the names of the record. The curve ends with the run.
 
-    mode: the permissions that its files have at most.
+    findings: kind, cause and message of each. mode: the permissions that its files have at most.
     """
 
     coding: str
@@ -76,7 +72,7 @@ class TrainingRun:
     reported: dict[str, Any]
     n_tokens: int
     curve: Curve
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[tuple[str, str, str], ...] = ()
     notes: tuple[str, ...] = ()
     mode: int = 0o777
     wall_s: float = 0.0
@@ -91,8 +87,7 @@ class TrainingRun:
             TrainingRecord,
             self,
             ledger,
-            time=datetime.now(UTC).isoformat(timespec="seconds"),
-            limit_bytes=None,
+            time=_now(),
             config={OTHER: self.learner},
             bits_per_byte=ledger.code_bits_per_byte,
             ledger=[{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
@@ -103,12 +98,11 @@ class TrainingRun:
             wall_s=wall_s,
             bytes_per_s=n_bytes / wall_s,
             verified=False,
-            verify_wall_s=None,
-            verify_bytes_per_s=None,
+            **dict.fromkeys(("limit_bytes", "verify_wall_s", "verify_bytes_per_s")),
             peak_memory_bytes=0,
             baselines=[],
             notes=list(self.notes),
-            findings=[asdict(finding) for finding in self.findings],
+            findings=[{"kind": k, "position": 0, "block": 0, "message": m, "cause": c} for k, c, m in self.findings],
             environment={**environment(Runtime(), None), "device": self.device},
             bits_per_token=code_bits / self.n_tokens,
             nats_per_token=code_bits / self.n_tokens * math.log(2.0),
@@ -118,7 +112,7 @@ class TrainingRun:
     def save(
         self,
         folder: PathLike,
-        others: Mapping[str, dict[str, Any]] | None = None,
+        others: Mapping[str, Any] | None = None,
         *,
         partial: PartialRun | None = None,
         is_writer: bool = True,
@@ -135,3 +129,7 @@ class TrainingRun:
                 with files.writing(folder):
                     files.write_text(draft.draft / name, record_line(other))
             return Run(draft.finish(Path(folder), record, curves, mode=self.mode), record)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -3,17 +3,15 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
 
 from prequential.adapters.text_tokenizer import byte_lengths
 from prequential.errors import ConfigError
 from prequential.recording.totals import hash_rows, head_hashes
-
-if TYPE_CHECKING:
-    import torch
-
 
 # ---- bytes of ids: by their tokenizer, or as declared
 
@@ -22,22 +20,24 @@ MAX_ID_BYTES = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """n_bytes (V,) int64: the bytes of each id; -1: never scored. name: in words. digest: of all lengths, in hexadecimal."""
+    """n_bytes (V,) int64: the bytes of each id; -1: never scored. name: in words."""
 
     n_bytes: np.ndarray
     name: str
-    digest: str
-    _on: dict[str, "torch.Tensor"] = field(default_factory=dict, repr=False)
+    _on: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def n_symbols(self) -> int:
         """V."""
         return len(self.n_bytes)
 
-    def on(self, device: Any) -> "torch.Tensor":
-        """n_bytes on a device."""
-        import torch
+    @property
+    def digest(self) -> str:
+        """Of all lengths, in hexadecimal."""
+        return hashlib.blake2b(self.n_bytes.astype("<i8").tobytes(), digest_size=32).hexdigest()
 
+    def on(self, device: Any) -> torch.Tensor:
+        """n_bytes on a device."""
         if str(device) not in self._on:
             self._on[str(device)] = torch.from_numpy(self.n_bytes).to(device)
         return self._on[str(device)]
@@ -49,23 +49,16 @@ def units_of(tokenizer: Any, units: Any) -> Units:
         raise ConfigError('Recorder: give tokenizer=, or units="bytes" or the bytes of each id, one of them')
     if tokenizer is not None:
         lengths, name = byte_lengths(tokenizer)
-        return _units(lengths, name)
-    if isinstance(units, str):
-        if units != "bytes":
-            raise ConfigError(f"Recorder: units is {units!r}: give 'bytes', or the bytes of each id")
-        return _units(np.ones(256, np.int64), "bytes")
-    lengths = np.asarray(units)
+    elif isinstance(units, str) and units == "bytes":
+        lengths, name = np.ones(256, np.int64), "bytes"
+    else:
+        lengths, name = np.asarray(units), "declared lengths"
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or len(lengths) < 2:
         raise ConfigError('Recorder: units is neither "bytes" nor a list (V,) of whole numbers, the bytes of each id')
-    return _units(lengths.astype(np.int64), "declared lengths")
-
-
-def _units(lengths: np.ndarray, name: str) -> Units:
     if lengths.min() < -1 or lengths.max() > MAX_ID_BYTES:
-        raise ConfigError(
-            f"Recorder: the bytes of an id are {lengths.min()} to {lengths.max()}; -1 means that it is never scored"
-        )
-    return Units(lengths, name, hashlib.blake2b(lengths.astype("<i8").tobytes(), digest_size=32).hexdigest())
+        sizes = f"{lengths.min()} to {lengths.max()}"
+        raise ConfigError(f"Recorder: the bytes of an id are {sizes}; -1 means that it is never scored")
+    return Units(lengths.astype(np.int64), name)
 
 
 # ---- scores
@@ -79,10 +72,10 @@ CHUNK, CACHED = 1 << 24, 1 << 18  # logits that are read at a time: on a device,
 class Scores(NamedTuple):
     """What was scored: nats, targets and, if known, inputs (rows, columns), and indices (rows, 1)."""
 
-    nats: "torch.Tensor"
-    targets: "torch.Tensor"
-    inputs: "torch.Tensor | None" = None
-    indices: "torch.Tensor | None" = None
+    nats: torch.Tensor
+    targets: torch.Tensor
+    inputs: torch.Tensor | None = None
+    indices: torch.Tensor | None = None
 
     def form(self) -> tuple[Any, ...]:
         """Equal for scores that `joined` can join."""
@@ -95,109 +88,66 @@ class Scores(NamedTuple):
 
 def joined(parts: Sequence[Scores]) -> Scores:
     """The rows of all parts, which have one form."""
-    import torch
-
     return Scores._make(None if each[0] is None else torch.cat(each) for each in zip(*parts, strict=True))
 
 
 def scores_of(
-    logits: "torch.Tensor | None",
-    nll: "torch.Tensor | None",
-    targets: "torch.Tensor",
+    logits: torch.Tensor | None,
+    nll: torch.Tensor | None,
+    targets: torch.Tensor,
     units: Units,
     inputs: Any = None,
     indices: Any = None,
     ignored: int = IGNORED,
 ) -> Scores:
-    """What a loop gives, with nats in float32 or float64 and ids in int64. Raises ConfigError."""
-    import torch
-
+    """What a loop gives: nats in float32 or float64, ids in int64. Inputs that are no ids are left out. Raises ConfigError."""
     if (logits is None) == (nll is None):
         raise ConfigError("rec.score(): give logits= or nll=, one of them")
-    if not isinstance(targets, torch.Tensor) or targets.dtype not in (
-        torch.int64,
-        torch.int32,
-        torch.uint8,
-        torch.int16,
-    ):
+    given, name, n_dims = (nll, "nll", 2) if logits is None else (logits, "logits", 3)
+    if not isinstance(given, torch.Tensor) or not given.is_floating_point():
+        raise ConfigError(f"rec.score(): {name} is not a tensor of floating-point numbers")
+    if not isinstance(targets, torch.Tensor) or targets.is_floating_point():
         raise ConfigError("rec.score(): targets are not a tensor of integers")
-    targets = targets.detach().long()
+    given, targets = given.detach(), targets.detach().long()
     if ignored != IGNORED:
         targets = targets.masked_fill(targets == ignored, IGNORED)
-    given = logits if logits is not None else nll
-    if not isinstance(given, torch.Tensor) or not given.is_floating_point():
-        raise ConfigError(
-            f"rec.score(): {'logits' if logits is not None else 'nll'} is not a tensor of floating-point numbers"
-        )
     if targets.dim() != 2:
-        targets = targets.reshape(given.shape[:2] if given.dim() == (2 if logits is None else 3) else (1, -1))
-    n = targets.numel()
-    if not n:
-        raise ConfigError("rec.score(): there are no targets")
-    read, numbers = token_ids(inputs, targets), _numbers(indices, targets)
-    if nll is not None:
-        if nll.shape not in (targets.shape, (n,)):
-            raise ConfigError(
-                f"rec.score(): nll has shape {tuple(nll.shape)}, targets {tuple(targets.shape)}: give one loss each"
-            )
-        return Scores(nll.detach().reshape(targets.shape), targets, read, numbers)
-    if given.shape[:-1] not in (targets.shape, (n,)):
-        raise ConfigError(
-            f"rec.score(): logits have shape {tuple(given.shape)}, targets {tuple(targets.shape)}: rows differ"
-        )
-    if given.shape[-1] < units.n_symbols:
-        raise ConfigError(
-            f"rec.score(): logits have {given.shape[-1]:,} columns, but the vocabulary has {units.n_symbols:,} ids: this is the "
-            "tokenizer of another model"
-        )
-    nats = _cross_entropy(given.detach().reshape(n, -1), targets.reshape(-1))
-    return Scores(nats.reshape(targets.shape), targets, read, numbers)
+        targets = targets.reshape(given.shape[:2] if given.dim() == n_dims else (1, -1))
+    n, shape = targets.numel(), given.shape if logits is None else given.shape[:-1]
+    if not n or shape not in (targets.shape, (n,)):
+        sizes = f"{name} of shape {tuple(given.shape)}, targets of {tuple(targets.shape)}"
+        raise ConfigError(f"rec.score(): {sizes}: rows differ")
+    if logits is not None:
+        if given.shape[-1] < units.n_symbols:
+            columns = f"{given.shape[-1]:,} columns, but the vocabulary has {units.n_symbols:,} ids"
+            raise ConfigError(f"rec.score(): logits have {columns}: this is the tokenizer of another model")
+        given = _cross_entropy(given.reshape(n, -1), targets.reshape(-1))
+    read, numbers = None, None
+    if inputs is not None and not (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
+        read = torch.as_tensor(inputs, device=targets.device).detach().long()
+        if read.dim() != 2:
+            read = read.reshape(targets.shape if read.numel() == n else (1, -1))
+    if indices is not None:
+        numbers = torch.as_tensor(indices, device=targets.device).reshape(-1, 1).long()
+    for what, each in (("inputs", read), ("indices", numbers)):
+        if each is not None and len(each) != len(targets):
+            raise ConfigError(f"rec.score(): {len(each)} rows of {what} for {len(targets)} rows of targets")
+    return Scores(given.reshape(targets.shape), targets, read, numbers)
 
 
-def _cross_entropy(logits: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
+def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The nats (n,) float32 of the targets, in parts, so that no second copy of all logits is made."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
     chosen = targets.clamp(0, logits.shape[1] - 1)
     n = max(1, (CHUNK if logits.is_cuda else CACHED) // logits.shape[1])
     parts = zip(logits.split(n), chosen.split(n), strict=True)
     return torch.cat([cross_entropy(part.float(), ids, reduction="none") for part, ids in parts])
 
 
-def _numbers(indices: Any, targets: "torch.Tensor") -> "torch.Tensor | None":
-    """Indices as (rows, 1) int64 beside the targets. Raises ConfigError for other rows."""
-    import torch
-
-    if indices is None:
-        return None
-    numbers = torch.as_tensor(indices, device=targets.device).reshape(-1, 1).long()
-    if len(numbers) != len(targets):
-        raise ConfigError(f"rec.score(): {len(numbers)} indices for {len(targets)} rows")
-    return numbers
-
-
-def token_ids(inputs: Any, targets: "torch.Tensor") -> "torch.Tensor | None":
-    """Inputs as (rows, columns) int64 beside the targets; None if they are no ids. Raises ConfigError for other rows."""
-    import torch
-
-    if inputs is None or (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
-        return None
-    ids = torch.as_tensor(inputs, device=targets.device).detach().long()
-    if ids.dim() != 2:
-        ids = ids.reshape(targets.shape if ids.numel() == targets.numel() else (1, -1))
-    if len(ids) != len(targets):
-        raise ConfigError(f"rec.score(): {len(ids)} rows of inputs for {len(targets)} rows of targets")
-    return ids
-
-
-def row_sums(scores: Scores, units: Units) -> "torch.Tensor":
+def row_sums(scores: Scores, units: Units) -> torch.Tensor:
     """FIELDS of each row, (rows, 9) int64 on the device; nats and least are the bits of float64.
 
     Columns after the last target that is used are padding: they do not change the key.
     """
-    import torch
-
     nats, targets, inputs, indices = scores
     with torch.no_grad():
         n_bytes = units.on(targets.device)
@@ -222,29 +172,6 @@ def row_sums(scores: Scores, units: Units) -> "torch.Tensor":
             (used & ~inside).sum(1), kept.amin(1).view(torch.int64), unshifted,
         ]  # fmt: skip
         return torch.stack(columns, 1)
-
-
-@dataclass
-class Scored:
-    """How the rows were scored: what the record says about it."""
-
-    dtype: str = ""
-    device: str = ""
-    dropout: float = 0.0
-    is_training: bool = False
-
-    def see(self, values: Any, model: Any) -> None:
-        """Notes the first score."""
-        if self.dtype:
-            return
-        import torch
-
-        self.dtype = str(values.dtype).removeprefix("torch.")
-        self.device = torch.cuda.get_device_name(values.device) if values.is_cuda else values.device.type
-        if model is not None:
-            self.is_training = model.training
-            rates = [m.p for m in model.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.training]
-            self.dropout = max(rates, default=0.0)
 
 
 def n_parameters(model: Any) -> int:

@@ -7,16 +7,14 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.evaluation.curves import Curve
 from prequential.exact.arrays import random_words
-
-if TYPE_CHECKING:
-    import torch
 
 MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
 N_COLUMNS = 1 << 20  # of a usual row
@@ -27,13 +25,11 @@ MASK = (1 << 64) - 1
 
 
 @lru_cache(maxsize=16)
-def _multipliers(name: str, device: str, n: int) -> "torch.Tensor":
-    import torch
-
+def _multipliers(name: str, device: str, n: int) -> torch.Tensor:
     return torch.from_numpy(random_words(0, f"rows/{name}", n).view(np.int64) | 1).to(device)
 
 
-def hash_rows(ids: "torch.Tensor", name: str, within: "torch.Tensor | None" = None) -> "torch.Tensor":
+def hash_rows(ids: torch.Tensor, name: str, within: torch.Tensor | None = None) -> torch.Tensor:
     """A hash of each row, (rows,) int64 on the device of the ids, (rows, columns) int64. Names give different hashes.
 
     within (rows, columns): 0 where a column does not count.
@@ -43,14 +39,12 @@ def hash_rows(ids: "torch.Tensor", name: str, within: "torch.Tensor | None" = No
     return (terms if within is None else terms * within).sum(1)
 
 
-def sampled_grams(ids: "torch.Tensor", used: "torch.Tensor") -> "torch.Tensor":
+def sampled_grams(ids: torch.Tensor, used: torch.Tensor) -> torch.Tensor:
     """Hashes of the sampled GRAMs of each row, (rows, n) int64 on the device of the ids, (rows, columns) int64; 0: none.
 
     used (rows, columns): whether an id counts. Only GRAMs of such ids do. Nothing is synchronised, so n is fixed: of a row with
     more than about twice the expected number, the last ones are left out.
     """
-    import torch
-
     hashes, n = (ids + N_NEGATIVE) * _signed(FACTOR), 1
     while n < GRAM:  # of 2 ids, 4, 8, ...: the sum of (id + 128) * FACTOR**place
         hashes, used = hashes[:, :-n] * _signed(FACTOR**n) + hashes[:, n:], used[:, :-n] & used[:, n:]
@@ -65,7 +59,7 @@ def _signed(number: int) -> int:
     return (number + (1 << 63) & MASK) - (1 << 63)
 
 
-def head_hashes(ids: "torch.Tensor") -> "torch.Tensor":
+def head_hashes(ids: torch.Tensor) -> torch.Tensor:
     """A hash of the first HEAD columns of each row, by which calls of the model and scores are matched. Never 0."""
     return hash_rows(ids[:, :HEAD], "head") | 1
 
@@ -98,37 +92,25 @@ class SeenRows:
 
     def add(self, keys: np.ndarray) -> np.ndarray:
         """Which of the keys (n,) uint64 are new, (n,) bool. Of equal keys the first one is."""
-        _, first = np.unique(keys, return_index=True)
         is_new = np.zeros(len(keys), np.bool_)
-        is_new[first] = True
+        is_new[np.unique(keys, return_index=True)[1]] = True
         for run in self._runs:
             places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
             is_new &= run[places] != keys
-        if not self.is_full:
-            self._keep(np.sort(keys[is_new]))
+        if is_new.any() and not self.is_full:
+            self._runs.append(np.sort(keys[is_new]))
+            while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
+                last = self._runs.pop()
+                self._runs[-1] = np.sort(np.concatenate((self._runs[-1], last)), kind="stable")
         return is_new
-
-    def _keep(self, run: np.ndarray) -> None:
-        if not len(run):
-            return
-        self._runs.append(run)
-        while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
-            last = self._runs.pop()
-            self._runs[-1] = np.sort(np.concatenate((self._runs[-1], last)), kind="stable")
 
     def keys(self) -> np.ndarray:
         """All keys, (n,) uint64, ascending."""
         return np.sort(np.concatenate([*self._runs, np.empty(0, np.uint64)]))
 
 
-def chained(before: str, total: int, n_rows: int) -> str:
-    """The digest after one more step, whose rows have this sum of mixed hashes. Their order within a step does not matter."""
-    step = (total & MASK).to_bytes(8, "little") + n_rows.to_bytes(8, "little")
-    return hashlib.blake2b(bytes.fromhex(before) + step, digest_size=32).hexdigest()
-
-
 MAX_POINTS = 1 << 16  # of the curve; beyond it every second one is dropped
-COUNTS = ("n_rows", "n_tokens", "n_bytes", "units")
+COUNTS = ("n_rows", "n_tokens", "n_bytes")
 MIN_SEEN = 8  # samples; fewer say nothing
 MAX_SEEN = 0.02  # share of new targets in text that was seen, beyond which the sum is not the code length of the data
 UNITS_PER_NAT = 1 / (math.log(2.0) * UNIT_BITS)
@@ -141,11 +123,12 @@ class Totals:
     rows: the sum of the mixed hashes of the new rows, of their targets alone. order: a chained digest of the rows of each step.
     points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are in the sums. all_rows_kept:
     every row was looked up among all earlier ones. impossible: rows that are in no sum, by reason (account.IMPOSSIBLE).
-    n_grams, n_grams_seen: sampled grams of new rows, and those that an earlier row had.
+    n_grams, n_grams_seen: sampled grams of new rows, and those that an earlier row had. n_checked_steps: those whose calls of the
+    model were compared with their scores.
     """
 
-    new: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
-    repeated: list[int] = field(default_factory=lambda: [0] * len(COUNTS))
+    new: list[int] = field(default_factory=lambda: [0] * 4)
+    repeated: list[int] = field(default_factory=lambda: [0] * 4)
     rows: int = 0
     order: str = hashlib.blake2b(digest_size=32).hexdigest()
     steps: int = 0
@@ -156,13 +139,15 @@ class Totals:
     impossible: dict[str, int] = field(default_factory=lambda: {"n_outside": 0, "n_not_finite": 0, "n_negative": 0})
     n_grams: int = 0
     n_grams_seen: int = 0
+    n_checked_steps: int = 0
 
     def add_step(self, sums: np.ndarray, new_rows: int, hashes: np.ndarray) -> None:
         """The next step. sums (2, 4): of new and of repeated rows. new_rows: the sum for `rows`. hashes (n,): of all."""
         for total, part in ((self.new, sums[0]), (self.repeated, sums[1])):
             total[:] = [a + int(b) for a, b in zip(total, part, strict=True)]
         self.rows = (self.rows + new_rows) & MASK
-        self.order = chained(self.order, int(hashes.sum(dtype=np.uint64)), len(hashes))
+        step = int(hashes.sum(dtype=np.uint64)).to_bytes(8, "little") + len(hashes).to_bytes(8, "little")
+        self.order = hashlib.blake2b(bytes.fromhex(self.order) + step, digest_size=32).hexdigest()
         self.steps += 1
         if self.steps % self.stride == 0:
             self.mark()
@@ -195,10 +180,10 @@ class Totals:
         """
         if self.n_grams_seen < max(MIN_SEEN, MAX_SEEN * self.n_grams):
             return []
-        share = f"{self.n_grams_seen / self.n_grams:.1%} or more of the new targets"
+        share = self.n_grams_seen / self.n_grams
         return [
-            f"{share} lie in text that an earlier row had (random crops, rows packed anew): unless the data repeat themselves, "
-            "this is not the code length of the data"
+            f"{share:.1%} or more of the new targets lie in text that an earlier row had (random crops, rows packed anew): "
+            "unless the data repeat themselves, this is not the code length of the data"
         ]
 
     def rows_digest(self) -> str:
@@ -212,8 +197,12 @@ class Totals:
         n_bytes, units = np.array(self.points, np.float64).T
         return Curve(n_bytes=n_bytes.astype(np.int64), bits=units * UNIT_BITS)
 
-
-def sums_record(sums: list[int]) -> dict[str, Any]:
-    """Sums by their names in the record; units become bits."""
-    *counts, units = sums
-    return dict(zip(COUNTS, counts, strict=False)) | {"code_bits": units * UNIT_BITS}
+    def record(self) -> dict[str, Any]:
+        """The sums by their names in the record, in bits."""
+        parts = {
+            name: dict(zip(COUNTS, sums, strict=False)) | {"code_bits": sums[3] * UNIT_BITS}
+            for name, sums in (("new", self.new), ("repeated", self.repeated))
+        }
+        plain = ("counts_repeats", "n_grams", "n_grams_seen", "all_rows_kept", "order", "n_checked_steps")
+        n_rows = self.new[0] + self.repeated[0] + sum(self.impossible.values())
+        return {"n_rows": n_rows, **parts, **self.impossible, **{name: getattr(self, name) for name in plain}}

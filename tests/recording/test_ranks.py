@@ -1,4 +1,9 @@
+"""Several processes: which rows each of them sees, and which of them records (docs/RECORDING.md)."""
+
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,31 +13,65 @@ from torch.nn.parallel import DistributedDataParallel
 
 import prequential
 from prequential.errors import CausalityError
+from prequential.recording.score import n_parameters
 
-N_STEPS, N_ROWS, COLUMNS = 70, 4, 100
+N_STEPS, N_ROWS, COLUMNS, V = 70, 4, 100, 256
 
 
 def _rows() -> torch.Tensor:
-    rows = torch.randint(0, 256, (N_STEPS, N_ROWS, COLUMNS + 1), generator=torch.Generator().manual_seed(0))
+    rows = torch.randint(0, V, (N_STEPS, N_ROWS, COLUMNS + 1), generator=torch.Generator().manual_seed(0))
     rows[40:50] = rows[10:20].flip(1)  # rows that come again, on the other rank
     rows[60:] = rows[:10].flip(1).roll(9, 2)  # text that comes again, on the other rank, at another place
     return rows
 
 
-def _train(
-    rank: int, world: int, folder: str, fault_at: int | None = None, n_first: int | None = None
-) -> prequential.Run:
-    """A run whose losses depend on the rows alone, so that one rank and two must agree to the last digit."""
-    model = torch.nn.Embedding(256, 256)
+def _model() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Embedding(V, 16), torch.nn.Linear(16, V))
+
+
+def _train(model: Any, folder: str, data: torch.Tensor, records: bool = True, **options: Any) -> prequential.Run | None:
+    """A run of rows (steps, rows, columns), with a recorder if this process has one."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = {"name": "m", "units": "bytes", "model": model, "optimizer": optimizer} | options
+    rec = prequential.Recorder(folder, **options) if records else None
+    for rows in data:
+        x, y = rows[:, :-1], rows[:, 1:]
+        logits = model(x)
+        if rec:
+            rec.score(logits=logits, targets=y, inputs=x)
+        cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return rec.finish() if rec else None
+
+
+def _spawned(rank: int, folder: str, train: Callable[..., None], *args: Any) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    train(rank, folder, *args)
+    dist.barrier()  # a rank that is gone would abort the other one's thread of communication
+    dist.destroy_process_group()
+
+
+def _two(folder: Path, train: Callable[..., None], *args: Any) -> list[Any]:
+    """What both ranks wrote."""
+    torch.multiprocessing.spawn(_spawned, (str(folder), train, *args), nprocs=2)
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("rank-*"))]
+
+
+def _exact(rank: int, world: int, folder: str, fault_at: int | None = None) -> tuple[prequential.Run, int]:
+    """A resumed run whose losses depend on the rows alone, so that one rank and two must agree to the last digit."""
+    model = torch.nn.Embedding(V, V)
     torch.nn.init.zeros_(model.weight)
     called = DistributedDataParallel(model) if world > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes", strict=True)
+    options = {"name": "m", "model": called, "optimizer": optimizer, "units": "bytes", "strict": True}
+    rec = prequential.Recorder(folder, **options)
     for step, rows in enumerate(_rows()):
-        if step == n_first:
+        if step == 33 and world > 1 and not fault_at:
             state = rec.state_dict()
             rec.finish()
-            rec = prequential.Recorder(folder, name="m", model=called, optimizer=optimizer, units="bytes", strict=True)
+            rec = prequential.Recorder(folder, **options)
             rec.load_state_dict(state)
         own = rows[rank::world]
         x, y = own[:, :-1], own[:, 1:]
@@ -43,84 +82,112 @@ def _train(
         optimizer.zero_grad()
         cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
         optimizer.step()
-    run = rec.finish()
-    kept.append(len(rec._account._seen))
-    return run
+    return rec.finish(), len(rec._account._seen)
 
 
-kept: list[int] = []  # rows that this process remembers
+def _exact_rank(rank: int, folder: str, fault_at: int | None) -> None:
+    try:
+        run, n_kept = _exact(rank, 2, f"{folder}/runs", fault_at)
+        said: Any = [run.record["code_bits"], run.record["corpus"], n_kept]
+    except CausalityError as error:
+        said = str(error)
+    Path(folder, f"rank-{rank}").write_text(json.dumps(said))
+
+
+@pytest.mark.first_quick
+def test_two_ranks_that_resume_give_what_one_gives(tmp_path: Path) -> None:
+    said = _two(tmp_path, _exact_rank, None)
+    one = _exact(0, 1, str(tmp_path / "one"))[0].record
+    both = max((run.record for run in prequential.read_runs(tmp_path / "runs")), key=lambda each: each["n_tokens"])
+    assert both["reported"]["n_ranks"] == 2 and both["reported"]["repeated"]["n_rows"] == 40
+    first, second = (
+        {name: value for name, value in record["reported"].items() if name not in ("n_ranks", "n_audits")}
+        for record in (one, both)
+    )
+    assert first == second
+    assert said[0][:2] == said[1][:2] == [one["code_bits"], one["corpus"]]  # every rank returns the run
+    n_grams, n_seen = (one["reported"][name] for name in ("n_grams", "n_grams_seen"))
+    assert sum(each[2] for each in said) == 240 + n_grams - n_seen  # they share the memory of rows
+    assert min(each[2] for each in said) > 80 and 5 <= n_seen <= n_grams / 4
+
+
+def test_a_mistake_of_one_rank_stops_all(tmp_path: Path) -> None:
+    assert _two(tmp_path, _exact_rank, 5) == ["step 6 trained on 2 rows that were not scored before it"] * 2
+
+
+def _tensor_parallel(rank: int, folder: str) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("data", "tensor"))
+    model = parallelize_module(_model(), mesh["tensor"], {"1": ColwiseParallel(output_layouts=Replicate())})
+    is_first = mesh.get_local_rank("tensor") == 0  # of the processes that see the same rows
+    group = mesh["data"].get_group()
+    _train(model, f"{folder}/runs", _rows(), is_first, process_group=group, audit_every=0)
+
+
+def _pipeline(rank: int, folder: str) -> None:
+    stage = _model()[rank]
+    optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
+    groups = [dist.new_group([each]) for each in range(2)]  # the processes of one stage: here one each
+    rec = None
+    if rank == 1:  # the last stage, which has the scores
+        options = {"name": "m", "optimizer": optimizer, "units": "bytes", "process_group": groups[rank]}
+        rec = prequential.Recorder(f"{folder}/runs", **options)
+    for rows in _rows():
+        x, y = rows[:, :-1], rows[:, 1:]
+        if rec is None:
+            hidden = stage(x)
+            gradient = torch.empty_like(hidden)
+            dist.send(hidden.detach(), 1)
+            dist.recv(gradient, 1)
+            hidden.backward(gradient)
+        else:
+            hidden = torch.empty(*x.shape, 16)
+            dist.recv(hidden, 0)
+            logits = stage(hidden.requires_grad_())
+            rec.score(logits=logits, targets=y, inputs=x)
+            cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+            dist.send(hidden.grad, 0)
+        optimizer.step()
+        optimizer.zero_grad()
+    if rec:
+        rec.finish()
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("train", [_tensor_parallel, _pipeline])
+def test_a_model_divided_over_two_processes_leaves_the_run_of_one(tmp_path: Path, train: Callable[..., None]) -> None:
+    _two(tmp_path, train)
+    (run,), one = prequential.read_runs(tmp_path / "runs"), _train(_model(), str(tmp_path / "one"), _rows())
+    assert run.record["corpus"] == one.record["corpus"] and run.record["findings"] == one.record["findings"]
+    assert run.record["reported"]["order"] == one.record["reported"]["order"]
+    assert run.record["code_bits"] == pytest.approx(one.record["code_bits"], rel=1e-5)
 
 
 def _sharded(rank: int, folder: str) -> None:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Embedding(256, 32), torch.nn.Linear(32, 256))
-    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
-    optimizer = torch.optim.AdamW(model.parameters())
-    rec = prequential.Recorder(
-        f"{folder}/runs", name="m", model=model, optimizer=optimizer, units="bytes", audit_every=10
-    )
-    for rows in _rows():
-        x, y = rows[rank::2, :-1], rows[rank::2, 1:]
-        logits = model(x)
-        rec.score(logits=logits, targets=y, inputs=x)
-        cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    rec.finish()
-    dist.destroy_process_group()
-
-
-def _rank(rank: int, folder: str, fault_at: int | None, n_first: int | None) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    try:
-        run = _train(rank, 2, f"{folder}/runs", fault_at, n_first)
-        (Path(folder) / f"bits-{rank}").write_text(repr((run.record["code_bits"], run.record["corpus"])))
-        (Path(folder) / f"kept-{rank}").write_text(str(kept[-1]))
-    except CausalityError as error:
-        (Path(folder) / f"error-{rank}").write_text(str(error))
-        dist.barrier()  # a rank that is gone would abort the other one's thread of communication
-    finally:
-        dist.destroy_process_group()
-
-
-def _two_ranks(folder: Path, fault_at: int | None = None, n_first: int | None = None) -> None:
-    torch.multiprocessing.spawn(_rank, (str(folder), fault_at, n_first), nprocs=2)
-
-
-@pytest.mark.parametrize("n_first", [33, None])
-@pytest.mark.first_quick
-def test_two_ranks_give_what_one_gives(tmp_path: Path, n_first: int | None) -> None:
-    _two_ranks(tmp_path, n_first=n_first)
-    one = _train(0, 1, str(tmp_path / "one")).record
-    both = max((run.record for run in prequential.read_runs(tmp_path / "runs")), key=lambda each: each["n_tokens"])
-    assert both["reported"]["n_ranks"] == 2 and both["reported"]["repeated"]["n_rows"] == 40
-    ignored = ("n_ranks", "n_audits")
-    first, second = ({k: v for k, v in r["reported"].items() if k not in ignored} for r in (one, both))
-    assert first == second
-    assert both["code_bits"] == one["code_bits"] and both["corpus"] == one["corpus"]
-    texts = [(tmp_path / f"bits-{rank}").read_text() for rank in (0, 1)]
-    assert texts[0] == texts[1]  # every rank returns the run
-    shares = [int((tmp_path / f"kept-{rank}").read_text()) for rank in (0, 1)]
-    n_grams, n_seen = (one["reported"][name] for name in ("n_grams", "n_grams_seen"))
-    assert sum(shares) == 240 + n_grams - n_seen and min(shares) > 80  # they share the memory of rows
-    assert 5 <= n_seen <= n_grams / 4
-
-
-def test_a_mistake_of_one_rank_stops_all(tmp_path: Path) -> None:
-    _two_ranks(tmp_path, fault_at=5)
-    assert {(tmp_path / f"error-{rank}").read_text() for rank in (0, 1)} == {
-        "step 6 trained on 2 rows that were not scored before it"
-    }
+    counts = []
+    for uses_original in (False, True):
+        options = {"use_orig_params": uses_original, "device_id": torch.device("cpu")}
+        inner = FullyShardedDataParallel(_model(), **options)
+        counts.append(
+            n_parameters(FullyShardedDataParallel(torch.nn.Sequential(inner, torch.nn.Linear(V, 3)), **options))
+        )
+    model = fully_shard(_model(), mesh=init_device_mesh("cpu", (2,)))
+    run = _train(model, f"{folder}/runs", _rows()[:, rank::2], audit_every=10)
+    Path(folder, f"rank-{rank}").write_text(json.dumps([*counts, run.record["reported"]["n_parameters"]]))
 
 
 @pytest.mark.thorough
-def test_the_weights_may_be_sharded_over_ranks(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(_sharded, (str(tmp_path),), nprocs=2)
+@pytest.mark.filterwarnings("ignore")
+def test_the_weights_may_be_sharded_over_ranks_and_count_as_wholes(tmp_path: Path) -> None:
+    said = _two(tmp_path, _sharded)
+    inner, outer = V * 16 + 16 * V + V, 3 * V + 3
+    assert said == [[inner + outer, inner + outer, inner]] * 2
     (run,) = prequential.read_runs(tmp_path / "runs")
-    reported = run.record["reported"]
-    assert (reported["n_ranks"], reported["n_audits"], reported["n_parameters"]) == (2, 11, 256 * 32 * 2 + 256)
-    assert reported["new"]["n_rows"] == 240 and not run.record["findings"]
+    assert run.record["reported"]["n_audits"] == 11 and run.record["reported"]["new"]["n_rows"] == 240

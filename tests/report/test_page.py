@@ -17,7 +17,8 @@ import pytest
 
 import prequential
 from prequential.comparison.compare import Comparison, Difference, RunGroup
-from prequential.comparison.prediction import Intervals
+from prequential.comparison.differences import sentence
+from prequential.comparison.evidence import Interval
 from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
@@ -336,29 +337,24 @@ def test_a_run_that_costs_the_same_everywhere_is_not_called_worse(runs: list[Run
     assert first_line(text).endswith(" needs as much, everywhere")
 
 
-@pytest.mark.parametrize(("half", "digits", "doubt"), [(20.0, 2, ""), (150.0, 1, ", so either may be the better")])
-def test_both_intervals_are_shown_in_percent_of_the_best_and_named(
-    runs: list[Run], half: float, digits: int, doubt: str
-) -> None:
+@pytest.mark.parametrize(("percent", "doubt"), [(2.0, ""), (1.0, ": seeds could make this difference")])
+def test_the_answers_of_a_comparison_are_columns_and_sentences(runs: list[Run], percent: float, doubt: str) -> None:
     a, b = (
-        RunGroup(label=x, runs=(x,), seeds=(0,), config={}, bits=(bits,), archive_bits=(8,), curves=())
-        for x, bits in (("first", 5000.0), ("second", 5100.0))
+        RunGroup(label=x, runs=(x,), seeds=(0,), config={"gpt": {}}, bits=(bits,), curves=())
+        for x, bits in (("first", 5000.0), ("second", 5000.0 + 50 * percent))
     )
-    both = Intervals(
-        mean_low_bits=100 - half, mean_high_bits=100 + half, text_low_bits=-50.4, text_high_bits=250.2, mean_of="the mean",
-        text_of="the difference on another text", confidence=0.95, n_cells=64, cell_bytes=1024,
-    )  # fmt: skip
+    texts = Interval(low_percent=-1.0, high_percent=5.0, p_value=0.2, over="this text alone")
     difference = Difference(
-        reference=a, other=b, bits=100.0, intervals=both, crossing_byte=0,
+        reference=a, other=b, bits=50 * percent, parts_percent=(percent,) * 8, seeds=None, texts=texts, n_documents=0,
+        n_effective=math.inf, crossing_byte=0, confidence=0.95,
         n_bytes=np.array([0, 65536]), running_bits=np.array([0.0, 100.0]),
     )  # fmt: skip
     compared = Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,))
     groups = {"first": [(1, runs[0])], "second": [(2, runs[1])]}
     table = ranking_table(groups, compared)
-    more = f"2.{'0' * digits} ± {half / 50:.{digits}f} %"
-    other = "-1.01 to +5.00 %" if digits == 2 else "-1.0 to +5.0 %"
-    assert [row[2:4] for row in Page(table).cells[1:]] == [["–", "–"], [f"+{more}", other]]
-    assert "<figcaption>Intervals of 95%: ± is for the mean over such texts.</figcaption>" in table
+    cells = [row[2:6] for row in Page(table).cells[1:]]
+    assert cells == [["–"] * 4, [f"+{percent:.2f} %", "8 of 8", "–", "-1.0 to +5.0 %"]]
+    assert f"<figcaption>{sentence(difference)}</figcaption>" in table
     narrow = re.findall('<th scope="col"(?: class="([^"]*)")?>([^<]*)<', table)
     assert [name for kind, name in narrow if "wide" not in kind] == ["learner", "bits/byte", "more than the best"]
-    assert conclusion(groups, compared).endswith(f"; second needs {more} more{doubt}")
+    assert conclusion(groups, compared).endswith(f"; second needs {percent:.2f} % more{doubt}")
