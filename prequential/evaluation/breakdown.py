@@ -18,6 +18,7 @@ from prequential_corpora.overlap import repeated_bytes
 
 from prequential.evaluation.trace import Trace
 from prequential.printable import format_table, printable
+from prequential.records import Passage
 
 Row = dict[str, Any]
 Table = dict[str, Any]
@@ -67,7 +68,7 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
     }
 
 
-def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
+def passages(source: NDArray[np.uint8], trace: Trace) -> list[Passage]:
     """The beginning, the middle, the end and the costliest other stretch of the corpus, with the bits of each byte.
 
     Of stretches of PASSAGE_BYTES from the beginning on, without the words that they cut. A passage has its name, position, text

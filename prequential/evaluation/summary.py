@@ -3,11 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
 from prequential.evaluation.curves import Split
@@ -69,8 +69,7 @@ def format_total(record: dict[str, Any]) -> str:
 
 def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
     """The findings in the record."""
-    names = [field.name for field in fields(Finding)]
-    return [Finding(**{name: values[name] for name in names}) for values in record.get("findings", ())]
+    return msgspec.convert(record.get("findings", []), list[Finding])
 
 
 def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
@@ -168,7 +167,7 @@ def _sizes(config: Mapping[str, Any]) -> str:
     return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 
-def model_summary(config: dict[str, Any]) -> str:
+def model_summary(config: Mapping[str, Any]) -> str:
     """A configuration (Config.to_dict) in a few words."""
     if other := config.get("learner"):
         arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())

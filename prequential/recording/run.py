@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,12 @@ class TrainingRun:
             limit_bytes=None,
             config={OTHER: self.learner},
             bits_per_byte=ledger.code_bits_per_byte,
-            ledger=[{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
+            ledger=ledger.entries(),
+            decoder_bytes=0,
+            n_configs=1,
+            n_seeds=1,
+            total_bits=ledger.archive_bits,
+            benchmark_bytes=ledger.archive_bytes,
             parts={MODEL: code_bits},
             crossings={},
             tables={},
@@ -108,7 +113,7 @@ class TrainingRun:
             peak_memory_bytes=0,
             baselines=[],
             notes=list(self.notes),
-            findings=[asdict(finding) for finding in self.findings],
+            findings=list(self.findings),
             environment={**environment(Runtime(), None), "device": self.device},
             bits_per_token=code_bits / self.n_tokens,
             nats_per_token=code_bits / self.n_tokens * math.log(2.0),

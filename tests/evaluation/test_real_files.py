@@ -24,11 +24,11 @@ def test_every_bit_is_accounted_for_and_the_same_in_a_second_run(name, tmp_path)
         )
         for which in "ab"
     )
-    ledger, segments = first.ledger, np.diff(first.curve.bits, prepend=0.0)
-    assert segments.sum() == sum(segments.tolist()[::-1]) == ledger.code_bits
-    entries = [bits for _, bits in ledger.entries()]
+    segments = np.diff(first.curve.bits, prepend=0.0)
+    assert segments.sum() == sum(segments.tolist()[::-1]) == first.code_bits
+    entries = [each.bits for each in first.ledger]
     archives = [(tmp_path / which / "archive.pq").read_bytes() for which in "ab"]
-    assert (sum(entries), sum(entries[:4])) == (ledger.total_bits, 8 * len(archives[0]))
-    assert archives[0] == archives[1] and ledger == again.ledger
+    assert (sum(entries), sum(entries[:4])) == (first.total_bits, 8 * len(archives[0]))
+    assert archives[0] == archives[1] and first.ledger == again.ledger
     assert all(again.curves[part].bits.tolist() == curve.bits.tolist() for part, curve in first.curves.items())
-    assert (first.tables, first.crossings()) == (again.tables, again.crossings())
+    assert (first.tables, first.crossings) == (again.tables, again.crossings)

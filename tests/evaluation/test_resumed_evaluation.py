@@ -13,7 +13,6 @@ from small import BOTH
 import prequential
 from prequential.errors import CheckpointError, CorpusError, OutputError, PrequentialError
 from prequential.evaluation import evaluation, runs
-from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import DRAFT, interrupted_run_folder, new_run_folder
 
 pytestmark = pytest.mark.usefixtures("always_due")
@@ -154,7 +153,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
 ):
     def finished(folder, resume):
         result = measured(folder.draft, resume)
-        return folder.finish(tmp_path, evaluation_record(result, FUSED), result.curves)
+        return folder.finish(tmp_path, result.to_record(), result.curves)
 
     place, name = (runs.files, "write_text") if step == "files.write_text" else (runs, step)
     done = getattr(place, name)
@@ -205,7 +204,7 @@ def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(draft):
 def test_a_draft_belongs_to_one_process_and_to_one_user(draft, monkeypatch):
     with interrupted_run_folder(draft) as folder:
         found = measured(folder.draft, resume=True)  # its archive is complete, its run is not
-        assert found.ledger.n_bytes == len(DATA)
+        assert found.corpus["n_bytes"] == len(DATA)
         with pytest.raises(OutputError, match="another run"), interrupted_run_folder(draft):
             pass
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
@@ -227,7 +226,7 @@ def test_no_file_outside_a_strangers_draft_is_written(name, kind, draft, tmp_pat
     (draft / name).symlink_to(victim) if kind == "symbolic" else os.link(victim, draft / name)
     with suppress(PrequentialError), interrupted_run_folder(draft) as folder:
         result = measured(folder.draft, resume=True)
-        folder.finish(draft.parent, evaluation_record(result, FUSED), result.curves)
+        folder.finish(draft.parent, result.to_record(), result.curves)
     assert victim.read_bytes() == saved
 
 

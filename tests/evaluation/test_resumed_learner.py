@@ -133,5 +133,5 @@ def test_the_command_line_resumes_a_learner_of_ids_and_leaves_a_clean_run_folder
     done = called("--resume", draft)
     assert done.returncode == 0, done.stderr
     (run,) = prequential.read_runs(tmp_path / "runs")
-    assert run.record["code_bits"] == measured(models.OfWordsByNll).ledger.code_bits
+    assert run.record["code_bits"] == measured(models.OfWordsByNll).code_bits
     assert sorted(path.name for path in run.path.iterdir()) == ["curve.parquet", "record.jsonl"]

@@ -12,7 +12,6 @@ from prequential_corpora.sources import sample_path
 import prequential
 from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.curves import crossing_byte
-from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import find_run, new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
 from prequential.evaluation.summary import format_report
 from prequential.files import output_file
@@ -35,7 +34,7 @@ def evaluated(root, n_bytes=3000):
             baselines=("gzip", "xz"),
             draft=prequential.DraftFolder(path=folder.draft),
         )
-        record = evaluation_record(result, FUSED)
+        record = result.to_record()
         return result, folder.finish(root, record, result.curves)
 
 
@@ -48,13 +47,13 @@ def run(tmp_path_factory):
 
 def test_every_bit_is_accounted_for(run):
     _, result, found = run
-    archive, ledger = found.archive.read_bytes(), result.ledger
-    assert 8 * len(archive) == ledger.archive_bits == found.record["archive_bits"]
+    archive = found.archive.read_bytes()
+    assert 8 * len(archive) == result.archive_bits == found.record["archive_bits"]
     assert len(prequential.decompress(archive, runtime=FUSED)) == 3000
     bits = {row["entry"]: row["bits"] for row in found.record["ledger"]}
-    assert sum(bits.values()) == found.record["total_bits"] == ledger.total_bits
+    assert sum(bits.values()) == found.record["total_bits"] == result.total_bits
     assert sum(list(bits.values())[:4]) == 8 * len(archive)
-    assert found.curves["model"].bits[-1] == ledger.code_bits == found.record["parts"]["model"]
+    assert found.curves["model"].bits[-1] == result.code_bits == found.record["parts"]["model"]
     for part in ("model", "gpt", "mixer"):
         assert np.diff(found.curves[part].bits, prepend=0).sum() == found.record["parts"][part]
         assert result.trace.bits(part).sum() == found.record["parts"][part]
@@ -100,7 +99,7 @@ def test_the_parts_are_the_costs_of_a_learner_with_the_mixer_or_the_gpt_alone(ru
         ("gpt", replace(CONFIG, mixer=None), 1e-3),
     ):
         alone = prequential.evaluate("sample:christmas_carol", config=config, **options)
-        assert alone.ledger.code_bits == pytest.approx(result.trace.total_bits(part), rel=tolerance, abs=0)
+        assert alone.code_bits == pytest.approx(result.trace.total_bits(part), rel=tolerance, abs=0)
 
 
 def test_a_second_run_agrees_in_every_bit(run, tmp_path):
@@ -225,8 +224,8 @@ def test_a_crossing_compares_an_archive_with_files():
     data = sample_path("christmas_carol").read_bytes()[:8000]
     small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("2", "3", "word"), table_bits=10))
     result = prequential.evaluate(data, config=small, runtime=FUSED, baselines=("gzip", "bzip2"))
-    crossings = evaluation_record(result, FUSED)["crossings"]
-    beyond = result.ledger.archive_bits - result.ledger.code_bits
+    crossings = result.crossings
+    beyond = result.archive_bits - result.code_bits
     for name, byte in crossings.items():
         assert crossing_byte(result.curve, result.curves[name]) == 0 < byte < len(data)
         lead = result.curves[name].at(byte) - result.curve.at(byte)

@@ -55,7 +55,7 @@ CUT_WHILE_CODED = """
 from prequential_corpora import corpus
 path, folder, text, corpus.SMALL_N_BYTES = Path(sys.argv[1]), *sys.argv[2:4], int(sys.argv[4])
 found = evaluate(path, folder, lambda done, n_bytes: os.truncate(path, 0))
-print(found.header.blake2b == evaluate(text.encode() * 400, folder + "2").header.blake2b)
+print(found.corpus["blake2b"] == evaluate(text.encode() * 400, folder + "2").corpus["blake2b"])
 """
 
 
