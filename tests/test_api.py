@@ -86,7 +86,7 @@ def swept(folder, *configs):
 def test_results_show_themselves(tmp_path):
     result = prequential.evaluate(b"<b>" * 900, config=TABLES, runtime=FUSED, baselines=("gzip",), verify=True)
     line, n_bytes = repr(result), result.archive_bytes
-    assert f"2,700 bytes: 2 mixed contexts in 2**10 buckets, {8 * n_bytes / 2700:.4f} bits/byte" in line
+    assert f"2,700 bytes: 2 contexts, {8 * n_bytes / 2700:.4f} bits/byte" in line
     assert line.endswith(f"archive {n_bytes:,} bytes, verified>")
     assert repr(prequential.evaluate(b"abc" * 900, config=prequential.preset(1), baselines=())).count(": -1, ") == 1
     html = result._repr_html_()
@@ -97,7 +97,7 @@ def test_results_show_themselves(tmp_path):
     assert (last.n_bytes, last.bits) == (2700, result.code_bits)
     swept(tmp_path, TABLES)
     run = prequential.read_runs(tmp_path)[0]
-    assert re.fullmatch(r"<Run \S+ of christmas_carol, 1,000 bytes: 2 mixed .*, \d\.\d{4} bits/byte>", repr(run))
+    assert re.fullmatch(r"<Run \S+ of christmas_carol, 1,000 bytes: 2 contexts, \d\.\d{4} bits/byte>", repr(run))
     assert (
         run._repr_html_().startswith("<p>&lt;Run ") and f"<td>{run.record['archive_bytes']:,}</td>" in run._repr_html_()
     )

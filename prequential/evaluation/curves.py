@@ -28,7 +28,6 @@ MAX_CURVE_FILE_BYTES = 1 << 30
 MAX_CURVE_ROWS = 1 << 26  # of all curves; a corpus of 5 GB in segments of 256 bytes has as many
 MAX_CURVE_BYTES = 1 << 31  # of all columns, uncompressed
 MAX_SERIES, MAX_NAMES_BYTES = 1 << 10, 1 << 16
-BATCH_N_ROWS = 1 << 16
 COLUMNS = {"series": "dictionary<values=string, indices=int32, ordered=0>", "n_bytes": "int64", "bits": "double"}
 
 
@@ -134,48 +133,32 @@ def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
 
     try:
         with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(table), read_dictionary=["series"]) as file:
-            _check_table(file)
-            return _curves(file)
+            if {field.name: str(field.type) for field in file.schema_arrow} != COLUMNS:
+                raise ValueError("it needs the columns series (strings), n_bytes (int64) and bits (double)")
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            n_bytes = sum(group.total_byte_size for group in groups)
+            if sum(group.num_rows for group in groups) > MAX_CURVE_ROWS or n_bytes > MAX_CURVE_BYTES:
+                raise ValueError(f"it has more than {MAX_CURVE_ROWS:,} rows, or {MAX_CURVE_BYTES:,} bytes")
+            return _curves(file.read(use_threads=False).unify_dictionaries())
     except (pyarrow.ArrowException, KeyError, OSError, ValueError) as error:  # Arrow raises all four
         raise CorpusError(f"{str(path)!r} is not a table of curves: {error}") from error
 
 
-def _check_table(file: Any) -> None:
-    """Raises ValueError unless the columns, their types and their declared sizes are those of curves."""
-    if {field.name: str(field.type) for field in file.schema_arrow} != COLUMNS:
-        raise ValueError("it needs the columns series (strings), n_bytes (int64) and bits (double)")
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    n_bytes = sum(group.total_byte_size for group in groups)
-    if sum(group.num_rows for group in groups) > MAX_CURVE_ROWS or n_bytes > MAX_CURVE_BYTES:
-        raise ValueError(f"it has more than {MAX_CURVE_ROWS:,} rows, or {MAX_CURVE_BYTES:,} bytes")
-
-
-def _curves(file: Any) -> Curves:
-    """The curves of a table, which is read in batches, because its declared sizes may be wrong. Raises ValueError."""
-    parts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
-    n_rows = 0
-    for batch in file.iter_batches(BATCH_N_ROWS, use_threads=False):
-        n_rows += len(batch)
-        series, n_bytes, bits = (batch.column(name) for name in ("series", "n_bytes", "bits"))
-        if n_rows > MAX_CURVE_ROWS or len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
-            raise ValueError("it has more rows or names than it declares")
-        if series.null_count or n_bytes.null_count or bits.null_count:
-            raise ValueError("a value is missing")
-        rows, names = series.indices.to_numpy(), series.dictionary.to_pylist()
-        for i in np.unique(rows).tolist():
-            earlier = parts.setdefault(names[i], [])
-            part = n_bytes.to_numpy()[rows == i], bits.to_numpy()[rows == i]
-            _check_points(names[i], *part, after=int(earlier[-1][0][-1]) if earlier else 0)
-            earlier.append(part)
-    joined = {name: tuple(map(np.concatenate, zip(*both, strict=True))) for name, both in parts.items()}
-    return {name: Curve(n_bytes=ends, bits=totals) for name, (ends, totals) in joined.items()}
-
-
-def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float64], *, after: int) -> None:
-    """Raises ValueError unless the positions ascend beyond `after`, and the bits are numbers from 0."""
-    ascend = n_bytes[0] > after and np.all(n_bytes[1:] > n_bytes[:-1]) and n_bytes[-1] <= MAX_COUNT
-    if not ascend or not np.all((bits >= 0) & (bits <= MAX_NUMBER)):  # also for NaN
-        raise ValueError(f"the curve {name!r} does not ascend, or is not finite")
+def _curves(table: Any) -> Curves:
+    """The curves of a table. Raises ValueError unless each ascends, and its bits are numbers from 0."""
+    series, n_bytes, bits = (table[name].combine_chunks() for name in COLUMNS)
+    if len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
+        raise ValueError(f"it has more than {MAX_SERIES:,} names, or their bytes are more than {MAX_NAMES_BYTES:,}")
+    if series.null_count or n_bytes.null_count or bits.null_count:
+        raise ValueError("a value is missing")
+    curves, rows = Curves(), series.indices.to_numpy()
+    for i in np.unique(rows).tolist():
+        ends, totals, name = n_bytes.to_numpy()[rows == i], bits.to_numpy()[rows == i], series.dictionary[i].as_py()
+        ascends = ends[0] > 0 and np.all(ends[1:] > ends[:-1]) and ends[-1] <= MAX_COUNT
+        if not ascends or not np.all((totals >= 0) & (totals <= MAX_NUMBER)):  # also for NaN
+            raise ValueError(f"the curve {name!r} does not ascend, or is not finite")
+        curves[name] = Curve(n_bytes=ends, bits=totals)
+    return curves
 
 
 # ---- curves, and tables of where the bits went, as data frames
@@ -198,8 +181,8 @@ def table_of(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The table of this name. Raises ConfigError if there is none."""
     if name not in tables:
         raise ConfigError(f"no table is called {name!r}: there are {', '.join(tables) or 'none'}")
-    found: Mapping[str, Any] = tables[name]
-    return found
+    table: Mapping[str, Any] = tables[name]
+    return table
 
 
 def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":

@@ -22,7 +22,7 @@ from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
 from prequential.evaluation.ledger import choice_entries, decoder_zip_bytes
 from prequential.evaluation.scoring import DraftFolder, Scored, Scoring, verified
-from prequential.evaluation.summary import comparison_rows, is_coded, model_summary, sizes_html
+from prequential.evaluation.summary import comparison_rows, is_coded, run_line, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
@@ -31,7 +31,7 @@ from prequential.learners.spec import LearnerSpec, follow, other_spec, own_spec,
 from prequential.machine.facts import peak_memory_bytes, usable_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.presets import default_for, name_of
+from prequential.model.presets import default_for
 from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.progress import begin
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Evaluation(EvaluationRecord, frozen=True, eq=False):
-    """What an evaluation measured: all fields of `record.jsonl` (docs/RECORDS.md), and what is not in that file.
+    """What an evaluation measured: all fields of `record.jsonl` (records.py), and what is not in that file.
 
     curves: cumulative bits against bytes; "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths, each
     baseline has real sizes. trace: the cost of each byte. mode: the permissions that all files of the corpus and of the given
@@ -100,9 +100,7 @@ class Evaluation(EvaluationRecord, frozen=True, eq=False):
 
     def __repr__(self) -> str:
         proof = f"archive {self.archive_bytes:,} bytes" if self.is_coded else "no archive"
-        corpus = f"{self.corpus.get('name', 'bytes')}, {self.corpus['n_bytes']:,} bytes"
-        model, is_verified = name_of(self.config) or model_summary(self.config), ", verified" if self.verified else ""
-        return f"<Evaluation of {corpus}: {model}, {self.bits_per_byte:.4f} bits/byte, {proof}{is_verified}>"
+        return f"<Evaluation of {run_line(self.to_record())}, {proof}{', verified' if self.verified else ''}>"
 
     def _repr_html_(self) -> str:
         """The line above, and a table of all compressors, the smallest first."""

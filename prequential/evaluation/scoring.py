@@ -43,6 +43,7 @@ from prequential.records import MAX_TIME_S, WallSeconds, check_record, read_obje
 
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 START_AGAIN = "start again without resume=True"
+WRONG_COSTS = f"the recorded costs do not belong to this run: {START_AGAIN}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +177,7 @@ class Scoring:
         """Goes on after the first n_bytes, whose costs an earlier run has written. Raises CheckpointError if they are others."""
         costs = self.trace.sums(MODEL, np.array([n_bytes]))[0]
         if not math.isclose(costs, code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0):
-            raise CheckpointError(f"the recorded costs do not belong to this run: {START_AGAIN}")
+            raise CheckpointError(WRONG_COSTS)
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.resume(part, n_bytes)
         self._before_s = float(self._seconds.read(0, 1)[0])
@@ -205,8 +206,10 @@ class Scoring:
         with reading(self.archive), open_regular(self.archive) as file:
             for chunk in read_chunks(file, self.archive):
                 digest.update(chunk)
-        if (encoded["archive"], encoded["costs"]) != (digest.hexdigest(), self._digests()):
-            raise CheckpointError(f"{str(self.archive)!r} or its costs are damaged, or of another run: {START_AGAIN}")
+        if encoded["archive"] != digest.hexdigest():
+            raise CheckpointError(f"{str(self.archive)!r} is damaged, or of another run: {START_AGAIN}")
+        if encoded["costs"] != self._digests():
+            raise CheckpointError(WRONG_COSTS)
         ledger = Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL))
         return Scored(ledger, self._ends(), encoded["wall_s"])
 

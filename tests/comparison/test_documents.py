@@ -100,7 +100,7 @@ def test_the_report_and_the_json_agree() -> None:
         row = f"{difference['bits_per_byte']:+.4f}  {found['low_bits_per_byte']:+.4f} to {found['high_bits_per_byte']:+.4f}"
         assert row in report
     assert "95 % confidence" in report
-    assert "C: 1 mixed contexts in 2**10 buckets, trained on train (x.jsonl:-0.1)" in report
+    assert "C: 1 contexts, trained on train (x.jsonl:-0.1)" in report
 
 
 def test_records_of_other_documents_are_refused_and_a_single_one() -> None:

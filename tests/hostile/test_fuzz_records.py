@@ -15,12 +15,11 @@ from record_seeds import OPTIONS, has_git, seeds
 
 import prequential
 from prequential.errors import CheckpointError, CorpusError
-from prequential.evaluation import scoring as drafts
+from prequential.evaluation import scoring
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.forecasting.backtest import loss_bits_per_byte
 from prequential.forecasting.registered import sealed
 from prequential.learners.spec import own_spec
-from prequential.online.coding import Progress
 
 Place = tuple[Path, dict[str, bytes]]
 
@@ -127,14 +126,13 @@ def damaged(place: Place, name: str, change: Callable[[bytes], bytes]) -> Place:
 def test_rounded_sums_of_a_long_run_are_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = prequential.Config.from_dict(json.loads((seeds() / "mixer.json").read_text()))
     header = Header(n_bytes=512, blake2b=bytes(32), config=config.to_dict())
-    draft = drafts.Draft(tmp_path, header, own_spec(config, prequential.Runtime()), resume=False)
-    draft.trace.append(MODEL, np.full(128, 2.0))
-    seconds = drafts.ArrayFile(np.float64, len(draft.ends))
-    rounded = Progress(n_bytes=256, code_bits=384.0 + 1e-9, segment=np.zeros(128, np.uint8), segment_bits=np.ones(128))
+    spec, folder = own_spec(config, prequential.Runtime()), prequential.DraftFolder(path=tmp_path)
+    run = scoring.Scoring(header, spec, folder)
+    run.trace.append(MODEL, np.full(128, 2.0))
     with pytest.raises(CheckpointError):
-        draft._resume_costs(rounded, seconds)
-    monkeypatch.setattr(drafts, "MAX_EXACT_BITS", 100.0)
-    assert draft._resume_costs(rounded, seconds) == 0.0
+        run._continue(128, 256.0 + 1e-9)
+    monkeypatch.setattr(scoring, "MAX_EXACT_BITS", 100.0)
+    run._continue(128, 256.0 + 1e-9)
 
 
 # ---- runs and forecasts
