@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import repeated_bytes
 
+from prequential.evaluation.curves import COUNTS as COUNTS
+from prequential.evaluation.curves import cost_columns
 from prequential.evaluation.trace import Trace
 from prequential.printable import format_table, printable
 from prequential.records import Passage
@@ -249,11 +251,10 @@ EXPLANATIONS = {
     WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
     COPIES: "Copied: in a match of 50 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }
-COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
 
 
 def format_tables(tables: dict[str, Table]) -> str:
-    """Each table below a line that explains it: bytes, shares of bytes and of the first part's bits, bits/byte of each part."""
+    """Each table below a line that explains it: shares are of the bits of the first part; the last columns are bits/byte."""
     return "\n\n".join(
         "\n".join([text, _table(tables[name]), *notes(tables[name])])
         for name, text in EXPLANATIONS.items()
@@ -262,22 +263,15 @@ def format_tables(tables: dict[str, Table]) -> str:
 
 
 def _table(table: Table) -> str:
-    rows: list[Row] = table["rows"]
-    parts = list(rows[0]["bits"])
-    n_bytes, n_bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][parts[0]] for row in rows)
-    counts = {key: title for key, title in COUNTS.items() if any(key in row for row in rows)}
-    lines = [
-        [
-            row["name"],
-            *(f"{row[key]:,}" if key in row else "" for key in counts),
-            f"{row['n_bytes']:,}",
-            f"{row['n_bytes'] / n_bytes:.1%}",
-            f"{row['bits'][parts[0]] / max(n_bits, 1e-9):.1%}",
-            *(f"{row['bits'][part] / row['n_bytes']:.4f}" for part in parts),
-        ]
-        for row in rows
-    ]
-    return format_table(["", *counts.values(), "bytes", "of bytes", "of bits", *parts], lines)
+    columns = cost_columns(table)
+    shown = {title.removeprefix("bits/byte, "): map(_shown, values) for title, values in columns.items()}
+    return format_table(list(shown), list(zip(*shown.values(), strict=True)))
+
+
+def _shown(value: str | float | None) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}" if value < 1000 else f"{value:,.0f}"
+    return "" if value is None else value if isinstance(value, str) else f"{value:,}"
 
 
 def notes(table: Table) -> list[str]:

@@ -163,7 +163,11 @@ def _curves(table: Any) -> Curves:
 
 # ---- curves, and tables of where the bits went, as data frames
 
-MEANT = {"n_bytes": "bytes", "n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}
+COUNTS = {
+    "n_documents": "documents",
+    "n_words": "words",
+    "n_distinct": "distinct",
+}  # columns that only some tables have
 
 
 def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
@@ -185,24 +189,28 @@ def table_of(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return table
 
 
-def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
-    """One table: a row for each kind of byte, with its bytes, bits, shares in % (of the first part), and bits/byte by part.
+def cost_columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The columns of a table: a row for each kind of byte, with its name under "".
 
-    tables: of an Evaluation or a record. Raises ConfigError if there is no such table.
+    Bytes, counts, bits, and shares in % (of the first part); bits/byte by part.
     """
+    rows = [row for row in table["rows"] if row["n_bytes"]]
+    parts = list(rows[0]["bits"]) if rows else []
+    n_bytes, bits = [row["n_bytes"] for row in rows], [row["bits"][parts[0]] for row in rows]
+    counts = {text: [row.get(key) for row in rows] for key, text in COUNTS.items() if any(key in row for row in rows)}
+    return {
+        "": [row["name"] for row in rows],
+        "bytes": n_bytes,
+        **counts,
+        "bits": bits,
+        "of bytes, %": [100 * n / sum(n_bytes) for n in n_bytes],
+        "of bits, %": [100 * each / (sum(bits) or 1.0) for each in bits],
+        **{f"bits/byte, {part}": [row["bits"][part] / row["n_bytes"] for row in rows] for part in parts},
+    }
+
+
+def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
+    """One table (`cost_columns`). tables: of an Evaluation or a record. Raises ConfigError if there is no such table."""
     import pandas
 
-    rows = [row for row in table_of(tables, name)["rows"] if row["n_bytes"]]
-    first = next(iter(rows[0]["bits"]), "") if rows else ""
-    n_bytes, bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][first] for row in rows)
-    return pandas.DataFrame(
-        {
-            **{text: row[key] for key, text in MEANT.items() if key in row},
-            "bits": row["bits"][first],
-            "of bytes, %": 100 * row["n_bytes"] / n_bytes,
-            "of bits, %": 100 * row["bits"][first] / (bits or 1.0),
-            **{f"bits/byte, {part}": total / row["n_bytes"] for part, total in row["bits"].items()},
-        }
-        | {"": row["name"]}
-        for row in rows
-    ).set_index("")
+    return pandas.DataFrame(cost_columns(table_of(tables, name))).set_index("")
