@@ -1,6 +1,5 @@
 """The baselines of an evaluation (prequential_codecs/baselines.py): their sizes, and curves of sizes."""
 
-import difflib
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -29,9 +28,7 @@ def checked_baselines(baselines: Any) -> tuple[Baseline, ...]:
     entries = tuple(baselines)
     for each in entries:
         if isinstance(each, str) and each not in BASELINES:
-            near = difflib.get_close_matches(each, BASELINES, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigError(f"unknown baseline {each!r}: {hint}the baselines are {', '.join(BASELINES)}")
+            raise ConfigError(f"unknown baseline {each!r}: the baselines are {', '.join(BASELINES)}")
         if not isinstance(each, str) and not callable(getattr(each, "costs", None)):
             raise wrong_argument("an entry of baselines", each, "a name, or an adapters.StaticModel")
     return entries

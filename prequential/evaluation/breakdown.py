@@ -1,4 +1,4 @@
-"""Where the bits went: tables of costs by position, document, kind of byte, novelty, and how common a word is.
+"""Where the bits went: tables of costs by position, document, kind of byte, copies, and how common a word is.
 
 Each byte of the corpus is in exactly one row of each table, so the bits of the rows add up exactly to the ideal code length in
 the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables.
@@ -32,7 +32,6 @@ CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
-MAX_CUT, SPACES = 40, tuple(b"\t\n\r ")
 WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 MAX_WORDS = 1 << 21  # some 300 MB; further words count as words that occur once
 N_DECILES = 10
@@ -67,38 +66,27 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
 def passages(source: NDArray[np.uint8], trace: Trace) -> list[Passage]:
     """The beginning, the middle, the end and the costliest other stretch of the corpus, with the bits of each byte.
 
-    Of stretches of PASSAGE_BYTES from the beginning on, without the words that they cut. A passage has its name, position, text
-    in base64, and the bits (n,) of the first part, rounded to 0.01. All take less than 30 kB as JSON.
+    Of stretches of PASSAGE_BYTES from the beginning on; the bits are of the first part. All take less than 30 kB as JSON.
     """
     length = min(PASSAGE_BYTES, trace.n_bytes)
     n_stretches = trace.n_bytes // length
-    ends = length * np.arange(1, n_stretches + 1)
-    bits = np.diff(trace.sums(trace.parts[0], ends), prepend=0.0)
+    bits = np.diff(trace.sums(trace.parts[0], length * np.arange(1, n_stretches + 1)), prepend=0.0)
     places = {0: "the beginning"}
     for place, name in ((n_stretches - 1, "the end"), (n_stretches // 2, "the middle")):
         places.setdefault(place, name)
     if n_stretches > len(places):
         bits[list(places)] = -1
         places[int(bits.argmax())] = "the costliest other passage"
-    parts = {i: _whole_words(source, i * length, (i + 1) * length) for i in sorted(places)}
+    stretches = {places[i]: slice(i * length, (i + 1) * length) for i in sorted(places)}
     return [
         {
-            "name": places[i],
-            "position": part.start,
-            "text": base64.b64encode(source[part].tobytes()).decode(),
-            "bits": trace.bits(trace.parts[0], part).round(2).tolist(),
+            "name": name,
+            "position": where.start,
+            "text": base64.b64encode(source[where].tobytes()).decode(),
+            "bits": trace.bits(trace.parts[0], where).round(2).tolist(),
         }
-        for i, part in parts.items()
+        for name, where in stretches.items()
     ]
-
-
-def _whole_words(source: NDArray[np.uint8], start: int, stop: int) -> slice:
-    """The stretch without a word of up to MAX_CUT bytes that begins before it, or ends after it."""
-    if start:
-        start += int(np.isin(source[start - 1 : start + MAX_CUT], SPACES).argmax())  # 0 without a space
-    if stop < len(source):
-        stop -= int(np.isin(source[stop - MAX_CUT : stop + 1][::-1], SPACES).argmax())
-    return slice(start, stop)
 
 
 class _Sums(NamedTuple):

@@ -141,7 +141,7 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
 # ---- the decoder: the zipped source of the modules that plain decoding imports, which a receiver needs
 #
 # The Hutter prize and the Large Text Compression Benchmark add such a decoder to the archive. Python and the libraries are not
-# counted, like the operating system there. Modules that a plain decoder does not use, such as audits or CUDA, are left out.
+# counted, like the operating system there.
 
 DECODER = (
     "prequential/__init__.py", "prequential/arguments.py", "prequential/decompression.py", "prequential/errors.py",
@@ -159,17 +159,16 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def decoder_zip_bytes() -> int:
-    """Size of the zip of all source files that decoding imports, without comments and docstrings."""
+    """Size of `decoder_zip`."""
     return len(decoder_zip())
 
 
 def decoder_zip() -> bytes:
-    """The zip itself: deflated, with files in the order of their names and without times."""
+    """The zip of all source files that decoding imports, without comments and docstrings, in the order of their names."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, path in sorted(decoder_modules().items()):
-            is_package = path.name == "__init__.py"
-            member = name.replace(".", "/") + ("/__init__.py" if is_package else ".py")
+            member = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
             source = code_of(path.read_text(encoding="utf-8"))
             archive.writestr(zipfile.ZipInfo(member, EPOCH), source, zipfile.ZIP_DEFLATED, 9)
     return file.getvalue()

@@ -264,16 +264,6 @@ def find_runs(path: PathLike) -> list[Run]:
     return [read_run(path)]
 
 
-def holds_no_runs(path: PathLike) -> bool:
-    """Whether it exists, and is neither a run nor a place of runs: a page, notes, an empty folder, other records."""
-    place, first = Path(path), None
-    with suppress(CorpusError, OSError):  # reading what is locked says so
-        if place.is_dir():
-            return not any(map(_may_be_run, (place, *place.iterdir())))
-        first = parse_object(next(read_lines(path), b""), "")
-    return place.is_file() and not (isinstance(first, dict) and first.get("kind") == "packed run")
-
-
 def interrupted_runs(root: PathLike) -> list[Path]:
     """Drafts in `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
     with files.reading(root):
@@ -297,10 +287,8 @@ def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = N
     """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/MEASURES.md).
 
     runs: as of `read_runs`, or runs that are read. on_bad: as of `read_runs`. Columns: run, the path that `read_run` takes; time
-    (datetime64, UTC); corpus; n_bytes; learner; seed; bits_per_byte, of the complete archive; code_bits, code_bits_per_byte and
-    code_nats_per_byte, of the ideal code length, which is the cumulative loss; archive_bits and total_bits; wall_s; bytes_per_s;
-    peak_memory_bytes; verified; coding. NAME_bits_per_byte: of each baseline. Of training runs also n_tokens, bits_per_token and
-    nats_per_token. What a run does not have is missing (NaN). Raises CorpusError.
+    (datetime64, UTC); corpus; n_bytes; learner; seed; fields of the record (FIGURES, and of training runs OF_TRAINING);
+    NAME_bits_per_byte of each baseline. What a run does not have is missing (NaN). Raises CorpusError.
 
     Examples:
         >>> import prequential

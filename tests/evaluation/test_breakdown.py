@@ -178,16 +178,3 @@ def test_passages_do_not_overlap_and_have_a_cost_for_each_byte(n_bytes):
         part = slice(each["position"], each["position"] + len(each["bits"]))
         assert base64.b64decode(each["text"]) == data[part].tobytes()
         assert np.abs(np.array(each["bits"]) - trace.bits("model", part)).max() <= 0.005 + 1e-9
-
-
-def test_passages_begin_and_end_with_whole_words_and_of_text_without_spaces_where_they_would():
-    words = tables_of.passages(CAROL[:20_000], traced(CAROL[:20_000]))
-    for each in words:
-        first, text = each["position"], base64.b64decode(each["text"])
-        end = first + len(text)
-        assert first == 0 or chr(CAROL[first - 1]).isspace()
-        assert chr(CAROL[end]).isspace() and 600 - 2 * 40 < len(text) <= 600
-    line = np.full(3000, 65, np.uint8)
-    assert all(
-        (each["position"] % 600, len(each["bits"])) == (0, 600) for each in tables_of.passages(line, traced(line))
-    )
