@@ -277,28 +277,6 @@ def test_a_learner_without_load_state_dict_is_not_resumed(tmp_path):
             of_own(learner, tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("learner", [models.ResumesCounts, words])
-def test_another_corpus_and_a_damaged_state_are_refused(tmp_path, learner):
-    interrupted(learner, tmp_path)
-    with pytest.raises(CheckpointError, match="another"):
-        of_own(learner, tmp_path, resume=True, data=TEXT[:-1] + b"x")
-    data = bytearray((tmp_path / CHECKPOINT).read_bytes())
-    data[-40] ^= 1
-    (tmp_path / CHECKPOINT).write_bytes(data)
-    with pytest.raises(CheckpointError, match="damaged"):
-        of_own(learner, tmp_path, resume=True)
-
-
-def test_a_failing_load_state_dict_is_one_line(tmp_path):
-    class Fails(models.ResumesCounts):
-        def load_state_dict(self, state):
-            raise KeyError("weights\nof the head")
-
-    interrupted(Fails, tmp_path)
-    with pytest.raises(ConfigError, match="the learner's load_state_dict failed: KeyError: 'weights"):
-        of_own(Fails, tmp_path, resume=True)
-
-
 STOPS = """
 
 import os, pathlib, signal
