@@ -22,7 +22,7 @@ from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
 from prequential.evaluation.ledger import choice_entries, decoder_zip_bytes
 from prequential.evaluation.scoring import DraftFolder, Scored, Scoring, verified
-from prequential.evaluation.summary import comparison_rows, is_coded, run_line, sizes_html
+from prequential.evaluation.summary import comparison_rows, run_line, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
@@ -41,6 +41,7 @@ from prequential.records import (
     CODED_HERE,
     DECODES_ANYWHERE,
     NOT_CODED,
+    WITHOUT_ARCHIVE,
     BaselineFields,
     EvaluationRecord,
     environment,
@@ -83,7 +84,7 @@ class Evaluation(EvaluationRecord, frozen=True, eq=False):
     @property
     def is_coded(self) -> bool:
         """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
-        return is_coded({"coding": self.coding})
+        return self.coding not in WITHOUT_ARCHIVE
 
     @property
     def curve(self) -> Curve:
