@@ -116,7 +116,7 @@ def test_bytes_that_lie_apart_in_memory_are_read_as_those_in_one_piece(in_parts)
     archive = prequential.compress(TEXT, config=config, given=TEXT[::-1])
     assert prequential.compress(in_parts(TEXT), config=config, given=in_parts(TEXT[::-1])) == archive
     assert prequential.decompress(in_parts(archive), given=in_parts(TEXT[::-1])) == TEXT
-    assert prequential.evaluate(in_parts(TEXT), config=config, baselines=()).header.n_bytes == len(TEXT)
+    assert prequential.evaluate(in_parts(TEXT), config=config, baselines=()).corpus["n_bytes"] == len(TEXT)
 
 
 def test_calls_of_several_threads_that_overlap_share_what_is_put_aside():

@@ -262,11 +262,15 @@ def words():
 def test_a_learner_that_can_load_its_state_is_resumed_with_the_same_results(tmp_path, learner):
     whole, seen = of_own(learner), []
     interrupted(learner, tmp_path)
-    data = (tmp_path / CHECKPOINT).read_bytes()
     found = of_own(learner, tmp_path, resume=True, on_progress=lambda done, n: seen.append(done.n_bytes))
     assert seen[0] > 0.2 * len(TEXT)  # the beginning is not learned again
     assert_same_results(found, whole)
-    assert b"learner.model.structure" in data and b"\x80\x04\x95" not in data  # no pickle
+
+
+def test_a_checkpoint_of_a_learner_of_ones_own_has_no_pickle(tmp_path):
+    interrupted(torch_learner, tmp_path)
+    data = (tmp_path / CHECKPOINT).read_bytes()
+    assert b"learner.model.structure" in data and b"\x80\x04\x95" not in data
 
 
 def test_a_learner_without_load_state_dict_is_not_resumed(tmp_path):
