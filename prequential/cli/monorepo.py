@@ -62,7 +62,7 @@ def _score(args: argparse.Namespace) -> int:
 
     request = _request(args)
     if args.documents:
-        with open_window(request, warn) as window:
+        with open_window(request) as window:
             write_documents(window_documents(window, request.mode), args.documents, overwrite=args.force)
         return 0
     keep = keeper(args.runs, request.mode)

@@ -312,11 +312,11 @@ class MonorepoRequest:
 # ---- models that learn nothing
 
 
-def open_window(request: MonorepoRequest, warn: Warn) -> GitCorpus:
+def open_window(request: MonorepoRequest) -> GitCorpus:
     """The documents of the window. Raises ConfigError without its beginning, and what `read_window` raises."""
     if request.since is None:
         raise ConfigError("give since=, the beginning of the window")
-    return open_documents(read_window(request.repository, request.since, request.until, request.rules), warn)
+    return open_documents(read_window(request.repository, request.since, request.until, request.rules))
 
 
 def window_documents(window: GitCorpus, mode: int) -> DocumentSet:
@@ -327,7 +327,7 @@ def window_documents(window: GitCorpus, mode: int) -> DocumentSet:
 
 def measure_window(request: MonorepoRequest, *, stage: Stage, warn: Warn, keep: Keep = keep_nothing) -> Heldout:
     """Scores the window under each model. keep: is given each record at once. Raises as `measure_models`."""
-    with open_window(request, warn) as window:
+    with open_window(request) as window:
         if not window.documents:
             return _nothing(window)
         documents = window_documents(window, request.mode)
@@ -356,7 +356,7 @@ def next_point(request: MonorepoRequest) -> NextPoint:
 
 def measure_next(request: MonorepoRequest, point: NextPoint, *, stage: Stage, warn: Warn) -> Heldout:
     """Measures the point and writes nothing. Without records if the window has nothing to score."""
-    with open_documents(point.window, warn) as window:
+    with open_documents(point.window) as window:
         if not window.documents:  # the next window begins where this one does
             return _nothing(window)
         _check_before(request, point, warn)

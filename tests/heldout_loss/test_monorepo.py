@@ -139,21 +139,16 @@ def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str
 
 def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
     points = [record(1, 2.0), record(32, 3.0, ("Rust",)), record(60, 1.0, ("Python", "Rust"))]
-    everything, kinds, languages = run_panels.monorepo(points).values()
-    assert [line.name for line in everything.series] == [
+    panel = run_panels.monorepo(points)
+    assert [line.name for line in panel.series] == [
         "frozen", "dynamic", "untrained", "frozen, clean documents", "frozen, novel bytes",
     ]  # fmt: skip
-    assert everything.series[0].y.tolist() == [2.0, 3.0, 1.0]
-    assert np.diff(everything.series[0].x).tolist() == [31.0, 28.0]
-    assert [line.name for line in kinds.series] == ["new, frozen", "new, dynamic"]
-    rust = next(line for line in languages.series if line.name == "Rust, frozen")
-    assert rust.y.tolist() == [3.0, 1.0]
+    assert panel.series[0].y.tolist() == [2.0, 3.0, 1.0]
+    assert np.diff(panel.series[0].x).tolist() == [31.0, 28.0]
 
 
 def test_a_picture_has_dates_on_its_axis() -> None:
     points = [record(1, 2.0), record(90, 3.0)]
-    ax = Figure().subplots()
-    assert plots.monorepo(points, "languages", ax=ax).get_title() == "Languages"
     ax = plots.monorepo(points, ax=Figure(figsize=(8.0, 5.0), layout="constrained").subplots())
     ax.figure.canvas.draw()
     assert [text.get_text() for text in ax.get_xticklabels()] == [
