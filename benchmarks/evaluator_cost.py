@@ -151,7 +151,7 @@ def measure(name: str, n_turns: int, device: str) -> dict[str, Any]:
         seconds["own"].append(seconds["evaluate"][-1] - Learner.inside_s)
     us = {f"{key}_us": round(1e6 * median(each) / len(symbols), 2) for key, each in seconds.items()}
     ratio = median(b / a for a, b in zip(seconds["bare"], seconds["evaluate"], strict=True))
-    bits = {"bare_bits": nats / np.log(2), "code_bits": found.ledger.code_bits}
+    bits = {"bare_bits": nats / np.log(2), "code_bits": found.code_bits}
     return {"case": name, "n_symbols": len(symbols), "V": n_symbols, "run": run, **us, "ratio": round(ratio, 3), **bits}
 
 

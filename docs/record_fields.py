@@ -69,7 +69,7 @@ def page() -> str:
 def section(form: type, level: int) -> str:
     """The fields of one object as a table; of an object that extends another one, those that differ."""
     base = form.__bases__[0]
-    known = {} if base is Struct else {field.name: field.type for field in type_of(base).fields}
+    known = {} if base in (Struct, dict) else {field.name: field.type for field in type_of(base).fields}
     rows = [row(field.name, field.type) for field in type_of(form).fields if known.get(field.name) != field.type]
     head = f"{'#' * level} {form.__name__}\n\n{(form.__doc__ or '').strip()}\n\n| field | type | meaning |\n|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
@@ -86,7 +86,7 @@ def words(kind: inspect.Type) -> str:
     match kind:
         case inspect.Metadata():
             return words(kind.type)
-        case inspect.StructType():
+        case inspect.StructType() | inspect.TypedDictType():
             return f"[{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
         case inspect.ListType():
             return f"list of {words(kind.item_type)}"
@@ -101,14 +101,14 @@ def words(kind: inspect.Type) -> str:
 
 def structs_in(kind: inspect.Type) -> Iterator[type]:
     """The objects that a type contains."""
-    if isinstance(kind, inspect.StructType):
+    if isinstance(kind, inspect.StructType | inspect.TypedDictType):
         yield kind.cls
     inner = [getattr(kind, name) for name in ("type", "item_type", "value_type") if hasattr(kind, name)]
     for each in [*inner, *getattr(kind, "types", ())]:
         yield from structs_in(each)
 
 
-def type_of(form: type) -> inspect.StructType:
-    found = inspect.type_info(form)
-    assert isinstance(found, inspect.StructType)
-    return found
+def type_of(form: type) -> inspect.StructType | inspect.TypedDictType:
+    kind = inspect.type_info(form)
+    assert isinstance(kind, inspect.StructType | inspect.TypedDictType)
+    return kind

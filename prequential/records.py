@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypedDict
 
 import msgspec
-from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from prequential.errors import CorpusError
 from prequential.files import PathLike, open_regular, read_regular, reading
 from prequential.files.outputs import append_line
 from prequential.files.strict_json import parse_json
 from prequential.machine.facts import NO_BACKEND, git_commit, machine, versions
+from prequential.online.health import Finding
 from prequential.version import VERSION
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_NUMBER = 1e30  # products of a few such numbers are finite
 MAX_COUNT = 1 << 62
 MAX_TIME_S = 1e10
-WORDS = {
-    "int": "an integer", "float": "a number", "str": "a text", "bool": "true or false", "object": "an object", "array": "a list"
-}  # fmt: skip
+ABSENT: Any = UNSET  # the default of a field that older records lack, and that is not written then
 
 
 class Time(str):
@@ -60,24 +58,15 @@ def says(sentence: str) -> Meta:
 
 
 def record_of(form: type[Struct], *sources: object, **values: Any) -> dict[str, Any]:
-    """A record with every field of the form, in its order.
+    """A record of this form, as JSON values in the order of its fields.
 
     A field is taken from `values`, or is the attribute of that name of the first source that has it, or its default.
     """
-    if unknown := values.keys() - set(form.__struct_fields__):
-        raise TypeError(f"{form.__name__} has no fields {unknown}")
-    return {field.name: _value(field, sources, values) for field in msgspec.structs.fields(form)}
-
-
-def _value(field: msgspec.structs.FieldInfo, sources: tuple[object, ...], values: dict[str, Any]) -> Any:
-    if field.name in values:
-        return values[field.name]
-    for source in sources:
-        if hasattr(source, field.name):
-            return getattr(source, field.name)
-    if field.default in (NODEFAULT, UNSET):
-        raise TypeError(f"the field {field.name} has no value")
-    return field.default
+    for name in form.__struct_fields__:
+        for source in sources:
+            if name not in values and hasattr(source, name):
+                values[name] = getattr(source, name)
+    return dict(msgspec.to_builtins(form(**values), enc_hook=lambda number: number.item()))  # of NumPy
 
 
 def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
@@ -180,19 +169,8 @@ def check_record(value: Any, form: type[Struct], where: str) -> dict[str, Any]:
     try:
         msgspec.convert(value, form, dec_hook=_time)
     except msgspec.ValidationError as error:
-        raise CorpusError(f"{where} is not a complete record: {_plain(str(error))}") from error
+        raise CorpusError(f"{where} is not a complete record: {error}") from error
     return value
-
-
-def _plain(error: str) -> str:
-    """An error of msgspec in words, such as "Expected `int` >= 0 - at `$.n`": 'n' is not an integer >= 0."""
-    problem, _, place = error.partition(" - at `$")
-    name = repr(place.strip(".`")) if place else "it"
-    if found := re.match("Expected `([^`]+)`([^,]*)", problem):
-        return f"{name} is not {' or '.join(WORDS.get(kind, kind) for kind in found[1].split(' | '))}{found[2]}"
-    if found := re.match("Object missing required field `([^`]+)`", problem):
-        return f"{name} has no {found[1]!r}"
-    return f"{name}: {problem}"
 
 
 def _time(kind: type, value: Any) -> Time:
@@ -220,51 +198,51 @@ LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
 # ---- learner, corpus and machine
 
 
-class OtherLearner(Struct, kw_only=True):
+class OtherLearner(TypedDict, total=False):
     """A learner that is not one of this program."""
 
-    name: Annotated[str, says("its own name")]
-    arguments: Annotated[dict[str, Any], says("what it was made with")]
-    n_symbols: Annotated[Size, says("size of its alphabet, if it is known")] | Absent = UNSET
-    run_symbols: Annotated[Size, says("symbols that it predicts at a time")] | Absent = UNSET
+    name: Required[Annotated[str, says("its own name")]]
+    arguments: Required[Annotated[dict[str, Any], says("what it was made with")]]
+    n_symbols: Annotated[Size, says("size of its alphabet, if it is known")]
+    run_symbols: Annotated[Size, says("symbols that it predicts at a time")]
 
 
-class GPTFields(Struct, kw_only=True):
+class GPTFields(TypedDict, total=False):
     """The part of a configuration that describes the GPT."""
 
-    width: Annotated[Size, says("width of a layer")] | Absent = UNSET
-    n_layers: Annotated[Size, says("number of layers")] | Absent = UNSET
-    n_heads: Annotated[Size, says("attention heads of a layer")] | Absent = UNSET
-    window: Annotated[Size, says("symbols that attention sees")] | Absent = UNSET
-    vector_step: Annotated[Positive, says("step of the optimiser of vectors")] | Absent = UNSET
+    width: Annotated[Size, says("width of a layer")]
+    n_layers: Annotated[Size, says("number of layers")]
+    n_heads: Annotated[Size, says("attention heads of a layer")]
+    window: Annotated[Size, says("symbols that attention sees")]
+    vector_step: Annotated[Positive, says("step of the optimiser of vectors")]
 
 
-class MixerFields(Struct, kw_only=True):
+class MixerFields(TypedDict, total=False):
     """The part of a configuration that describes the context mixer."""
 
-    contexts: Annotated[list[str], says("its contexts")] | Absent = UNSET
-    table_bits: Annotated[Count, says("base-2 logarithm of the buckets of its table")] | Absent = UNSET
+    contexts: Annotated[list[str], says("its contexts")]
+    table_bits: Annotated[Count, says("base-2 logarithm of the buckets of its table")]
 
 
-class ConfigFields(Struct, kw_only=True):
+class ConfigFields(TypedDict, total=False):
     """The complete configuration of a learner, as in an archive (FORMAT.md). Here are the fields that readers use."""
 
-    learner: Annotated[OtherLearner, says("instead of all others: a learner of one's own")] | Absent = UNSET
-    seed: Annotated[Count, says("seed of the random numbers")] | Absent = UNSET
-    gpt: Annotated[GPTFields | None, says("the GPT; null: none")] | Absent = UNSET
-    mixer: Annotated[MixerFields | None, says("the context mixer; null: none")] | Absent = UNSET
+    learner: Annotated[OtherLearner, says("instead of all others: a learner of one's own")]
+    seed: Annotated[Count, says("seed of the random numbers")]
+    gpt: Annotated[GPTFields | None, says("the GPT; null: none")]
+    mixer: Annotated[MixerFields | None, says("the context mixer; null: none")]
 
 
-class Corpus(Struct, kw_only=True):
+class Corpus(TypedDict, total=False):
     """A corpus. Further fields say where it comes from, by its kind."""
 
-    n_bytes: Annotated[Size, says("length")]
-    blake2b: Annotated[str, says("BLAKE2b-256 of the bytes, in hexadecimal digits")]
-    name: Annotated[str | None, says("name of the file, folder, repository or data set")] | Absent = UNSET
-    kind: Annotated[str, says("kind of source")] | Absent = UNSET
+    n_bytes: Required[Annotated[Size, says("length")]]
+    blake2b: Required[Annotated[str, says("BLAKE2b-256 of the bytes, in hexadecimal digits")]]
+    name: Annotated[str | None, says("name of the file, folder, repository or data set")]
+    kind: Annotated[str, says("kind of source")]
 
 
-class MixingFields(Struct, kw_only=True):
+class MixingFields(TypedDict):
     """How many threads mixed. It changes the time, and no bit."""
 
     most_threads: Annotated[Size, says("at most so many mixed at a time")]
@@ -275,17 +253,17 @@ class MixingFields(Struct, kw_only=True):
     ]
 
 
-class Environment(Struct, kw_only=True):
+class Environment(TypedDict, total=False):
     """Where and with what a measurement was made."""
 
-    machine: Annotated[dict[str, Any], says("processor, cores, memory, system")] | Absent = UNSET
-    threads: Annotated[Count, says("threads of the learner")] | Absent = UNSET
-    mixing: Annotated[MixingFields, says("threads of the mixer")] | Absent = UNSET
-    backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")] | Absent = UNSET
-    kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")] | Absent = UNSET
-    device: Annotated[str, says("`cpu`, or the name of the accelerator")] | Absent = UNSET
-    versions: Annotated[dict[str, str | None], says("of this program, Python and packages")] | Absent = UNSET
-    git_commit: Annotated[str | None, says("commit of a checkout; -dirty if files differ")] | Absent = UNSET
+    machine: Annotated[dict[str, Any], says("processor, cores, memory, system")]
+    threads: Annotated[Count, says("threads of the learner")]
+    mixing: Annotated[MixingFields, says("threads of the mixer")]
+    backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")]
+    kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")]
+    device: Annotated[str, says("`cpu`, or the name of the accelerator")]
+    versions: Annotated[dict[str, str | None], says("of this program, Python and packages")]
+    git_commit: Annotated[str | None, says("commit of a checkout; -dirty if files differ")]
 
 
 class BaselineFields(Struct, kw_only=True):
@@ -301,43 +279,33 @@ class BaselineFields(Struct, kw_only=True):
 # ---- evaluate
 
 
-class LedgerEntry(Struct, kw_only=True):
+class LedgerEntry(Struct, frozen=True):
     """A part of the total cost."""
 
     entry: Annotated[str, says("what the bits are spent on")]
     bits: Annotated[Number, says("its bits; all entries add up to `total_bits`")]
 
 
-class TableRow(Struct, kw_only=True):
+class TableRow(TypedDict, total=False):
     """Some bytes of the corpus. Further fields by table."""
 
-    n_bytes: Annotated[Count, says("number of bytes")] | Absent = UNSET
-    bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")] | Absent = UNSET
+    n_bytes: Annotated[Count, says("number of bytes")]
+    bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")]
 
 
-class CostTable(Struct, kw_only=True):
+class CostTable(TypedDict):
     """Where the bits went, by one property of a byte. Every byte is in exactly one row."""
 
     rows: Annotated[list[TableRow], says("kinds of bytes")]
 
 
-class Passage(Struct, kw_only=True):
+class Passage(TypedDict):
     """A stretch of the corpus with the cost of each byte."""
 
     name: Annotated[str, says("where it is")]
     position: Annotated[Count, says("its first byte")]
     text: Annotated[str, says("its bytes in base64")]
     bits: Annotated[list[Number], says("the cost of each byte, rounded to 0.01")]
-
-
-class FindingFields(Struct, kw_only=True):
-    """Something unusual about a run (RELIABILITY.md)."""
-
-    kind: Annotated[str, says("such as `spike` or `repeated`")]
-    position: Annotated[Count, says("byte of the corpus at which it begins")]
-    block: Annotated[Count, says("block of the archive")]
-    message: Annotated[str, says("what was seen")]
-    cause: Annotated[str, says("most likely: data, model, program or machine")]
 
 
 class RowSums(Struct, kw_only=True):
@@ -386,55 +354,51 @@ class Reported(Struct, kw_only=True):
     n_parameters: Annotated[Count | None, says("parameters of the model; null: not known")] | Absent = UNSET
 
 
-class EvaluationRecord(Struct, kw_only=True):
+class EvaluationRecord(Struct, frozen=True, kw_only=True):
     """What `evaluate` measured: `record.jsonl` of a run folder. It suffices to repeat the run."""
 
     schema: Annotated[Literal[1], says("version of this table")] = 1
     kind: Annotated[Literal["evaluation"], says("kind of record")] = "evaluation"
-    time: Annotated[Time, says("end of the run, in UTC")] | Absent = UNSET
-    coding: Annotated[str, says("what proves the figures: " + "; ".join(f"`{proof}`" for proof in PROOFS))] | Absent = (
-        UNSET
-    )
+    time: Annotated[Time, says("end of the run, in UTC")] = ABSENT
+    coding: Annotated[str, says("what proves the figures: " + "; ".join(f"`{proof}`" for proof in PROOFS))] = ABSENT
     corpus: Annotated[Corpus, says("what was coded")]
-    limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] | Absent = UNSET
-    config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
-    archive_bits: Annotated[Count, says("size of the archive: the description length")] | Absent = UNSET
-    bits_per_byte: Annotated[Positive, says("description length per byte of the corpus")] | Absent = UNSET
-    code_bits: Annotated[Positive, says("ideal code length: the sum of -log2 p of all symbols")] | Absent = UNSET
-    code_bits_per_byte: Annotated[Positive, says("ideal code length per byte of the corpus")] | Absent = UNSET
-    code_nats_per_byte: Annotated[Number, says("the same in nats: the mean log loss")] | Absent = UNSET
-    coder_overhead_ppm: Annotated[Number, says("millionths by which the payload exceeds it")] | Absent = UNSET
-    archive_bytes: Annotated[Size, says("size of the archive = header + payload + container")] | Absent = UNSET
-    header_bytes: Annotated[Count, says("header: configuration and description of the corpus")] | Absent = UNSET
-    payload_bytes: Annotated[Count, says("coded symbols")] | Absent = UNSET
-    container_bytes: Annotated[Count, says("heads of blocks, checksums, index, end")] | Absent = UNSET
-    n_blocks: Annotated[Count, says("blocks of the archive")] | Absent = UNSET
-    n_raw_blocks: Annotated[Count, says("blocks that are stored as they are")] | Absent = UNSET
-    ledger: Annotated[list[LedgerEntry], says("the parts of the total cost")] | Absent = UNSET
-    decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] | Absent = UNSET
-    n_configs: Annotated[Size, says("the configuration is declared the best of so many")] | Absent = UNSET
-    n_seeds: Annotated[Size, says("the seed is declared the best of so many")] | Absent = UNSET
-    total_bits: Annotated[Positive, says("total cost: archive, decoder, vocabulary, and the choice")] | Absent = UNSET
-    benchmark_bytes: Annotated[Count, says("archive and decoder, as benchmarks add them")] | Absent = UNSET
-    parts: Annotated[dict[str, Number], says("ideal bits of `model`, `gpt` and `mixer`")] | Absent = UNSET
-    crossings: (
-        Annotated[dict[str, Count | None], says("the archive stays below a baseline from this byte")] | Absent
-    ) = UNSET
-    tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] | Absent = UNSET
-    passages: Annotated[list[Passage], says("short stretches of the corpus")] | Absent = UNSET
-    wall_s: Annotated[WallSeconds, says("wall time of coding")] | Absent = UNSET
-    bytes_per_s: Annotated[Positive, says("speed of coding")] | Absent = UNSET
-    verified: Annotated[bool, says("the archive was decoded and every byte compared")] | Absent = UNSET
-    verify_wall_s: Annotated[WallSeconds | None, says("wall time of decoding")] | Absent = UNSET
-    verify_bytes_per_s: Annotated[Positive | None, says("speed of decoding")] | Absent = UNSET
-    peak_memory_bytes: Annotated[Count, says("largest resident memory up to the end of coding")] | Absent = UNSET
-    baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] | Absent = UNSET
-    notes: Annotated[list[str], says("baselines that were left out, and why")] | Absent = UNSET
-    findings: Annotated[list[FindingFields], says("what was unusual")] | Absent = UNSET
-    environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
+    limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] = ABSENT
+    config: Annotated[ConfigFields, says("the learner")] = ABSENT
+    archive_bits: Annotated[Count, says("size of the archive: the description length")] = ABSENT
+    bits_per_byte: Annotated[Positive, says("description length per byte of the corpus")] = ABSENT
+    code_bits: Annotated[Positive, says("ideal code length: the sum of -log2 p of all symbols")] = ABSENT
+    code_bits_per_byte: Annotated[Positive, says("ideal code length per byte of the corpus")] = ABSENT
+    code_nats_per_byte: Annotated[Number, says("the same in nats: the mean log loss")] = ABSENT
+    coder_overhead_ppm: Annotated[Number, says("millionths by which the payload exceeds it")] = ABSENT
+    archive_bytes: Annotated[Size, says("size of the archive = header + payload + container")] = ABSENT
+    header_bytes: Annotated[Count, says("header: configuration and description of the corpus")] = ABSENT
+    payload_bytes: Annotated[Count, says("coded symbols")] = ABSENT
+    container_bytes: Annotated[Count, says("heads of blocks, checksums, index, end")] = ABSENT
+    n_blocks: Annotated[Count, says("blocks of the archive")] = ABSENT
+    n_raw_blocks: Annotated[Count, says("blocks that are stored as they are")] = ABSENT
+    ledger: Annotated[list[LedgerEntry], says("the parts of the total cost")] = ABSENT
+    decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] = ABSENT
+    n_configs: Annotated[Size, says("the configuration is declared the best of so many")] = ABSENT
+    n_seeds: Annotated[Size, says("the seed is declared the best of so many")] = ABSENT
+    total_bits: Annotated[Positive, says("total cost: archive, decoder, vocabulary, and the choice")] = ABSENT
+    benchmark_bytes: Annotated[Count, says("archive and decoder, as benchmarks add them")] = ABSENT
+    parts: Annotated[dict[str, Number], says("ideal bits of `model`, `gpt` and `mixer`")] = ABSENT
+    crossings: Annotated[dict[str, Count | None], says("the archive stays below a baseline from this byte")] = ABSENT
+    tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] = ABSENT
+    passages: Annotated[list[Passage], says("short stretches of the corpus")] = ABSENT
+    wall_s: Annotated[WallSeconds, says("wall time of coding")] = ABSENT
+    bytes_per_s: Annotated[Positive, says("speed of coding")] = ABSENT
+    verified: Annotated[bool, says("the archive was decoded and every byte compared")] = ABSENT
+    verify_wall_s: Annotated[WallSeconds | None, says("wall time of decoding")] = ABSENT
+    verify_bytes_per_s: Annotated[Positive | None, says("speed of decoding")] = ABSENT
+    peak_memory_bytes: Annotated[Count, says("largest resident memory up to the end of coding")] = ABSENT
+    baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] = ABSENT
+    notes: Annotated[list[str], says("baselines that were left out, and why")] = ABSENT
+    findings: Annotated[list[Finding], says("what was unusual")] = ABSENT
+    environment: Annotated[Environment, says("machine and program")] = ABSENT
 
 
-class TrainingRecord(EvaluationRecord, kw_only=True):
+class TrainingRecord(EvaluationRecord, frozen=True, kw_only=True):
     """What a training loop, or its log, reported: the fields of `EvaluationRecord`, and these."""
 
     n_tokens: Annotated[Size, says("tokens that count")]

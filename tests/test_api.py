@@ -28,7 +28,7 @@ def test_a_path_and_its_bytes_cost_the_same_bits(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(data)
     result = prequential.compress(tmp_path / "a", tmp_path / "a.pq", config=SMALL, runtime=FUSED)
     from_bytes = prequential.evaluate(data, config=SMALL, runtime=FUSED, baselines=())
-    assert result.ledger.code_bits == from_bytes.ledger.code_bits
+    assert result.ledger.code_bits == from_bytes.code_bits
     assert result.ledger.archive_bytes == (tmp_path / "a.pq").stat().st_size
 
 
@@ -85,8 +85,8 @@ def swept(folder, *configs):
 
 def test_results_show_themselves(tmp_path):
     result = prequential.evaluate(b"<b>" * 900, config=TABLES, runtime=FUSED, baselines=("gzip",), verify=True)
-    line, n_bytes = repr(result), result.ledger.archive_bytes
-    assert f"2,700 bytes: 2 mixed contexts in 2**10 buckets, {8 * n_bytes / 2700:.4f} bits/byte" in line
+    line, n_bytes = repr(result), result.archive_bytes
+    assert f"2,700 bytes: 2 contexts, {8 * n_bytes / 2700:.4f} bits/byte" in line
     assert line.endswith(f"archive {n_bytes:,} bytes, verified>")
     assert repr(prequential.evaluate(b"abc" * 900, config=prequential.preset(1), baselines=())).count(": -1, ") == 1
     html = result._repr_html_()
@@ -94,20 +94,20 @@ def test_results_show_themselves(tmp_path):
     frame = result.to_frame()
     assert list(frame) == ["series", "n_bytes", "bits", "bits_per_byte"] and set(frame.series) == {"model", "gzip"}
     last = frame[frame.series == "model"].iloc[-1]
-    assert (last.n_bytes, last.bits) == (2700, result.ledger.code_bits)
+    assert (last.n_bytes, last.bits) == (2700, result.code_bits)
     swept(tmp_path, TABLES)
     run = prequential.read_runs(tmp_path)[0]
-    assert re.fullmatch(r"<Run \S+ of christmas_carol, 1,000 bytes: 2 mixed .*, \d\.\d{4} bits/byte>", repr(run))
+    assert re.fullmatch(r"<Run \S+ of christmas_carol, 1,000 bytes: 2 contexts, \d\.\d{4} bits/byte>", repr(run))
     assert (
         run._repr_html_().startswith("<p>&lt;Run ") and f"<td>{run.record['archive_bytes']:,}</td>" in run._repr_html_()
     )
     assert isinstance(run.to_frame(), pandas.DataFrame) and run.to_frame().n_bytes.max() == 1000
     kinds = result.table("byte_classes")
-    assert kinds["bytes"].sum() == 2700 and abs(kinds["bits"].sum() - result.ledger.code_bits) < 1e-6
+    assert kinds["bytes"].sum() == 2700 and abs(kinds["bits"].sum() - result.code_bits) < 1e-6
     assert abs(kinds["of bits, %"].sum() - 100) < 1e-9 and list(run.table("byte_classes")) == list(kinds)
     with pytest.raises(prequential.ConfigError, match="no table is called 'x': there are"):
         result.table("x")
-    assert result.crossings() == {"gzip": None} and result.ledger.archive_bytes > result.baselines[0].compressed_bytes
+    assert result.crossings == {"gzip": None} and result.archive_bytes > result.baselines[0].compressed_bytes
 
 
 def test_pictures_of_results_show_their_figures(tmp_path):

@@ -107,7 +107,7 @@ def test_every_public_function_is_among_those_whose_arguments_are_checked() -> N
 
 
 def test_a_mistyped_baseline_is_answered_with_the_nearest_one() -> None:
-    with pytest.raises(prequential.ConfigError, match="unknown baseline 'gzp': did you mean 'gzip'"):
+    with pytest.raises(prequential.ConfigError, match="unknown baseline 'gzp': the baselines are"):
         evaluate(baselines=["gzp"])
 
 

@@ -55,12 +55,12 @@ def settings():
 def test_what_the_caller_has_set_in_torch_changes_no_bit(state, options):
     runtime = prequential.Runtime(**options)
     archive = prequential.compress(TEXT, config=CONFIG, runtime=runtime)
-    expected = prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).ledger.code_bits
+    expected = prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).code_bits
     with STATES[state]():
         before = settings()
         assert prequential.compress(TEXT, config=CONFIG, runtime=runtime) == archive
         assert prequential.decompress(archive, runtime=runtime) == TEXT
-        assert prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).ledger.code_bits == expected
+        assert prequential.evaluate(TEXT, config=CONFIG, runtime=runtime, baselines=()).code_bits == expected
         assert settings() == before
 
 
@@ -116,7 +116,7 @@ def test_bytes_that_lie_apart_in_memory_are_read_as_those_in_one_piece(in_parts)
     archive = prequential.compress(TEXT, config=config, given=TEXT[::-1])
     assert prequential.compress(in_parts(TEXT), config=config, given=in_parts(TEXT[::-1])) == archive
     assert prequential.decompress(in_parts(archive), given=in_parts(TEXT[::-1])) == TEXT
-    assert prequential.evaluate(in_parts(TEXT), config=config, baselines=()).header.n_bytes == len(TEXT)
+    assert prequential.evaluate(in_parts(TEXT), config=config, baselines=()).corpus["n_bytes"] == len(TEXT)
 
 
 def test_calls_of_several_threads_that_overlap_share_what_is_put_aside():
@@ -183,7 +183,7 @@ def test_an_evaluation_can_be_copied_and_sent_to_another_process(evaluation, cop
     found = copied(evaluation)
     assert found.ledger == evaluation.ledger
     assert np.array_equal(found.trace.bits("model"), evaluation.trace.bits("model"))
-    assert found.trace.bits("model").sum() == found.ledger.code_bits
+    assert found.trace.bits("model").sum() == found.code_bits
 
 
 @pytest.mark.thorough

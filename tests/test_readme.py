@@ -134,7 +134,7 @@ def test_the_python_block_of_readme_runs(fresh: Path, no_warm_up: None, monkeypa
     (code,) = (step.code for step in steps(README) if "plots" in step.code)
     exec(compile(code, "README.md", "exec"), names := {})
     pyplot.close("all")
-    assert names["result"].ledger.archive_bytes > 0
+    assert names["result"].archive_bytes > 0
 
 
 @pytest.mark.thorough

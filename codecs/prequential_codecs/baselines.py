@@ -202,13 +202,12 @@ DEFAULT_BASELINES = tuple(BASELINES)
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineResult:
-    """The size of n_bytes of data. wall_s: of the compression alone. label: what tables call it, if it is not of BASELINES."""
+    """The size of n_bytes of data. wall_s: of the compression alone."""
 
     name: str
     n_bytes: int
     compressed_bytes: int
     wall_s: float
-    label: str = ""
 
 
 def measure(name: str, data: bytes) -> BaselineResult:

@@ -84,7 +84,9 @@ def _evaluate(
     baselines: "Sequence[Baseline]",
     name: str,
 ) -> None:
-    from prequential.evaluation.evaluation import evaluate, evaluation_record
+    from msgspec.structs import replace
+
+    from prequential.evaluation.evaluation import evaluate
     from prequential.evaluation.scoring import DraftFolder
     from prequential.learners.given import is_model
     from prequential.learners.spec import LearnerSpec
@@ -104,11 +106,11 @@ def _evaluate(
                 runtime=runtime,
                 on_progress=show,
             ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
-        record = evaluation_record(evaluation, runtime, show.health.findings)
+        record = replace(evaluation, findings=show.health.findings).to_record()
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
     if learner is None and not (args.given and is_model(args.given)):
-        print_summary(args, f"{name}: {options.level_by_size(evaluation.header.n_bytes)}")
+        print_summary(args, f"{name}: {options.level_by_size(evaluation.corpus['n_bytes'])}")
     _print_record(args, record, path)
 
 

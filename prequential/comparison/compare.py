@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike as AnyPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -33,7 +34,7 @@ from prequential.comparison.evidence import (
     parts_percent,
 )
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, crossing_byte, mean_curve
+from prequential.evaluation.curves import MODEL, crossing_byte, curve_table, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,
@@ -115,10 +116,10 @@ def _opened(run: Any, i: int) -> Run:
         return run
     if isinstance(run, str | AnyPath):
         return read_run(run)
-    from prequential.evaluation.evaluation import Evaluation, run_of  # imports torch
+    from prequential.evaluation.evaluation import Evaluation  # imports torch
 
     if isinstance(run, Evaluation):
-        return run_of(run, f"result {i + 1}")
+        return Run(Path(f"result {i + 1}"), run.to_record(), curve_table(run.curves))
     raise wrong_argument("runs", run, "runs of read_runs, results of evaluate or heldout, or names of run folders")
 
 

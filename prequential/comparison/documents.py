@@ -21,7 +21,7 @@ from prequential.comparison.clusters import (
     plural,
 )
 from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.summary import model_summary
+from prequential.evaluation.summary import learner_label
 from prequential.printable import format_table, printable
 from prequential.records import LOSSES, HeldoutRecord, MonorepoRecord, check_record, parse_object, read_lines
 
@@ -188,7 +188,7 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
         losses[loss] = Clusters(n_documents=n_documents, n_bytes=n_bytes, bits=bits, by=by)
     return DocumentLosses(
         where=where,
-        learner=model_summary(record["config"]),
+        learner=learner_label(record["config"]),
         train=record["train"].get("name", "a corpus"),
         test={name: record["test"].get(name) for name in ("name", "n_bytes", "blake2b")},
         context=record["policy"].partition(":")[0] if record["policy"] else None,

@@ -1,4 +1,4 @@
-"""Where the bits went: tables of costs by position, document, kind of byte, novelty, and how common a word is.
+"""Where the bits went: tables of costs by position, document, kind of byte, copies, and how common a word is.
 
 Each byte of the corpus is in exactly one row of each table, so the bits of the rows add up exactly to the ideal code length in
 the ledger. Rows without bytes are left out. docs/MEASURES.md explains the tables.
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import repeated_bytes
 
+from prequential.evaluation.curves import COUNTS as COUNTS
+from prequential.evaluation.curves import cost_columns
 from prequential.evaluation.trace import Trace
 from prequential.printable import format_table, printable
+from prequential.records import Passage
 
 Row = dict[str, Any]
 Table = dict[str, Any]
@@ -29,7 +32,6 @@ CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
-MAX_CUT, SPACES = 40, tuple(b"\t\n\r ")
 WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 MAX_WORDS = 1 << 21  # some 300 MB; further words count as words that occur once
 N_DECILES = 10
@@ -57,51 +59,34 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
     A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further fields. Takes about 0.7 s per MB
     and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
-    tables = {POSITIONS: _by_position(trace)}
-    if len(documents) > 1:
-        tables |= _by_document(trace, documents)
-    return tables | {
-        CLASSES: _by_class(source, trace),
-        WORDS: _by_word(source, trace),
-        COPIES: _by_copy(source, trace),
-    }
+    tables = {POSITIONS: _by_position(trace)} | (_by_document(trace, documents) if len(documents) > 1 else {})
+    return tables | {CLASSES: _by_class(source, trace), WORDS: _by_word(source, trace), COPIES: _by_copy(source, trace)}
 
 
-def passages(source: NDArray[np.uint8], trace: Trace) -> list[dict[str, Any]]:
+def passages(source: NDArray[np.uint8], trace: Trace) -> list[Passage]:
     """The beginning, the middle, the end and the costliest other stretch of the corpus, with the bits of each byte.
 
-    Of stretches of PASSAGE_BYTES from the beginning on, without the words that they cut. A passage has its name, position, text
-    in base64, and the bits (n,) of the first part, rounded to 0.01. All take less than 30 kB as JSON.
+    Of stretches of PASSAGE_BYTES from the beginning on; the bits are of the first part. All take less than 30 kB as JSON.
     """
     length = min(PASSAGE_BYTES, trace.n_bytes)
     n_stretches = trace.n_bytes // length
-    ends = length * np.arange(1, n_stretches + 1)
-    bits = np.diff(trace.sums(trace.parts[0], ends), prepend=0.0)
+    bits = np.diff(trace.sums(trace.parts[0], length * np.arange(1, n_stretches + 1)), prepend=0.0)
     places = {0: "the beginning"}
     for place, name in ((n_stretches - 1, "the end"), (n_stretches // 2, "the middle")):
         places.setdefault(place, name)
     if n_stretches > len(places):
         bits[list(places)] = -1
         places[int(bits.argmax())] = "the costliest other passage"
-    parts = {i: _whole_words(source, i * length, (i + 1) * length) for i in sorted(places)}
+    stretches = {places[i]: slice(i * length, (i + 1) * length) for i in sorted(places)}
     return [
         {
-            "name": places[i],
-            "position": part.start,
-            "text": base64.b64encode(source[part].tobytes()).decode(),
-            "bits": trace.bits(trace.parts[0], part).round(2).tolist(),
+            "name": name,
+            "position": where.start,
+            "text": base64.b64encode(source[where].tobytes()).decode(),
+            "bits": trace.bits(trace.parts[0], where).round(2).tolist(),
         }
-        for i, part in parts.items()
+        for name, where in stretches.items()
     ]
-
-
-def _whole_words(source: NDArray[np.uint8], start: int, stop: int) -> slice:
-    """The stretch without a word of up to MAX_CUT bytes that begins before it, or ends after it."""
-    if start:
-        start += int(np.isin(source[start - 1 : start + MAX_CUT], SPACES).argmax())  # 0 without a space
-    if stop < len(source):
-        stop -= int(np.isin(source[stop - MAX_CUT : stop + 1][::-1], SPACES).argmax())
-    return slice(start, stop)
 
 
 class _Sums(NamedTuple):
@@ -132,15 +117,8 @@ def _sums(trace: Trace, n_labels: int, labels_of: Callable[[int, int], NDArray[A
 
 def _sums_between(trace: Trace, edges: NDArray[np.int64]) -> _Sums:
     """Sums of the R stretches between neighbouring `edges` (R + 1,), which ascend from 0 to n_bytes. Stretches may be empty."""
-    bits = np.zeros((len(edges), len(trace.parts)))  # cumulative, up to each edge
-    for p, part in enumerate(trace.parts):
-        total = 0.0
-        for start in range(0, trace.n_bytes, CHUNK_BYTES):
-            running = total + np.cumsum(trace.bits(part, slice(start, start + CHUNK_BYTES)))
-            first, last = np.searchsorted(edges, (start + 1, start + len(running) + 1))
-            bits[first:last, p] = running[edges[first:last] - start - 1]
-            total = running[-1]
-    return _Sums(trace.parts, np.diff(edges), np.diff(bits, axis=0))
+    bits = [np.diff(trace.sums(part, edges)) for part in trace.parts]
+    return _Sums(trace.parts, np.diff(edges), np.stack(bits, axis=1))
 
 
 def _by_position(trace: Trace) -> Table:
@@ -197,52 +175,46 @@ class Words:
     """
 
     def __init__(self, source: NDArray[np.uint8], max_words: int = MAX_WORDS) -> None:
-        words = np.ascontiguousarray(source).data
-        self._counts: Counter[bytes] = Counter()
-        self.n_untracked = 0
-        for found in WORD.finditer(words):
-            word = found.group()
-            if word in self._counts or len(self._counts) < max_words:
-                self._counts[word] += 1
+        text = np.ascontiguousarray(source).data
+        self._counts, self.n_untracked = Counter[bytes](), 0
+        for match in WORD.finditer(text):
+            if match[0] in self._counts or len(self._counts) < max_words:
+                self._counts[match[0]] += 1
             else:
                 self.n_untracked += 1
-        classes = Counter(self._counts.values())
-        if self.n_untracked:
-            classes[1] += self.n_untracked
+        classes = Counter(self._counts.values()) + Counter({1: self.n_untracked})
         self.times: NDArray[np.int64] = np.array(sorted(classes), np.int64)
         self.n_distinct: NDArray[np.int64] = np.array([classes[times] for times in self.times.tolist()], np.int64)
-        occurrences = self.times * self.n_distinct
-        n_words = int(occurrences.sum())
-        n_more_common = n_words - np.cumsum(occurrences)  # occurrences of words in more common classes
-        self.deciles: NDArray[np.int64] = N_DECILES * (2 * n_more_common + occurrences) // max(2 * n_words, 1)
+        self.n_words: NDArray[np.int64] = self.times * self.n_distinct
+        n, more_common = int(self.n_words.sum()), self.n_words.sum() - np.cumsum(self.n_words)
+        self.deciles: NDArray[np.int64] = N_DECILES * (2 * more_common + self.n_words) // max(2 * n, 1)
         self._decile_of = dict(zip(self.times.tolist(), self.deciles.tolist(), strict=True))
-        self._words = WORD.finditer(words)
-        self._word = next(self._words, None)
+        self._matches = WORD.finditer(text)
+        self._match = next(self._matches, None)
 
     def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
         """(end - start,): the decile of each byte's word, or N_DECILES outside words. Call it for consecutive stretches."""
         labels = np.full(end - start, N_DECILES, np.uint8)
-        while self._word and self._word.start() < end:
-            times = self._counts.get(self._word.group(), 1)
-            labels[max(self._word.start() - start, 0) : self._word.end() - start] = self._decile_of[times]
-            if self._word.end() > end:
+        while (match := self._match) and match.start() < end:
+            decile = self._decile_of[self._counts.get(match[0], 1)]
+            labels[max(match.start() - start, 0) : match.end() - start] = decile
+            if match.end() > end:
                 break
-            self._word = next(self._words, None)
+            self._match = next(self._matches, None)
         return labels
 
 
 def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
     """Deciles of the occurrences of words, the most common words first."""
     words = Words(source)
-    sums = _sums(trace, N_DECILES + 1, words.next_labels)
-    rows = []
+    sums, rows = _sums(trace, N_DECILES + 1, words.next_labels), []
     for decile in range(N_DECILES):
-        here = words.deciles == decile
-        if here.any():
+        if (here := words.deciles == decile).any():
             few, many = int(words.times[here][0]), int(words.times[here][-1])
-            n_words, n_distinct = int((words.times * words.n_distinct)[here].sum()), int(words.n_distinct[here].sum())
+            n_words, n_distinct = int(words.n_words[here].sum()), int(words.n_distinct[here].sum())
+            span = f"{few:,}" if few == many else f"{few:,}-{many:,}"
             more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
-            rows.append(sums.row(f"decile {decile + 1}: {_span(few, many)} time{'s' * (many != 1)}", decile, **more))
+            rows.append(sums.row(f"decile {decile + 1}: {span} time{'s' * (many != 1)}", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
     return {"rows": _with_bytes(rows), "n_untracked": words.n_untracked}
 
@@ -257,10 +229,6 @@ def _with_bytes(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["n_bytes"]]
 
 
-def _span(first: int, last: int) -> str:
-    return f"{first:,}" if first == last else f"{first:,}-{last:,}"
-
-
 # ---- as text, from a record: a recorded run prints the same as a new one
 
 EXPLANATIONS = {
@@ -271,11 +239,10 @@ EXPLANATIONS = {
     WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
     COPIES: "Copied: in a match of 50 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }
-COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns that only some rows have
 
 
 def format_tables(tables: dict[str, Table]) -> str:
-    """Each table below a line that explains it: bytes, shares of bytes and of the first part's bits, bits/byte of each part."""
+    """Each table below a line that explains it: shares are of the bits of the first part; the last columns are bits/byte."""
     return "\n\n".join(
         "\n".join([text, _table(tables[name]), *notes(tables[name])])
         for name, text in EXPLANATIONS.items()
@@ -284,22 +251,15 @@ def format_tables(tables: dict[str, Table]) -> str:
 
 
 def _table(table: Table) -> str:
-    rows: list[Row] = table["rows"]
-    parts = list(rows[0]["bits"])
-    n_bytes, n_bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][parts[0]] for row in rows)
-    counts = {key: title for key, title in COUNTS.items() if any(key in row for row in rows)}
-    lines = [
-        [
-            row["name"],
-            *(f"{row[key]:,}" if key in row else "" for key in counts),
-            f"{row['n_bytes']:,}",
-            f"{row['n_bytes'] / n_bytes:.1%}",
-            f"{row['bits'][parts[0]] / max(n_bits, 1e-9):.1%}",
-            *(f"{row['bits'][part] / row['n_bytes']:.4f}" for part in parts),
-        ]
-        for row in rows
-    ]
-    return format_table(["", *counts.values(), "bytes", "of bytes", "of bits", *parts], lines)
+    columns = cost_columns(table)
+    shown = {title.removeprefix("bits/byte, "): map(_shown, values) for title, values in columns.items()}
+    return format_table(list(shown), list(zip(*shown.values(), strict=True)))
+
+
+def _shown(value: str | float | None) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}" if value < 1000 else f"{value:,.0f}"
+    return "" if value is None else value if isinstance(value, str) else f"{value:,}"
 
 
 def notes(table: Table) -> list[str]:

@@ -28,7 +28,6 @@ MAX_CURVE_FILE_BYTES = 1 << 30
 MAX_CURVE_ROWS = 1 << 26  # of all curves; a corpus of 5 GB in segments of 256 bytes has as many
 MAX_CURVE_BYTES = 1 << 31  # of all columns, uncompressed
 MAX_SERIES, MAX_NAMES_BYTES = 1 << 10, 1 << 16
-BATCH_N_ROWS = 1 << 16
 COLUMNS = {"series": "dictionary<values=string, indices=int32, ordered=0>", "n_bytes": "int64", "bits": "double"}
 
 
@@ -134,53 +133,41 @@ def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
 
     try:
         with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(table), read_dictionary=["series"]) as file:
-            _check_table(file)
-            return _curves(file)
+            if {field.name: str(field.type) for field in file.schema_arrow} != COLUMNS:
+                raise ValueError("it needs the columns series (strings), n_bytes (int64) and bits (double)")
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            n_bytes = sum(group.total_byte_size for group in groups)
+            if sum(group.num_rows for group in groups) > MAX_CURVE_ROWS or n_bytes > MAX_CURVE_BYTES:
+                raise ValueError(f"it has more than {MAX_CURVE_ROWS:,} rows, or {MAX_CURVE_BYTES:,} bytes")
+            return _curves(file.read(use_threads=False).unify_dictionaries())
     except (pyarrow.ArrowException, KeyError, OSError, ValueError) as error:  # Arrow raises all four
         raise CorpusError(f"{str(path)!r} is not a table of curves: {error}") from error
 
 
-def _check_table(file: Any) -> None:
-    """Raises ValueError unless the columns, their types and their declared sizes are those of curves."""
-    if {field.name: str(field.type) for field in file.schema_arrow} != COLUMNS:
-        raise ValueError("it needs the columns series (strings), n_bytes (int64) and bits (double)")
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    n_bytes = sum(group.total_byte_size for group in groups)
-    if sum(group.num_rows for group in groups) > MAX_CURVE_ROWS or n_bytes > MAX_CURVE_BYTES:
-        raise ValueError(f"it has more than {MAX_CURVE_ROWS:,} rows, or {MAX_CURVE_BYTES:,} bytes")
-
-
-def _curves(file: Any) -> Curves:
-    """The curves of a table, which is read in batches, because its declared sizes may be wrong. Raises ValueError."""
-    parts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
-    n_rows = 0
-    for batch in file.iter_batches(BATCH_N_ROWS, use_threads=False):
-        n_rows += len(batch)
-        series, n_bytes, bits = (batch.column(name) for name in ("series", "n_bytes", "bits"))
-        if n_rows > MAX_CURVE_ROWS or len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
-            raise ValueError("it has more rows or names than it declares")
-        if series.null_count or n_bytes.null_count or bits.null_count:
-            raise ValueError("a value is missing")
-        rows, names = series.indices.to_numpy(), series.dictionary.to_pylist()
-        for i in np.unique(rows).tolist():
-            earlier = parts.setdefault(names[i], [])
-            part = n_bytes.to_numpy()[rows == i], bits.to_numpy()[rows == i]
-            _check_points(names[i], *part, after=int(earlier[-1][0][-1]) if earlier else 0)
-            earlier.append(part)
-    joined = {name: tuple(map(np.concatenate, zip(*both, strict=True))) for name, both in parts.items()}
-    return {name: Curve(n_bytes=ends, bits=totals) for name, (ends, totals) in joined.items()}
-
-
-def _check_points(name: str, n_bytes: NDArray[np.int64], bits: NDArray[np.float64], *, after: int) -> None:
-    """Raises ValueError unless the positions ascend beyond `after`, and the bits are numbers from 0."""
-    ascend = n_bytes[0] > after and np.all(n_bytes[1:] > n_bytes[:-1]) and n_bytes[-1] <= MAX_COUNT
-    if not ascend or not np.all((bits >= 0) & (bits <= MAX_NUMBER)):  # also for NaN
-        raise ValueError(f"the curve {name!r} does not ascend, or is not finite")
+def _curves(table: Any) -> Curves:
+    """The curves of a table. Raises ValueError unless each ascends, and its bits are numbers from 0."""
+    series, n_bytes, bits = (table[name].combine_chunks() for name in COLUMNS)
+    if len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
+        raise ValueError(f"it has more than {MAX_SERIES:,} names, or their bytes are more than {MAX_NAMES_BYTES:,}")
+    if series.null_count or n_bytes.null_count or bits.null_count:
+        raise ValueError("a value is missing")
+    curves, rows = Curves(), series.indices.to_numpy()
+    for i in np.unique(rows).tolist():
+        ends, totals, name = n_bytes.to_numpy()[rows == i], bits.to_numpy()[rows == i], series.dictionary[i].as_py()
+        ascends = ends[0] > 0 and np.all(ends[1:] > ends[:-1]) and ends[-1] <= MAX_COUNT
+        if not ascends or not np.all((totals >= 0) & (totals <= MAX_NUMBER)):  # also for NaN
+            raise ValueError(f"the curve {name!r} does not ascend, or is not finite")
+        curves[name] = Curve(n_bytes=ends, bits=totals)
+    return curves
 
 
 # ---- curves, and tables of where the bits went, as data frames
 
-MEANT = {"n_bytes": "bytes", "n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}
+COUNTS = {
+    "n_documents": "documents",
+    "n_words": "words",
+    "n_distinct": "distinct",
+}  # columns that only some tables have
 
 
 def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
@@ -198,28 +185,32 @@ def table_of(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The table of this name. Raises ConfigError if there is none."""
     if name not in tables:
         raise ConfigError(f"no table is called {name!r}: there are {', '.join(tables) or 'none'}")
-    found: Mapping[str, Any] = tables[name]
-    return found
+    table: Mapping[str, Any] = tables[name]
+    return table
+
+
+def cost_columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The columns of a table: a row for each kind of byte, with its name under "".
+
+    Bytes, counts, bits, and shares in % (of the first part); bits/byte by part.
+    """
+    rows = [row for row in table["rows"] if row["n_bytes"]]
+    parts = list(rows[0]["bits"]) if rows else []
+    n_bytes, bits = [row["n_bytes"] for row in rows], [row["bits"][parts[0]] for row in rows]
+    counts = {text: [row.get(key) for row in rows] for key, text in COUNTS.items() if any(key in row for row in rows)}
+    return {
+        "": [row["name"] for row in rows],
+        "bytes": n_bytes,
+        **counts,
+        "bits": bits,
+        "of bytes, %": [100 * n / sum(n_bytes) for n in n_bytes],
+        "of bits, %": [100 * each / (sum(bits) or 1.0) for each in bits],
+        **{f"bits/byte, {part}": [row["bits"][part] / row["n_bytes"] for row in rows] for part in parts},
+    }
 
 
 def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
-    """One table: a row for each kind of byte, with its bytes, bits, shares in % (of the first part), and bits/byte by part.
-
-    tables: of an Evaluation or a record. Raises ConfigError if there is no such table.
-    """
+    """One table (`cost_columns`). tables: of an Evaluation or a record. Raises ConfigError if there is no such table."""
     import pandas
 
-    rows = [row for row in table_of(tables, name)["rows"] if row["n_bytes"]]
-    first = next(iter(rows[0]["bits"]), "") if rows else ""
-    n_bytes, bits = sum(row["n_bytes"] for row in rows), sum(row["bits"][first] for row in rows)
-    return pandas.DataFrame(
-        {
-            **{text: row[key] for key, text in MEANT.items() if key in row},
-            "bits": row["bits"][first],
-            "of bytes, %": 100 * row["n_bytes"] / n_bytes,
-            "of bits, %": 100 * row["bits"][first] / (bits or 1.0),
-            **{f"bits/byte, {part}": total / row["n_bytes"] for part, total in row["bits"].items()},
-        }
-        | {"": row["name"]}
-        for row in rows
-    ).set_index("")
+    return pandas.DataFrame(cost_columns(table_of(tables, name))).set_index("")

@@ -1,38 +1,28 @@
-"""Evaluation of a learner on a corpus. The archive is really written, to a file (draft.py), and all figures are of that file."""
+"""Evaluation of a learner on a corpus. The archive is really written (scoring.py), and all figures are of that file."""
 
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
-from prequential_codecs.archive_header import OTHER, Header
-from prequential_codecs.baselines import BASELINES, DEFAULT_BASELINES, BaselineResult
+from prequential_codecs.archive_header import Header
+from prequential_codecs.baselines import BASELINES, DEFAULT_BASELINES
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines, to_record
+from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines
 from prequential.evaluation.breakdown import breakdown, passages
-from prequential.evaluation.curves import (
-    MIXER,
-    MODEL,
-    Curve,
-    Curves,
-    cost_frame,
-    crossing_byte,
-    curve_frame,
-    curve_table,
-)
-from prequential.evaluation.ledger import Ledger, decoder_zip_bytes
-from prequential.evaluation.runs import Run
-from prequential.evaluation.scoring import Draft, DraftFolder, score_corpus, verified
-from prequential.evaluation.summary import comparison_rows, model_summary, sizes_html
+from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
+from prequential.evaluation.ledger import choice_entries, decoder_zip_bytes
+from prequential.evaluation.scoring import DraftFolder, Scored, Scoring, verified
+from prequential.evaluation.summary import comparison_rows, run_line, sizes_html
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
@@ -41,57 +31,60 @@ from prequential.learners.spec import LearnerSpec, follow, other_spec, own_spec,
 from prequential.machine.facts import peak_memory_bytes, usable_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.presets import default_for, name_of
+from prequential.model.presets import default_for
 from prequential.online import coding
-from prequential.online.coding import OnProgress, config_of, ignore
-from prequential.online.health import Finding
+from prequential.online.coding import OnProgress, ignore
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, in_memory, mode_of, open_source
-from prequential.records import CODED_HERE, DECODES_ANYWHERE, NOT_CODED, EvaluationRecord, environment, record_of
+from prequential.records import (
+    CODED_HERE,
+    DECODES_ANYWHERE,
+    NOT_CODED,
+    WITHOUT_ARCHIVE,
+    BaselineFields,
+    EvaluationRecord,
+    environment,
+    record_of,
+)
 
 if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Evaluation:
-    """What an evaluation measured.
+class Evaluation(EvaluationRecord, frozen=True, eq=False):
+    """What an evaluation measured: all fields of `record.jsonl` (records.py), and what is not in that file.
 
-    header: the corpus with its length and digest, and the complete configuration. curves: cumulative bits against bytes; "model"
-    and, if it has both, its parts "gpt" and "mixer" have ideal code lengths, each baseline has real sizes. tables: where the bits
-    went (evaluation/breakdown.py). passages: short stretches with the cost of each byte. wall_s, verify_wall_s: of coding and of
-    decoding; None: not decoded. peak_memory_bytes: up to the end of coding. notes: baselines that were skipped, and why. trace:
-    the cost of each byte. mode: the permissions that all files of the corpus and of the given text have; the archive and the
-    record get no others. is_coded: whether an archive was written; if not, its size is the ideal code length in whole bytes.
-    mixing: how many threads mixed, as in the record. It is None without a mixer, or if it is unknown.
+    curves: cumulative bits against bytes; "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths, each
+    baseline has real sizes. trace: the cost of each byte. mode: the permissions that all files of the corpus and of the given
+    text have; the archive and the record get no others.
 
     Examples:
         >>> import prequential
         >>> result = prequential.evaluate(b"abcdefgh" * 500, config=prequential.preset(1), baselines=("gzip",))
-        >>> result.declaring(n_configs=8).ledger.choice_bits
-        3.0
+        >>> tried = result.declaring(n_configs=8)
+        >>> round(tried.total_bits - result.total_bits, 6), [entry.bits for entry in tried.ledger[-2:]]
+        (3.0, [3.0, 0.0])
     """
 
-    header: Header
-    ledger: Ledger
     curves: Curves
-    tables: dict[str, Any]
-    passages: list[dict[str, Any]]
-    wall_s: float
-    peak_memory_bytes: int
-    verify_wall_s: float | None
-    baselines: tuple[BaselineResult, ...]
-    notes: tuple[str, ...]
-    trace: Trace = field(repr=False, compare=False)
-    limit_bytes: int | None = None
+    trace: Trace
     mode: int = 0o777
-    is_coded: bool = True
-    mixing: dict[str, Any] | None = None
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
-        return replace(self, ledger=replace(self.ledger, n_configs=n_configs, n_seeds=n_seeds))
+        ledger = self.ledger[:-2] + choice_entries(n_configs, n_seeds)
+        total_bits = sum(entry.bits for entry in ledger)
+        return msgspec.structs.replace(self, ledger=ledger, total_bits=total_bits, n_configs=n_configs, n_seeds=n_seeds)
+
+    def to_record(self) -> dict[str, Any]:
+        """The record, as JSON values."""
+        return record_of(EvaluationRecord, self)
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
+        return self.coding not in WITHOUT_ARCHIVE
 
     @property
     def curve(self) -> Curve:
@@ -106,30 +99,13 @@ class Evaluation:
         """The table of this name in `tables` (`cost_frame`). Raises ConfigError if there is none."""
         return cost_frame(self.tables, name)
 
-    def crossings(self) -> dict[str, int | None]:
-        """By baseline: the byte from which on the learner stays below it up to the end; None: it is not below at the end.
-
-        Sizes of files are compared with those of archives: the ideal code length and all that the complete archive has beyond
-        it. Code lengths of static models (of no compressor in the registry) are compared with the ideal one.
-        """
-        beyond = max(0.0, self.ledger.archive_bits - self.ledger.code_bits)
-        archive = Curve(n_bytes=self.curve.n_bytes, bits=self.curve.bits + beyond)
-        names = [baseline.name for baseline in self.baselines]
-        return {n: crossing_byte(archive if n in BASELINES else self.curve, self.curves[n]) for n in names}
-
     def __repr__(self) -> str:
-        config, ledger = self.header.config, self.ledger
-        proof = f"archive {ledger.archive_bytes:,} bytes" if self.is_coded else "no archive"
-        verified = ", verified" if self.verify_wall_s is not None else ""
-        corpus = f"{self.header.corpus.get('name', 'bytes')}, {self.header.n_bytes:,} bytes"
-        model = name_of(config) or model_summary(config)
-        return f"<Evaluation of {corpus}: {model}, {ledger.bits_per_byte:.4f} bits/byte, {proof}{verified}>"
+        proof = f"archive {self.archive_bytes:,} bytes" if self.is_coded else "no archive"
+        return f"<Evaluation of {run_line(self.to_record())}, {proof}{', verified' if self.verified else ''}>"
 
     def _repr_html_(self) -> str:
         """The line above, and a table of all compressors, the smallest first."""
-        record = {"config": self.header.config, "corpus": {"n_bytes": self.header.n_bytes}, "wall_s": self.wall_s}
-        sizes = {"archive_bytes": self.ledger.archive_bytes, "baselines": list(map(to_record, self.baselines))}
-        return sizes_html(repr(self), comparison_rows(record | sizes))
+        return sizes_html(repr(self), comparison_rows(self.to_record()))
 
 
 @process_kept()
@@ -181,92 +157,100 @@ def evaluate(
         if not spec:
             spec = own_spec(default_for(opened.n_bytes), runtime, given)
             _check_memory(spec, baselines, runtime)
-        symbols, header = opened.symbols[:], opened.header(spec.description)
-        if spec.is_coded:
-            coded = _coded(symbols, header, spec, runtime, draft, verify=verify, on_progress=on_progress)
-        else:
-            trace, ends, wall_s = score_corpus(np.array(symbols), header, spec, draft, on_progress)
-            ledger = Ledger.of_code_length(
-                len(symbols), trace.total_bits(MODEL), tokenizer_bytes=vocabulary_bytes(spec)
-            )
-            coded = _Coding(ledger, trace, ends, wall_s, peak_memory_bytes())
+        if spec.config:
+            warm_up(runtime, spec.config)
+        with nullcontext(draft) if draft else _temporary_draft() as folder:
+            trace, figures = _measured(opened, spec, runtime, folder, verify=verify, on_progress=on_progress)
         begin(on_progress, "baselines")
-        measured = measure_baselines(symbols, baselines, opened.documents, _text_of(spec.given))
-        return replace(_evaluation(opened, header, spec, coded, measured), limit_bytes=limit_bytes)
+        measured = measure_baselines(opened.symbols[:], baselines, opened.documents, _text_of(spec.given))
+        figures |= {
+            "limit_bytes": limit_bytes,
+            "environment": environment(runtime, spec.config) | figures["environment"],
+        }
+        return _evaluation(opened, trace, figures, *measured)
 
 
-class _Coding(NamedTuple):
-    """The figures of a run over the corpus, as in Evaluation. ends: where its segments end."""
-
-    ledger: Ledger
-    trace: Trace
-    ends: NDArray[np.int64]
-    wall_s: float
-    peak_memory_bytes: int
-    verify_wall_s: float | None = None
-    mixing: dict[str, Any] | None = None
-
-
-def _coded(
-    symbols: NDArray[np.uint8],
-    header: Header,
-    spec: LearnerSpec,
-    runtime: Runtime,
-    folder: DraftFolder | None,
-    *,
-    verify: bool,
-    on_progress: OnProgress,
-) -> _Coding:
-    """Writes the archive; decodes it if `verify`; scores the mixer alone if the learner has both parts."""
-    if spec.config:
-        warm_up(runtime, spec.config)
-    with nullcontext(folder.path) if folder else _temporary_draft() as name:
-        begin(on_progress, "coding")
-        draft = Draft(Path(name), header, spec, resume=folder is not None and folder.resume)
-        ledger, wall_s = draft.encode(symbols, on_progress, keep=folder is not None and folder.keep)
-        peak_bytes = peak_memory_bytes()
-        if verify:
-            begin(on_progress, "decoding")
-        verify_wall_s = verified(symbols, draft.archive, spec.make(), on_progress) if verify else None
-    if MIXER in draft.trace.parts and spec.config:
+def _measured(
+    source: Source, spec: LearnerSpec, runtime: Runtime, folder: DraftFolder, *, verify: bool, on_progress: OnProgress
+) -> tuple[Trace, dict[str, Any]]:
+    """Runs the learner; decodes the archive if `verify`; runs the mixer alone if the learner has both parts."""
+    symbols, header = source.symbols[:], source.header(spec.description)
+    begin(on_progress, "coding")
+    run = Scoring(header, spec, folder)
+    scored = run.score(symbols, on_progress)
+    figures = _figures(header, spec, scored)
+    if verify:
+        begin(on_progress, "decoding")
+        wall_s = verified(symbols, run.archive, spec.make(), on_progress)
+        figures |= {"verified": True, "verify_wall_s": wall_s, "verify_bytes_per_s": len(symbols) / wall_s}
+    if MIXER in run.trace.parts and spec.config:
         begin(on_progress, "mixer alone")
         mixer_alone = own_spec(replace(spec.config, gpt=None), runtime, spec.given)
         for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
-            draft.trace.append(MIXER, bits)
-    return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s, draft.mixing)
+            run.trace.append(MIXER, bits)
+    run.trace.settle()
+    curves = {part: Curve(n_bytes=scored.ends, bits=run.trace.sums(part, scored.ends)) for part in run.trace.parts}
+    return run.trace, figures | {"curves": curves, "mode": source.mode & mode_of(spec.given)}
+
+
+def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any]:
+    """The fields of the record that the run gives."""
+    ledger, decoder_bytes = scored.ledger, decoder_zip_bytes() if spec.config else 0
+    entries = ledger.entries(decoder_bytes=decoder_bytes, tokenizer_bytes=vocabulary_bytes(spec))
+    own = DECODES_ANYWHERE if spec.config else CODED_HERE
+    return {
+        **{name: getattr(ledger, name) for name in EvaluationRecord.__struct_fields__ if hasattr(ledger, name)},
+        "coding": own if spec.is_coded else NOT_CODED,
+        "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
+        "config": header.config,
+        "ledger": entries,
+        "decoder_bytes": decoder_bytes,
+        "n_configs": 1,
+        "n_seeds": 1,
+        "total_bits": sum(entry.bits for entry in entries),
+        "benchmark_bytes": ledger.archive_bytes + decoder_bytes,
+        "wall_s": scored.wall_s,
+        "bytes_per_s": ledger.n_bytes / scored.wall_s,
+        "verified": False,
+        "verify_wall_s": None,
+        "verify_bytes_per_s": None,
+        "peak_memory_bytes": peak_memory_bytes(),
+        "findings": [],
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": {"mixing": scored.mixing} if scored.mixing else {},
+    }
 
 
 def _evaluation(
     source: Source,
-    header: Header,
-    spec: LearnerSpec,
-    coded: _Coding,
-    measured: tuple[list[BaselineResult], Curves, list[str]],
+    trace: Trace,
+    figures: dict[str, Any],
+    baselines: list[BaselineFields],
+    curves: Curves,
+    notes: list[str],
 ) -> Evaluation:
-    symbols, (found, curves, notes) = source.symbols[:], measured
-    trace, ends = coded.trace, coded.ends
-    trace.settle()
+    symbols, model = source.symbols[:], figures["curves"][MODEL]
+    beyond = max(0.0, figures["archive_bits"] - figures["code_bits"])
+    archive = Curve(n_bytes=model.n_bytes, bits=model.bits + beyond)
+    # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
+    crossings = {name: crossing_byte(archive if name in BASELINES else model, curve) for name, curve in curves.items()}
     return Evaluation(
-        header=header,
-        ledger=replace(coded.ledger, decoder_bytes=decoder_zip_bytes() if spec.config else 0),
-        curves={part: Curve(n_bytes=ends, bits=trace.sums(part, ends)) for part in trace.parts} | curves,
-        tables=breakdown(symbols, trace, source.documents),
+        **figures | {"curves": figures["curves"] | curves, "tables": breakdown(symbols, trace, source.documents)},
+        parts={part: trace.total_bits(part) for part in trace.parts},
+        crossings=crossings,
         passages=passages(symbols, trace),
-        wall_s=coded.wall_s,
-        peak_memory_bytes=coded.peak_memory_bytes,
-        verify_wall_s=coded.verify_wall_s,
-        baselines=tuple(found),
-        notes=tuple(notes),
+        baselines=baselines,
+        notes=notes,
         trace=trace,
-        mode=source.mode & mode_of(spec.given),
-        is_coded=spec.is_coded,
-        mixing=coded.mixing,
     )
 
 
-def _temporary_draft() -> "tempfile.TemporaryDirectory[str]":
+@contextmanager
+def _temporary_draft() -> Iterator[DraftFolder]:
     with writing(temporary_folder()):
-        return tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
+        folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
+    with folder as name:
+        yield DraftFolder(path=Path(name))
 
 
 def _text_of(given: Given | None) -> bytes:
@@ -315,38 +299,3 @@ def warm_up(runtime: Runtime, planned: Config) -> None:
     archive.seek(0)
     for _ in coding.decompress(ArchiveReader(archive), io.BytesIO(), on_cpu.learner(small)):
         pass
-
-
-# ---- its record, as records.py describes it
-
-
-def run_of(evaluation: Evaluation, name: str) -> Run:
-    """The evaluation as a run of this name that no folder holds."""
-    return Run(Path(name), evaluation_record(evaluation, Runtime()), curve_table(evaluation.curves))
-
-
-def evaluation_record(evaluation: Evaluation, runtime: Runtime, findings: Iterable[Finding] = ()) -> dict[str, Any]:
-    """The evaluation without its curves, the environment, and the findings about its health, as JSON values."""
-    header, ledger, verify_wall_s = evaluation.header, evaluation.ledger, evaluation.verify_wall_s
-    is_own = OTHER not in header.config
-    mixing = {"mixing": evaluation.mixing} if evaluation.mixing else {}
-    coding = (DECODES_ANYWHERE if is_own else CODED_HERE) if evaluation.is_coded else NOT_CODED
-    return record_of(
-        EvaluationRecord,
-        ledger,
-        evaluation,
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
-        coding=coding,
-        corpus={**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
-        config=header.config,
-        ledger=[{"entry": entry, "bits": bits} for entry, bits in ledger.entries()],
-        parts={part: evaluation.trace.total_bits(part) for part in evaluation.trace.parts},
-        crossings=evaluation.crossings(),
-        bytes_per_s=ledger.n_bytes / evaluation.wall_s,
-        verified=verify_wall_s is not None,
-        verify_bytes_per_s=ledger.n_bytes / verify_wall_s if verify_wall_s else None,
-        baselines=list(map(to_record, evaluation.baselines)),
-        notes=list(evaluation.notes),
-        findings=[asdict(finding) for finding in findings],
-        environment=environment(runtime, config_of(header, knows_given=True) if is_own else None) | mixing,
-    )

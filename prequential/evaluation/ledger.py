@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from prequential_codecs.archive import BlockKind, summarise
 
 from prequential.machine.kernel_cache import package_folder
+from prequential.records import LedgerEntry
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
@@ -29,17 +30,15 @@ class Ledger:
     """Totals of a finished archive, in bytes unless the name says bits.
 
     n_bytes: length of the original. code_bits: ideal code length under the learner's frequencies, raw blocks included; exact, in
-    units of 2**-22 bits. decoder_bytes: the zipped source of the decoder; 0: not counted. tokenizer_bytes: of the
-    vocabulary of a learner of ids, compressed. n_configs, n_seeds: the user declares that this archive is the best of so many
-    configurations and seeds.
+    units of 2**-22 bits.
 
     Examples:
         >>> import prequential
         >>> ledger = prequential.Ledger(
         ...     n_bytes=1000, archive_bytes=250, header_bytes=20, payload_bytes=200, n_blocks=1, n_raw_blocks=0, code_bits=1590.0
         ... )
-        >>> ledger.archive_bits, ledger.bits_per_byte, ledger.container_bytes, ledger.coder_bits
-        (2000, 2.0, 30, 10.0)
+        >>> ledger.archive_bits, ledger.bits_per_byte, ledger.container_bytes
+        (2000, 2.0, 30)
     """
 
     n_bytes: int
@@ -49,15 +48,11 @@ class Ledger:
     n_blocks: int
     n_raw_blocks: int
     code_bits: float
-    decoder_bytes: int = 0
-    tokenizer_bytes: int = 0
-    n_configs: int = 1
-    n_seeds: int = 1
 
     @classmethod
     def from_progress(cls, done: "Progress") -> Self:
         """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields."""
-        return cls(**{each.name: getattr(done, each.name) for each in fields(cls) if hasattr(done, each.name)})
+        return cls(**{each.name: getattr(done, each.name) for each in fields(cls)})
 
     @classmethod
     def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:
@@ -74,12 +69,12 @@ class Ledger:
         )
 
     @classmethod
-    def of_code_length(cls, n_bytes: int, code_bits: float, *, tokenizer_bytes: int = 0) -> Self:
+    def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:
         """The ledger of a corpus of which only the code length is known. It counts as an archive of so many whole bytes."""
         n_coded = math.ceil(code_bits / 8)
         return cls(
             n_bytes=n_bytes, archive_bytes=n_coded, header_bytes=0, payload_bytes=n_coded, n_blocks=0, n_raw_blocks=0,
-            code_bits=code_bits, tokenizer_bytes=tokenizer_bytes,
+            code_bits=code_bits,
         )  # fmt: skip
 
     @property
@@ -91,26 +86,6 @@ class Ledger:
     def archive_bits(self) -> int:
         """The prequential description length."""
         return 8 * self.archive_bytes
-
-    @property
-    def coder_bits(self) -> float:
-        """Payload minus ideal code length; negative if raw blocks were shorter than coded ones."""
-        return 8 * self.payload_bytes - self.code_bits
-
-    @property
-    def choice_bits(self) -> float:
-        """Bits that name the chosen configuration and seed among those that were tried."""
-        return math.log2(self.n_configs) + math.log2(self.n_seeds)
-
-    @property
-    def total_bits(self) -> float:
-        """The total cost: archive, decoder, vocabulary and choice."""
-        return self.archive_bits + 8 * (self.decoder_bytes + self.tokenizer_bytes) + self.choice_bits
-
-    @property
-    def benchmark_bytes(self) -> int:
-        """Archive and zipped decoder: the sum by which benchmarks rank."""
-        return self.archive_bytes + self.decoder_bytes
 
     @property
     def bits_per_byte(self) -> float:
@@ -132,19 +107,30 @@ class Ledger:
         """Excess of the payload over the ideal code length, in millionths; negative if raw blocks were shorter."""
         return (8 * self.payload_bytes / self.code_bits - 1.0) * 1e6 if self.code_bits else 0.0
 
-    def entries(self) -> list[tuple[str, float]]:
-        """Name and bits of each part of the total cost: the parts of the archive, then decoder, vocabulary and choice."""
-        vocabulary = [(VOCABULARY, 8.0 * self.tokenizer_bytes)] if self.tokenizer_bytes else []
+    def entries(self, *, decoder_bytes: int = 0, tokenizer_bytes: int = 0) -> list[LedgerEntry]:
+        """The parts of the total cost of the first configuration that was tried; their bits add up to it.
+
+        decoder_bytes: the zipped source of the decoder; 0: not counted. tokenizer_bytes: of the vocabulary of a learner of ids,
+        compressed.
+        """
+        vocabulary = [LedgerEntry(VOCABULARY, 8.0 * tokenizer_bytes)] if tokenizer_bytes else []
         return [
-            ("header", 8.0 * self.header_bytes),
-            ("ideal code length", self.code_bits),
-            ("coder overhead", self.coder_bits),
-            ("container", 8.0 * self.container_bytes),
-            ("decoder source, zipped", 8.0 * self.decoder_bytes),
+            LedgerEntry("header", 8.0 * self.header_bytes),
+            LedgerEntry("ideal code length", self.code_bits),
+            LedgerEntry("coder overhead", 8 * self.payload_bytes - self.code_bits),
+            LedgerEntry("container", 8.0 * self.container_bytes),
+            LedgerEntry("decoder source, zipped", 8.0 * decoder_bytes),
             *vocabulary,
-            (f"choice among {self.n_configs} configurations", math.log2(self.n_configs)),
-            (f"choice among {self.n_seeds} seeds", math.log2(self.n_seeds)),
+            *choice_entries(1, 1),
         ]
+
+
+def choice_entries(n_configs: int, n_seeds: int) -> list[LedgerEntry]:
+    """The bits that name the chosen configuration and seed among those that were tried."""
+    return [
+        LedgerEntry(f"choice among {n_configs} configurations", math.log2(n_configs)),
+        LedgerEntry(f"choice among {n_seeds} seeds", math.log2(n_seeds)),
+    ]
 
 
 def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
@@ -155,7 +141,7 @@ def bits_per_byte(compressed_bytes: int, n_bytes: int) -> float:
 # ---- the decoder: the zipped source of the modules that plain decoding imports, which a receiver needs
 #
 # The Hutter prize and the Large Text Compression Benchmark add such a decoder to the archive. Python and the libraries are not
-# counted, like the operating system there. Modules that a plain decoder does not use, such as audits or CUDA, are left out.
+# counted, like the operating system there.
 
 DECODER = (
     "prequential/__init__.py", "prequential/arguments.py", "prequential/decompression.py", "prequential/errors.py",
@@ -173,17 +159,16 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def decoder_zip_bytes() -> int:
-    """Size of the zip of all source files that decoding imports, without comments and docstrings."""
+    """Size of `decoder_zip`."""
     return len(decoder_zip())
 
 
 def decoder_zip() -> bytes:
-    """The zip itself: deflated, with files in the order of their names and without times."""
+    """The zip of all source files that decoding imports, without comments and docstrings, in the order of their names."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, path in sorted(decoder_modules().items()):
-            is_package = path.name == "__init__.py"
-            member = name.replace(".", "/") + ("/__init__.py" if is_package else ".py")
+            member = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
             source = code_of(path.read_text(encoding="utf-8"))
             archive.writestr(zipfile.ZipInfo(member, EPOCH), source, zipfile.ZIP_DEFLATED, 9)
     return file.getvalue()

@@ -5,7 +5,6 @@ complete. Until then it is a draft, .run-..., which stays if its run can be resu
 """
 
 import base64
-import errno
 import json
 import os
 import re
@@ -33,16 +32,8 @@ from prequential.evaluation.curves import (
     parse_curves,
     write_curves,
 )
-from prequential.evaluation.summary import (
-    comparison_rows,
-    is_reported,
-    learner_label,
-    model_summary,
-    seed_of,
-    sizes_html,
-)
+from prequential.evaluation.summary import comparison_rows, is_reported, learner_label, run_line, seed_of, sizes_html
 from prequential.files import PathLike
-from prequential.model.presets import name_of
 from prequential.printable import printable
 from prequential.records import (
     MAX_RECORD_BYTES,
@@ -74,11 +65,12 @@ FIGURES = (
 )  # fmt: skip
 OF_TRAINING = ("n_tokens", "bits_per_token", "nats_per_token")  # figures that only training runs have
 Hint = Callable[[Path], str]
+OnBad = Callable[[CorpusError], object]
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished evaluation. record: as records.py describes it. path: its run folder.
+    """A finished evaluation. record: the fields of an `Evaluation` that are written. path: its run folder.
 
     Of a packed run, path is FILE/NAME, and packed_curves the contents of curve.parquet.
 
@@ -137,22 +129,21 @@ class Run:
         with files.reading(self.path / CURVE):
             return files.read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
 
+    def record_line(self) -> bytes:
+        """The contents of record.jsonl."""
+        return record_line(self.record).encode()
+
     def __repr__(self) -> str:
-        record = self.record
         try:
-            corpus = f"{record['corpus'].get('name', 'bytes')}, {record['corpus']['n_bytes']:,} bytes"
-            figures = f"{name_of(record['config']) or model_summary(record['config'])}, {record['bits_per_byte']:.4f} bits/byte"
-            figures += f", {record['coding']}" if is_reported(record) else ""
-        except (KeyError, TypeError, ValueError, AttributeError):  # a record that somebody made
+            return printable(f"<Run {self.name} of {run_line(self.record)}>")
+        except (KeyError, TypeError, ValueError, AttributeError, CorpusError):  # a record that somebody made
             return f"<Run {self.name}>"
-        return printable(f"<Run {self.name} of {corpus}: {figures}>")
 
     def _repr_html_(self) -> str:
         return sizes_html(repr(self), [] if is_reported(self.record) else comparison_rows(self.record))
 
-    def record_line(self) -> bytes:
-        """The contents of record.jsonl."""
-        return record_line(self.record).encode()
+
+# ---- reading
 
 
 def read_run(path: PathLike) -> Run:
@@ -167,9 +158,9 @@ def read_run(path: PathLike) -> Run:
     check_arguments(path=path)
     folder = Path(path)
     if folder.parent.is_file():
-        found = [run for run in read_runs(folder.parent) if run.name.startswith(folder.name)]
-        if found := [run for run in found if run.name == folder.name or len(found) == 1]:
-            return found[0]
+        runs = [run for run in read_runs(folder.parent) if run.name.startswith(folder.name)]
+        if runs := [run for run in runs if run.name == folder.name or len(runs) == 1]:
+            return runs[0]
         raise CorpusError(f"{str(folder.parent)!r} has no run {folder.name!r}: `prequential runs list` lists its runs")
     if not os.path.lexists(path):
         raise CorpusError(f"the run {os.fspath(path)!r} does not exist: `prequential runs list` lists those in runs/")
@@ -177,61 +168,12 @@ def read_run(path: PathLike) -> Run:
     return Run(folder, _checked(read_object(record), repr(record)))
 
 
-def is_run(path: PathLike) -> bool:
-    """Whether it is a run folder, or FILE/NAME of a packed run, rather than a corpus."""
-    folder = Path(path)
-    return ((folder / RECORD).is_file() and (folder / CURVE).is_file()) or folder.parent.is_file()
-
-
 def _checked(value: Any, where: str) -> dict[str, Any]:
     is_training = isinstance(value, dict) and value.get("coding") in REPORTED_CODINGS
     return check_record(value, TrainingRecord if is_training else EvaluationRecord, where)
 
 
-def find_run(name: str, folder: PathLike = "runs") -> str:
-    """The path of the run in `folder` that `latest`, its name, or the beginning of it, means. Any other name stays as it is.
-
-    A link in the folder is not followed: it may lead out of it. Raises CorpusError if several runs begin so.
-    """
-    if not RUN_NAME.fullmatch(name):
-        return name
-    runs = runs_so_far(folder, on_bad=lambda error: None) if name == "latest" else []
-    if inside := [run.path for run in runs if not run.path.is_symlink()]:
-        return str(inside[-1])
-    children = [each for each in Path(folder).iterdir() if not each.is_symlink()] if Path(folder).is_dir() else []
-    found = [child for child in children if child.name.startswith(name) and (child / RECORD).exists()]
-    found = [child for child in found if child.name == name] or found
-    if len(found) > 1:
-        many = f"{len(found)} runs in {os.fspath(folder)!r} begin so"
-        raise CorpusError(f"{name!r}: {many}; `prequential runs list` lists them")
-    return str(found[0]) if found else name
-
-
-def find_runs(path: PathLike) -> list[Run]:
-    """The run at `path`, or all runs of a folder or of a file of packed runs. Raises CorpusError."""
-    if Path(path).is_file() or (Path(path).is_dir() and not (Path(path) / RECORD).exists()):
-        if runs := read_runs(path):
-            return runs
-        raise CorpusError(f"{os.fspath(path)!r} is not a run, and holds none")
-    return [read_run(path)]
-
-
-def holds_no_runs(path: PathLike) -> bool:
-    """Whether it exists, and is neither a run nor a place of runs: a page, notes, an empty folder, other records."""
-    first: Any = None
-    with suppress(CorpusError, OSError):  # reading what is locked says so
-        if Path(path).is_dir():
-            return not _may_be_run(Path(path)) and not any(map(_may_be_run, Path(path).iterdir()))
-        first = parse_object(next(read_lines(path), b""), "")
-    return Path(path).is_file() and not (isinstance(first, dict) and first.get("kind") == "packed run")
-
-
-def record_line(record: dict[str, Any]) -> str:
-    """The record as one line of JSON. Reading it and calling this function again gives the same line."""
-    return json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
+def read_runs(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
     """All runs in the folder `path`, or in a file that `pack_runs` wrote, oldest first.
 
     on_bad: called with the error of each run that cannot be read, which is left out. None: such an error is raised. Raises
@@ -254,55 +196,6 @@ def read_runs(path: PathLike, on_bad: Callable[[CorpusError], object] | None = N
                 raise
             on_bad(error)
     return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
-
-
-def runs_frame(
-    runs: PathLike | Iterable[Run] = "runs", on_bad: Callable[[CorpusError], object] | None = None
-) -> "pandas.DataFrame":
-    """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/MEASURES.md).
-
-    runs: as of `read_runs`, or runs that are read. on_bad: as of `read_runs`. Columns: run, the path that `read_run` takes; time
-    (datetime64, UTC); corpus; n_bytes; learner; seed; bits_per_byte, of the complete archive; code_bits, code_bits_per_byte and
-    code_nats_per_byte, of the ideal code length, which is the cumulative loss; archive_bits and total_bits; wall_s; bytes_per_s;
-    peak_memory_bytes; verified; coding. NAME_bits_per_byte: of each baseline. Of training runs also n_tokens, bits_per_token and
-    nats_per_token. What a run does not have is missing (NaN). Raises CorpusError.
-
-    Examples:
-        >>> import prequential
-        >>> frame = prequential.runs_frame("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")
-        >>> len(frame), frame.n_bytes.unique().tolist(), round(float(frame.code_bits_per_byte.min()), 3)
-        (11, [150000, 460000], 1.779)
-    """
-    import pandas
-
-    found = read_runs(runs, on_bad) if isinstance(runs, str | os.PathLike) else list(runs)
-    frame = pandas.DataFrame(
-        list(map(_row, found)),
-        columns=None if found else ["run", "time", "corpus", "n_bytes", "learner", "seed", *FIGURES],
-    )
-    return frame.assign(time=pandas.to_datetime(frame["time"], utc=True))
-
-
-def _row(run: Run) -> dict[str, Any]:
-    if not isinstance(run, Run):
-        raise wrong_argument("runs", run, "a folder of runs, or runs of read_runs")
-    record, corpus = run.record, run.record["corpus"]
-    return {
-        "run": str(run.path),
-        "time": record.get("time"),
-        "corpus": corpus.get("name"),
-        "n_bytes": corpus["n_bytes"],
-        "learner": learner_label(record["config"]),
-        "seed": seed_of(record["config"]),
-        **{name: record.get(name) for name in FIGURES},
-        **{name: record[name] for name in OF_TRAINING if name in record},
-        **{f"{each['name']}_bits_per_byte": each["bits_per_byte"] for each in record.get("baselines", ())},
-    }
-
-
-def runs_so_far(path: PathLike, on_bad: Callable[[CorpusError], object] | None = None) -> list[Run]:
-    """As `read_runs`; none if `path` does not exist yet."""
-    return read_runs(path, on_bad) if os.path.lexists(path) else []
 
 
 def _readers(root: Path) -> Iterator[Callable[[], Run]]:
@@ -337,6 +230,110 @@ def _unpacked(line: bytes, path: Path) -> Run:
     return Run(name, _checked(values["record"], repr(str(name))), curves)
 
 
+def runs_so_far(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
+    """As `read_runs`; none if `path` does not exist yet."""
+    return read_runs(path, on_bad) if os.path.lexists(path) else []
+
+
+def find_run(name: str, folder: PathLike = "runs") -> str:
+    """The path of the run in `folder` that `latest`, its name, or the beginning of it, means. Any other name stays as it is.
+
+    A link in the folder is not followed: it may lead out of it. Raises CorpusError if several runs begin so.
+    """
+    if not RUN_NAME.fullmatch(name):
+        return name
+    if name == "latest":
+        paths = [run.path for run in runs_so_far(folder, on_bad=lambda error: None)]
+        return next((str(path) for path in reversed(paths) if not path.is_symlink()), name)
+    children = Path(folder).iterdir() if Path(folder).is_dir() else ()
+    runs = [path for path in children if path.name.startswith(name) and (path / RECORD).exists()]
+    runs = [path for path in runs if not path.is_symlink()]
+    runs = [path for path in runs if path.name == name] or runs
+    if len(runs) > 1:
+        many = f"{len(runs)} runs in {os.fspath(folder)!r} begin so"
+        raise CorpusError(f"{name!r}: {many}; `prequential runs list` lists them")
+    return str(runs[0]) if runs else name
+
+
+def find_runs(path: PathLike) -> list[Run]:
+    """The run at `path`, or all runs of a folder or of a file of packed runs. Raises CorpusError."""
+    if Path(path).is_file() or (Path(path).is_dir() and not (Path(path) / RECORD).exists()):
+        if runs := read_runs(path):
+            return runs
+        raise CorpusError(f"{os.fspath(path)!r} is not a run, and holds none")
+    return [read_run(path)]
+
+
+def interrupted_runs(root: PathLike) -> list[Path]:
+    """Drafts in `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
+    with files.reading(root):
+        return [path for path in sorted(Path(root).glob(f"{DRAFT}*")) if _can_be_resumed(path)]
+
+
+def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Drafts in `root` of training runs that were interrupted or are still running, and the last complete line of each."""
+    with files.reading(root):
+        paths = sorted(Path(root).glob(f"{DRAFT}*/{UNFINISHED}"))
+    for path in paths:
+        with suppress(CorpusError):
+            for line in reversed(list(read_lines(path))):
+                with suppress(CorpusError):
+                    if line.endswith(b"\n"):
+                        yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
+                        break
+
+
+def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = None) -> "pandas.DataFrame":
+    """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/MEASURES.md).
+
+    runs: as of `read_runs`, or runs that are read. on_bad: as of `read_runs`. Columns: run, the path that `read_run` takes; time
+    (datetime64, UTC); corpus; n_bytes; learner; seed; fields of the record (FIGURES, and of training runs OF_TRAINING);
+    NAME_bits_per_byte of each baseline. What a run does not have is missing (NaN). Raises CorpusError.
+
+    Examples:
+        >>> import prequential
+        >>> frame = prequential.runs_frame("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")
+        >>> len(frame), frame.n_bytes.unique().tolist(), round(float(frame.code_bits_per_byte.min()), 3)
+        (11, [150000, 460000], 1.779)
+    """
+    import pandas
+
+    rows = [_row(run) for run in (read_runs(runs, on_bad) if isinstance(runs, str | os.PathLike) else runs)]
+    columns = None if rows else ["run", "time", "corpus", "n_bytes", "learner", "seed", *FIGURES]
+    frame = pandas.DataFrame(rows, columns=columns)
+    return frame.assign(time=pandas.to_datetime(frame["time"], utc=True))
+
+
+def _row(run: Run) -> dict[str, Any]:
+    if not isinstance(run, Run):
+        raise wrong_argument("runs", run, "a folder of runs, or runs of read_runs")
+    record, corpus = run.record, run.record["corpus"]
+    return {
+        "run": str(run.path),
+        "time": record.get("time"),
+        "corpus": corpus.get("name"),
+        "n_bytes": corpus["n_bytes"],
+        "learner": learner_label(record["config"]),
+        "seed": seed_of(record["config"]),
+        **{name: record.get(name) for name in FIGURES},
+        **{name: record[name] for name in OF_TRAINING if name in record},
+        **{f"{each['name']}_bits_per_byte": each["bits_per_byte"] for each in record.get("baselines", ())},
+    }
+
+
+# ---- writing
+
+
+def record_line(record: dict[str, Any]) -> str:
+    """The record as one line of JSON. Reading it and calling this function again gives the same line."""
+    return json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def mode_of_all(runs: Iterable[Run]) -> int:
+    """The permissions that all the runs have."""
+    return reduce(and_, (run.mode for run in runs), 0o777)
+
+
 def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> list[Run]:
     """Writes the records and curves of all runs in `folder` into one file, without their archives. Returns these runs.
 
@@ -354,31 +351,6 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
                 raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: {limits}")
             sink.write(line)
     return runs
-
-
-def mode_of_all(runs: Iterable[Run]) -> int:
-    """The permissions that all the runs have."""
-    return reduce(and_, (run.mode for run in runs), 0o777)
-
-
-def interrupted_runs(root: PathLike) -> list[Path]:
-    """Drafts in `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
-    with files.reading(root):
-        found = sorted(Path(root).glob(f"{DRAFT}*")) if Path(root).exists() else []
-    return [path for path in found if _can_be_resumed(path)]
-
-
-def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Drafts in `root` of training runs that were interrupted or are still running, and the last complete line of each."""
-    with files.reading(root):
-        found = sorted(Path(root).glob(f"{DRAFT}*/{UNFINISHED}"))
-    for path in found:
-        with suppress(CorpusError):
-            for line in reversed(list(read_lines(path))):
-                with suppress(CorpusError):
-                    if line.endswith(b"\n"):
-                        yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
-                        break
 
 
 @dataclass(frozen=True)
@@ -416,11 +388,8 @@ def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunF
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
     try:
-        with (
-            files.hold_work_folder(draft),
-            _deleting(draft, hint or str, unless=lambda: bool(hint) and _can_be_resumed(draft)),
-        ):
-            yield RunFolder(draft)
+        with _held(draft, hint) as folder:
+            yield folder
     finally:
         with suppress(OSError):
             draft.rmdir()  # empty if it could not be locked
@@ -432,29 +401,29 @@ def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[Run
 
     Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
     """
-    folder = Path(draft)
-    if not (folder.name.startswith(DRAFT) and _can_be_resumed(folder)):
+    if not (Path(draft).name.startswith(DRAFT) and _can_be_resumed(Path(draft))):
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
     with files.writing(draft):
-        files.check_own_folder(folder)
-    with files.hold_work_folder(folder), _deleting(folder, hint, unless=lambda: True):
-        yield RunFolder(folder)
+        files.check_own_folder(Path(draft))
+    with _held(Path(draft), hint) as folder:
+        yield folder
 
 
 @contextmanager
-def _deleting(draft: Path, hint: Hint, unless: Callable[[], bool]) -> Iterator[None]:
-    """Deletes the draft after the body, and notes of an error about files in it. unless: if the body fails, it may stay."""
-    try:
-        yield
-    except BaseException as error:
-        if not unless():
-            shutil.rmtree(draft, ignore_errors=True)
-            error.__notes__ = [note for note in getattr(error, "__notes__", ()) if draft.name not in note]
-        elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
-            notes = [note for note in getattr(error, "__notes__", ()) if note != files.RESUMABLE]
-            error.__notes__ = [*notes, hint(draft)]
-        raise
-    shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
+def _held(draft: Path, hint: Hint | None) -> Iterator[RunFolder]:
+    """The draft, locked, and deleted after the body, unless that fails, the run can be resumed, and there is a hint to say so."""
+    with files.hold_work_folder(draft):
+        try:
+            yield RunFolder(draft)
+        except BaseException as error:
+            notes = getattr(error, "__notes__", ())
+            if not (hint and _can_be_resumed(draft)):
+                shutil.rmtree(draft, ignore_errors=True)
+                error.__notes__ = [note for note in notes if draft.name not in note]
+            elif not isinstance(error, CheckpointError):  # its message says what is wrong with the draft
+                error.__notes__ = [*(note for note in notes if note != files.RESUMABLE), hint(draft)]
+            raise
+        shutil.rmtree(draft, ignore_errors=True)  # nothing is there if the run was finished: it has another name
 
 
 def _can_be_resumed(draft: Path) -> bool:
@@ -473,12 +442,11 @@ def run_name(record: dict[str, Any]) -> str:
 
 def _rename_to_free_name(folder: Path, name: Path) -> Path:
     """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
-    for target in chain((name,), (name.with_name(f"{name.name}-{number}") for number in count(2))):
-        if not os.path.lexists(target):
-            try:
-                return folder.rename(target)
-            except OSError as error:
-                # Otherwise another process, or another user, has just made something of this name.
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) and not os.path.lexists(target):
-                    raise
-    raise AssertionError
+    names = chain((name,), (name.with_name(f"{name.name}-{number}") for number in count(2)))
+    while True:
+        target = next(each for each in names if not os.path.lexists(each))
+        try:
+            return folder.rename(target)
+        except OSError:
+            if not os.path.lexists(target):  # otherwise another process has just made something of this name
+                raise

@@ -3,12 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
+import msgspec
+from prequential_codecs.archive_header import GIVEN, OTHER
 
 from prequential.evaluation.curves import Split
 from prequential.evaluation.ledger import VOCABULARY
@@ -18,6 +18,8 @@ from prequential.model.presets import name_of
 from prequential.online.health import Finding
 from prequential.printable import format_table, printable
 from prequential.records import CODED_HERE, IMPORTED, REPORTED, REPORTED_CODINGS, WITHOUT_ARCHIVE
+
+Record = Mapping[str, Any]
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 PART_NAMES = {"gpt": "GPT"}
@@ -30,10 +32,105 @@ DIFFERENT_ROWS = {
     REPORTED: "the loops scored different rows, or rows of another tokenizer",
     IMPORTED: "the logs declare different data, or other lengths; --data of `prequential import` names the data",
 }
+LEFT_OUT = {
+    "n_not_finite": "a loss is not finite",
+    "n_negative": "is negative",
+    "n_outside": "ids outside the vocabulary",
+}
 MAX_ARGUMENT, MAX_ARGUMENTS = 24, 4  # characters of one, and how many
 
 
-def format_report(record: dict[str, Any], *parts: str, folder: PathLike = "") -> str:
+# ---- what a record says
+
+
+def is_coded(record: Record) -> bool:
+    """Whether the run wrote an archive; if not, its size is its code length in whole bytes."""
+    return record.get("coding") not in WITHOUT_ARCHIVE
+
+
+def is_reported(record: Record) -> bool:
+    """Whether somebody else's training loop, or its log, gave the figures."""
+    return record.get("coding") in REPORTED_CODINGS
+
+
+def proof(record: Record) -> str:
+    """What a reported run says about itself."""
+    return f"{record['coding']}; not proved"
+
+
+def rows_known(records: Sequence[Record]) -> str:
+    """What is known about the data of reported runs with equal digests of their rows."""
+    if records[0]["coding"] == IMPORTED:
+        return DECLARED
+    return SAME_ORDER if len({record["reported"].get("order") for record in records}) == 1 else OTHER_ORDER
+
+
+def seed_of(config: Record) -> int:
+    """The seed, as learners/spec.py says: of a learner that is not of this program, its argument `seed`."""
+    seed = (config[OTHER]["arguments"] if OTHER in config else config).get("seed", 0)
+    return seed if type(seed) is int else 0  # a stranger's argument of this name may be anything
+
+
+def verified_word(record: Record) -> str:
+    """Whether every byte was decoded; of a reported run, which nobody can decode, where it comes from."""
+    return str(record["coding"]).split()[0] if is_reported(record) else "yes" if record["verified"] else "no"
+
+
+def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
+    """The title of a column of sizes, in a unit, of runs with or without archives."""
+    kinds = {True: "archive", False: "code length"}
+    names = " or ".join(kinds[each] for each in kinds if each in are_coded)
+    return f"{names} {unit}" if names == "archive" else f"{names}, {unit}"
+
+
+def recorded_findings(record: Record) -> list[Finding]:
+    """The findings in the record."""
+    return msgspec.convert(record.get("findings", []), list[Finding])
+
+
+def learner_label(config: Record) -> str:
+    """The preset of a configuration, name and arguments of another learner, or else the sizes of GPT and mixer."""
+    if other := config.get(OTHER):
+        return ", ".join([str(other["name"]), *_argument_texts(other.get("arguments") or {})])
+    own = {name: value for name, value in config.items() if name != GIVEN}
+    return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+
+
+def _argument_texts(arguments: Record) -> list[str]:
+    """`tok=8k`, also of a path that ends so. Not the seed, which differs within a group."""
+    shown = {
+        name: value for name, value in arguments.items() if name != "seed" and isinstance(value, str | int | float)
+    }
+    ends = {name: str(value).rstrip("/").rpartition("/")[2][-MAX_ARGUMENT:] for name, value in shown.items()}
+    return [f"{name}={end}" for name, end in ends.items()][:MAX_ARGUMENTS]
+
+
+def _sizes(config: Record) -> str:
+    """A record of a stranger may lack any of these."""
+    gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
+    parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
+    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
+    return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
+
+
+def without_common_arguments(labels: Iterable[str]) -> list[str]:
+    """The labels without the arguments that all of them have."""
+    parts = [label.split(", ") for label in labels]
+    common = set.intersection(*map(set, parts)) if len({*map(tuple, parts)}) > 1 else set()
+    return [", ".join([name, *(each for each in arguments if each not in common)]) for name, *arguments in parts]
+
+
+# ---- a report
+
+
+def run_line(record: Record) -> str:
+    """Corpus, learner and bits per byte in a line."""
+    corpus, learner = record["corpus"], learner_label(record["config"])
+    line = f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes: {learner}, {record['bits_per_byte']:.4f} bits/byte"
+    return line + (f", {record['coding']}" if is_reported(record) else "")
+
+
+def format_report(record: Record, *parts: str, folder: PathLike = "") -> str:
     """One evaluation record: figures, these parts, notes and warnings; last the ranking of the compressors and the main figure.
 
     folder: that of the run.
@@ -53,30 +150,10 @@ def format_figures(figures: Mapping[str, str]) -> str:
     return "\n".join(printable(f"{name:<20}{text}") for name, text in figures.items())
 
 
-def format_total(record: dict[str, Any]) -> str:
-    """The machine, what the coder adds to the ideal code length, and what the archive costs with its decoder."""
-    environment = record["environment"]
-    matmul = "" if environment["backend"] == NO_BACKEND else f"{environment['backend']} matmul, "
-    machine = f"{environment['machine']['cpu']}, {matmul}{environment['kernels']} kernels"
-    return format_figures(
-        {
-            "machine": machine,
-            "coder overhead": f"{record['coder_overhead_ppm']:.1f} ppm",
-            "total cost": _total_cost(record),
-        }
-    )
-
-
-def recorded_findings(record: Mapping[str, Any]) -> list[Finding]:
-    """The findings in the record."""
-    names = [field.name for field in fields(Finding)]
-    return [Finding(**{name: values[name] for name in names}) for values in record.get("findings", ())]
-
-
-def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
+def comparison_rows(record: Record) -> list[list[str]]:
     """One row under COLUMNS for each compressor, the smallest size first. Our learner is called prequential."""
     config, n_bytes = record["config"], record["corpus"]["n_bytes"]
-    name = config["learner"]["name"] if "learner" in config else "prequential"
+    name = config[OTHER]["name"] if OTHER in config else "prequential"
     results = [
         (name, record["archive_bytes"], record["wall_s"]),
         *((b["label"], b["compressed_bytes"], b["wall_s"]) for b in record["baselines"]),
@@ -85,46 +162,6 @@ def comparison_rows(record: dict[str, Any]) -> list[list[str]]:
         [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
         for label, size, wall_s in sorted(results, key=lambda result: result[1])
     ]
-
-
-def is_coded(record: Mapping[str, Any]) -> bool:
-    """Whether the run wrote an archive; if not, its size is its code length in whole bytes."""
-    return record.get("coding") not in WITHOUT_ARCHIVE
-
-
-def is_reported(record: Mapping[str, Any]) -> bool:
-    """Whether somebody else's training loop, or its log, gave the figures."""
-    return record.get("coding") in REPORTED_CODINGS
-
-
-def proof(record: Mapping[str, Any]) -> str:
-    """What a reported run says about itself."""
-    return f"{record['coding']}; not proved"
-
-
-def rows_known(records: Sequence[Mapping[str, Any]]) -> str:
-    """What is known about the data of reported runs with equal digests of their rows."""
-    if records[0]["coding"] == IMPORTED:
-        return DECLARED
-    return SAME_ORDER if len({record["reported"].get("order") for record in records}) == 1 else OTHER_ORDER
-
-
-def seed_of(config: Mapping[str, Any]) -> int:
-    """The seed, as learners/spec.py says: of a learner that is not of this program, its argument `seed`."""
-    seed = (config[OTHER]["arguments"] if OTHER in config else config).get("seed", 0)
-    return seed if type(seed) is int else 0  # a stranger's argument of this name may be anything
-
-
-def verified_word(record: Mapping[str, Any]) -> str:
-    """Whether every byte was decoded; of a reported run, which nobody can decode, where it comes from."""
-    return str(record["coding"]).split()[0] if is_reported(record) else "yes" if record["verified"] else "no"
-
-
-def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
-    """The title of a column of sizes, in a unit, of runs with or without archives."""
-    kinds = {True: "archive", False: "code length"}
-    names = " or ".join(kinds[each] for each in kinds if each in are_coded)
-    return f"{names} {unit}" if names == "archive" else f"{names}, {unit}"
 
 
 def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
@@ -136,194 +173,121 @@ def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
     return f"<p>{escape(line)}</p><table><tr>{titles}</tr>{cells}</table>"
 
 
-def learner_label(config: Mapping[str, Any]) -> str:
-    """The preset of a configuration, name and arguments of another learner, or else the sizes of GPT and mixer."""
-    if other := config.get(OTHER):
-        return ", ".join([str(other["name"]), *_argument_texts(other.get("arguments") or {})])
-    own = {name: value for name, value in config.items() if name != GIVEN}
-    return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
-
-
-def without_common_arguments(labels: Iterable[str]) -> list[str]:
-    """The labels without the arguments that all of them have."""
-    parts = [label.split(", ") for label in labels]
-    common = set.intersection(*map(set, parts)) if len({*map(tuple, parts)}) > 1 else set()
-    return [", ".join([name, *(each for each in arguments if each not in common)]) for name, *arguments in parts]
-
-
-def _argument_texts(arguments: Mapping[str, Any]) -> list[str]:
-    """`tok=8k`, also of a path that ends so. Not the seed, which differs within a group."""
-    shown = [
-        (name, value) for name, value in arguments.items() if name != "seed" and isinstance(value, str | int | float)
-    ]
-    ends = [(name, str(value).rstrip("/").rpartition("/")[2][-MAX_ARGUMENT:]) for name, value in shown]
-    return [f"{name}={end}" for name, end in ends][:MAX_ARGUMENTS]
-
-
-def _sizes(config: Mapping[str, Any]) -> str:
-    """A record of a stranger may lack any of these."""
-    gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
-    parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
-    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
-    return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
-
-
-def model_summary(config: dict[str, Any]) -> str:
-    """A configuration (Config.to_dict) in a few words."""
-    if other := config.get("learner"):
-        arguments = ", ".join(f"{name} = {value}" for name, value in other["arguments"].items())
-        symbols = f", {other['n_symbols']} symbols" if "n_symbols" in other else ""  # a log does not know them
-        runs = f", runs of {other['run_symbols']}" if "run_symbols" in other else ""
-        described = f"({arguments}){symbols}{runs}"
-        return str(other["name"]) + ("" if described == "()" else described)
-    gpt, mixer = config["gpt"], config["mixer"]
-    parts = []
-    if gpt:
-        parts.append(f"GPT {gpt['n_layers']} x {gpt['width']}, window {gpt['window']}")
-    if mixer:
-        parts.append(f"{len(mixer['contexts'])} mixed contexts in 2**{mixer['table_bits']} buckets")
-    return " + ".join(parts) + (f", given {name_of_given(config['given'])}" if "given" in config else "")
-
-
-def _threads(environment: Mapping[str, Any]) -> str:
-    """How many threads there were, and how many of them mixed at most, where several could."""
-    n, mixing = environment["threads"], environment.get("mixing")
-    mixed = f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] > 1 else ""
-    return f"{n} thread{'s' * (n != 1)}{mixed}"
-
-
-def _figures(record: dict[str, Any]) -> list[tuple[str, str]]:
-    corpus, preset = record["corpus"], name_of(record["config"])
+def _figures(record: Record) -> dict[str, str]:
+    corpus, config, environment = record["corpus"], record["config"], record["environment"]
     parts = {PART_NAMES.get(name, name): bits for name, bits in record.get("parts", {}).items() if name != "model"}
     alone = ", ".join(f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in parts.items())
-    memory = f"{record['peak_memory_bytes'] / 2**20:,.0f} MiB, {_threads(record['environment'])}"
-    return [
-        ("corpus", f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes"),
-        ("model", f"{preset}: {_sizes(record['config'])}" if preset else model_summary(record["config"])),
-        ("archive", _archive(record)),
-        (
-            "ideal code length",
-            f"{record['code_bits_per_byte']:.4f} bits/byte, {record['code_nats_per_byte']:.4f} nats/byte",
-        ),
-        *([("alone", f"{alone} bits/byte")] if parts else []),
-        ("speed", f"{_speed(record['wall_s'], record['bytes_per_s'])}, {memory}"),
-        ("verified", _verified(record)),
-        ("description length", f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte"),
-    ]
-
-
-def reported_figures(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, text) of each line about a training run: what its loop, or its log, said."""
-    corpus, reported, n_tokens = record["corpus"], record["reported"], record["n_tokens"]
-    rows = [
-        ("data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {n_tokens:,} tokens"),
-        ("model", model_summary(record["config"])),
-        ("proof", f"none: {proof(record)}"),
-        ("code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"),
-        ("per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"),
-    ]
-    if repeated := reported.get("repeated"):
-        counts = "counted, too" if reported.get("counts_repeats") else "not counted"
-        rows += [
-            (
-                "rows",
-                f"{reported['new']['n_rows']:,} in {reported.get('n_steps', 0):,} steps{_how_rows_are_known(reported)}",
-            ),
-            ("seen before", f"{repeated['n_rows']:,} rows, {repeated['code_bits']:,.0f} bits: {counts}"),
-            ("text seen before", _seen_text(reported)),
-            *([("left out", wrong)] if (wrong := _impossible(reported)) else []),
-            ("order of rows", str(reported.get("order", ""))[:16]),
-            ("calls of the model", _n_checked(reported)),
-            ("look ahead", _n_audits(reported)),
-            ("mistakes", f"{len(record.get('findings', ())):,}"),
-        ]
-    return rows
-
-
-def _how_rows_are_known(reported: Mapping[str, Any]) -> str:
-    by_number = ", told apart by their numbers" if reported.get("numbered") else ""
-    if n_after := reported.get("n_rows_after_last_step", 0):
-        by_number += f"; {n_after:,} more, scored after the last step, do not count"
-    return by_number + ("" if reported.get("all_rows_kept", True) else "; later ones were not remembered")
-
-
-def _seen_text(reported: Mapping[str, Any]) -> str:
-    n, seen = reported.get("n_grams", 0), reported.get("n_grams_seen", 0)
-    return (
-        f"{seen / n:.1%} or more of the new targets, by {n:,} samples of 32"
-        if n
-        else "not checked: no 32 targets of a row were sampled"
-    )
-
-
-def _impossible(reported: Mapping[str, Any]) -> str:
-    reasons = {
-        "n_not_finite": "a loss is not finite",
-        "n_negative": "is negative",
-        "n_outside": "ids outside the vocabulary",
+    mixing, n_threads = environment.get("mixing"), environment["threads"]
+    threads = f"{n_threads} thread{'s' * (n_threads != 1)}"
+    threads += f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] > 1 else ""
+    sizes = f": {_sizes(config)}" if name_of(config) else ""
+    rates = f"{record['code_bits_per_byte']:.4f} bits/byte, {record['code_nats_per_byte']:.4f} nats/byte"
+    return {
+        "corpus": f"{corpus.get('name', 'bytes')}, {corpus['n_bytes']:,} bytes",
+        "model": learner_label(config) + sizes,
+        "archive": _archive(record),
+        "ideal code length": rates,
+        **({"alone": f"{alone} bits/byte"} if parts else {}),
+        "speed": f"{_speed(record)}, {record['peak_memory_bytes'] / 2**20:,.0f} MiB, {threads}",
+        "verified": _verified(record),
+        "description length": f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte",
     }
-    return "; ".join(f"{n:,} rows: {why}" for name, why in reasons.items() if (n := reported.get(name, 0)))
 
 
-def _n_checked(reported: Mapping[str, Any]) -> str:
-    n = reported.get("n_checked_steps", 0)
-    return f"compared with the scores in {n:,} of {reported.get('n_steps', 0):,} steps" if n else "not checked"
-
-
-def _n_audits(reported: Mapping[str, Any]) -> str:
-    n, why = reported.get("n_audits", 0), reported.get("not_audited", "")
-    parts = [f"checked {n:,} times"] * bool(n) + [f"not audited: {why}"] * bool(why)
-    return "; ".join(parts) or "not checked"
-
-
-def _archive(record: dict[str, Any]) -> str:
+def _archive(record: Record) -> str:
     if not is_coded(record):
         return f"none: {record['coding']}"
     parts = " + ".join(f"{part} {record[f'{part}_bytes']:,}" for part in ("header", "payload", "container"))
-    return f"{record['archive_bytes']:,} bytes = {parts}" + (
-        "; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else ""
+    here = "; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else ""
+    return f"{record['archive_bytes']:,} bytes = {parts}{here}"
+
+
+def _speed(record: Record, of: str = "") -> str:
+    return f"{record[f'{of}wall_s']:.2f} s, {record[f'{of}bytes_per_s'] / 1e3:,.2f} kB/s"
+
+
+def _verified(record: Record) -> str:
+    if not is_coded(record):
+        return "not possible: no archive was written"
+    if not record["verified"]:
+        return "no; --verify decodes the archive and compares every byte"
+    here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
+    return f"every byte decoded and compared{here}" + (
+        f": {_speed(record, 'verify_')}" if record["verify_wall_s"] else ""
     )
 
 
-def _total_cost(record: dict[str, Any]) -> str:
-    if "learner" in record["config"]:
+def format_total(record: Record) -> str:
+    """The machine, what the coder adds to the ideal code length, and what the archive costs with its decoder."""
+    environment = record["environment"]
+    matmul = "" if environment["backend"] == NO_BACKEND else f"{environment['backend']} matmul, "
+    machine = f"{environment['machine']['cpu']}, {matmul}{environment['kernels']} kernels"
+    overhead = f"{record['coder_overhead_ppm']:.1f} ppm"
+    return format_figures({"machine": machine, "coder overhead": overhead, "total cost": _total_cost(record)})
+
+
+def _total_cost(record: Record) -> str:
+    if OTHER in record["config"]:
         vocabulary = [row["bits"] / 8 for row in record.get("ledger", ()) if row["entry"] == VOCABULARY]
         also = f"; the vocabulary of its tokenizer takes {vocabulary[0]:,.0f} bytes, compressed" if vocabulary else ""
         return f"not known: the learner's own source is not counted{also}"
-    without = "; what was given is not counted" if "given" in record["config"] else ""
+    without = "; what was given is not counted" if GIVEN in record["config"] else ""
     return (
         f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the choice "
         f"of 1 in {record['n_configs'] * record['n_seeds']}; archive and decoder {record['benchmark_bytes']:,} bytes{without}"
     )
 
 
-def _speed(wall_s: float, bytes_per_s: float) -> str:
-    return f"{wall_s:.2f} s, {bytes_per_s / 1e3:,.2f} kB/s"
+def reported_figures(record: Record) -> list[tuple[str, str]]:
+    """(name, text) of each line about a training run: what its loop, or its log, said."""
+    corpus, reported = record["corpus"], record["reported"]
+    rows = [
+        ("data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {record['n_tokens']:,} tokens"),
+        ("model", learner_label(record["config"])),
+        ("proof", f"none: {proof(record)}"),
+        ("code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"),
+        ("per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"),
+    ]
+    return [*rows, *_checked_figures(reported, len(record.get("findings", ())))] if reported.get("repeated") else rows
 
 
-def _verified(record: dict[str, Any]) -> str:
-    if not is_coded(record):
-        return "not possible: no archive was written"
-    if not record["verified"]:
-        return "no; --verify decodes the archive and compares every byte"
-    times = record["verify_wall_s"], record["verify_bytes_per_s"]
-    here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
-    return f"every byte decoded and compared{here}" + ("" if None in times else f": {_speed(*times)}")
+def _checked_figures(reported: Record, n_mistakes: int) -> Iterable[tuple[str, str]]:
+    """What a training loop reported, and what was checked."""
+    repeated, n_steps, n_samples = reported["repeated"], reported.get("n_steps", 0), reported.get("n_grams", 0)
+    rows = f"{reported['new']['n_rows']:,} in {n_steps:,} steps"
+    rows += ", told apart by their numbers" if reported.get("numbered") else ""
+    if n_after := reported.get("n_rows_after_last_step", 0):
+        rows += f"; {n_after:,} more, scored after the last step, do not count"
+    yield "rows", rows + ("" if reported.get("all_rows_kept", True) else "; later ones were not remembered")
+    counts = "counted, too" if reported.get("counts_repeats") else "not counted"
+    yield "seen before", f"{repeated['n_rows']:,} rows, {repeated['code_bits']:,.0f} bits: {counts}"
+    seen = f"{reported.get('n_grams_seen', 0) / max(n_samples, 1):.1%} or more of the new targets, by {n_samples:,} samples of 32"
+    yield "text seen before", seen if n_samples else "not checked: no 32 targets of a row were sampled"
+    if wrong := [f"{reported[name]:,} rows: {why}" for name, why in LEFT_OUT.items() if reported.get(name)]:
+        yield "left out", "; ".join(wrong)
+    yield "order of rows", str(reported.get("order", ""))[:16]
+    n_checked, n_audits = reported.get("n_checked_steps", 0), reported.get("n_audits", 0)
+    checked = f"compared with the scores in {n_checked:,} of {n_steps:,} steps"
+    yield "calls of the model", checked if n_checked else "not checked"
+    why = reported.get("not_audited", "")
+    audits = [f"checked {n_audits:,} times"] * bool(n_audits) + [f"not audited: {why}"] * bool(why)
+    yield "look ahead", "; ".join(audits) or "not checked"
+    yield "mistakes", f"{n_mistakes:,}"
 
 
 # ---- run folders
 
 
-def run_figures(path: PathLike, record: dict[str, Any]) -> dict[str, Any]:
+def run_figures(path: PathLike, record: Record) -> dict[str, Any]:
     """The figures of a run for the list of runs, as JSON values. Raises CorpusError if the record is incomplete."""
-    corpus, model = record["corpus"], name_of(record["config"]) or model_summary(record["config"])
+    corpus = record["corpus"]
     own = {name: record[name] for name in ("archive_bytes", "bits_per_byte", "bytes_per_s", "verified", "time")}
     own |= {"coding": record["coding"]} if is_reported(record) else {}
     of_corpus = {"corpus": corpus.get("name"), "n_bytes": corpus["n_bytes"], "blake2b": corpus["blake2b"]}
-    return {"run": str(path), **of_corpus, "model": model, **own}
+    return {"run": str(path), **of_corpus, "model": learner_label(record["config"]), **own}
 
 
-def format_runs(records: Sequence[Mapping[str, Any]]) -> str:
+def format_runs(records: Sequence[Record]) -> str:
     """A table of at most WIDTH columns with one row for each of these `run_figures`.
 
     A run is called by the beginning of its name, without the digest, unless another one begins so.
@@ -343,13 +307,12 @@ def split_text(split: Split, n_bytes: int) -> str:
     return f"{rate:.4f} bits/byte in the last tenth; {above:+,.0f} bits above this rate, {above / bits if bits else 0:.1%} of all"
 
 
-def format_run(record: dict[str, Any], folder: PathLike, split: Split) -> str:
+def format_run(record: Record, folder: PathLike, split: Split) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
-    parts = format_figures({"last tenth": split_text(split, record["corpus"]["n_bytes"])})
-    if is_reported(record):
-        return format_report(record, parts, folder=folder)
-    labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
-    rows = [
-        [labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in record["crossings"].items()
-    ]
-    return format_report(record, parts, format_table(("the model is below", "from byte"), rows), folder=folder)
+    parts = [format_figures({"last tenth": split_text(split, record["corpus"]["n_bytes"])})]
+    if not is_reported(record):
+        labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
+        crossings = record["crossings"].items()
+        rows = [[labels.get(name, name), "never" if byte is None else f"{byte:,}"] for name, byte in crossings]
+        parts.append(format_table(("the model is below", "from byte"), rows))
+    return format_report(record, *parts, folder=folder)

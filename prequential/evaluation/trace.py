@@ -5,10 +5,10 @@ import hashlib
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from io import BytesIO, RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -39,7 +39,7 @@ class ArrayFile:
             writing(self._name),
             open_own_file(path) if path else tempfile.TemporaryFile(dir=self._name, prefix="prequential-") as file,
         ):
-            _reserve(file, self._dtype.itemsize * n)
+            _reserve(file.fileno(), self._dtype.itemsize * n)
             self._file: RawIOBase | BytesIO = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
         self._close = weakref.finalize(self, self._file.close)
 
@@ -82,15 +82,15 @@ class ArrayFile:
         self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
 
 
-def _reserve(file: BinaryIO, n_bytes: int) -> None:
+def _reserve(file: int, n_bytes: int) -> None:
     """Gives a new file its length, and reserves space for it, so that a full disk is an error before the work. Raises OSError."""
-    if (found := os.fstat(file.fileno()).st_size) not in (0, n_bytes):
-        what = f"another run left a file of {found:,} bytes, but this run needs {n_bytes:,}"
+    if (size := os.fstat(file).st_size) not in (0, n_bytes):
+        what = f"another run left a file of {size:,} bytes, but this run needs {n_bytes:,}"
         raise CheckpointError(f"{what}: start again without resume=True")
-    file.truncate(n_bytes)
+    os.truncate(file, n_bytes)
     if n_bytes and hasattr(os, "posix_fallocate"):
         try:
-            os.posix_fallocate(file.fileno(), 0, n_bytes)
+            os.posix_fallocate(file, 0, n_bytes)
         except OSError as error:
             if error.errno not in NOT_SUPPORTED:
                 raise
@@ -114,38 +114,34 @@ class Trace:
 
     def append(self, part: str, bits: NDArray[np.float64]) -> None:
         """Appends the costs (n,) of the part's next bytes, in bits: whole units, each below 2**10 bits."""
-        n_filled = self._n_filled[part] + len(bits)
-        if n_filled > self.n_bytes:
-            raise ValueError(f"{n_filled} costs for {self.n_bytes} bytes")
-        self._n_filled[part] = n_filled
+        self._n_filled[part] += len(bits)
+        if self._n_filled[part] > self.n_bytes:
+            raise ValueError(f"{self._n_filled[part]} costs for {self.n_bytes} bytes")
         self._waiting[part].append((bits / UNIT_BITS).astype(np.uint32))
         if len(self._waiting[part]) >= MAX_WAITING:
             self._write_waiting(part)
 
-    def _write_waiting(self, part: str) -> None:
-        if self._waiting[part]:
-            units = np.concatenate(self._waiting[part])
-            self.file.write(self._first(part) + self._n_filled[part] - len(units), units)
-            self._waiting[part] = []
+    def _write_waiting(self, *parts: str) -> None:
+        for part in parts:
+            if self._waiting[part]:
+                units = np.concatenate(self._waiting[part])
+                self.file.write(self._first(part) + self._n_filled[part] - len(units), units)
+                self._waiting[part] = []
 
     def sync(self) -> None:
         """Waits until all costs are stored on the disk. Raises OSError."""
-        for part in self.parts:
-            self._write_waiting(part)
+        self._write_waiting(*self.parts)
         self.file.sync()
 
     def settle(self) -> None:
         """Nothing more is appended: see ArrayFile."""
-        for part in self.parts:
-            self._write_waiting(part)
+        self._write_waiting(*self.parts)
         self.file.settle()
 
     def bits(self, part: str, where: slice = slice(None)) -> NDArray[np.float64]:
         """The costs (n,) float64 of the bytes in `where`, a slice without a step, in bits. Sums are exact below 2**31 bits."""
         start, stop, _ = where.indices(self.n_bytes)
-        self._write_waiting(part)
-        first = self._first(part)
-        return np.multiply(self.file.read(first + start, first + max(start, stop)), UNIT_BITS, dtype=np.float64)
+        return np.multiply(self._units(part, start, max(start, stop)), UNIT_BITS, dtype=np.float64)
 
     def total_bits(self, part: str) -> float:
         """The cost of all bytes, in bits."""
@@ -153,17 +149,18 @@ class Trace:
 
     def digest(self, part: str) -> str:
         """BLAKE2b of the costs of all bytes, in hexadecimal digits."""
-        found = hashlib.blake2b(digest_size=32)
-        for _, units in self._chunks(part, self.n_bytes):
-            found.update(units.data)
-        return found.hexdigest()
+        digest = hashlib.blake2b(digest_size=32)
+        for start in range(0, self.n_bytes, CHUNK):
+            digest.update(self._units(part, start, min(start + CHUNK, self.n_bytes)).data)
+        return digest.hexdigest()
 
     def sums(self, part: str, ends: NDArray[np.int64]) -> NDArray[np.float64]:
         """Cumulative costs (n,) in bits at the ascending positions `ends` (n,), each from 0 to n_bytes."""
-        sums, total = np.zeros(len(ends), np.int64), 0
-        for start, units in self._chunks(part, int(ends[-1])):
-            running = np.cumsum(units, dtype=np.int64) + total
-            first, last = np.searchsorted(ends, (start + 1, start + len(units) + 1))
+        sums, total, n_bytes = np.zeros(len(ends), np.int64), 0, int(ends[-1])
+        for start in range(0, n_bytes, CHUNK):
+            stop = min(start + CHUNK, n_bytes)
+            running = np.cumsum(self._units(part, start, stop), dtype=np.int64) + total
+            first, last = np.searchsorted(ends, (start + 1, stop + 1))
             sums[first:last] = running[ends[first:last] - start - 1]
             total = running[-1]
         return np.multiply(sums, UNIT_BITS, dtype=np.float64)
@@ -171,9 +168,6 @@ class Trace:
     def _first(self, part: str) -> int:
         return self.parts.index(part) * max(self.n_bytes, 1)
 
-    def _chunks(self, part: str, n_bytes: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        """The units of the first n_bytes in chunks, each with its position."""
+    def _units(self, part: str, start: int, stop: int) -> NDArray[np.uint32]:
         self._write_waiting(part)
-        first = self._first(part)
-        for start in range(0, n_bytes, CHUNK):
-            yield start, self.file.read(first + start, first + min(start + CHUNK, n_bytes))
+        return self.file.read(self._first(part) + start, self._first(part) + stop)

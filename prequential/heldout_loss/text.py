@@ -8,7 +8,7 @@ import numpy as np
 
 from prequential.comparison.clusters import Clusters, count_of, label_of, plural, reason_for_none
 from prequential.comparison.documents import DocumentComparison, difference_of, sentence
-from prequential.evaluation.summary import model_summary
+from prequential.evaluation.summary import learner_label
 from prequential.heldout_loss.documents import DocumentSet
 from prequential.heldout_loss.scored import Scored
 from prequential.heldout_loss.summary import kind_of_name, languages_of
@@ -69,7 +69,7 @@ def _head(record: Record) -> str:
     lines = [
         f"test: {_name(test)}, {extent(test)}, {count_of('document', record['untrained']['documents']['n_documents'])}",
         f"train: {_trained(record['train'])}",
-        f"learner: {model_summary(record['config'])}; state {record['learner_digest']}",
+        f"learner: {learner_label(record['config'])}; state {record['learner_digest']}",
         *([f"frozen, {record['policy']}"] if record["policy"] else []),
         "figures: ideal code lengths without model and program; the probabilities of the coded decisions sum to one",
     ]

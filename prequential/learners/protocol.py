@@ -38,7 +38,7 @@ class OnlineModel(Protocol):
         >>> isinstance(Counts(), prequential.OnlineModel)
         True
         >>> found = prequential.evaluate(b"text" * 100, learner=Counts, baselines=())
-        >>> 0 < found.ledger.code_bits < 8 * 400
+        >>> 0 < found.code_bits < 8 * 400
         True
     """
 

@@ -13,7 +13,9 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
     from prequential.online.coding import Progress
@@ -28,13 +30,8 @@ REPEATED_BYTES, FREE_BITS_PER_BYTE = 1 << 16, 0.05  # so many bytes that are alm
 MIB = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Something unusual about a run. It never stops the run.
-
-    kind: "not finite", "spike", "repeated", or "watch" if the watch itself failed. position: byte of the original at
-    which it begins, in block `block` of the archive; both count from 0. cause: the most likely one: data, model, program or
-    machine.
+class Finding(Struct, frozen=True, kw_only=True):
+    """Something unusual about a run (RELIABILITY.md). It never stops the run.
 
     Examples:
         >>> import prequential
@@ -42,11 +39,11 @@ class Finding:
         byte 65,536, block 0: the cost doubled; most likely the data
     """
 
-    kind: str
-    position: int
-    block: int
-    message: str
-    cause: str
+    kind: Annotated[str, Meta(description="`not finite`, `spike`, `repeated`, or `watch` if the watch itself failed")]
+    position: Annotated[int, Meta(ge=0, le=1 << 62, description="byte of the corpus at which it begins, from 0")]
+    block: Annotated[int, Meta(ge=0, le=1 << 62, description="block of the archive, from 0")]
+    message: Annotated[str, Meta(description="what was seen")]
+    cause: Annotated[str, Meta(description="the most likely one: data, model, program or machine")]
 
     def __str__(self) -> str:
         return f"byte {self.position:,}, block {self.block}: {self.message}; most likely the {self.cause}"

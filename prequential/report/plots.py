@@ -189,7 +189,7 @@ def _label(run: Measured) -> str:
 
 
 def _config(run: Measured) -> dict[str, Any]:
-    return run.header.config if isinstance(run, Evaluation) else run.record["config"]
+    return dict(run.config) if isinstance(run, Evaluation) else run.record["config"]
 
 
 def _tables(run: Measured) -> Mapping[str, Any]:

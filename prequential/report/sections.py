@@ -17,7 +17,7 @@ from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import (
     is_coded,
     is_reported,
-    model_summary,
+    learner_label,
     proof,
     recorded_findings,
     reported_figures,
@@ -80,7 +80,7 @@ def origin(run: Run) -> str:
     record = run.record
     corpus, time = record["corpus"], datetime.fromisoformat(record["time"]).astimezone(UTC)
     date = f"{time.day} {time:%B %Y, %H:%M} UTC"
-    facts = (f"{corpus_name(run)}, {corpus['n_bytes']:,} bytes", model_summary(record["config"]), date)
+    facts = (f"{corpus_name(run)}, {corpus['n_bytes']:,} bytes", learner_label(record["config"]), date)
     return f"{'. '.join(facts)}. Run {run.path.resolve().name}"
 
 

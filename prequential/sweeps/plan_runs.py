@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from prequential.errors import CorpusError
-from prequential.evaluation.evaluation import evaluate, evaluation_record
+from prequential.evaluation.evaluation import evaluate
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
 from prequential.evaluation.scoring import DraftFolder
 from prequential.model.config import Config
@@ -83,7 +85,7 @@ def run_plan(
                     runtime=used,
                     on_progress=progress,
                 )
-            record = evaluation_record(evaluation, used, progress.health.findings)
+            record = structs.replace(evaluation, findings=progress.health.findings).to_record()
             if recorded_corpus(record) != corpus:
                 raise CorpusError("the corpus changed during the runs: its digest is another one now")
             return read_run(new.finish(Path(folder), record, evaluation.curves, mode=evaluation.mode))

@@ -69,14 +69,14 @@ def loop_of_ones_own(text, window=32, rows=4):
 def test_a_module_costs_what_its_own_loop_says_and_its_archive_decodes(as_object):
     text = TEXT[:900]
     result = prequential.evaluate(text, learner=learner() if as_object else learner, baselines=(), verify=True)
-    assert result.ledger.code_bits == pytest.approx(loop_of_ones_own(text), rel=1e-3)
+    assert result.code_bits == pytest.approx(loop_of_ones_own(text), rel=1e-3)
     assert result.verify_wall_s
 
 
 def test_an_object_has_not_learned_when_it_was_measured():
     made = learner()
     before = copy.deepcopy(made.module.state_dict())
-    first, second = (prequential.evaluate(TEXT[:500], learner=made, baselines=()).ledger.code_bits for _ in range(2))
+    first, second = (prequential.evaluate(TEXT[:500], learner=made, baselines=()).code_bits for _ in range(2))
     assert first == second
     assert all(torch.equal(a, b) for a, b in zip(before.values(), made.module.state_dict().values(), strict=True))
 
@@ -126,8 +126,8 @@ def test_a_classifier_of_scikit_learn_learns_online():
         return ClassifierLearner(linear_model.SGDClassifier(loss="log_loss", random_state=0), order=2, run_symbols=200)
 
     result = prequential.evaluate(TEXT[:1000], learner=make, baselines=())
-    assert 0 < result.ledger.code_bits < 8 * 1000 * 4
-    assert result.ledger.bits_per_byte != 8.0
+    assert 0 < result.code_bits < 8 * 1000 * 4
+    assert result.bits_per_byte != 8.0
 
 
 def test_a_classifier_of_river_learns_online():
@@ -147,7 +147,7 @@ def test_a_classifier_of_river_learns_online():
             seen[y] = seen.get(y, 0) + 1
 
     result = prequential.evaluate(TEXT, learner=lambda: ClassifierLearner(Nearest(), order=1), baselines=())
-    assert result.ledger.bits_per_byte < 8
+    assert result.bits_per_byte < 8
     with pytest.raises(ConfigError, match="has neither"):
         ClassifierLearner(object())
 
@@ -163,7 +163,7 @@ def test_a_model_of_transformers_learns_and_has_no_archive(model_folder):
         baselines=[StaticModel(str(model_folder))],
     )
     assert not result.is_coded
-    assert result.ledger.archive_bytes < result.baselines[0].compressed_bytes  # it learns
+    assert result.archive_bytes < result.baselines[0].compressed_bytes  # it learns
 
 
 def test_low_rank_adapters_learn(model_folder):
@@ -173,7 +173,7 @@ def test_low_rank_adapters_learn(model_folder):
     made = TransformersLearner(str(model_folder), lr=3e-3, window=32, lora=4)
     learned = sum(p.numel() for p in made.module.parameters() if p.requires_grad)
     assert 0 < learned < 0.5 * sum(p.numel() for p in made.module.parameters())
-    assert prequential.evaluate(TEXT[:300], learner=lambda: made, baselines=()).ledger.code_bits > 0
+    assert prequential.evaluate(TEXT[:300], learner=lambda: made, baselines=()).code_bits > 0
 
 
 # ---- ids, long runs, windows and replay
@@ -211,7 +211,7 @@ def test_a_module_over_ids_costs_what_its_own_loop_says():
         made.update(part)
     result = prequential.evaluate(TEXT, learner=lambda: of_ids(models.Words(), window=64, rows=1), baselines=())
     assert made.n_symbols == 300 and not result.is_coded
-    assert result.ledger.code_bits == pytest.approx(bits, rel=1e-5)
+    assert result.code_bits == pytest.approx(bits, rel=1e-5)
 
 
 @pytest.mark.parametrize("tokenizer", [None, models.Words()], ids=["bytes", "ids"])
@@ -230,7 +230,7 @@ def test_a_run_may_be_longer_than_the_window_and_is_predicted_and_learned_as_a_w
     with torch.no_grad():  # nothing was learned, so each id costs what the module says from the start
         rows = torch.log_softmax(made.module(torch.from_numpy(np.concatenate(([0], ids[:-1])))[None])[0], -1)
     bits = -rows[torch.arange(len(ids)), torch.from_numpy(ids.astype(np.int64))].sum().item() / np.log(2)
-    assert result.ledger.code_bits == pytest.approx(bits, rel=1e-3)
+    assert result.code_bits == pytest.approx(bits, rel=1e-3)
 
 
 def test_nll_is_that_of_the_predictions_for_runs_and_contexts_of_any_length():
@@ -267,4 +267,4 @@ def test_tokenizers_of_libraries_and_files_serve_a_torch_learner(tokenizer, tmp_
         assert b"".join(found.decode([i]) for i in ids.tolist()) == TEXT[:500]
     assert tokenizer_of(own := models.Words()) is own
     found = prequential.evaluate(TEXT[:500], learner=lambda: of_ids(encoding, window=32), baselines=())
-    assert 0 < found.ledger.code_bits < 8 * 500 * 2
+    assert 0 < found.code_bits < 8 * 500 * 2

@@ -25,7 +25,7 @@ def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, f
     options = "--learner mine.py:Counts --learner-arg prior=0.5 --verify --baselines gzip"
     done = run(folder, "evaluate", *options.split(), "text")
     assert done.returncode == 0, done.stderr
-    assert b"mine.py:Counts(prior = 0.5)" in done.stdout
+    assert b"mine.py:Counts, prior=0.5" in done.stdout
     (path,) = (folder / "runs").iterdir()
     record = json.loads((path / "record.jsonl").read_text())
     assert record["verified"] and record["coding"].startswith("archive, for this machine")
@@ -72,7 +72,7 @@ def test_every_command_takes_the_same_level_for_the_same_small_input_and_says_so
 
 def test_the_library_evaluates_with_the_level_that_it_compresses_with():
     found = prequential.evaluate(b"a small text " * 9, baselines=())
-    assert found.header.config == default_for(117).to_dict() == preset(4).to_dict()
+    assert found.config == default_for(117).to_dict() == preset(4).to_dict()
 
 
 def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
@@ -86,7 +86,7 @@ def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     assert max(rates["dynamic"], rates["frozen"]) < 0.05 < rates["untrained"]
     assert record["config"]["learner"]["name"] == "mine.py:Pairs"
     shown = run(folder, *[each for each in args if each != "--json"])
-    assert b"learner: mine.py:Pairs()" in shown.stdout
+    assert b"learner: mine.py:Pairs;" in shown.stdout
     apart = run(folder, *args, "--context", "isolated")
     assert apart.returncode == 1 and b"has the context carried" in apart.stderr
     (folder / "empty").touch()

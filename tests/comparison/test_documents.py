@@ -133,7 +133,7 @@ def test_the_report_and_the_json_agree() -> None:
         assert f"{equal['bits_per_byte']:+.4f} {ends} lower in {equal['n_lower']} of {N}" in report
         assert f"{difference['bits_per_byte']:+.4f} exact" in report
     assert f"{N} documents, worth " in report and "of equal length; the largest has" in report
-    assert "C: 1 mixed contexts in 2**10 buckets, trained on train (x.jsonl:-0.1)" in report
+    assert "C: 1 contexts, trained on train (x.jsonl:-0.1)" in report
 
 
 def test_records_of_other_documents_are_refused_and_a_single_one() -> None:

@@ -1,8 +1,5 @@
 """The trace: costs are read as they were written, and all groupings add up to the same total."""
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +7,6 @@ from hypothesis import strategies as st
 from prequential_codecs.bit_coder import UNIT_BITS, ideal_bits, symbol_bits
 
 from prequential.evaluation.curves import GPT, MODEL
-from prequential.evaluation.ledger import Ledger, bits_per_byte
 from prequential.evaluation.trace import Trace
 
 COSTS = st.lists(st.integers(0, 2**29), min_size=1, max_size=200)
@@ -51,19 +47,3 @@ def test_the_cost_of_a_symbol_is_the_logarithm_of_its_frequency(row, data):
     symbol = data.draw(st.integers(0, len(row) - 1))
     (cost,) = symbol_bits(np.array([row], np.int32), np.array([symbol]))
     assert cost == pytest.approx(24 - np.log2(row[symbol]), abs=UNIT_BITS / 2) and (cost / UNIT_BITS).is_integer()
-
-
-# ---- the ledger
-
-
-LEDGER = Ledger(
-    n_bytes=1000, archive_bytes=300, header_bytes=60, payload_bytes=200, n_blocks=2, n_raw_blocks=0, code_bits=1590.0
-)
-
-
-def test_the_parts_of_an_archive_add_up_and_their_units_are_right() -> None:
-    assert LEDGER.header_bytes + LEDGER.payload_bytes + LEDGER.container_bytes == LEDGER.archive_bytes
-    assert (LEDGER.archive_bits, LEDGER.bits_per_byte) == (2400, 2.4)
-    assert LEDGER.coder_overhead_ppm == pytest.approx(1e6 * 10 / 1590)
-    assert bits_per_byte(60, 0) == math.inf
-    assert replace(LEDGER, code_bits=1000.0).code_nats_per_byte == pytest.approx(math.log(2))  # one bit a byte

@@ -13,7 +13,6 @@ from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import ConfigError, CorruptArchiveError
-from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.given import with_history_for
 from prequential.learners.spec import follow
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
@@ -50,10 +49,10 @@ def test_the_cost_is_that_of_a_learner_that_was_trained():
     result = prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=("xz",), verify=True)
     learner = ONE.learner(with_history_for(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))
-    assert result.ledger.code_bits == sum(bits.sum() for bits in follow(learner, np.frombuffer(B, np.uint8)))
+    assert result.code_bits == sum(bits.sum() for bits in follow(learner, np.frombuffer(B, np.uint8)))
     assert set(result.trace.parts) == {"model", "gpt", "mixer"}
     assert result.trace.total_bits("mixer") < 8 * len(B)
-    record = evaluation_record(result, ONE)
+    record = result.to_record()
     assert record["config"]["given"]["n_symbols"] == len(A)
     assert "after what was given" in record["baselines"][0]["label"]
     alone = prequential.evaluate(B, config=ALONE, runtime=ONE, baselines=("xz",)).baselines[0]

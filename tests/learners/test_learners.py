@@ -15,7 +15,6 @@ from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.errors import CausalityError, ConfigError, CorpusError, InvalidDistributionError
-from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.ledger import VOCABULARY
 from prequential.evaluation.summary import format_report, format_total
 from prequential.learners import distributions as tokens
@@ -29,7 +28,6 @@ from prequential.learners.distributions import (
     tokenise,
 )
 from prequential.learners.loading import load_spec, parse_arguments
-from prequential.online.runtime import Runtime
 from prequential.records import CODED_HERE, NOT_CODED
 
 TEXT = sample_path("christmas_carol").read_bytes()[:4000]
@@ -49,18 +47,18 @@ def ideal_bits(text, n_symbols=256, run=50):
 @pytest.mark.parametrize("learner", [models.Counts, models.Counts()], ids=["factory", "object"])
 def test_the_code_length_is_that_of_an_independent_computation_and_the_archive_decodes(learner):
     result = evaluate(TEXT, learner=learner, verify=True)
-    assert result.ledger.code_bits == pytest.approx(ideal_bits(list(TEXT)), rel=1e-4)
-    assert 0 < 8 * result.ledger.payload_bytes - result.ledger.code_bits < 100
+    assert result.code_bits == pytest.approx(ideal_bits(list(TEXT)), rel=1e-4)
+    assert 0 < 8 * result.payload_bytes - result.code_bits < 100
     assert result.is_coded and result.verify_wall_s > 0
     assert result.curve.n_bytes.tolist() == list(range(50, 4001, 50))
-    record = evaluation_record(result, Runtime())
+    record = result.to_record()
     assert (record["coding"], record["verified"], record["decoder_bytes"]) == (CODED_HERE, True, 0)
     assert record["config"]["learner"]["name"] == "Counts"
 
 
 def test_an_object_is_copied_so_that_it_can_be_measured_again():
     learner = models.Counts()
-    first, second = (evaluate(TEXT, learner=learner).ledger.code_bits for _ in range(2))
+    first, second = (evaluate(TEXT, learner=learner).code_bits for _ in range(2))
     assert first == second and learner.counts.sum() == 256
 
 
@@ -121,9 +119,9 @@ def test_a_learner_that_is_not_deterministic_has_a_code_length_and_no_archive(mo
     coded = evaluate(TEXT, learner=models.Counts)
     monkeypatch.setattr(models.Counts, "deterministic", False)
     result = evaluate(TEXT, learner=models.Counts)
-    assert result.ledger.code_bits == pytest.approx(coded.ledger.code_bits, rel=1e-4)
-    assert result.ledger.archive_bytes == int(np.ceil(result.ledger.code_bits / 8))
-    assert evaluation_record(result, Runtime())["coding"] == NOT_CODED
+    assert result.code_bits == pytest.approx(coded.code_bits, rel=1e-4)
+    assert result.archive_bytes == int(np.ceil(result.code_bits / 8))
+    assert result.to_record()["coding"] == NOT_CODED
     with pytest.raises(ConfigError, match="no archive to verify"):
         evaluate(TEXT, learner=models.Counts, verify=True)
 
@@ -131,23 +129,22 @@ def test_a_learner_that_is_not_deterministic_has_a_code_length_and_no_archive(mo
 def test_ids_of_a_tokenizer_cost_what_they_cost_and_their_bytes_share_it():
     result = evaluate(TEXT, learner=models.OfWords)
     ids = models.Words().encode(TEXT)
-    assert result.ledger.code_bits == pytest.approx(ideal_bits(ids, 300), rel=1e-4)
+    assert result.code_bits == pytest.approx(ideal_bits(ids, 300), rel=1e-4)
     assert not result.is_coded
     bits, place = result.trace.bits("model"), TEXT.index(b"the")
     assert bits[place] == pytest.approx(bits[place + 1], abs=1e-6) and bits[place + 1] == bits[place + 2]
-    assert bits.sum() == result.ledger.code_bits == result.curve.bits[-1]
+    assert bits.sum() == result.code_bits == result.curve.bits[-1]
     assert result.curve.n_bytes[-1] == len(TEXT)
 
 
 def test_the_vocabulary_of_a_learner_is_an_entry_of_its_ledger():
     result = evaluate(TEXT, learner=models.OfWords)
-    entries = dict(result.ledger.entries())
-    assert 300 < result.ledger.tokenizer_bytes < 2000
-    assert entries[VOCABULARY] == 8 * result.ledger.tokenizer_bytes
-    assert sum(entries.values()) == pytest.approx(result.ledger.total_bits)
-    record = evaluation_record(result, Runtime())
+    entries = {each.entry: each.bits for each in result.ledger}
+    assert 300 * 8 < entries[VOCABULARY] < 2000 * 8
+    assert sum(entries.values()) == pytest.approx(result.total_bits)
+    record = result.to_record()
     assert "the vocabulary of its tokenizer takes" in format_total(record) and "vocabulary" not in format_report(record)
-    assert VOCABULARY not in dict(evaluate(TEXT, learner=models.Counts).ledger.entries())
+    assert VOCABULARY not in [each.entry for each in evaluate(TEXT, learner=models.Counts).ledger]
 
 
 @pytest.mark.parametrize("n_marks", [1, 49, 50, 51, 120])
@@ -156,8 +153,8 @@ def test_ids_that_stand_for_no_byte_at_the_end_are_paid_by_the_last_byte(n_bytes
     text, tokenizer = TEXT[:n_bytes].replace(b"the", b"The"), models.MarksTheEnd(n_marks)
     result = evaluate(text, learner=partial(models.OfWords, tokenizer))
     ids = tokenizer.encode(text)
-    assert result.ledger.code_bits == pytest.approx(ideal_bits(ids, 300), rel=1e-4)
-    assert result.trace.bits("model").sum() == result.ledger.code_bits
+    assert result.code_bits == pytest.approx(ideal_bits(ids, 300), rel=1e-4)
+    assert result.trace.bits("model").sum() == result.code_bits
     assert (np.diff(result.curve.n_bytes) > 0).all() and result.curve.n_bytes[-1] == n_bytes
 
 
@@ -203,7 +200,7 @@ def test_nll_gives_the_code_length_and_rows_are_asked_in_checked_runs_only():
     text = sample_path("christmas_carol").read_bytes()[:60_000]
     result = evaluate(text, learner=models.OfWordsByNll)
     by_rows = evaluate(text, learner=models.OfWords)
-    assert result.ledger.code_bits == pytest.approx(by_rows.ledger.code_bits, rel=1e-6)
+    assert result.code_bits == pytest.approx(by_rows.code_bits, rel=1e-6)
     n_runs = -(-len(models.Words().encode(text)) // 50)
     calls = models.OfWordsByNll.calls
     n_checked = calls["predict"] // 2
@@ -349,7 +346,7 @@ def test_what_the_learner_gets_is_its_own():
             symbols[:] = 0
             return rows
 
-    assert evaluate(TEXT, learner=Writes).ledger.code_bits == evaluate(TEXT, learner=models.Counts).ledger.code_bits
+    assert evaluate(TEXT, learner=Writes).code_bits == evaluate(TEXT, learner=models.Counts).code_bits
 
 
 def test_an_archive_of_another_learner_is_not_decoded_by_ours(tmp_path):
@@ -377,5 +374,5 @@ def test_the_example_is_measured_and_verified_in_an_empty_folder(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "every byte decoded and compared on this machine and these versions" in done.stdout
-    assert "mine.py:Markov(order = 3), 256 symbols, runs of 100" in done.stdout
+    assert "mine.py:Markov, order=3" in done.stdout
     assert len([line for line in code.splitlines() if line.strip()]) <= 40

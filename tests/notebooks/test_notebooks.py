@@ -123,15 +123,15 @@ def test_the_code_lengths_that_notebooks_show_are_those_of_today():
     sample = prequential.sample_path("christmas_carol").read_bytes()
     online = prequential.evaluate(sample[100_000:150_000], config=prequential.preset(1), baselines=())
     line = r"([\d.]+) bits/byte  online, from nothing"
-    assert number(line, shown("static_against_online")) == round(online.ledger.code_bits_per_byte, 4)
+    assert number(line, shown("static_against_online")) == round(online.code_bits_per_byte, 4)
 
 
 @pytest.mark.slow
 def test_the_figures_of_the_default_that_readme_and_notebooks_show_are_those_of_today():
     found = prequential.evaluate("sample:christmas_carol", config=prequential.preset(5), baselines=())
     line = r"<Evaluation of christmas_carol, 158,515 bytes: -5, [\d.]+ bits/byte, archive ([\d,]+) bytes"
-    assert number(line, shown("quick_start")) == found.ledger.archive_bytes
+    assert number(line, shown("quick_start")) == found.archive_bytes
     for page in ("README.md", "docs/index.md"):
         text = (PROJECT / page).read_text("utf-8")
-        assert number(r"ideal code length +([\d,]+) bits", text) == round(found.ledger.code_bits)
-        assert number(r"description length +([\d,]+) bits", text) == found.ledger.archive_bits
+        assert number(r"ideal code length +([\d,]+) bits", text) == round(found.code_bits)
+        assert number(r"description length +([\d,]+) bits", text) == found.archive_bits

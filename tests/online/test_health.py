@@ -1,12 +1,12 @@
 """The health of a run: each finding on data made for it, no finding on ordinary text, and no fault that stops a run."""
 
 import dataclasses
-import json
 import math
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from prequential_corpora.sources import sample_path
@@ -166,7 +166,7 @@ def test_a_finding_is_one_line_that_says_where_and_what(machine: Machine) -> Non
     (finding,) = machine.run(PROSE[: 20 * WINDOW]).run(NOISE[:WINDOW], 6.0).health.findings
     assert str(finding).startswith("byte 327,680, block 1: loss spike: 6.00 bits/byte, usually 2.00; ")
     assert str(finding).endswith("; most likely the data")
-    assert Finding(**json.loads(json.dumps(dataclasses.asdict(finding)))) == finding
+    assert msgspec.json.decode(msgspec.json.encode(finding), type=Finding) == finding
 
 
 def test_the_status_has_the_total_and_latest_rate_gzip_speed_and_time_left(machine: Machine) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import prequential
 from prequential.evaluation.curves import Curve
-from prequential.evaluation.evaluation import DraftFolder, evaluation_record
+from prequential.evaluation.evaluation import DraftFolder
 from prequential.evaluation.runs import Run, new_run_folder, read_run
 
 
@@ -35,7 +35,7 @@ def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
             draft=DraftFolder(path=folder.draft),
             runtime=fused,
         ).declaring(n_seeds=2)
-        return read_run(folder.finish(root, evaluation_record(result, fused), result.curves))
+        return read_run(folder.finish(root, result.to_record(), result.curves))
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ def test_every_run_leaves_a_folder_with_its_configuration_and_equals_the_run_tha
     assert [Config.from_dict(outcome.run.record["config"]) for outcome in outcomes] == plan.configs
     assert prequential.decompress(runs[0].archive, runtime=FUSED) == TEXT[:N_BYTES]
     alone = prequential.evaluate(TEXT[:N_BYTES], config=plan.configs[0], baselines=(), runtime=FUSED)
-    assert outcomes[0].run.record["code_bits"] == alone.ledger.code_bits
+    assert outcomes[0].run.record["code_bits"] == alone.code_bits
 
 
 def test_finished_runs_are_used_again_and_only_the_others_are_made(finished, run_all, replace_evaluate):

@@ -1,17 +1,26 @@
-"""The source of the decoder: its list has what decoding imports and nothing else, and the zip alone decodes."""
+"""The ledger, and the source of the decoder: its list has what decoding imports and nothing else, and the zip alone decodes."""
 
 import io
+import math
 import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from small import BOTH as GPT_AND_MIXER
 
 import prequential
-from prequential.evaluation.ledger import code_of, decoder_modules, decoder_zip, decoder_zip_bytes
+from prequential.evaluation.ledger import (
+    Ledger,
+    bits_per_byte,
+    code_of,
+    decoder_modules,
+    decoder_zip,
+    decoder_zip_bytes,
+)
 
 MAX_ZIP_BYTES = 138_500
 TEXT = b"It was the best of times, it was the worst of times. " * 6
@@ -51,3 +60,16 @@ def test_the_zip_is_small_the_same_each_time_and_has_no_comments() -> None:
     assert decoder_zip() == decoder_zip() and decoder_zip_bytes() == len(decoder_zip()) < MAX_ZIP_BYTES
     with zipfile.ZipFile(io.BytesIO(decoder_zip())) as file:
         assert not [name for name in file.namelist() if code_of(text := file.read(name).decode()) != text]
+
+
+LEDGER = Ledger(
+    n_bytes=1000, archive_bytes=300, header_bytes=60, payload_bytes=200, n_blocks=2, n_raw_blocks=0, code_bits=1590.0
+)
+
+
+def test_the_parts_of_an_archive_add_up_and_their_units_are_right() -> None:
+    assert LEDGER.header_bytes + LEDGER.payload_bytes + LEDGER.container_bytes == LEDGER.archive_bytes
+    assert (LEDGER.archive_bits, LEDGER.bits_per_byte) == (2400, 2.4)
+    assert LEDGER.coder_overhead_ppm == pytest.approx(1e6 * 10 / 1590)
+    assert bits_per_byte(60, 0) == math.inf
+    assert replace(LEDGER, code_bits=1000.0).code_nats_per_byte == pytest.approx(math.log(2))  # one bit a byte

@@ -1,27 +1,34 @@
-"""An interrupted evaluation is resumed, and has the results of an uninterrupted one."""
+"""An interrupted evaluation is resumed, with an archive or without, and has the results of an uninterrupted one."""
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import own_learners as models
 import pytest
 from interruption import InterruptionError, stopping_at
+from prequential_corpora.sources import sample_path
 from small import BOTH
 
 import prequential
-from prequential.errors import CheckpointError, CorpusError, OutputError, PrequentialError
+from prequential.errors import CheckpointError, ConfigError, CorpusError, OutputError, PrequentialError
 from prequential.evaluation import evaluation, runs
-from prequential.evaluation.evaluation import evaluation_record
 from prequential.evaluation.runs import DRAFT, interrupted_run_folder, new_run_folder
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
 FUSED = prequential.Runtime(kernels="fused", threads=1)
 CONFIG = replace(BOTH, schedule=replace(BOTH.schedule, block_symbols=400))
-TEXT = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 10
-DATA = TEXT[:400] + np.random.default_rng(3).bytes(400) + TEXT[400:]  # a raw block among coded ones
+PROSE = b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 10
+DATA = PROSE[:400] + np.random.default_rng(3).bytes(400) + PROSE[400:]  # a raw block among coded ones
+TEXT = sample_path("christmas_carol").read_bytes()[:3000]
+CHECKPOINT = ".archive.pq.prequential/run.checkpoint"
 
 
 @pytest.fixture(autouse=True)
@@ -31,59 +38,43 @@ def no_warm_up(monkeypatch):
 
 
 def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=DATA, keep=True):
+    draft = prequential.DraftFolder(path=folder, keep=keep, resume=resume)
     return prequential.evaluate(
-        data,
-        config=CONFIG,
-        runtime=FUSED,
-        baselines=("gzip",),
-        verify=True,
-        draft=prequential.DraftFolder(path=folder, keep=keep, resume=resume),
-        on_progress=on_progress,
+        data, config=CONFIG, runtime=FUSED, baselines=("gzip",), verify=True, draft=draft, on_progress=on_progress
     )
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     """The evaluation, its archive, and its number of progress reports."""
-    n_reports = [0]
-
-    def count(done, n_bytes):
-        n_reports[0] += 1
-
-    folder = tmp_path_factory.mktemp("uninterrupted")
+    reports, folder = [], tmp_path_factory.mktemp("uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluation, "warm_up", lambda *_: None)
-        return measured(folder, on_progress=count), (folder / "archive.pq").read_bytes(), n_reports[0]
+        result = measured(folder, on_progress=lambda done, n_bytes: reports.append(done))
+    return result, (folder / "archive.pq").read_bytes(), len(reports)
 
 
 def assert_same_results(found, expected):
-    assert found.ledger == expected.ledger
+    for name in ("ledger", "tables", "parts", "crossings", "passages"):
+        assert getattr(found, name) == getattr(expected, name), name
     for name, curve in expected.curves.items():
         assert np.array_equal(found.curves[name].n_bytes, curve.n_bytes), name
         assert np.array_equal(found.curves[name].bits, curve.bits), name
     for part in expected.trace.parts:
         assert np.array_equal(found.trace.bits(part), expected.trace.bits(part)), part
-    assert found.tables == expected.tables
-    assert [r.compressed_bytes for r in found.baselines] == [r.compressed_bytes for r in expected.baselines]
 
 
 # coding takes the first half of all reports
-@pytest.mark.parametrize(
-    "share", [pytest.param(0.02, marks=pytest.mark.slow), 0.2, pytest.param(0.4, marks=pytest.mark.slow), 0.9]
-)
+@pytest.mark.parametrize("share", [pytest.param(0.02, marks=pytest.mark.slow), 0.2, 0.9])
 def test_it_can_be_resumed_from_any_point(uninterrupted, tmp_path, share):
     result, archive, n_reports = uninterrupted
     with pytest.raises(InterruptionError):
         measured(tmp_path, on_progress=stopping_at(max(1, int(share * n_reports))))
-    found = measured(tmp_path, resume=True)
-    assert_same_results(found, result)
+    assert_same_results(measured(tmp_path, resume=True), result)
     assert (tmp_path / "archive.pq").read_bytes() == archive
-    assert found.wall_s > 0
 
 
 def test_it_can_be_resumed_several_times(uninterrupted, tmp_path):
-    result, archive, _ = uninterrupted
-
     def stopping_while_it_codes():
         stop = stopping_at(9)
         return lambda done, n_bytes: stop(done, n_bytes) if done.archive_bytes else None
@@ -95,36 +86,29 @@ def test_it_can_be_resumed_several_times(uninterrupted, tmp_path):
         except InterruptionError:
             n_attempts += 1
     assert n_attempts >= 3
-    assert_same_results(found, result)
-    assert (tmp_path / "archive.pq").read_bytes() == archive
+    assert_same_results(found, uninterrupted[0])
+    assert (tmp_path / "archive.pq").read_bytes() == uninterrupted[1]
 
 
 def test_a_finished_archive_is_not_coded_again(uninterrupted, tmp_path, monkeypatch):
     def fail(*_):
         raise InterruptionError
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(InterruptionError):
         patch.setattr(evaluation, "measure_baselines", fail)
-        with pytest.raises(InterruptionError):
-            measured(tmp_path)
-    written = (tmp_path / "archive.pq").stat().st_mtime_ns
-    seen = []
+        measured(tmp_path)
+    written, seen = (tmp_path / "archive.pq").stat().st_mtime_ns, []
     found = measured(tmp_path, resume=True, on_progress=lambda done, n_bytes: seen.append(done.n_bytes))
     assert_same_results(found, uninterrupted[0])
     assert (tmp_path / "archive.pq").stat().st_mtime_ns == written
     assert seen.count(len(DATA)) <= 3  # reports of the verification and of the mixer alone
-    assert found.verify_wall_s
 
 
-def interrupted(folder, n_reports=20):
-    with pytest.raises(InterruptionError):
-        measured(folder, on_progress=stopping_at(n_reports))
-
-
-@pytest.mark.parametrize("other", [DATA[:-1] + b"x", DATA[:300], DATA + b"more"])
+@pytest.mark.parametrize("other", [DATA[:-1] + b"x", DATA[:300]])
 @pytest.mark.first_quick
 def test_another_corpus_is_refused_and_nothing_is_lost(uninterrupted, tmp_path, other):
-    interrupted(tmp_path)
+    with pytest.raises(InterruptionError):
+        measured(tmp_path, on_progress=stopping_at(20))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(CheckpointError, match="another"):
         measured(tmp_path, resume=True, data=other)
@@ -132,32 +116,33 @@ def test_another_corpus_is_refused_and_nothing_is_lost(uninterrupted, tmp_path, 
     assert_same_results(measured(tmp_path, resume=True), uninterrupted[0])
 
 
-def test_a_finished_archive_of_another_corpus_or_without_its_ledger_or_costs_is_refused(tmp_path):
+def test_a_finished_archive_of_another_corpus_or_with_damaged_files_is_refused(tmp_path):
     measured(tmp_path)
     with pytest.raises(CheckpointError, match="another run"):
         measured(tmp_path, resume=True, data=DATA[:-1] + b"x")
-    encoded = (tmp_path / "encoded.json").read_bytes()
-    for damage in (b"", b"{", b"[]", b'{"ledger": {}, "wall_s": 1, "run": 2}'):
-        (tmp_path / "encoded.json").write_bytes(damage)
-        with pytest.raises(CheckpointError, match="start again without resume=True"):
-            measured(tmp_path, resume=True)
-    (tmp_path / "encoded.json").write_bytes(encoded)
-    (tmp_path / "costs").unlink()
-    with pytest.raises(CheckpointError, match="costs"):
-        measured(tmp_path, resume=True)
+    for name, damages in {
+        "encoded.json": (b"{", b'{"wall_s": 1, "run": 2}'),
+        "archive.pq": (b"x",),
+        "costs": (b"",),
+    }.items():
+        whole = (tmp_path / name).read_bytes()
+        for damage in damages:
+            (tmp_path / name).write_bytes(damage)
+            with pytest.raises(CheckpointError, match="start again without resume=True"):
+                measured(tmp_path, resume=True)
+        (tmp_path / name).write_bytes(whole)
 
 
-@pytest.mark.parametrize("step", ["_rename_to_free_name", "files.write_text", "write_curves"])
+@pytest.mark.parametrize("step", ["_rename_to_free_name", "write_curves"])
 @pytest.mark.first_quick
 def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     uninterrupted, tmp_path, monkeypatch, step
 ):
     def finished(folder, resume):
         result = measured(folder.draft, resume)
-        return folder.finish(tmp_path, evaluation_record(result, FUSED), result.curves)
+        return folder.finish(tmp_path, result.to_record(), result.curves)
 
-    place, name = (runs.files, "write_text") if step == "files.write_text" else (runs, step)
-    done = getattr(place, name)
+    done = getattr(runs, step)
 
     def done_and_stopped(*arguments):
         if step != "_rename_to_free_name":
@@ -165,18 +150,17 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
         raise InterruptionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(place, name, done_and_stopped)
+        patch.setattr(runs, step, done_and_stopped)
         with pytest.raises(InterruptionError), new_run_folder(tmp_path, hint=str) as folder:
             finished(folder, resume=False)
     (draft,) = tmp_path.iterdir()
     assert runs.read_runs(tmp_path) == []
     with interrupted_run_folder(draft) as folder:
         path = finished(folder, resume=True)
-    (found,) = runs.read_runs(tmp_path)
-    assert found.path == path
-    assert np.array_equal(found.curves["model"].bits, uninterrupted[0].curve.bits)
-    left = sorted(file.name for file in path.iterdir())
-    assert left == ["archive.pq", "curve.parquet", "record.jsonl"]
+    (run,) = runs.read_runs(tmp_path)
+    assert run.path == path
+    assert np.array_equal(run.curves["model"].bits, uninterrupted[0].curve.bits)
+    assert sorted(file.name for file in path.iterdir()) == ["archive.pq", "curve.parquet", "record.jsonl"]
 
 
 def test_without_keep_no_checkpoint_is_left(tmp_path):
@@ -203,9 +187,7 @@ def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(draft):
 
 
 def test_a_draft_belongs_to_one_process_and_to_one_user(draft, monkeypatch):
-    with interrupted_run_folder(draft) as folder:
-        found = measured(folder.draft, resume=True)  # its archive is complete, its run is not
-        assert found.ledger.n_bytes == len(DATA)
+    with interrupted_run_folder(draft):
         with pytest.raises(OutputError, match="another run"), interrupted_run_folder(draft):
             pass
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
@@ -227,7 +209,7 @@ def test_no_file_outside_a_strangers_draft_is_written(name, kind, draft, tmp_pat
     (draft / name).symlink_to(victim) if kind == "symbolic" else os.link(victim, draft / name)
     with suppress(PrequentialError), interrupted_run_folder(draft) as folder:
         result = measured(folder.draft, resume=True)
-        folder.finish(draft.parent, evaluation_record(result, FUSED), result.curves)
+        folder.finish(draft.parent, result.to_record(), result.curves)
     assert victim.read_bytes() == saved
 
 
@@ -243,9 +225,97 @@ def test_a_folder_that_no_evaluation_left_is_refused(tmp_path, name):
 
 
 def test_what_ends_before_it_begins_leaves_nothing(tmp_path):
-    for error, data in ((InterruptionError, None), (CorpusError, b"")):
-        with pytest.raises(error), new_run_folder(tmp_path, hint=str) as folder:
-            if data is None:
-                raise InterruptionError
-            measured(folder.draft, data=data)
-        assert not list(tmp_path.iterdir())
+    with pytest.raises(CorpusError), new_run_folder(tmp_path, hint=str) as folder:
+        measured(folder.draft, data=b"")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- a learner of one's own
+
+
+def of_own(learner, folder=None, resume=False, on_progress=lambda done, n_bytes: None, data=TEXT):
+    draft = prequential.DraftFolder(path=folder, keep=True, resume=resume) if folder else None
+    return prequential.evaluate(data, learner=learner, baselines=(), draft=draft, on_progress=on_progress)
+
+
+def interrupted(learner, folder, n_reports=23):
+    with pytest.raises(InterruptionError):
+        of_own(learner, folder, on_progress=stopping_at(n_reports))
+
+
+def torch_learner():
+    torch = pytest.importorskip("torch")
+    from prequential.adapters import TorchLearner
+
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Embedding(256, 8), torch.nn.Linear(8, 256))
+    optimiser = torch.optim.AdamW(module.parameters(), lr=1e-2)
+    return TorchLearner(module, optimiser, window=64, rows=3)
+
+
+def words():
+    return models.OfWordsByNll(models.MarksTheEnd(60))  # the last byte pays for more than a run
+
+
+@pytest.mark.parametrize("learner", [models.ResumesCounts, words, torch_learner])
+@pytest.mark.first_quick
+def test_a_learner_that_can_load_its_state_is_resumed_with_the_same_results(tmp_path, learner):
+    whole, seen = of_own(learner), []
+    interrupted(learner, tmp_path)
+    found = of_own(learner, tmp_path, resume=True, on_progress=lambda done, n: seen.append(done.n_bytes))
+    assert seen[0] > 0.2 * len(TEXT)  # the beginning is not learned again
+    assert_same_results(found, whole)
+
+
+def test_a_checkpoint_of_a_learner_of_ones_own_has_no_pickle(tmp_path):
+    interrupted(torch_learner, tmp_path)
+    data = (tmp_path / CHECKPOINT).read_bytes()
+    assert b"learner.model.structure" in data and b"\x80\x04\x95" not in data
+
+
+def test_a_learner_without_load_state_dict_is_not_resumed(tmp_path):
+    for learner in (models.Counts, models.OfWords):
+        interrupted(learner, tmp_path)
+        assert not (tmp_path / CHECKPOINT).exists()
+        with pytest.raises(ConfigError, match="a run of your own learner cannot be resumed: start it again"):
+            of_own(learner, tmp_path, resume=True)
+
+
+STOPS = """
+
+import os, pathlib, signal
+
+
+class Stops(OfWordsByNll):
+    def update(self, symbols):
+        super().update(symbols)
+        if not pathlib.Path('stopped').exists() and self.counts.sum() > 1500:
+            pathlib.Path('stopped').touch()
+            os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.thorough
+def test_the_command_line_resumes_a_learner_of_ids_and_leaves_a_clean_run_folder(tmp_path):
+    (tmp_path / "mine.py").write_text(Path(models.__file__).read_text() + STOPS)
+    (tmp_path / "text").write_bytes(TEXT)
+    command = [
+        sys.executable,
+        "-m",
+        "prequential",
+        *["evaluate", "text", "--learner", "mine.py:Stops", "--baselines", "none"],
+    ]
+
+    def called(*more):
+        return subprocess.run(
+            [*command, *more], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+            env=os.environ | {"COLUMNS": "200"},
+        )  # fmt: skip
+
+    first = called()
+    assert first.returncode != 0 and "continues this run" in first.stderr
+    done = called("--resume", re.search(r"--resume (\S+)", first.stderr)[1])
+    assert done.returncode == 0, done.stderr
+    (run,) = prequential.read_runs(tmp_path / "runs")
+    assert run.record["code_bits"] == of_own(models.OfWordsByNll).code_bits
+    assert sorted(path.name for path in run.path.iterdir()) == ["curve.parquet", "record.jsonl"]
