@@ -113,17 +113,6 @@ def test_every_command_and_every_code_block_of_readme_is_a_step_and_only_the_set
     assert all(command.startswith(SET_UP) for command in left)
 
 
-def test_steps_are_found_and_the_second_time_follows_the_comment() -> None:
-    text = "    $ a b.txt -x 1   # makes c; again: with -f\n\n`prequential y` and `make z`\n"
-    text += "\nSave as `m.py`:\n\n```python\n1\n```\n"
-    first, *others = steps(text)
-    assert first == ("a b.txt -x 1", "makes c; again: with -f", "", "")
-    assert others == [Step("prequential y"), Step("make z"), Step(code="1\n", file="m.py")]
-    assert again(first) == "a b.txt -f -x 1"
-    assert again(first._replace(comment="again: without -x")) == "a b.txt"
-    assert again(first._replace(comment="")) == first.command
-
-
 def test_the_python_block_of_readme_runs(fresh: Path, no_warm_up: None, monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib
     from matplotlib import pyplot

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, for_each, progress_bar, resumable
+from prequential.cli.streams import fitted, for_each, progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="CORPUS", help=options.CORPUS)
-    parser.add_argument("-o", "--output", metavar="MODEL", required=True, help="the new folder of the learner")
-    resume = {"--resume": "resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)"}
-    options.add(parser, {**options.LIMIT, **resume, **options.JSON})
-    options.add_learner(parser)
-    parser.set_defaults(inputs=("name",))
+TRAIN = {
+    "name: CORPUS": options.CORPUS,
+    "-o, --output MODEL !": "the new folder of the learner",
+    "--resume": "resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
+    **options.LIMIT,
+    **options.JSON,
+}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,7 +43,6 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
     check_new_folder(args.output)
     runtime.check(config)
     with (
-        resumable(args),
         training_checkpoints(args.output, resume=args.resume) as checkpoints,
         open_source(name, args.limit) as source,
     ):
@@ -57,8 +56,13 @@ def _train(args: argparse.Namespace, config: "Config", runtime: "Runtime", name:
             "prequential": VERSION,
         }
         digest = save_model(args.output, learner, trained_on, mode=mode)
-    record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
-    rate = done.code_bits / trained_on["n_bytes"]
-    line = f"{trained_on['name']}: {trained_on['n_bytes']:,} bytes read at {rate:.4f} bits/byte (prequential); model "
-    shown = printable(f"{line}{digest[:16]} in {args.output}")
-    print(json.dumps({**record, "config": config.to_dict()}) if args.json else fitted(shown), flush=True)
+    if args.json:
+        record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
+        print(json.dumps({**record, "config": config.to_dict()}), flush=True)
+        return
+    read = f"{trained_on['name']}: {trained_on['n_bytes']:,} bytes read at {done.code_bits / trained_on['n_bytes']:.4f} bits/byte"
+    print(fitted(printable(f"{read} (prequential); model {digest[:16]} in {args.output}")), flush=True)
+
+
+OPTIONS = (options.Group(TRAIN), *options.LEARNER)
+COMMAND = options.Command(name="train", text=__doc__, options=OPTIONS, run=run, inputs=("name",))

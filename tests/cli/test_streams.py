@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from prequential.cli.streams import PrintableStream
+from prequential.cli.streams import PrintableStream, printable_streams, report_failure
 from prequential.errors import CorpusError, OutputError
-from prequential.files import check_output, output_file
+from prequential.files import output_file
 from prequential.printable import format_table, printable, wrapped
 
 PROJECT = Path(__file__).parents[2]
@@ -27,27 +27,18 @@ HOSTILE = "x\x1b[2J\x07\x9b\u202e\nverified: yes\udcff"
 # ---- the function
 
 
-@pytest.mark.parametrize("control", CONTROLS)
-def test_what_controls_a_terminal_becomes_an_escape(control: str) -> None:
-    for text in (printable(f"a{control}b"), printable(f"a{control}b", multiline=True)):
-        assert control[0] not in text
-        text.encode()
-        assert printable(text) == text
-
-
-def test_names_messages_cells_and_json_are_one_line_and_a_text_keeps_its_lines(tmp_path: Path) -> None:
+def test_what_controls_a_terminal_becomes_an_escape_and_a_text_keeps_its_lines(tmp_path: Path) -> None:
     assert [printable(name) for name in LEGITIMATE] == LEGITIMATE
+    for control in CONTROLS:
+        for text in (printable(f"a{control}b"), printable(f"a{control}b", multiline=True)):
+            assert control[0] not in text and printable(text) == text
+            text.encode()
     line = json.dumps({"name": "".join(CONTROLS)})
     assert json.loads(printable(line)) == json.loads(line)
     assert str(CorpusError("a\x1b[2J\n  b\u202e")) == "a\\x1b[2J b\\u202e"
     table = format_table(["", "bytes"], [["a\nb \x1b", "1,549"], ["prequential", "72"]])
     assert table == "             bytes\na\\nb \\x1b    1,549\nprequential     72"
-    (tmp_path / HOSTILE).touch()
-    with pytest.raises(OutputError) as refused:
-        check_output(tmp_path / HOSTILE, overwrite=False)
-    assert str(refused.value).isprintable()
-    assert printable("a\nb\tc") == "a\\nb\\tc"
-    assert printable("a\nb\tc", multiline=True) == "a\nb\tc"
+    assert printable("a\nb\tc") == "a\\nb\\tc" and printable("a\nb\tc", multiline=True) == "a\nb\tc"
 
 
 # ---- the single exit
@@ -61,27 +52,13 @@ def test_a_stream_escapes_what_a_forgotten_place_prints() -> None:
     assert text.getvalue() == "x\\x1b[2J\\x07\\u009b\\u202e\nverified: yes\\udcff имя\n\\x1b\n"
 
 
-def test_a_traceback_cannot_control_the_terminal() -> None:
-    program = (
-        "from prequential.cli.streams import report_failure\n"
-        "from prequential.cli.streams import printable_streams\n"
-        "with printable_streams():\n"
-        "    report_failure(None, KeyError('missing\\x1b[2J'), verbose=True)\n"
-        "    report_failure(None, ValueError('missing\\x1b[2J'), verbose=True)\n"
-        "    report_failure(None, KeyError('last'), verbose=False)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stderr.count(b"unexpected") == 3 and b"ValueError: missing" in done.stderr
-    assert len(done.stderr.splitlines()) == 5 and b"unexpected KeyError: 'last'" in done.stderr.splitlines()[-1]
-    assert b"\x1b" not in done.stderr
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
-    """A folder with a corpus of a hostile name, its archive, and its run."""
-    folder = tmp_path_factory.mktemp("hostile")
-    (folder / HOSTILE).write_bytes(text)
-    return folder
+def test_a_traceback_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with printable_streams():
+        report_failure(None, ValueError("missing\x1b[2J"), verbose=True)
+        report_failure(None, KeyError("last"), verbose=False)
+    said = capsys.readouterr().err
+    assert "ValueError: missing" in said and "\x1b" not in said
+    assert "unexpected KeyError: 'last'" in said.splitlines()[-1]
 
 
 def clean(done: "subprocess.CompletedProcess[bytes]", code: int = 0) -> str:
@@ -93,24 +70,23 @@ def clean(done: "subprocess.CompletedProcess[bytes]", code: int = 0) -> str:
     return shown
 
 
-def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, hostile: Path) -> None:
-    archive = f"{HOSTILE}.pq"
-    assert "x\\x1b[2J" in clean(run(hostile, "compress", "-f", "-v", "-1", HOSTILE))
+def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / HOSTILE).write_bytes(text)
+    assert "x\\x1b[2J" in clean(run(tmp_path, "compress", "-v", "-1", HOSTILE))
     for command in (["list"], ["list", "--json"], ["test", "-v"], ["decompress", "-f", "-v"]):
-        clean(run(hostile, *command, archive))
-    assert "\\x1b" in clean(run(hostile, "list", "--\x1b[2J", "a"), code=2)
+        clean(run(tmp_path, *command, f"{HOSTILE}.pq"))
+    assert "\\x1b" in clean(run(tmp_path, "list", "--\x1b[2J", "a"), code=2)
 
 
 @pytest.mark.slow
-def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
-    clean(run(hostile, "evaluate", "--baselines", "none", "--tables", "--limit", "2K", HOSTILE))
-    clean(run(hostile, "evaluate", "--baselines", "none", "--runs", HOSTILE + "-runs", "--limit", "2K", HOSTILE))
-    folders = sorted(path for path in hostile.glob("*/*") if path.is_dir())
-    assert len(folders) == 2
-    for command in (["runs", "show"], ["compare", str(folders[0])]):
-        clean(run(hostile, *command, str(folders[1])))
-    clean(run(hostile, "report", "-f", "-o", f"{HOSTILE}.html", str(folders[1])))
-    clean(run(hostile, "runs", "list", HOSTILE + "-runs"))
+def test_no_command_prints_a_name_with_controls(run, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / HOSTILE).write_bytes(text)
+    for runs in ("runs", HOSTILE + "-runs"):
+        clean(run(tmp_path, "evaluate", "--baselines", "none", "--tables", "--runs", runs, "--limit", "2K", HOSTILE))
+    folders = sorted(path for path in tmp_path.glob("*/*") if path.is_dir())
+    for command in (["runs", "show"], ["compare", str(folders[0])], ["report", "-f", "-o", f"{HOSTILE}.html"]):
+        clean(run(tmp_path, *command, str(folders[1])))
+    clean(run(tmp_path, "runs", "list", HOSTILE + "-runs"))
 
 
 def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, archive: bytes) -> None:
@@ -118,12 +94,11 @@ def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, arch
         (tmp_path / f"{name}.pq").write_bytes(archive)
     shown = run(tmp_path, "list", *(f"{name}.pq" for name in LEGITIMATE)).stdout.decode()
     for name in LEGITIMATE:
-        assert f"{name}.pq\n" in shown
+        assert f"\n{name}.pq " in shown
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+    "setting", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
 )
 def test_a_narrow_encoding_shows_escapes(tmp_path: Path, archive: bytes, setting: dict[str, str]) -> None:
     (tmp_path / "имя\udcff.pq").write_bytes(archive)
@@ -179,21 +154,17 @@ def test_closed_streams_never_reach_an_output_file(shell, folder: Path, closed: 
 
 @pytest.mark.thorough
 def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, folder: Path, text: bytes, archive: bytes) -> None:
-    assert shell(folder, "$P decompress -v --kernels plain -c a.pq 2>/dev/full").stdout == text
-    assert shell(folder, "$P list missing a.pq 2>/dev/full").stdout.count(b"\n") == 2
+    for lost in ("2>/dev/full", "2>&-"):
+        done = shell(folder, f"$P decompress -v --kernels plain -c a.pq {lost}")
+        assert (done.returncode, done.stdout) == (0, text)
+        done = shell(folder, f"$P list missing a.pq {lost}")
+        assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
     for command in ("compress $C -c", "decompress --kernels plain -c"):
         done = shell(folder, f"$P {command} <&-")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
-    done = shell(folder, "$P decompress -v --kernels plain -c a.pq 2>&-")
-    assert (done.returncode, done.stdout) == (0, text)
     done = shell(folder, "$P compress -v $C -c a 2>&-")
     assert (done.returncode, done.stdout[:4], done.stdout[-4:]) == (0, archive[:4], archive[-4:])
-    done = shell(folder, "$P list missing a.pq 2>&-")
-    assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
     assert shell(folder, "$P --no-such 2>&-").returncode == 2
-    done = shell(folder, "$P evaluate -v --baselines none $C a 2>&-")
-    assert done.returncode == 0
-    assert b"bits/byte" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -201,8 +172,7 @@ def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, folder: Path, tex
     [
         "decompress --kernels plain -c a.pq",
         "list a.pq",
-        *("--help", "--version", "", "list --help"),
-        pytest.param("compress $C -c a", marks=pytest.mark.slow),
+        *("--help", "--version", "list --help"),
         pytest.param("evaluate --baselines none $C a", marks=pytest.mark.slow),
     ],
 )
@@ -229,25 +199,17 @@ def test_a_name_that_leads_to_a_pipe_or_device_is_written_directly(
     assert not list(folder.glob(".*"))
 
 
-@pytest.mark.parametrize(
-    ("command", "beginning"),
-    [
-        ("decompress --kernels plain a.pq -o", b""),
-        ("compress $C a -o", b""),
-        ("report run -o", b"<!doctype html>"),
-    ],
-)
+@pytest.mark.parametrize("command", ["decompress --kernels plain a.pq -o", "compress $C a -o", "report runs -o"])
 @pytest.mark.first_quick
 def test_a_process_substitution_takes_the_output_of_every_command(
-    shell, folder: Path, command: str, beginning: bytes, text: bytes
+    shell, folder: Path, command: str, text: bytes
 ) -> None:
     if "report" in command:
-        assert shell(folder, "$P evaluate -q --baselines none $C a && mv runs/* run").returncode == 0
+        assert shell(folder, "$P evaluate -q --baselines none $C a").returncode == 0
     done = shell(folder, f"$P {command} >(cat > got; touch done) && until [ -e done ]; do sleep 0.1; done")
     assert done.returncode == 0, done.stderr
     got = (folder / "got").read_bytes()
-    assert got and got.startswith(beginning)
-    assert "decompress" not in command or got == text
+    assert got and ("decompress" not in command or got == text)
 
 
 def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
