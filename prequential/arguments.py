@@ -54,17 +54,8 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
 }
 _KIND_OF = {name: kind for names, kind in _KINDS.items() for name in names}
 _OR_NONE = {
-    "train",
-    "given",
-    "output",
-    "config",
-    "runtime",
-    "limit_bytes",
-    "max_output_bytes",
-    "orders",
-    "cluster",
-    "on_bad",
-}
+    "train", "given", "output", "config", "runtime", "limit_bytes", "max_output_bytes", "orders", "cluster", "on_bad",
+}  # fmt: skip
 
 
 def check_arguments(**values: Any) -> None:

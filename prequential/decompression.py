@@ -170,19 +170,17 @@ def _opened(archive: Archive) -> AbstractContextManager[BinaryIO]:
     return io.BytesIO(data if isinstance(data, bytes) else memoryview(data).tobytes())  # which need not be in one piece
 
 
+@contextmanager
 def open_sink(
     output: PathLike | BinaryIO, *, overwrite: bool, resume: bool = False, like: Path | None = None, mode: int = 0o777
-) -> AbstractContextManager[Sink]:
+) -> Iterator[Sink]:
     """A sink for a path, as `files.output_file` makes it, or for an open binary file, which is flushed at the end."""
     if isinstance(output, str | os.PathLike):
-        return files.output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
-    return _flushed(files.stream_output(output, overwrite=overwrite))
-
-
-@contextmanager
-def _flushed(sink: Sink) -> Iterator[Sink]:
-    yield sink
-    sink.flush()
+        with files.output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode) as sink:
+            yield sink
+    else:
+        yield (sink := files.stream_output(output, overwrite=overwrite))
+        sink.flush()
 
 
 def checkpoints_of(output: PathLike | BinaryIO | None, *, resume: bool) -> Checkpoints | None:

@@ -9,7 +9,6 @@ import pickle
 import platform
 import random
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -190,18 +189,3 @@ def test_a_call_leaves_the_process_as_it_was():
         assert [name for name, value in process_state().items() if value != before[name]] == []
     finally:
         torch.set_num_threads(n_threads)
-
-
-@pytest.mark.thorough
-def test_a_call_that_imports_torch_leaves_it_its_usual_threads_and_adds_no_warning_filters():
-    program = (
-        "import warnings, prequential, numpy\n"
-        "small = prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16)\n"
-        "before = list(warnings.filters)\n"
-        "prequential.evaluate(b'text' * 99, config=prequential.Config(gpt=small, mixer=None), baselines=(),\n"
-        "                     runtime=prequential.Runtime(kernels='plain', threads=1))\n"
-        "import torch; print(torch.get_num_threads(), warnings.filters == before)"
-    )
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
-    assert done.stdout.split() == [b"2", b"True"]

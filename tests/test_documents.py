@@ -42,14 +42,6 @@ def test_every_link_leads_somewhere(document: Path) -> None:
     assert list(broken_links(document)) == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    (tmp_path / "b.md").write_text("# One heading\n")
-    (tmp_path / "a.md").write_text(
-        "[x](b.md#one-heading) [y](b.md#two) [z](c.md) [w](https://example.org)\n\n    [v](d.md)\n"
-    )
-    assert list(broken_links(tmp_path / "a.md")) == ["b.md#two", "c.md"]
-
-
 def _written(path: Path) -> str:
     """The text of a file; of a notebook without its outputs, which may name documents of an older tree."""
     text = path.read_text(encoding="utf-8")
@@ -88,16 +80,6 @@ def test_every_section_that_is_cited_by_its_title_or_day_exists() -> None:
     assert {document for _, document, *_ in cited} >= {"STUDIES", "RELIABILITY", "LOG"}
     headings = {path.stem: re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE) for path in DOCUMENTS}
     assert [each for each in cited if not any(t.startswith(each[2] or each[3]) for t in headings[each[1]])] == []
-
-
-def test_a_document_that_is_cited_for_a_subject_has_the_word() -> None:
-    """The subject is the word before the document in brackets; one that ends in -ed is none."""
-    cited = re.compile(r"(?<![\w.])([a-z]{4,}) \((docs/[A-Z-]+\.md)\)")
-    found = [(path.name, *pair) for path in SOURCES for pair in cited.findall(path.read_text(encoding="utf-8"))]
-    found = [each for each in found if not each[1].endswith(("ed", "absent"))]
-    assert len(found) > 20
-    text = {name: (PROJECT / name).read_text(encoding="utf-8").lower() for _, _, name in found}
-    assert [each for each in found if each[1].rstrip("s") not in text[each[2]]] == []
 
 
 def test_every_test_that_a_document_names_exists() -> None:

@@ -81,13 +81,12 @@ def run(folder: Path, *command: str) -> None:
 
 def commit(folder: Path, n_commits: int, start: int = 0) -> None:
     """Commits more to the repository in the folder, one for each hour."""
-    parent = "from refs/heads/main^0\n" * (start > 0)
     for hour in range(start, start + n_commits):
         text = f"value_{hour} = compute({hour})\n" * 2
-        head = f"commit refs/heads/main\ncommitter A <a@b> {1767268800 + 3600 * hour} +0000\ndata 1\nx\n{parent}"
-        data = f"{head}M 644 inline f{hour % 9}.py\ndata {len(text)}\n{text}\n"
+        head = f"commit refs/heads/main\ncommitter A <a@b> {1767268800 + 3600 * hour} +0000\ndata 1\nx\n"
+        parent = "from refs/heads/main^0\n" * (hour > 0)
+        data = f"{head}{parent}M 644 inline f{hour % 9}.py\ndata {len(text)}\n{text}\n"
         subprocess.run(["git", "fast-import", "--quiet"], cwd=folder, input=data, text=True, check=True)
-        parent = "from refs/heads/main^0\n"
 
 
 @pytest.fixture

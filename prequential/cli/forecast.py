@@ -1,7 +1,7 @@
-"""Forecast a larger run and freeze the forecast, or score it.
+"""Forecast a larger run and register the forecast, or score it.
 
 Scaling laws (code length against size and length) are fitted to the runs of `sweep --ladder`, or of a training loop at several
-sizes. They forecast the code length of a larger run with a 90 % interval, and the forecast is frozen in a file before that run.
+sizes. They forecast the code length of a larger run with a 90 % interval, in a file that is registered before that run.
 --score finds or makes that run, and appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
 """
 
@@ -29,13 +29,13 @@ TARGET = {
 FORECAST = {
     "runs: DIR": "folder of the runs of the ladder, or file of packed runs; with --score, of the run that was forecast: "
     "scores.jsonl is in the folder, or beside the file",
-    "-o, --output FILE": "file of the frozen forecast; it is never overwritten",
+    "-o, --output FILE": "file of the forecast; it is never overwritten",
     "--after-the-fact": "allow a target that has been run; the file records this",
     "--proxy RUN ...": "cheap run over the bytes of the target, which shows how hard they are: a folder, latest, or the "
     "beginning of a name in runs/; repeatable (needs --corpus, but not for training loops)",
-    "--corpus CORPUS": "corpus of the target: freeze its digest, and check that it begins like the ladder's; with --score, make "
+    "--corpus CORPUS": "corpus of the target: record its digest, and check that it begins like the ladder's; with --score, make "
     "the run if there is none",
-    "--score FORECAST": "score this frozen forecast instead of making one",
+    "--score FORECAST": "score this forecast instead of making one",
     **options.JSON,
 }
 MADE = ("target_width", "target_layers", "target_parameters", "target_bytes", "target_seed", "after_the_fact")

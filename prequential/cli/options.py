@@ -250,7 +250,7 @@ COMPUTATION = {
 OWN = {
     "--learner MODULE:FACTORY": "measure the learner that this function or class makes; MODULE is a module or a file.py, whose "
     "code is run",
-    "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable (of `sweep`: NAME several times to vary it)",
+    "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable",
 }
 OF_LEARNER = "learner (an archive stores all of these: decompress needs none of them)"
 TO = {"-o, --output PATH": "name of the output; - is standard output", "-c, --stdout": "write to standard output"}
@@ -307,23 +307,17 @@ def given_config(args: argparse.Namespace) -> Config | None:
 
 def other_learner(args: argparse.Namespace) -> LearnerSpec | None:
     """The learner of --learner, or None. Raises ConfigError if it cannot be made; a contradiction is a usage error."""
-    if not names_other_learner(args):
+    if args.learner is None and args.learner_arg:
+        args.parser.error("--learner-arg needs --learner")
+    if args.learner is None:
         return None
+    refuse(args, given_learner_options(args), "--learner gives the complete learner")
     from prequential.learners.loading import load_spec, parse_arguments
 
     with usage_errors(args):
         arguments = parse_arguments(args.learner_arg)
     with foreign_code():
         return load_spec(args.learner, arguments)
-
-
-def names_other_learner(args: argparse.Namespace) -> bool:
-    """Whether there is a --learner; an option that contradicts it ends the program with a usage error."""
-    if args.learner is None and args.learner_arg:
-        args.parser.error("--learner-arg needs --learner")
-    if args.learner is not None:
-        refuse(args, given_learner_options(args), "--learner gives the complete learner")
-    return args.learner is not None
 
 
 def models(args: argparse.Namespace) -> Models:

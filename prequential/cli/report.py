@@ -18,17 +18,14 @@ OPTIONS = (
 
 
 def run(args: argparse.Namespace) -> int:
-    from prequential.evaluation.runs import find_runs, holds_no_runs, mode_of_all
+    from prequential.evaluation.runs import find_runs, mode_of_all
     from prequential.files import check_output, output_file, stream_output
 
     output = "-" if args.stdout else args.output
     overwrite = args.force or _is_own_page(output)
     if output != "-":
         check_output(output, overwrite=overwrite)
-    others = [name for name in args.names if holds_no_runs(name)]
-    runs = [run for name in args.names if name not in others or args.names == others for run in find_runs(name)]
-    for name in others:
-        print(printable(f"prequential: {name!r} holds no runs: left out"), file=sys.stderr)
+    runs = [run for name in args.names for run in find_runs(name)]
     from prequential.report.page import html_report
 
     page = html_report(runs).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair

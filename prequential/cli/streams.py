@@ -27,15 +27,10 @@ _OF_EQUAL_NAME = (
 )  # fmt: skip
 # What messages of the library tell to give, and the option that gives it on the command line.
 OPTIONS = {
-    "overwrite=True": "-f",
-    "resume=True": "--resume",
-    "after_the_fact=True": "--after-the-fact",
-    'device="cuda"': "--device cuda",
-    "groups=": "--group",
-    "max_memory_bytes=": "--max-memory",
-    "max_output_bytes=": "--max-output",
+    "overwrite=True": "-f", "resume=True": "--resume", "after_the_fact=True": "--after-the-fact", "groups=": "--group",
+    "max_memory_bytes=": "--max-memory", "max_output_bytes=": "--max-output", 'device="cuda"': "--device cuda",
     **{f"{name}=": f"--{name.replace('_', '-')}" for name in _OF_EQUAL_NAME},
-}
+}  # fmt: skip
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
 _ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))
 COMPILING = "first such run: compiling kernels (10 to 30 s, minutes if busy)"

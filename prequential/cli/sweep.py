@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import EXIT_FAILURE, fitted, foreign_code, in_options, progress_bar, report_failure
+from prequential.cli.streams import EXIT_FAILURE, fitted, in_options, progress_bar, report_failure
 
 if TYPE_CHECKING:
-    from prequential.online.progress import SilentProgress
     from prequential.online.runtime import Runtime
     from prequential.sweeps.plan_runs import RunOutcome
     from prequential.sweeps.plans import Plan
@@ -52,7 +49,6 @@ OPTIONS = (
     *options.LEARNER,
     options.Group(GRID, "grid (each is a list such as 1,2,4; default: the value of the configuration)"),
     options.Group(LADDER, f"ladder ({OF_LADDER})"),
-    options.OWN_LEARNER,
 )
 
 
@@ -89,22 +85,17 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.seed is not None and (args.ladder or args.seeds is not None):
         args.parser.error("--seeds gives all seeds: leave out --seed")
     if args.ladder:
-        options.refuse(args, options.given_of(args, *OF_GRID, "learner"), "a ladder has its own options")
+        options.refuse(args, options.given_of(args, *OF_GRID), "a ladder has its own options")
     else:
         options.refuse(args, options.given_of(args, "sizes", "seeded"), "without --ladder there are no sizes")
 
 
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     """The plan of the options; an impossible one ends the program with a usage error."""
-    from prequential.learners.loading import parse_grid
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
-    from prequential.sweeps.plans import learner_plan, sweep_plan
+    from prequential.sweeps.plans import sweep_plan
 
     with options.usage_errors(args):
-        if options.names_other_learner(args):
-            options.refuse(args, options.given_of(args, *OF_GRID), "--learner is varied by --learner-arg")
-            with foreign_code():
-                return learner_plan(args.learner, parse_grid(args.learner_arg), args.seeds)
         base = options.learner_config(args)
         if args.ladder:
             sizes, repeated = ([Size(*size) for size in given or ()] for given in (args.sizes, args.seeded))
@@ -125,7 +116,7 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
     """Every run of the plan in order, new or finished already. Prints each as soon as it is finished."""
     from prequential.sweeps.plan_runs import run_plan
 
-    outcomes, progress = [], partial(_progress, quiet=args.quiet)
+    outcomes, progress = [], partial(progress_bar, quiet=args.quiet)
     try:
         for outcome in run_plan(
             args.source, plan, args.runs, limit_bytes=args.limit, runtime=runtime, open_progress=progress
@@ -139,12 +130,6 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
     return outcomes
-
-
-@contextmanager
-def _progress(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
-    with foreign_code(), progress_bar(title, quiet=quiet) as show:
-        yield show
 
 
 COMMAND = options.Command(name="sweep", text=__doc__, options=OPTIONS, run=run, inputs=("source",))

@@ -1,6 +1,7 @@
 """evaluate: records, and a report with all figures in one table."""
 
 import json
+import re
 
 import pytest
 
@@ -51,10 +52,14 @@ def test_the_named_baselines_are_measured(run, text, tmp_path):
         assert [b["name"] for b in json.loads(done.stdout)["baselines"]] == expected
 
 
-def test_tables_are_printed_on_request(run, text, tmp_path):
+def test_tables_are_printed_on_request_and_with_quiet_only_the_figure(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text[:2000])
-    tables = [run(tmp_path, "evaluate", "--no-run", *more, "a").stdout.decode() for more in ((), ("--tables",))]
-    assert ["By the value of the byte." in output for output in tables] == [False, True]
+    plain, tables, quiet = (
+        run(tmp_path, "evaluate", "--no-run", "--baselines", "none", *more, "a").stdout.decode()
+        for more in ((), ("--tables",), ("-q",))
+    )
+    assert ["By the value of the byte." in output for output in (plain, tables)] == [False, True]
+    assert re.fullmatch(r"\d\.\d{4}\n", quiet)
 
 
 def test_without_a_run_folder_nothing_is_left(run, text, tmp_path):

@@ -68,24 +68,6 @@ def test_one_text_given_another(run, folder, text):
     assert (folder / "out").read_bytes() == text
 
 
-def test_a_sweep_varies_the_arguments_of_a_learner_of_ones_own(run, folder):
-    args = ["sweep", "text", "--learner", "mine.py:Counts", "--limit", "2000"]
-    args += ["--learner-arg", "prior=0.02", "--learner-arg", "prior=1", "--learner-arg", "prior=-1"]
-    done = run(folder, *args, "--json")
-    assert done.returncode == 1, done.stderr  # the last one has no logarithm
-    record = json.loads(done.stdout)
-    bits = {each["name"]: each["bits_per_byte"] for each in record["runs"]}
-    assert set(bits) == {"prior=0.02", "prior=1", "prior=-1"} and bits["prior=-1"] is None
-    assert bits["prior=0.02"] < bits["prior=1"]
-    assert all(result["flops_per_byte"] is None for result in record["results"]) and record["flops"] is None
-    again = run(folder, *args).stdout.decode()
-    assert again.count("finished already, ") == 2
-    assert re.search(r"^prior=0.02 +1 .* - ", again, re.MULTILINE) and "for as little time" in again
-    (folder / "mine.py").write_text((folder / "mine.py").read_text() + "\n# another version of the learner\n")
-    changed = run(folder, *args, "--dry-run")
-    assert b"0 finished already" in changed.stdout
-
-
 def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     (folder / "train").write_bytes(b"abababab" * 500)
     (folder / "test").write_bytes(b"ba" * 300)
@@ -106,7 +88,6 @@ def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     [
         ["evaluate", "--json", "--no-run", "--baselines", "none", "--learner", "noisy.py:Noisy", "a"],
         ["heldout", "--json", "--no-run", "--train", "a", "--test", "a", "--no-overlap", "--learner", "noisy.py:Noisy"],
-        ["sweep", "--json", "--learner", "noisy.py:Noisy", "--learner-arg", "start=1", "--learner-arg", "start=2", "a"],
     ],
 )
 @pytest.mark.first_quick

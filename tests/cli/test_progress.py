@@ -10,12 +10,14 @@ import numba
 import numpy as np
 import pytest
 
+import prequential
 from prequential.cli.streams import progress_bar
 from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import kernel_folder
 from prequential.online import progress as display
+from prequential.online.accelerators import warn_once
 from prequential.online.coding import Progress
-from prequential.online.progress import ProgressBar, ProgressLines
+from prequential.online.progress import ProgressLines
 
 SAME = bytes(70_000)
 Terminal = Callable[..., tuple[int, bytes, str]]
@@ -83,47 +85,29 @@ def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
 def test_a_pipe_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = SimpleNamespace(time_s=0.0, monotonic=lambda: clock.time_s)
     monkeypatch.setattr(display, "time", clock)
-
-    def code(n_segments: int) -> None:
-        """Ten segments of 1 KiB a minute, of a longer file."""
-        watch = ProgressLines("a")
-        for position in range(1024, 1024 * n_segments + 1, 1024):
-            clock.time_s += 6.0
-            watch(Progress(n_bytes=position, code_bits=2.0 * position, segment=np.zeros(1024, np.uint8)), 1 << 20)
-
-    code(9)
-    assert capsys.readouterr().err == ""
-    code(50)
+    watch = ProgressLines("a")
+    for i in range(1, 51):  # ten segments of 1 KiB a minute, of a longer file
+        clock.time_s += 6.0
+        watch(Progress(n_bytes=1024 * i, code_bits=2048.0 * i, segment=np.zeros(1024, np.uint8)), 1 << 20)
     lines = capsys.readouterr().err.splitlines()
-    assert 4 <= len(lines) <= 5
-    assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
+    assert 4 <= len(lines) <= 5 and lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
+
+
+SMALL = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8))
 
 
 def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    import prequential
-
     show = prequential.progress("book")
-    assert isinstance(show, ProgressBar)
-    prequential.compress(
-        b"text " * 1000,
-        config=prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8)),
-        runtime=prequential.Runtime(kernels="fused"),
-        on_progress=show,
-    )
+    prequential.compress(b"text " * 1000, config=SMALL, on_progress=show)
     assert show.health.findings == []
     last = capsys.readouterr().err.rstrip().rsplit("\r", 1)[-1]
-    assert last.startswith("book 100%, ")
-    assert "bits/byte" in last
+    assert last.startswith("book 100%, ") and "bits/byte" in last
 
 
 def test_a_device_that_a_learner_cannot_use_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    from prequential import Config, MixerConfig, Runtime, compress
-    from prequential.online.accelerators import warn_once
-
     warn_once.cache_clear()
     with progress_bar("a", quiet=False) as show:
-        config = Config(gpt=None, mixer=MixerConfig(contexts=("1",), table_bits=8))
-        compress(b"text " * 9, config=config, runtime=Runtime(device="cuda"), on_progress=show)
+        prequential.compress(b"text " * 9, config=SMALL, runtime=prequential.Runtime(device="cuda"), on_progress=show)
     said = "--device cuda has no effect: this learner has no GPT, and nothing else runs on a GPU"
     assert capsys.readouterr().err == f"prequential: a: warning: {said}\n"
 
@@ -146,10 +130,8 @@ def test_one_line_says_that_kernels_are_compiled(quiet, capsys):
 
 
 def test_without_a_folder_of_kernels_one_warning_says_that_each_run_compiles_them(monkeypatch, capsys):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    monkeypatch.setenv("LOCALAPPDATA", "")
-    monkeypatch.setenv("HOME", "")  # no home, and not the folder of the system
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, "")  # no home, and not the folder of the system
     kernel_folder.cache_clear()
     try:
         with progress_bar("a", quiet=False):

@@ -34,6 +34,7 @@ REFUSALS = [
     ("compress --config missing.json a", 1, "cannot read 'missing.json'"),
     ("compress --config a a", 2, "--config 'a': "),
     # Archives
+    ("compress .", 1, "no file name to name the archive after: give -o NAME.pq"),
     ("decompress a", 1, "the name does not end in .pq; name the output with -o"),
     ("decompress -v none.pq", 1, "No such file"),
     ("decompress a -o b2", 1, "not a .pq archive"),

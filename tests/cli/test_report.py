@@ -45,18 +45,6 @@ def test_an_existing_page_stays_without_f(run, folder, names):
     assert b"'link.html' exists" in run(folder, "report", names[0], "-o", "link.html").stderr
 
 
-def test_records_of_another_kind_beside_the_runs_are_left_out_with_a_line(run, folder, names):
-    (folder / "other.jsonl").write_text('{"kind": "heldout", "schema": 1}\n')
-    (folder / "empty").mkdir()
-    (folder / "page.html").write_text("<!doctype html>")
-    done = run(folder, "report", *names, "other.jsonl", "a", "empty", "page.html", "-c")
-    assert (done.returncode, done.stderr.count(b"holds no runs: left out\n")) == (0, 4)
-    assert done.stdout == run(folder, "report", *names, "-c").stdout
-    for alone in ("other.jsonl", "a"):
-        assert run(folder, "report", alone, "-c").returncode == 1
-    assert run(folder, "report", *names, "missing", "-c").returncode == 1
-
-
 @pytest.mark.parametrize("option", [("-c",), ("-o", "-")])
 def test_standard_output_takes_the_page_and_nothing_else(run, folder, names, option):
     done = run(folder, "report", names[0], *option)
@@ -68,5 +56,7 @@ def test_what_is_no_run_is_named_in_one_line_and_o_and_c_together_are_a_usage_er
     done = run(folder, "report", ".", "-o", "none.html")
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"'.' is not a run, and holds none" in done.stderr
+    for name in ("a", "missing"):
+        assert run(folder, "report", names[0], name, "-c").returncode == 1
     assert not (folder / "none.html").exists()
     assert run(folder, "report", names[0], "-c", "-o", "x.html").returncode == 2

@@ -78,17 +78,6 @@ def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, tm
     assert "\\x1b" in clean(run(tmp_path, "list", "--\x1b[2J", "a"), code=2)
 
 
-@pytest.mark.slow
-def test_no_command_prints_a_name_with_controls(run, tmp_path: Path, text: bytes) -> None:
-    (tmp_path / HOSTILE).write_bytes(text)
-    for runs in ("runs", HOSTILE + "-runs"):
-        clean(run(tmp_path, "evaluate", "--baselines", "none", "--tables", "--runs", runs, "--limit", "2K", HOSTILE))
-    folders = sorted(path for path in tmp_path.glob("*/*") if path.is_dir())
-    for command in (["runs", "show"], ["compare", str(folders[0])], ["report", "-f", "-o", f"{HOSTILE}.html"]):
-        clean(run(tmp_path, *command, str(folders[1])))
-    clean(run(tmp_path, "runs", "list", HOSTILE + "-runs"))
-
-
 def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, archive: bytes) -> None:
     for name in LEGITIMATE:
         (tmp_path / f"{name}.pq").write_bytes(archive)
@@ -103,7 +92,7 @@ def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, arch
 def test_a_narrow_encoding_shows_escapes(tmp_path: Path, archive: bytes, setting: dict[str, str]) -> None:
     (tmp_path / "имя\udcff.pq").write_bytes(archive)
     command = [sys.executable, "-m", "prequential", "list", "имя\udcff.pq", "missing-文字"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])} | setting
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)} | setting
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout.count(b"\n"), done.stderr.count(b"\n")) == (1, 2, 1)
     assert b"Traceback" not in done.stderr
@@ -112,103 +101,77 @@ def test_a_narrow_encoding_shows_escapes(tmp_path: Path, archive: bytes, setting
 # ---- closed and full streams
 
 
-@pytest.fixture(scope="module")
-def shell(small_config: Path):
-    """Runs a line of bash in a folder; $P is the program, $C the options of the small learner."""
+@pytest.fixture
+def shell(small_config: Path, tmp_path: Path, text: bytes, archive: bytes):
+    """Runs a line of bash in a folder with a text and its archive; $P is the program, $C the options of the small learner."""
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "a.pq").write_bytes(archive)
+    settings = {"P": f"{sys.executable} -m prequential", "C": f"--kernels plain --config {small_config}"}
+    environment = {**os.environ, **settings, "PYTHONPATH": str(PROJECT)}
 
-    def run(folder: Path, line: str) -> "subprocess.CompletedProcess[bytes]":
-        settings = {
-            "P": f"{sys.executable} -m prequential",
-            "C": f"--kernels plain --config {small_config}",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        }
-        return subprocess.run(
-            ["bash", "-c", line], cwd=folder, env={**os.environ, **settings}, capture_output=True, timeout=120
-        )
+    def run(line: str) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, timeout=120)
 
     return run
 
 
-@pytest.fixture
-def folder(tmp_path: Path, text: bytes, archive: bytes) -> Path:
-    (tmp_path / "a").write_bytes(text)
-    (tmp_path / "a.pq").write_bytes(archive)
-    (tmp_path / "noise").write_bytes(bytes(range(256)) * 8)
-    return tmp_path
-
-
-CLOSED = ["2>&-", "<&- >&- 2>&-", pytest.param(">&-", marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 @pytest.mark.first_quick
-def test_closed_streams_never_reach_an_output_file(shell, folder: Path, closed: str, text: bytes) -> None:
-    done = shell(
-        folder,
-        f"$P compress -f -v $C -o made.pq a {closed} && $P decompress -v --kernels plain -o made made.pq {closed}",
-    )
-    assert done.returncode == 0, done.stderr
-    assert (folder / "made").read_bytes() == text
-    assert b"Traceback" not in done.stderr
+def test_closed_streams_never_reach_an_output_file(shell, tmp_path: Path, closed: str, text: bytes) -> None:
+    decode = f"$P decompress -v --kernels plain -o made made.pq {closed}"
+    done = shell(f"$P compress -v $C -o made.pq a {closed} && {decode}")
+    assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
+    assert (tmp_path / "made").read_bytes() == text
 
 
 @pytest.mark.thorough
-def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, folder: Path, text: bytes, archive: bytes) -> None:
+def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, text: bytes) -> None:
     for lost in ("2>/dev/full", "2>&-"):
-        done = shell(folder, f"$P decompress -v --kernels plain -c a.pq {lost}")
+        done = shell(f"$P decompress -v --kernels plain -c a.pq {lost}")
         assert (done.returncode, done.stdout) == (0, text)
-        done = shell(folder, f"$P list missing a.pq {lost}")
+        done = shell(f"$P list missing a.pq {lost}")
         assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
     for command in ("compress $C -c", "decompress --kernels plain -c"):
-        done = shell(folder, f"$P {command} <&-")
+        done = shell(f"$P {command} <&-")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
-    done = shell(folder, "$P compress -v $C -c a 2>&-")
-    assert (done.returncode, done.stdout[:4], done.stdout[-4:]) == (0, archive[:4], archive[-4:])
-    assert shell(folder, "$P --no-such 2>&-").returncode == 2
+    assert shell("$P --no-such 2>&-").returncode == 2
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "decompress --kernels plain -c a.pq",
-        "list a.pq",
-        *("--help", "--version", "list --help"),
-        pytest.param("evaluate --baselines none $C a", marks=pytest.mark.slow),
-    ],
+    "command", ["decompress --kernels plain -c a.pq", "list a.pq", "--help", "evaluate --baselines none $C a"]
 )
 @pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
-def test_an_output_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
+def test_an_output_that_cannot_be_written_is_one_line(shell, command: str, stream: str) -> None:
     for python in ("$P", "env PYTHONUNBUFFERED=1 $P"):
-        done = shell(folder, f"{python} {command} {stream}")
+        done = shell(f"{python} {command} {stream}")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
         assert b"standard output" in done.stderr
-    assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "link"])
 @pytest.mark.first_quick
 def test_a_name_that_leads_to_a_pipe_or_device_is_written_directly(
-    shell, folder: Path, name: str, text: bytes, archive: bytes
+    shell, tmp_path: Path, name: str, text: bytes
 ) -> None:
-    (folder / "link").symlink_to("/dev/stdout")
-    done = shell(folder, f"$P decompress --kernels plain -o {name} a.pq | cat")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    done = shell(f"$P decompress --kernels plain -o {name} a.pq | cat")
     assert (done.stdout, done.stderr) == (text, b"")
-    assert shell(folder, f"$P decompress --kernels plain -o {name} a.pq > /dev/null").returncode == 0
-    done = shell(folder, f"$P decompress --kernels plain -o {name} a.pq > out")
+    assert shell(f"$P decompress --kernels plain -o {name} a.pq > /dev/null").returncode == 0
+    done = shell(f"$P decompress --kernels plain -o {name} a.pq > out")
     assert done.returncode == 1 and b"-f" in done.stderr  # a file is replaced, as by every other name, only with -f
-    assert not list(folder.glob(".*"))
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize("command", ["decompress --kernels plain a.pq -o", "compress $C a -o", "report runs -o"])
 @pytest.mark.first_quick
 def test_a_process_substitution_takes_the_output_of_every_command(
-    shell, folder: Path, command: str, text: bytes
+    shell, tmp_path: Path, command: str, text: bytes
 ) -> None:
     if "report" in command:
-        assert shell(folder, "$P evaluate -q --baselines none $C a").returncode == 0
-    done = shell(folder, f"$P {command} >(cat > got; touch done) && until [ -e done ]; do sleep 0.1; done")
+        assert shell("$P evaluate -q --baselines none $C a").returncode == 0
+    done = shell(f"$P {command} >(cat > got; touch done) && until [ -e done ]; do sleep 0.1; done")
     assert done.returncode == 0, done.stderr
-    got = (folder / "got").read_bytes()
+    got = (tmp_path / "got").read_bytes()
     assert got and ("decompress" not in command or got == text)
 
 
@@ -226,10 +189,9 @@ def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
 
 def test_prose_is_broken_at_80_columns_below_its_beginning_and_rows_of_tables_are_not():
     name, row = "total cost          ", "a" * 40 + "  " + "b" * 30 + "  " + "c" * 30
-    lines = wrapped("\n".join([name + "word " * 30, row, "/" * 100, "word " * 30])).split("\n")
-    assert lines[0].startswith(name + "word") and lines[1].startswith(" " * len(name) + "word")
-    assert lines[3] == row and lines[4] == "/" * 100
-    assert max(len(line) for line in (*lines[:3], *lines[5:])) <= 80 and " ".join(lines).count("word") == 60
+    first, second, unbroken = wrapped("\n".join([name + "word " * 20, row])).split("\n")
+    assert first.startswith(name + "word") and second.startswith(" " * len(name) + "word") and unbroken == row
+    assert max(len(first), len(second)) <= 80 and (first + second).count("word") == 20
 
 
 def test_a_terminal_shows_the_names_of_a_wide_table_cut_and_all_figures(monkeypatch):
