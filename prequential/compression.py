@@ -80,9 +80,9 @@ def compress(
 ) -> bytes | CompressionResult:
     """The archive of `source` as bytes; with an `output`, the archive is written there and its cost returned.
 
-    source: a str or a path, which names a corpus as on the command line (`sample:NAME`, a folder, ...); or the corpus itself:
-    bytes, an array (n,) of uint8, a file open for bytes, or documents, as a list or a column of a data frame. Each document is a
-    text or bytes, and an end of document follows it. A str is never the text itself: give text.encode().
+    source: a str or a path, which names a corpus as on the command line (`sample:NAME`, a folder, ...), and is never the text
+    itself; or the corpus: bytes, an array (n,) of uint8, a file open for bytes, or documents, as a list or a column of a data
+    frame. Each document is a text or bytes, and an end of document follows it.
     output: a path or an open binary file. A path appears when the archive is complete, with the mode and time of a source file.
     Until then the folder .OUTPUT.prequential holds a valid prefix (`partial`) and the state of the run (`run.checkpoint`).
     resume: continue from those two, if an interrupted run left them; the archive is the same, byte for byte.
@@ -105,16 +105,15 @@ def compress(
     """
     check_arguments(source=source, output=output, config=config, given=given, runtime=runtime)
     check_arguments(overwrite=overwrite, resume=resume, on_progress=on_progress)
-    runtime = runtime or Runtime()
+    runtime, memory, given_mode = runtime or Runtime(), io.BytesIO(), mode_of(given)
+    target = memory if output is None else output
     if config:
         runtime.check(config)  # before the source is read
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
-    memory, mode = io.BytesIO(), mode_of(given)
-    target = memory if output is None else output
     with (
         open_source(source, in_order=True) as opened,
-        open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode & mode) as sink,
+        open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode & given_mode) as sink,
     ):
         opened.check_complete()
         learner, description = _learner(config, given, opened.n_bytes, runtime)
@@ -133,9 +132,7 @@ def _learner(
     config: Config | None, given: Given | None, n_bytes: int, runtime: Runtime
 ) -> tuple[Learner, dict[str, Any]]:
     """The learner before the first byte, and its description in the header."""
-    if given is None:
-        config = config or default_for(n_bytes)
-        return runtime.learner(config), config.to_dict()
-    if config is None and not is_model(given):
-        config = default_for(n_bytes)
-    return conditioned_learner(config, given, runtime)
+    if given is not None:
+        return conditioned_learner(config or (None if is_model(given) else default_for(n_bytes)), given, runtime)
+    config = config or default_for(n_bytes)
+    return runtime.learner(config), config.to_dict()

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast, overload
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast, overload
 
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
@@ -26,6 +26,8 @@ from prequential.online.runtime import Runtime
 
 if TYPE_CHECKING:
     from prequential.learners.given import Given
+
+Archive: TypeAlias = bytes | bytearray | memoryview | PathLike | BinaryIO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,7 @@ class DecompressionResult:
 
 @overload
 def decompress(
-    archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
+    archive: Archive,
     output: None = None,
     *,
     given: "Given | None" = None,
@@ -59,7 +61,7 @@ def decompress(
 
 @overload
 def decompress(
-    archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
+    archive: Archive,
     output: PathLike | BinaryIO,
     *,
     given: "Given | None" = None,
@@ -73,7 +75,7 @@ def decompress(
 
 @engine_call()
 def decompress(
-    archive: bytes | bytearray | memoryview | PathLike | BinaryIO,
+    archive: Archive,
     output: PathLike | BinaryIO | None = None,
     *,
     given: "Given | None" = None,
@@ -103,17 +105,13 @@ def decompress(
     check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
     check_arguments(max_output_bytes=max_output_bytes, on_progress=on_progress)
     memory, runtime = io.BytesIO(), runtime or Runtime()
-    with _archive(archive) as file:
+    with _opened(archive) as file:
         reader = ArchiveReader(file)
         _check_length(reader.header, max_output_bytes)
         learner = _learner(reader.header, given, runtime)  # before anything is written
-        with _original(
-            reader.header,
-            memory if output is None else output,
-            overwrite=overwrite,
-            resume=resume,
-            like=Path(archive) if isinstance(archive, str | os.PathLike) and Path(archive).is_file() else None,
-        ) as sink:
+        like = Path(archive) if isinstance(archive, str | os.PathLike) and Path(archive).is_file() else None
+        target = memory if output is None else output
+        with _original(reader.header, target, overwrite=overwrite, resume=resume, like=like) as sink:
             start_s = time.perf_counter()
             try:
                 checkpoints = checkpoints_of(output, resume=resume)
@@ -129,25 +127,20 @@ def decompress(
 
 
 def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner:
-    if given is None:
-        config = coding.config_of(header)
-        runtime.check(config)
-        return runtime.learner(config)
-    from prequential.learners.given import learner_of
+    if given is not None:
+        from prequential.learners.given import learner_of
 
-    return learner_of(header, given, runtime)
+        return learner_of(header, given, runtime)
+    config = coding.config_of(header)
+    runtime.check(config)
+    return runtime.learner(config)
 
 
 def _check_length(header: Header, most: int | None) -> None:
-    """Raises OutputError for an original of more than `most` bytes.
-
-    No block goes beyond the header's length, and a folder's list declares exactly the bytes of the stream that it is part of.
-    """
+    """Raises OutputError for an original of more than `most` bytes. No block, no list of a folder goes beyond the header's."""
     if most is not None and header.n_bytes > most:
-        raise OutputError(
-            f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes; "
-            "raise max_output_bytes= if you trust the source"
-        )
+        limit = f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes"
+        raise OutputError(f"{limit}; raise max_output_bytes= if you trust the source")
 
 
 def _original(
@@ -166,7 +159,7 @@ def _original(
     )
 
 
-def _archive(archive: bytes | bytearray | memoryview | PathLike | BinaryIO) -> AbstractContextManager[BinaryIO]:
+def _opened(archive: Archive) -> AbstractContextManager[BinaryIO]:
     if isinstance(archive, str | os.PathLike):
         with files.reading(archive), files.possible_name(archive):
             return Path(archive).open("rb")

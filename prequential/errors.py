@@ -20,8 +20,8 @@ class ConfigError(PrequentialError):
 def wrong_argument(name: str, value: object, give: str) -> ConfigError:
     """The error about an argument of a function: its name, what was given, and what to give."""
     is_short = value is None or isinstance(value, bool | int | float | str)
-    found = repr(value) if is_short and len(repr(value)) <= 80 else f"an object of type {type(value).__name__}"
-    return ConfigError(f"{name} is {found}: give {give}")
+    shown = repr(value) if is_short and len(repr(value)) <= 80 else f"an object of type {type(value).__name__}"
+    return ConfigError(f"{name} is {shown}: give {give}")
 
 
 def check_number(name: str, value: object, low: int, high: int) -> None:

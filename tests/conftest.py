@@ -82,11 +82,11 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def one_line(*args: str, code: int = 1) -> str:
         capsys.readouterr()
         try:
-            found = main(args)
+            exit_code = main(args)
         except SystemExit as end:
-            found = int(end.code or 0)
+            exit_code = int(end.code or 0)
         shown = capsys.readouterr()
-        assert (found, shown.out, shown.err.count("\n")) == (code, "", 1), (args, shown.err)
+        assert (exit_code, shown.out, shown.err.count("\n")) == (code, "", 1), (args, shown.err)
         return shown.err
 
     return one_line

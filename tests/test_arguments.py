@@ -1,16 +1,8 @@
-"""Arguments of public functions are checked before any work, in words of Python; and a call leaves its process as it was."""
+"""Arguments of public functions are checked before any work, in words of Python."""
 
 import ast
-import io
-import logging
-import os
-import random
 import re
-import signal
-import subprocess
-import sys
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +95,8 @@ def test_every_public_function_is_among_those_whose_arguments_are_checked() -> N
         "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
         "read_series", "runs_frame", "sweep", "sweep_plan", "without",
     }  # fmt: skip
+    listed = [name for name in dir(prequential) if not name.startswith("__")]
+    assert [name for name in listed if name not in prequential.__all__] == ["plots"]
     assert BACKENDS == BACKEND_NAMES
 
 
@@ -114,10 +108,9 @@ def test_a_mistyped_baseline_is_answered_with_the_nearest_one() -> None:
 # ---- words of the library and of the command line
 
 
-def messages() -> list[tuple[str, str]]:
+def messages() -> Iterator[tuple[str, str]]:
     """Every text of the library's errors, with its module."""
-    found = []
-    rooms = (
+    rooms = {
         "adapters",
         "exact",
         "files",
@@ -127,26 +120,20 @@ def messages() -> list[tuple[str, str]]:
         "report",
         "compression.py",
         "decompression.py",
-    )
-    paths = sorted((PROJECT / "prequential").rglob("*.py"))
-    for path in (path for path in paths if path.relative_to(PROJECT / "prequential").parts[0] in rooms):
+    }
+    for path in sorted((PROJECT / "prequential").rglob("*.py")):
+        if path.relative_to(PROJECT / "prequential").parts[0] not in rooms:
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and re.search(r"(Error|\badd_note)$", ast.unparse(node.func)):
-                texts = [str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)]
-                found.append((str(path), "".join(texts)))
-    return found
+                parts = (part for part in ast.walk(node) if isinstance(part, ast.Constant))
+                yield str(path), "".join(str(part.value) for part in parts)
 
 
 def test_no_error_of_the_library_speaks_of_options_of_the_command_line() -> None:
     option = re.compile(r"(?<![\w`-])(--[a-z][a-z-]+|-[foqv]\b)")
-    assert len(messages()) > 200
+    assert len(list(messages())) > 200
     assert [(path, text) for path, text in messages() if option.search(text)] == []
-
-
-def test_an_output_that_exists_is_refused_in_words_of_python(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"")
-    with pytest.raises(prequential.OutputError, match="or overwrite=True replaces it"):
-        prequential.compress(b"text", tmp_path / "a", config=SMALL, runtime=FUSED)
 
 
 def test_messages_in_words_of_the_command_line_keep_quoted_names() -> None:
@@ -156,81 +143,11 @@ def test_messages_in_words_of_the_command_line_keep_quoted_names() -> None:
     assert [in_options(name) for name in OPTIONS] == list(OPTIONS.values())
 
 
-# ---- what users see of the package and of runs
-
-
-def test_the_package_lists_its_public_names_only() -> None:
-    assert [n for n in dir(prequential) if not n.startswith("__") and n not in prequential.__all__] == ["plots"]
-
-
-def test_runs_of_a_folder_that_does_not_exist_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(prequential.CorpusError, match="'nope' does not exist: name a folder of runs"):
-        prequential.read_runs("nope")
-    with pytest.raises(prequential.CorpusError, match="'nope' does not exist: name the file of a series"):
-        prequential.read_series("nope")
+def test_a_folder_or_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    for read in (prequential.read_runs, prequential.read_series):
+        with pytest.raises(prequential.CorpusError, match="'nope' does not exist: name "):
+            read("nope")
     assert prequential.read_runs(tmp_path) == []
-
-
-# ---- the process
-
-
-def state() -> dict[str, Any]:
-    """What a call could change for the rest of the process."""
-    import torch
-
-    loggers = logging.root.manager.loggerDict
-    return {
-        "threads": torch.get_num_threads(),
-        "filters": [str(each) for each in warnings.filters],
-        "signals": [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)],
-        "folder": Path.cwd(),
-        "environment": dict(os.environ),
-        "path": list(sys.path),
-        "numpy": np.geterr(),
-        "levels": {n: each.level for n, each in loggers.items() if isinstance(each, logging.Logger) and each.level},
-        "random": random.getstate(),
-        "numpy random": np.random.get_state()[1].tolist(),
-        "torch random": torch.get_rng_state().tolist(),
-        "streams": (sys.stdout, sys.stderr),
-        "hooks": (sys.excepthook, sys.unraisablehook),
-    }
-
-
-def changed(before: dict[str, Any]) -> list[str]:
-    return [name for name, value in state().items() if value != before[name]]
-
-
-def test_a_call_leaves_the_process_as_it_was() -> None:
-    import torch
-
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        before = state()
-        archive = prequential.compress(b"text" * 300, config=BOTH, runtime=FUSED)
-        assert changed(before) == []
-        prequential.decompress(archive, io.BytesIO(), runtime=prequential.Runtime(kernels="fused", threads=2))
-        assert changed(before) == []
-        prequential.evaluate(b"text" * 300, config=BOTH, runtime=FUSED, verify=True)
-        assert changed(before) == []
-        with pytest.raises(prequential.CorruptArchiveError):
-            prequential.decompress(archive[:-60] + bytes(60), runtime=FUSED)
-        assert changed(before) == []
-    finally:
-        torch.set_num_threads(n_threads)
-
-
-@pytest.mark.thorough
-def test_a_call_that_imports_torch_leaves_it_its_usual_threads_and_adds_no_warning_filters() -> None:
-    program = (
-        "import warnings, sys, prequential, numpy\n"
-        "small = prequential.GPTConfig(n_layers=1, width=32, n_heads=2, window=16)\n"
-        "before = list(warnings.filters)\n"
-        "prequential.evaluate(b'text' * 99, config=prequential.Config(gpt=small, mixer=None), baselines=(),\n"
-        "                     runtime=prequential.Runtime(kernels='plain', threads=1))\n"
-        "import torch; print(torch.get_num_threads(), warnings.filters == before)"
-    )
-    environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": str(PROJECT)}
-    for code, said in ((program, [b"2", b"True"]), ("import torch; print(torch.get_num_threads())", [b"2"])):
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-        assert done.stdout.split() == said
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(prequential.OutputError, match="or overwrite=True replaces it"):
+        prequential.compress(b"text", tmp_path / "a", config=SMALL, runtime=FUSED)

@@ -81,13 +81,12 @@ def run(folder: Path, *command: str) -> None:
 
 def commit(folder: Path, n_commits: int, start: int = 0) -> None:
     """Commits more to the repository in the folder, one for each hour."""
-    parent = "from refs/heads/main^0\n" * (start > 0)
     for hour in range(start, start + n_commits):
         text = f"value_{hour} = compute({hour})\n" * 2
-        head = f"commit refs/heads/main\ncommitter A <a@b> {1767268800 + 3600 * hour} +0000\ndata 1\nx\n{parent}"
-        data = f"{head}M 644 inline f{hour % 9}.py\ndata {len(text)}\n{text}\n"
+        head = f"commit refs/heads/main\ncommitter A <a@b> {1767268800 + 3600 * hour} +0000\ndata 1\nx\n"
+        parent = "from refs/heads/main^0\n" * (hour > 0)
+        data = f"{head}{parent}M 644 inline f{hour % 9}.py\ndata {len(text)}\n{text}\n"
         subprocess.run(["git", "fast-import", "--quiet"], cwd=folder, input=data, text=True, check=True)
-        parent = "from refs/heads/main^0\n"
 
 
 @pytest.fixture
@@ -111,17 +110,6 @@ def test_every_command_and_every_code_block_of_readme_is_a_step_and_only_the_set
     left = [command for command in commands if not command.startswith("prequential ")]
     assert [name for name in SET_UP if any(command.startswith(name) for command in left)] == list(SET_UP)
     assert all(command.startswith(SET_UP) for command in left)
-
-
-def test_steps_are_found_and_the_second_time_follows_the_comment() -> None:
-    text = "    $ a b.txt -x 1   # makes c; again: with -f\n\n`prequential y` and `make z`\n"
-    text += "\nSave as `m.py`:\n\n```python\n1\n```\n"
-    first, *others = steps(text)
-    assert first == ("a b.txt -x 1", "makes c; again: with -f", "", "")
-    assert others == [Step("prequential y"), Step("make z"), Step(code="1\n", file="m.py")]
-    assert again(first) == "a b.txt -f -x 1"
-    assert again(first._replace(comment="again: without -x")) == "a b.txt"
-    assert again(first._replace(comment="")) == first.command
 
 
 def test_the_python_block_of_readme_runs(fresh: Path, no_warm_up: None, monkeypatch: pytest.MonkeyPatch) -> None:

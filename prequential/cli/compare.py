@@ -10,22 +10,22 @@ import json
 from prequential.cli import options
 from prequential.cli.streams import fitted
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    names = f"{options.RUN}; or FILE.jsonl:NUMBER of a record (without a number: the last); two or more"
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=names)
-    parser.set_defaults(runs_of=("runs",))
-    group = (
-        "labels, one for each run; runs with the same label are averaged (default: those that differ only in the seed)"
-    )
-    options.add(parser, {"--group NAMES": group} | options.JSON)
-    options.add(parser.add_argument_group("interval"), {"--confidence P [0.95]": "level of the intervals"})
+COMPARED = {
+    "runs: RUN ...": f"{options.RUN}; or FILE.jsonl:NUMBER of a record (without a number: the last); two or more",
+    "--group NAMES": "labels, one for each run; runs with the same label are averaged (default: those that differ only in the "
+    "seed)",
+    **options.JSON,
+    "--confidence P [0.95]": "level of the intervals",
+}
 
 
 def run(args: argparse.Namespace) -> int:
     from prequential.comparison.compare import compare
 
     with options.usage_errors(args):
-        found = compare(args.runs, groups=args.group, confidence=args.confidence)
-    print(json.dumps(found.to_dict(), allow_nan=False) if args.json else fitted(str(found)))
+        comparison = compare(args.runs, groups=args.group, confidence=args.confidence)
+    print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else fitted(str(comparison)))
     return 0
+
+
+COMMAND = options.Command(name="compare", text=__doc__, options=(options.Group(COMPARED),), run=run, runs_of=("runs",))

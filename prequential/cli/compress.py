@@ -1,7 +1,6 @@
 """Make archives: FILE to FILE.pq."""
 
 import argparse
-import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from prequential_corpora import is_path
 
 from prequential.cli import options
-from prequential.cli.streams import for_each, print_summary, progress_bar, resumable
+from prequential.cli.streams import for_each, print_summary, progress_bar
 from prequential.errors import OutputError
 
 if TYPE_CHECKING:
@@ -18,13 +17,12 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", default=["-"], metavar="FILE", help=f"{options.CORPUS} (default: -)")
-    options.add_output(parser)
-    given = "what the learner reads first, or a model of `train`; decompress needs the same"
-    options.add(parser, {"--given CORPUS|MODEL": given})
-    options.add_learner(parser)
-    parser.set_defaults(inputs=("names",), output_of=_output_path)
+OPTIONS = (
+    options.Group({"names: FILE ... [-]": options.CORPUS}),
+    *options.OUTPUT,
+    options.Group(options.GIVEN),
+    *options.LEARNER,
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,10 +34,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runtime", name: str) -> None:
     import prequential
-    from prequential.learners.given import is_model
     from prequential.model.presets import name_of
 
-    with resumable(args, names=[name]), progress_bar(name, quiet=args.quiet) as show:
+    with progress_bar(name, quiet=args.quiet) as show:
         result = prequential.compress(
             name,
             _output_path(args, name) or sys.stdout.buffer,
@@ -50,14 +47,12 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
             resume=args.resume,
             on_progress=show,
         )
-    ledger, level = result.ledger, name_of(result.header.config)
-    if config is None and not (args.given and is_model(args.given)):
-        level = options.level_by_size(ledger.n_bytes)
-    figures = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {result.wall_s:.1f} s"
+    ledger = result.ledger
+    figures = [f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes"]
     if ledger.n_bytes:
-        rates = f"{ledger.archive_bytes / ledger.n_bytes:.2%}, {ledger.bits_per_byte:.4f} bits/byte"
-        figures = f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes, {rates}, {result.wall_s:.1f} s"
-    print_summary(args, f"{name}: {figures}{f', {level}' if level else ''}")
+        figures += [f"{ledger.archive_bytes / ledger.n_bytes:.2%}", f"{ledger.bits_per_byte:.4f} bits/byte"]
+    level = name_of(result.header.config)
+    print_summary(args, f"{name}: {', '.join([*figures, f'{result.wall_s:.1f} s', *([level] if level else [])])}")
 
 
 def _output_path(args: argparse.Namespace, name: str) -> str | None:
@@ -66,11 +61,11 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
         return None
     if args.output is not None:
         return str(args.output)
-    if not is_path(name):
+    if not is_path(name) or Path(name).name in ("", ".."):
         raise OutputError("this input has no file name to name the archive after: give -o NAME.pq")
-    path = Path(name)
-    if path.name not in ("", ".."):
-        return f"{path}.pq"
-    folder = path.resolve()
-    command = shlex.join(["prequential", "compress", name, "-o", f"{folder.with_name(folder.name or 'root')}.pq"])
-    raise OutputError(f"{name!r} is not a name that an archive could have: give -o, for instance `{command}`")
+    return f"{Path(name)}.pq"
+
+
+COMMAND = options.Command(
+    name="compress", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"), output_of=_output_path
+)

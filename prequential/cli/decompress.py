@@ -1,31 +1,20 @@
 """Restore the originals: FILE.pq to FILE, or to a folder if it was a folder."""
 
 import argparse
-import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prequential_codecs.archive_header import MAGIC
-
 from prequential.cli import options
-from prequential.cli.streams import for_each, print_summary, progress_bar, resumable
-from prequential.errors import CorpusError, CorruptArchiveError, OutputError
-from prequential.files import reading
+from prequential.cli.streams import for_each, print_summary, progress_bar
+from prequential.errors import OutputError
 
 if TYPE_CHECKING:
     from prequential.decompression import DecompressionResult
     from prequential.online.runtime import Runtime
 
 SUFFIX = ".pq"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
-    options.add_output(parser)
-    options.add(parser, options.DECODING)
-    options.add_runtime(parser)
-    parser.set_defaults(inputs=("names",), output_of=_output_file)
+OPTIONS = (options.Group(options.ARCHIVES), *options.OUTPUT, options.RUNTIME)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,8 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
     path = _output_path(args, name)
-    with resumable(args, names=[name]):
-        result = decoded(args, runtime, name, path or sys.stdout.buffer, overwrite=args.force, resume=args.resume)
+    result = decoded(args, runtime, name, path or sys.stdout.buffer, overwrite=args.force, resume=args.resume)
     to = f" -> {path}" if path else ""
     print_summary(args, f"{name}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
 
@@ -60,12 +48,6 @@ def decoded(
         )
 
 
-def _output_file(args: argparse.Namespace, name: str) -> str | None:
-    """The path of the output, unless it is a folder: an archive may restore one that is empty."""
-    path = _output_path(args, name)
-    return None if path is None or os.path.isdir(path) else path  # noqa: PTH112  # raises nothing, however long the path is
-
-
 def _output_path(args: argparse.Namespace, name: str) -> str | None:
     """The path of the restored file or folder; None for standard output."""
     if args.stdout or (args.output or name) == "-":
@@ -73,19 +55,10 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     if args.output is not None:
         return str(args.output)
     if not name.endswith(SUFFIX) or name == SUFFIX:
-        if os.path.isdir(name):  # noqa: PTH112
-            raise CorpusError("this is a folder, not an archive")
-        if (beginning := beginning_of(name)) not in (None, MAGIC):
-            raise CorruptArchiveError(
-                f"not a .pq archive: {'it starts with other bytes' if beginning else 'it is empty'}"
-            )
         raise OutputError(f"the name does not end in {SUFFIX}; name the output with -o")
     return name.removesuffix(SUFFIX)
 
 
-def beginning_of(name: str) -> bytes | None:
-    """As many bytes as an archive's magic; None unless this is a regular file: a pipe could be read only once."""
-    if not os.path.isfile(name):  # noqa: PTH113
-        return None
-    with reading(name), open(name, "rb") as file:  # noqa: PTH123
-        return file.read(len(MAGIC))
+COMMAND = options.Command(
+    name="decompress", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"), output_of=_output_path
+)

@@ -14,12 +14,8 @@ from prequential.cli.streams import EXIT_FAILURE, fitted
 VERDICTS: dict[bool | None, str] = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    options.add(parser, options.JSON)
-
-
 def run(args: argparse.Namespace) -> int:
-    """Prints each check when it is done; returns the exit code."""
+    """Prints each check when it is done."""
     from prequential.exact.pool import available_threads
     from prequential.machine.facts import machine, versions
     from prequential.machine.kernel_cache import kernel_folder
@@ -32,9 +28,8 @@ def run(args: argparse.Namespace) -> int:
     if (n_threads := available_threads()) > 1:
         facts["exchange of two threads"] = f"{exchange_ns():.0f} ns (mixing on several threads pays below about 500)"
         facts["threads"] = f"{n_threads}"
-    if not args.json:
-        for name, value in facts.items():
-            print(fitted(f"{name:<26}{value}"))
+    for name, value in facts.items() if not args.json else ():
+        print(fitted(f"{name:<26}{value}"))
     done = []
     for check in checks():
         done.append(check)
@@ -45,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     # A matmul backend that is not exact is not a failure, because it is not used.
     failed = [check for check in done if check.passed is False and not check.name.startswith("matmul ")]
     if failed and folder:
-        print(
-            f"prequential: if its kernels are damaged, this helps: delete the folder {str(folder)!r}", file=sys.stderr
-        )
+        help_text = f"if its kernels are damaged, this helps: delete the folder {str(folder)!r}"
+        print(f"prequential: {help_text}", file=sys.stderr)
     return EXIT_FAILURE if failed else 0
+
+
+COMMAND = options.Command(name="doctor", text=__doc__, options=(options.Group(options.JSON),), run=run)

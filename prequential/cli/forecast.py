@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from prequential.cli import options
 from prequential.cli.streams import fitted, progress_bar
 from prequential.errors import ConfigError, CorpusError
-from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
@@ -28,43 +27,19 @@ TARGET = {
     "--target-seed INTEGER [0]": "its seed",
 }
 FORECAST = {
+    "runs: DIR": "folder of the runs of the ladder, or file of packed runs; with --score, of the run that was forecast: "
+    "scores.jsonl is in the folder, or beside the file",
     "-o, --output FILE": "file of the forecast; it is never overwritten",
     "--after-the-fact": "allow a target that has been run; the file records this",
+    "--proxy RUN ...": "cheap run over the bytes of the target, which shows how hard they are: a folder, latest, or the "
+    "beginning of a name in runs/; repeatable (needs --corpus, but not for training loops)",
+    "--corpus CORPUS": "corpus of the target: record its digest, and check that it begins like the ladder's; with --score, make "
+    "the run if there is none",
+    "--score FORECAST": "score this forecast instead of making one",
+    **options.JSON,
 }
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        metavar="DIR",
-        help="folder of the runs of the ladder, or file of packed runs; with --score, of the run that was forecast: "
-        "scores.jsonl is in the folder, or beside the file",
-    )
-    options.add(parser.add_argument_group("target"), TARGET)
-    options.add(
-        parser,
-        {
-            **FORECAST,
-            "--corpus CORPUS": "corpus of the target: record its digest, and check that it begins like the ladder's; with "
-            "--score, make the run if there is none",
-            "--score FORECAST": "score this forecast instead of making one",
-            **options.JSON,
-        },
-    )
-    parser.add_argument(
-        "--proxy",
-        metavar="RUN",
-        action="append",
-        help="cheap run over the bytes of the target, which shows how hard they are: a folder, latest, or the beginning of a "
-        "name in runs/; repeatable (needs --corpus, but not for training loops)",
-    )
-    options.add_runtime(parser)
-    parser.set_defaults(inputs=_inputs, runs_of=("proxy",))
-
-
-def _inputs(args: argparse.Namespace) -> tuple[str, ...]:
-    """The arguments that must exist: with --score, DIR may be new."""
-    return ("runs",) if args.score is None else ("score", "corpus")
+MADE = ("target_width", "target_layers", "target_parameters", "target_bytes", "target_seed", "after_the_fact")
+OPTIONS = (options.Group(FORECAST), options.Group(TARGET, "target"), options.RUNTIME)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,50 +50,21 @@ def run(args: argparse.Namespace) -> int:
     if args.proxy and not (args.corpus or args.target_parameters):
         args.parser.error("--proxy needs --corpus, because both must have the same bytes")
     if args.target_parameters:
-        options.refuse(
-            args, options.given_of(args, "corpus", "target_layers", "target_seed"), "training loops read no corpus"
-        )
+        given = options.given_of(args, "corpus", "target_layers", "target_seed")
+        options.refuse(args, given, "training loops read no corpus")
     from prequential.files import check_output
     from prequential.forecasting.forecast import forecast
 
     check_output(args.output, overwrite=False)
-    names = (
-        "target_bytes",
-        "target_width",
-        "target_layers",
-        "target_parameters",
-        "target_seed",
-        "corpus",
-        "after_the_fact",
-    )
-    made = forecast(
-        args.runs,
-        **{name: getattr(args, name) for name in names},
-        proxies=args.proxy or (),
-    )
+    arguments = {name: getattr(args, name) for name in (*MADE, "corpus")}
+    made = forecast(args.runs, **arguments, proxies=args.proxy)
     made.save(args.output)
-    if args.json:
-        print(json.dumps({"forecast": made.record}, allow_nan=False))
-    elif not args.quiet:
-        print(fitted(str(made)))
+    _print(args, {"forecast": made.record}, str(made))
     return 0
 
 
-# ---- the score
-
-
 def _score(args: argparse.Namespace) -> int:
-    making = (
-        "target_width",
-        "target_parameters",
-        "target_layers",
-        "target_bytes",
-        "target_seed",
-        "output",
-        "proxy",
-        "after_the_fact",
-    )
-    options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
+    options.refuse(args, options.given_of(args, *MADE, "output", "proxy"), "--score makes no forecast")
     from prequential.forecasting.forecast import read_forecast
     from prequential.forecasting.registered import find_target_run, scores_path
     from prequential.records import append_record
@@ -126,13 +72,16 @@ def _score(args: argparse.Namespace) -> int:
     forecast = read_forecast(args.score)
     made = _make_run(args, forecast.record, forecast.mode) if args.corpus is not None else None
     run = made or find_target_run(args.runs, forecast.record)
-    score, path = forecast.score(run), scores_path(args.runs)
+    score = forecast.score(run)
+    path = scores_path(args.runs)
     append_record(path, score.record, forecast.mode & run.mode)
-    if args.json:
-        print(json.dumps(score.record, allow_nan=False))
-    elif not args.quiet:
-        print(fitted(f"{score}\nappended to {printable(str(path))}"))
+    _print(args, score.record, f"{score}\nappended to {path}")
     return 0
+
+
+def _print(args: argparse.Namespace, record: dict[str, Any], text: str) -> None:
+    if args.json or not args.quiet:
+        print(json.dumps(record, allow_nan=False) if args.json else fitted(text))
 
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
@@ -144,21 +93,23 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.sweeps.plan_runs import run_plan
     from prequential.sweeps.plans import Plan, Variant, corpus_key, recorded_corpus
 
-    if "gpt" not in forecast["target"]["config"]:
+    target = forecast["target"]
+    if "gpt" not in target["config"]:
         raise ConfigError("the forecast is of a training loop, which no command can make: leave out --corpus")
     if corpus_key(args.corpus, forecast["corpus"]["n_bytes"]) != recorded_corpus(forecast):
         raise CorpusError(f"{args.corpus!r} does not begin with the bytes that the ladder read")
     prepare_records(scores_path(args.runs), mode & mode_of(args.corpus))
-    config = Config.from_record(forecast["target"]["config"])
+    plan = Plan(variants=(Variant(name="target", configs=(Config.from_record(target["config"]),)),))
+    progress, runtime = partial(progress_bar, quiet=args.quiet), options.runtime(args)
     (outcome,) = run_plan(
-        args.corpus,
-        Plan(variants=(Variant(name="target", configs=(config,)),)),
-        args.runs,
-        limit_bytes=forecast["target"]["n_bytes"],
-        runtime=options.runtime(args),
-        open_progress=partial(progress_bar, quiet=args.quiet),
+        args.corpus, plan, args.runs, limit_bytes=target["n_bytes"], runtime=runtime, open_progress=progress
     )
     if outcome.error:
         raise outcome.error
     assert outcome.run
     return outcome.run
+
+
+COMMAND = options.Command(
+    name="forecast", text=__doc__, options=OPTIONS, run=run, inputs=("score", "corpus"), runs_of=("proxy",)
+)

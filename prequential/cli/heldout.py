@@ -24,36 +24,30 @@ if TYPE_CHECKING:
 
 RECORDS = "heldout.jsonl"
 ONLY_TRAINED = ("train_limit", "frozen_only", "dynamic_only", "no_overlap", "learner")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    train = "a corpus, a run of `evaluate` (its folder, latest ...), or the folder of a stored model"
-    parser.add_argument("--train", metavar="X", help=train)
-    parser.add_argument("--test", metavar="CORPUS", required=True, help=options.CORPUS)
-    options.add(
-        parser,
-        {
-            **options.CONTEXT,
-            "--cluster FIELD": "what depends on each other: rows with one value of this field; 2: documents of one folder, two "
-            "levels deep; document: none (default: 1)",
-            "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has "
-            "read this file",
-            "--no-overlap": "do not search for text of the test corpus in the training corpus",
-            "--limit BYTES": "use only the beginning of the test corpus",
-            "--train-limit BYTES": "use only the beginning of the training corpus",
-            **options.FORCE,
-            **options.JSON,
-        },
-    )
-    for choice in (
-        {"--frozen-only": "leave out the dynamic loss", "--dynamic-only": "leave out the frozen loss"},
-        {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"},
-    ):
-        options.add(parser.add_mutually_exclusive_group(), choice)
-    options.add_models(parser)
-    options.add_learner(parser)
-    options.add_other_learner(parser)
-    parser.set_defaults(inputs=("train", "test"), runs_of=("train",))
+LOSS = {
+    "--train X": "a corpus, a run of `evaluate` (its folder, latest ...), or the folder of a stored model",
+    "--test CORPUS !": options.CORPUS,
+    **options.CONTEXT,
+    "--cluster FIELD": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
+    "deep; document: none (default: 1)",
+    "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has read this "
+    "file",
+    "--no-overlap": "do not search for text of the test corpus in the training corpus",
+    "--limit BYTES": "use only the beginning of the test corpus",
+    "--train-limit BYTES": "use only the beginning of the training corpus",
+    **options.FORCE,
+    **options.JSON,
+}
+LOSSES = {"--frozen-only": "leave out the dynamic loss", "--dynamic-only": "leave out the frozen loss"}
+RECORD = {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"}
+OPTIONS = (
+    options.Group(LOSS),
+    options.Group(LOSSES, is_choice=True),
+    options.Group(RECORD, is_choice=True),
+    options.SCORED,
+    *options.LEARNER,
+    options.OWN_LEARNER,
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -166,3 +160,8 @@ def keeper(runs: str, mode: int) -> Keep:
     path = Path(runs) / RECORDS
     prepare_records(path, mode)
     return lambda record: append_record(path, record, mode)
+
+
+COMMAND = options.Command(
+    name="heldout", text=__doc__, options=OPTIONS, run=run, inputs=("train", "test"), runs_of=("train",)
+)

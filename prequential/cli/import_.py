@@ -8,43 +8,36 @@ import argparse
 import json
 
 from prequential.cli import options
-from prequential.cli.runs import DEFAULT_FOLDER
 from prequential.cli.streams import fitted
 
-OPTIONS = ("tokens", "loss", "bytes_per_token", "tokens_per_step", "epochs", "name", "data")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("log", metavar="FILE", help="trainer_state.json, CSV with a line of names, or JSON lines")
-    parser.add_argument("--tokens", metavar="NAME", required=True, help="column with the tokens so far (or the steps)")
-    parser.add_argument(
-        "--loss", metavar="NAME", required=True, help="column with the mean loss since the last line, in nats"
-    )
-    parser.add_argument(
-        "--bytes-per-token", type=float, metavar="X", required=True, help="mean bytes per token of this text"
-    )
-    parser.add_argument("--tokens-per-step", type=int, metavar="N", help="needed if --tokens names a column of steps")
-    epochs = "epochs that the log covers, whatever its column `epoch` says; only the first counts"
-    parser.add_argument("--epochs", type=float, metavar="X", help=epochs)
-    parser.add_argument("--name", metavar="NAME", help="name of the model (default: the file)")
-    parser.add_argument(
-        "--parameters", type=int, metavar="N", help="parameters of the model, which a forecast of a larger one needs"
-    )
-    parser.add_argument(
-        "--data", metavar="NAME", help="name of the data; runs with equal names and lengths can be compared"
-    )
-    parser.add_argument("--runs", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default: {DEFAULT_FOLDER}")
-    options.add(parser, options.JSON)
-    parser.set_defaults(inputs=("log",))
+LOG = {
+    "--tokens NAME !": "column with the tokens so far (or the steps)",
+    "--loss NAME !": "column with the mean loss since the last line, in nats",
+    "--bytes-per-token NUMBER !": "mean bytes per token of this text",
+    "--tokens-per-step N": "needed if --tokens names a column of steps",
+    "--epochs NUMBER": "epochs that the log covers, whatever its column `epoch` says; only the first counts",
+    "--name NAME": "name of the model (default: the file)",
+    "--data NAME": "name of the data; runs with equal names and lengths can be compared",
+}
+OPTIONS = {
+    "log: FILE": "trainer_state.json, CSV with a line of names, or JSON lines",
+    **LOG,
+    "--parameters N": "parameters of the model, which a forecast of a larger one needs",
+    **options.RUNS,
+    **options.JSON,
+}
 
 
 def run(args: argparse.Namespace) -> int:
     from prequential.evaluation.summary import format_report
     from prequential.recording.imported import import_log
 
-    names = {name: getattr(args, name) for name in OPTIONS}
+    names = [option.split()[0].removeprefix("--").replace("-", "_") for option in LOG]
     arguments = {"n_parameters": args.parameters} if args.parameters else {}
-    found = import_log(args.log, args.runs, **names, arguments=arguments)
+    run = import_log(args.log, args.runs, **{name: getattr(args, name) for name in names}, arguments=arguments)
     if args.json or not args.quiet:
-        print(json.dumps(found.record) if args.json else fitted(format_report(found.record, folder=found.path)))
+        print(json.dumps(run.record) if args.json else fitted(format_report(run.record, folder=run.path)))
     return 0
+
+
+COMMAND = options.Command(name="import", text=__doc__, options=(options.Group(OPTIONS),), run=run, inputs=("log",))

@@ -10,15 +10,12 @@ import json
 from prequential.cli import options
 from prequential.cli.streams import fitted, progress_bar
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="FILE", help="JSON lines; -: standard input")
-    parser.add_argument("--label", metavar="FIELD", required=True, help="the field of each row that costs bits")
-    given = "the one field that is read (default: all others)"
-    parser.add_argument("--given", dest="given_field", metavar="FIELD", help=given)
-    options.add(parser, options.JSON)
-    options.add_learner(parser)
-    parser.set_defaults(inputs=("name",))
+LABELS = {
+    "name: FILE": "JSON lines; -: standard input",
+    "--label FIELD !": "the field of each row that costs bits",
+    "--given FIELD": "the one field that is read (default: all others)",
+    **options.JSON,
+}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,6 +23,10 @@ def run(args: argparse.Namespace) -> int:
 
     config, runtime = options.learner_config(args), options.runtime(args)
     with progress_bar(args.name, quiet=args.quiet) as show:
-        found = labels(args.name, args.label, args.given_field, config, runtime, on_progress=show)
+        found = labels(args.name, args.label, args.given, config, runtime, on_progress=show)
     print(json.dumps(label_record(found, runtime)) if args.json else fitted(str(found)))
     return 0
+
+
+OPTIONS = (options.Group(LABELS), *options.LEARNER)
+COMMAND = options.Command(name="labels", text=__doc__, options=OPTIONS, run=run, inputs=("name",))

@@ -10,30 +10,19 @@ from typing import Any
 
 from prequential.cli import options
 from prequential.cli.streams import for_each
-from prequential.printable import printable
+from prequential.printable import format_table
 
-ROW = "{:>14}  {:>14}  {:>9}  {:>6}  {}  {}"
-TITLES = ROW.format("archive bytes", "original bytes", "bits/byte", "blocks", "original", "archive")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="FILE.pq", help="archive, or -")
-    options.add(parser, {"--json": "print one JSON object a line, with configuration and blocks"})
-    parser.set_defaults(inputs=("names",))
+TITLES = ("archive", "archive bytes", "original bytes", "bits/byte", "blocks", "original")
 
 
 def run(args: argparse.Namespace) -> int:
-    needs_titles = not args.json and not args.quiet
-
-    def show(name: str) -> None:
-        record = _record(name)
-        nonlocal needs_titles
-        if needs_titles:
-            print(TITLES)
-            needs_titles = False
-        print(json.dumps(record) if args.json else _format_archive(record))
-
-    return for_each(args.names, show, verbose=args.verbose)
+    records: list[dict[str, Any]] = []
+    code = for_each(args.names, lambda name: records.append(_record(name)), verbose=args.verbose)
+    if args.json:
+        print("".join(json.dumps(record) + "\n" for record in records), end="")
+    elif records:
+        print(format_table(TITLES, [_row(record) for record in records]))
+    return code
 
 
 def _record(name: str) -> dict[str, Any]:
@@ -76,13 +65,15 @@ def _archive_record(path: str) -> dict[str, Any]:
     }
 
 
-def _format_archive(record: dict[str, Any]) -> str:
-    """The table row of an `_archive_record`, below TITLES."""
-    n_held = record["n_bytes_held"]
+def _row(record: dict[str, Any]) -> list[str]:
+    """The row of an `_archive_record`, below TITLES."""
+    n_held, corpus = record["n_bytes_held"], record["corpus"]
+    note = f" (incomplete: the first {n_held} bytes)" if n_held < record["n_bytes"] else ""
     rate = f"{8 * record['archive_bytes'] / n_held:.4f}" if n_held else "-"
-    name = printable(record["archive"])
-    if n_held < record["n_bytes"]:
-        name += f" (incomplete: the first {n_held} bytes)"
-    corpus = record["corpus"]
-    original = " ".join(printable(str(corpus[key])) for key in ("kind", "name") if key in corpus) or "bytes"
-    return ROW.format(record["archive_bytes"], record["n_bytes"], rate, len(record["blocks"]), original, name)
+    original = " ".join(str(corpus[key]) for key in ("kind", "name") if key in corpus) or "bytes"
+    figures = (record["archive_bytes"], record["n_bytes"], rate, len(record["blocks"]), original)
+    return [record["archive"] + note, *map(str, figures)]
+
+
+OPTIONS = (options.Group({"names: FILE.pq ...": "archive, or -", **options.JSON}),)
+COMMAND = options.Command(name="list", text=__doc__, options=OPTIONS, run=run, inputs=("names",))

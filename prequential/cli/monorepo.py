@@ -23,26 +23,18 @@ if TYPE_CHECKING:
     from prequential.heldout_loss.monorepo import MonorepoRequest
 
 ONLY_TRAINED = ("train_limit", "series")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("repository", metavar="REPO", help="root of a git repository")
-    window = {
-        "--since DATE|COMMIT": "beginning of a new series; an existing series continues from its end",
-        "--until DATE|COMMIT": "end of the window (default: HEAD)",
-        "--languages NAMES": "use only these languages, such as Python,Rust (default: all known languages)",
-        **options.CONTEXT,
-        "--train-limit BYTES": "train only on the beginning of the tree",
-    }
-    output = {
-        "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
-        "--runs FOLDER [runs]": f"folder of the series, or of {RECORDS} with the records of --static",
-    }
-    options.add(parser.add_argument_group("window"), window)
-    options.add(parser.add_argument_group("output"), output | options.FORCE | options.JSON)
-    options.add_models(parser)
-    options.add_learner(parser)
-    parser.set_defaults(inputs=("repository",))
+WINDOW = {
+    "repository: REPO": "root of a git repository",
+    "--since DATE|COMMIT": "beginning of a new series; an existing series continues from its end",
+    "--until DATE|COMMIT": "end of the window (default: HEAD)",
+    "--languages NAMES": "use only these languages, such as Python,Rust (default: all known languages)",
+    **options.CONTEXT,
+    "--train-limit BYTES": "train only on the beginning of the tree",
+    "--series FILE": "append the point to this file (default: REPO.series.jsonl in the folder of --runs)",
+    "--runs FOLDER [runs]": f"folder of the series, or of {RECORDS} with the records of --static",
+    **options.FORCE,
+    **options.JSON,
+}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,3 +108,7 @@ def _request(args: argparse.Namespace) -> MonorepoRequest:
         series=args.series,
         runtime=options.runtime(args),
     )
+
+
+OPTIONS = (options.Group(WINDOW), options.SCORED, *options.LEARNER)
+COMMAND = options.Command(name="monorepo", text=__doc__, options=OPTIONS, run=run, inputs=("repository",))

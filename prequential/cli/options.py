@@ -1,4 +1,4 @@
-"""Options: how a command declares them, those that several share, and what they mean: a Config, a Runtime, a learner.
+"""Commands and options: how they are declared, the options that several share, and what these mean: a Config, a learner.
 
 What owns the presets is slow to import, so a level is checked when the command runs.
 """
@@ -6,17 +6,11 @@ What owns the presets is slow to import, so a level is checked when the command 
 from __future__ import annotations
 
 import argparse
-import difflib
-import errno
-import json
-import math
-import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from prequential.cli.streams import foreign_code, in_options
@@ -35,27 +29,22 @@ LEVELS = range(1, 7)  # those of model/presets.py
 ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
 CORPUS = "file, folder, sample:NAME, hf:NAME, shards:FOLDER or -"
 RUN = "run folder; latest, or the beginning of a name, in runs/; or FILE/NAME of a packed run"
-_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Parser(argparse.ArgumentParser):
-    """Options and files in any order. A usage error is one line, with the nearest option or command."""
+    """Options and files in any order. A usage error is one line."""
 
-    def __init__(self, **kwargs: object) -> None:
-        super().__init__(allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
-        self._is_intermixed = False
+    _is_intermixed = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, **kwargs)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As of argparse; positional arguments may also stand between options."""
         has_commands = any(action.nargs == argparse.PARSER for action in self._actions)
-        has_end = args is not None and "--" in args  # of options; argparse loses it between positional arguments
-        if args is not None and not has_commands:
-            self._check_options(args[: args.index("--")] if has_end else args)
-        if has_commands or has_end or self._is_intermixed:
-            found, rest = super().parse_known_args(args, namespace)
-            if has_end:
-                found.after_end = args[args.index("--") + 1 :]
-            return found, rest
+        if has_commands or self._is_intermixed or "--" in args:  # argparse loses a -- between positional arguments
+            return super().parse_known_args(args, namespace)
         self._is_intermixed = True  # the method below calls this one
         try:
             return super().parse_known_intermixed_args(args, namespace)
@@ -66,105 +55,142 @@ class Parser(argparse.ArgumentParser):
         """As of argparse; a help text or version that cannot be written is an error."""
         print(message, end="", file=file or sys.stderr, flush=True)
 
-    def _check_options(self, args: Sequence[str]) -> None:
-        """Ends the program with a usage error for an unknown long option or level; argparse would report other things first."""
-        known = self._option_string_actions
-        names = [name.removeprefix("--") for name in known if name.startswith("--")]
-        for arg in args:
-            option = arg.partition("=")[0]
-            if option.startswith("--") and option not in known:
-                if near := difflib.get_close_matches(option.removeprefix("--"), names, 1, 0.7):
-                    self.error(f"unrecognized arguments: {option}; did you mean --{near[0]}?")
-            elif "-1" in known and (found := re.match("-[0-9]+", arg)) and found[0] not in known:
-                is_higher = found[0].strip("-0")
-                end = (
-                    f"highest is -{LEVELS[-1]}, the smallest archive"
-                    if is_higher
-                    else f"lowest is -{LEVELS[0]}, the fastest"
-                )
-                self.error(f"{found[0]} is not a level: the {end}")
-
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.nargs == argparse.PARSER and action.choices is not None and value not in action.choices:
-            near = difflib.get_close_matches(value, list(action.choices), 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise argparse.ArgumentError(None, f"unknown command {value!r}{hint}")
-        super()._check_value(action, value)
+
+@dataclass(frozen=True)
+class Group:
+    """Options under a title. table: as of `add`. is_choice: at most one of them may be given."""
+
+    table: Mapping[str, str]
+    title: str = ""
+    is_choice: bool = False
 
 
-# ---- types of values
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What a user types, and what it does.
+
+    text: its help, whose first line also lists it. run: works, and returns the exit code. inputs: its arguments that are corpora,
+    archives or folders, which must exist. output_of: the path of the output of one input, or None, which must not exist. runs_of:
+    its arguments that are runs. actions: the commands below it, which have options and work of their own.
+    """
+
+    name: str
+    text: str
+    options: tuple[Group, ...] = ()
+    run: Callable[[argparse.Namespace], int] = lambda args: 0
+    inputs: tuple[str, ...] = ()
+    output_of: Callable[[argparse.Namespace, str], str | None] = lambda args, name: None
+    runs_of: tuple[str, ...] = ()
+    actions: tuple[Command, ...] = ()
+
+    def add_to(self, commands: argparse._SubParsersAction[Parser]) -> None:
+        """Adds the parser of its command line."""
+        if self.actions:
+            text, form = f"{self.text}\n\n{listed('actions', self.actions)}", argparse.RawDescriptionHelpFormatter
+            parser = commands.add_parser(self.name, description=text, formatter_class=form)
+            actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=Parser)
+            for action in self.actions:
+                action.add_to(actions)
+            return
+        parser = commands.add_parser(self.name, description=self.text)
+        parser.set_defaults(command=self, parser=parser)
+        groups: dict[str, argparse._ActionsContainer] = {"": parser}
+        for options in (*self.options, Group(VERBOSITY)):
+            if options.title not in groups:
+                groups[options.title] = parser.add_argument_group(options.title)
+            group = groups[options.title]
+            add(group.add_mutually_exclusive_group() if options.is_choice else group, options.table)
 
 
-def _number(text: str, number: Callable[[str], float], lowest: float, kind: str) -> Any:
-    try:
-        value = number(text)
-        if not lowest <= value < math.inf:
-            raise ValueError
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {kind}") from None
+def listed(title: str, commands: Iterable[Command]) -> str:
+    """The commands as a paragraph of a help text, with their first lines."""
+    return "\n".join([f"{title}:", *(f"  {each.name:<12}{each.text.splitlines()[0].rstrip('.')}" for each in commands)])
+
+
+# ---- values
+
+
+def _positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise ValueError
     return value
 
 
-_positive = partial(_number, number=int, lowest=1, kind="an integer of 1 or more")
-
-
 def _n_bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([kmg]?)", text.lower(), re.ASCII)
-    if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 65536, 64K, 10M or 4G")
-    return int(found[1]) * _BYTES[found[2]]
+    unit = _BYTES.get(text[-1:].lower())
+    return _positive(text[:-1] if unit else text) * (unit or 1)
 
 
-def _gpt_size(text: str) -> tuple[int, int]:
-    if not (found := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text, re.ASCII)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size WIDTHxLAYERS such as 64x1")
-    return int(found[1]), int(found[2])
+def _size(text: str) -> tuple[int, int]:
+    width, layers = map(_positive, text.split("x"))
+    return width, layers
 
 
-def _list(item: Callable[[str], Any], text: str) -> list[Any]:
-    return [item(part) for part in text.split(",")]
+def _list(item: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    return lambda text: [item(part) for part in text.split(",")]
 
 
-# By the name of a value in the help text. Others are texts.
-_TYPES: Mapping[str, Callable[[str], Any]] = {
-    "BITS": partial(_number, number=float, lowest=0, kind="a number of 0 or more"),
-    "BYTES": _n_bytes,
-    "INTEGER": int,
-    "INTEGERS": partial(_list, _positive),
-    "K": _positive,
-    "N": _positive,
-    "NAMES": partial(_list, str.strip),
-    "NUMBERS": partial(_list, partial(_number, number=float, lowest=1e-6, kind="a number above 0")),
-    "P": float,
-    "S": _positive,
-    "SEEDS": partial(_list, partial(_number, number=int, lowest=0, kind="an integer of 0 or more")),
-    "SIZES": partial(_list, _gpt_size),
+# By the name of a value in the help text: what makes it from a text, and what it is. Others are texts.
+_TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "BYTES": (_n_bytes, "a number of bytes such as 65536, 64K, 10M or 4G"),
+    "INTEGER": (int, "an integer"),
+    "INTEGERS": (_list(_positive), "a list of integers of 1 or more"),
+    "K": (_positive, "an integer of 1 or more"),
+    "N": (_positive, "an integer of 1 or more"),
+    "NAMES": (_list(str.strip), "a list of names"),
+    "NUMBER": (float, "a number"),
+    "NUMBERS": (_list(float), "a list of numbers"),
+    "P": (float, "a number"),
+    "SEEDS": (_list(int), "a list of integers"),
+    "SIZES": (_list(_size), "a list of sizes WIDTHxLAYERS such as 64x1"),
 }
 
 
+def _value(kind: str, text: str) -> Any:
+    convert, what = _TYPES.get(kind, (str, "a text"))
+    try:
+        return convert(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
+
+
+class _Level(argparse.Action):
+    """-1 to -6, --fast, --best."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *rest: Any) -> None:
+        setattr(namespace, self.dest, ENDS.get(rest[-1]) or int(rest[-1][1:]))
+
+
 def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
-    """Adds options. table: the help text of each option, by what a user writes: `-f, --force`; `--limit BYTES`, whose value has a
-    type; `--runs FOLDER [runs]` with a default; `--form {a,b}` with choices; `--static MODEL ...`, repeatable.
+    """Adds arguments. table: the help text of each, by what a user writes.
+
+    `-f, --force`: a flag. `--limit BYTES`: its value has a type. `--runs FOLDER [runs]`: with a default. `--label FIELD !`: it
+    must be given. `--form {a,b}`: with choices. `--static MODEL ...`: repeatable. `name: CORPUS`: a positional argument, `name`
+    in the Namespace; `names: CORPUS ...`: one or more of them; `folder: FOLDER [runs]`, `names: FILE ... [-]`: also none.
     """
     for option, text in table.items():
-        words = option.split()
-        names = [word.rstrip(",") for word in words if word.startswith("-")]
-        if len(words) == len(names):
-            group.add_argument(*names, action="store_true", help=text)
-            continue
-        value, default = words[len(names)], words[-1][1:-1] if words[-1].startswith("[") else None
-        kind = _TYPES.get(value, str)
-        keywords: dict[str, Any] = {"type": kind, "metavar": value}
-        if value.startswith("{"):
-            keywords = {"choices": tuple(value[1:-1].split(","))}
-        if default:
+        names = [word.rstrip(",:") for word in option.split() if word.startswith("-") or word.endswith(":")]
+        value, *marks = option.split()[len(names) :] or [""]
+        default = next((mark[1:-1] for mark in marks if mark.startswith("[")), None)
+        is_list, keywords = "..." in marks, dict[str, Any](metavar=value, type=partial(_value, value))
+        if default is not None:
             text = f"{text} (default: {default})"
-            keywords["default"] = kind(default)
-        elif words[-1] == "...":
+            keywords["default"] = [default] if is_list else _value(value, default)
+        if "-1" in names:
+            keywords = {"dest": "preset", "action": _Level, "nargs": 0}
+        elif not value:
+            keywords = {"action": "store_true"}
+        elif value.startswith("{"):
+            keywords = {"choices": tuple(value[1:-1].split(",")), "default": default}
+        elif not names[0].startswith("-"):
+            keywords["nargs"] = ("*" if is_list else "?") if default else ("+" if is_list else None)
+        elif is_list:
             keywords |= {"action": "append", "default": []}
+        else:
+            keywords["required"] = "!" in marks
         group.add_argument(*names, help=text, **keywords)
 
 
@@ -173,6 +199,7 @@ def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
 LIMIT = {"--limit BYTES": "use only the beginning of the corpus"}
 JSON = {"--json": "print JSON, one object a line, instead of text"}
 FORCE = {"-f, --force": "overwrite existing outputs; write to a terminal"}
+RUNS = {"--runs FOLDER [runs]": "folder of the new run folder"}
 CONTEXT = {
     "--context {carried,isolated,strided}": "what the frozen learner sees before a byte: everything, across documents "
     "(carried; default of a learner that is trained here), its document (isolated; default of static models), or a sliding "
@@ -185,8 +212,10 @@ MODELS = {
     "--scores FILE ...": "a model that a cluster scored: lines with the id, nats and bytes of each document; repeatable",
     "--documents FILE": "write the documents with their ids, for a cluster to score, and stop",
 }
-DECODING = {
-    "--given CORPUS|MODEL": "the corpus or model that the archive was given",
+GIVEN = {"--given CORPUS|MODEL": "what the learner reads first, or a model of `train`; decoding needs the same"}
+ARCHIVES = {
+    "names: FILE.pq ... [-]": "archive, or -",
+    **GIVEN,
     "--max-output BYTES": "refuse archives whose original is longer, such as 10G (default: no limit; 1 kB may hold terabytes of "
     "zeros)",
 }
@@ -194,15 +223,22 @@ VERBOSITY = {
     "-q, --quiet": "print no progress and no summary",
     "-v, --verbose": "print a summary of each file, and tracebacks of unexpected errors",
 }
+OUTPUT_FILE = {
+    "-k, --keep": "no effect: the source is always kept, as with gzip -k",
+    "--resume": "resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)",
+    **FORCE,
+}
 LEVEL = {
+    "-1, -2, -3, -4, -5, -6, --fast, --best": "preset, from -1 or --fast to -6 or --best, the smallest archive; -1 to -4 have no "
+    "GPT (default: -5; compress and evaluate take -4 below 256 KiB)",
     "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
     "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
 }
-LEARNER = {
+OF_CONFIG = {
     "--pure": "the GPT of -5 without the context mixer",
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
 }
-RUNTIME = {
+COMPUTATION = {
     "--threads INTEGER": "number of threads (default: the number of cores, at most 8)",
     "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
     "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
@@ -211,65 +247,18 @@ RUNTIME = {
     "many segments; 0: none (docs/RELIABILITY.md)",
     "--max-memory BYTES": "refuse a learner that needs more memory (default: 6G, or what this process may use if that is less)",
 }
-OTHER_LEARNER = {
+OWN = {
     "--learner MODULE:FACTORY": "measure the learner that this function or class makes; MODULE is a module or a file.py, whose "
     "code is run",
     "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable",
 }
-
-
-def add_corpora(parser: argparse.ArgumentParser) -> None:
-    """Adds the names of corpora."""
-    parser.add_argument("names", nargs="+", metavar="CORPUS", help=CORPUS)
-    parser.set_defaults(inputs=("names",))
-
-
-def add_models(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of models that are scored document by document."""
-    group = parser.add_argument_group("trained models, instead of a learner that is trained here")
-    add(group, MODELS)
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the output file."""
-    group = parser.add_argument_group("output")
-    path = "name of the output; - is standard output"
-    add(group.add_mutually_exclusive_group(), {"-o, --output PATH": path, "-c, --stdout": "write to standard output"})
-    resume = "resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)"
-    add(group, FORCE | {"-k, --keep": "no effect: the source is always kept, as with gzip -k", "--resume": resume})
-
-
-def add_learner(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose the learner, and how to compute."""
-    group = parser.add_argument_group("learner (an archive stores all of these: decompress needs none of them)")
-    level = group.add_mutually_exclusive_group()
-    level.add_argument(
-        *(f"-{number}" for number in LEVELS),
-        *ENDS,
-        dest="preset",
-        action=_Level,
-        nargs=0,
-        help="preset, from -1 or --fast to -6 or --best, the smallest archive; -1 to -4 have no GPT (default: -5; "
-        "compress and evaluate take -4 below 256 KiB)",
-    )
-    add(level, LEVEL)
-    add(group, LEARNER)
-    add_runtime(parser)
-
-
-class _Level(argparse.Action):  # -1 to -6, --fast, --best
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *rest: Any) -> None:
-        setattr(namespace, self.dest, ENDS.get(rest[-1]) or int(rest[-1][1:]))
-
-
-def add_runtime(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that choose how to compute."""
-    add(parser.add_argument_group("computation (changes the speed, never a byte of the result)"), RUNTIME)
-
-
-def add_other_learner(parser: argparse.ArgumentParser) -> None:
-    """Adds --learner and --learner-arg, for learners of the user's own."""
-    add(parser.add_argument_group("a learner of your own (docs/LEARNERS.md)"), OTHER_LEARNER)
+OF_LEARNER = "learner (an archive stores all of these: decompress needs none of them)"
+TO = {"-o, --output PATH": "name of the output; - is standard output", "-c, --stdout": "write to standard output"}
+OUTPUT = (Group(TO, "output", is_choice=True), Group(OUTPUT_FILE, "output"))
+SCORED = Group(MODELS, "trained models, instead of a learner that is trained here")
+RUNTIME = Group(COMPUTATION, "computation (changes the speed, never a byte of the result)")
+LEARNER = (Group(LEVEL, OF_LEARNER, is_choice=True), Group(OF_CONFIG, OF_LEARNER), RUNTIME)
+OWN_LEARNER = Group(OWN, "a learner of your own (docs/LEARNERS.md)")
 
 
 # ---- what the options mean
@@ -295,28 +284,25 @@ def runtime(args: argparse.Namespace) -> Runtime:
 
 def learner_config(args: argparse.Namespace) -> Config:
     """The Config of the options of `add_learner`; a wrong or contradictory value ends the program with a usage error."""
+    from prequential.files import read_regular, reading
+    from prequential.files.strict_json import parse_json
+    from prequential.model.config import Config
     from prequential.model.presets import DEFAULT_PRESET, preset
 
     with usage_errors(args):
-        if args.config is not None:
-            refuse(args, given_learner_options(args)[1:], "--config gives the complete learner")
-            return _read_config(args.config)
-        return preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
+        if args.config is None:
+            return preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
+        refuse(args, given_of(args, "pure", "seed"), "--config gives the complete learner")
+        try:
+            with reading(args.config):
+                return Config.from_dict(parse_json(read_regular(args.config, MAX_CONFIG_BYTES)))
+        except (ValueError, ConfigError) as error:  # ValueError: no JSON
+            raise ConfigError(f"--config {args.config!r}: {error}") from error
 
 
 def given_config(args: argparse.Namespace) -> Config | None:
     """The same; None if the command line has none of these options: then the length of each input decides."""
     return learner_config(args) if given_learner_options(args) else None
-
-
-def level_by_size(n_bytes: int) -> str:
-    """The level that an input of this length gets where none was chosen, and why, in a few words."""
-    from prequential.model.presets import DEFAULT_PRESET, SMALL_N_BYTES, SMALL_PRESET
-
-    limit = f"{SMALL_N_BYTES >> 10} KiB"
-    if n_bytes < SMALL_N_BYTES:
-        return f"level -{SMALL_PRESET} by its size (-{DEFAULT_PRESET} from {limit} on)"
-    return f"level -{DEFAULT_PRESET} by its size (-{SMALL_PRESET} below {limit})"
 
 
 def other_learner(args: argparse.Namespace) -> LearnerSpec | None:
@@ -361,24 +347,3 @@ def given_of(args: argparse.Namespace, *names: str) -> list[str]:
     """Which of these options have another value than by default."""
     default = args.parser.get_default
     return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) != default(name)]
-
-
-def _read_config(path: str) -> Config:
-    from prequential.files import open_regular
-    from prequential.files.strict_json import parse_json
-    from prequential.model.config import Config
-
-    # the pipe of `--config <(command)` has no name; one with a name might wait for a writer
-    is_pipe = Path(path).is_fifo() and not os.path.lexists(os.path.realpath(path))
-    try:
-        with Path(path).open("rb") if is_pipe else open_regular(path) as file:
-            data = file.read(MAX_CONFIG_BYTES + 1)
-        if len(data) > MAX_CONFIG_BYTES:
-            raise OSError(errno.EFBIG, f"longer than {MAX_CONFIG_BYTES:,} bytes")
-        return Config.from_dict(parse_json(data.decode(json.detect_encoding(data)).encode()))
-    except OSError as error:
-        raise ConfigError(f"--config: cannot read {path!r}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"--config: {path!r} is not JSON: {error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{path!r}: {error}") from error

@@ -7,23 +7,21 @@ from contextlib import suppress
 from prequential.cli import options
 from prequential.printable import printable
 
-DEFAULT_OUTPUT = "report.html"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="RUN", help=f"{options.RUN}; or a folder of runs: all of them")
-    parser.set_defaults(runs_of=("names",))
-    output = f"name of the page; - is standard output (default: {DEFAULT_OUTPUT})"
-    target = {"-o, --output FILE.html": output, "-c, --stdout": "write the page to standard output"}
-    options.add(parser.add_mutually_exclusive_group(), target)
-    options.add(parser, options.FORCE)
+PAGE = {
+    "-o, --output FILE.html [report.html]": "name of the page; - is standard output",
+    "-c, --stdout": "write it to stdout",
+}
+OPTIONS = (
+    options.Group({"names: RUN ...": f"{options.RUN}; or a folder of runs: all of them", **options.FORCE}),
+    options.Group(PAGE, is_choice=True),
+)
 
 
 def run(args: argparse.Namespace) -> int:
     from prequential.evaluation.runs import find_runs, mode_of_all
     from prequential.files import check_output, output_file, stream_output
 
-    output = "-" if args.stdout else args.output or DEFAULT_OUTPUT
+    output = "-" if args.stdout else args.output
     overwrite = args.force or _is_own_page(output)
     if output != "-":
         check_output(output, overwrite=overwrite)
@@ -31,13 +29,10 @@ def run(args: argparse.Namespace) -> int:
     from prequential.report.page import html_report
 
     page = html_report(runs).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
-    if output == "-":
-        with stream_output(sys.stdout.buffer, overwrite=args.force) as sink:
-            sink.write(page)
-        return 0
-    with output_file(output, overwrite=overwrite, mode=mode_of_all(runs)) as file:
-        file.write(page)
-    if not args.quiet:
+    stdout = stream_output(sys.stdout.buffer, overwrite=args.force)
+    with stdout if output == "-" else output_file(output, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
+        sink.write(page)
+    if output != "-" and not args.quiet:
         print(printable(output), file=sys.stderr)
     return 0
 
@@ -50,3 +45,6 @@ def _is_own_page(path: str) -> bool:
     with suppress(OSError), open_regular(path, follow_links=False) as file:
         return MARK.encode() in file.read(1000)
     return False
+
+
+COMMAND = options.Command(name="report", text=__doc__, options=OPTIONS, run=run, runs_of=("names",))

@@ -7,16 +7,13 @@ import errno
 import logging
 import os
 import re
-import shlex
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import OutputError, PrequentialError
-from prequential.files import RESUMABLE
 from prequential.machine.facts import limits_of_user
 from prequential.printable import printable, wrapped
 
@@ -24,26 +21,16 @@ if TYPE_CHECKING:
     from prequential.online.progress import SilentProgress
 
 EXIT_FAILURE = 1
+_OF_EQUAL_NAME = (
+    "target_width", "target_parameters", "given", "context", "stride", "since", "cluster", "orders", "tokens_per_step",
+    "audit_every",
+)  # fmt: skip
 # What messages of the library tell to give, and the option that gives it on the command line.
 OPTIONS = {
-    "overwrite=True": "-f",
-    "resume=True": "--resume",
-    "after_the_fact=True": "--after-the-fact",
-    "target_width=": "--target-width",
-    "target_parameters=": "--target-parameters",
-    'device="cuda"': "--device cuda",
-    "given=": "--given",
-    "groups=": "--group",
-    "context=": "--context",
-    "stride=": "--stride",
-    "since=": "--since",
-    "cluster=": "--cluster",
-    "orders=": "--orders",
-    "tokens_per_step=": "--tokens-per-step",
-    "audit_every=": "--audit-every",
-    "max_memory_bytes=": "--max-memory",
-    "max_output_bytes=": "--max-output",
-}
+    "overwrite=True": "-f", "resume=True": "--resume", "after_the_fact=True": "--after-the-fact", "groups=": "--group",
+    "max_memory_bytes=": "--max-memory", "max_output_bytes=": "--max-output", 'device="cuda"': "--device cuda",
+    **{f"{name}=": f"--{name.replace('_', '-')}" for name in _OF_EQUAL_NAME},
+}  # fmt: skip
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
 _ARGUMENT = re.compile("|".join([_QUOTED, *(rf"\b(?:{re.escape(name)})" for name in OPTIONS)]))
 COMPILING = "first such run: compiling kernels (10 to 30 s, minutes if busy)"
@@ -59,67 +46,32 @@ class PrintableStream:
     is_output: standard output, whose failures raise StandardOutputError. Otherwise text that cannot be written is lost.
     """
 
-    terminal: Any
-
     def __init__(self, terminal: Any, *, is_output: bool) -> None:
         self.terminal, self._is_output = terminal, is_output
 
     def write(self, text: str) -> int:
-        STARTED.remove()
         encoding = getattr(self.terminal, "encoding", None) or "utf-8"
         safe = printable(text, multiline=True).encode(encoding, "backslashreplace").decode(encoding)
-        with self._checked():
-            self.terminal.write(safe)
+        self._checked(self.terminal.write, safe)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.write(line)
+        self.write("".join(lines))
 
     def flush(self) -> None:
-        with self._checked():
-            self.terminal.flush()
+        self._checked(self.terminal.flush)
 
-    @contextmanager
-    def _checked(self) -> Iterator[None]:
+    def _checked(self, action: Callable[..., object], *text: str) -> None:
         try:
-            yield
-        except BrokenPipeError:
-            if self._is_output:
-                raise
+            action(*text)
         except OSError as error:
+            if self._is_output and isinstance(error, BrokenPipeError):
+                raise
             if self._is_output:
                 raise StandardOutputError(f"standard output: {error.strerror or error}") from error
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.terminal, name)
-
-
-class _Started:
-    """A line on a terminal that says at once that the program works: imports take a second. The first output removes it."""
-
-    TEXT = "prequential: starting"
-
-    def __init__(self) -> None:
-        self._terminal: Any = None
-
-    def show(self) -> None:
-        if sys.stderr.isatty():
-            self._terminal = getattr(sys.stderr, "terminal", sys.stderr)
-            self._write(self.TEXT)
-
-    def remove(self) -> None:
-        if self._terminal:
-            self._write(f"\r{' ' * len(self.TEXT)}\r")
-            self._terminal = None
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # it is closed
-            self._terminal.write(text)
-            self._terminal.flush()
-
-
-STARTED = _Started()
 
 
 def open_missing_streams() -> None:
@@ -133,9 +85,9 @@ def open_missing_streams() -> None:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, flags), True)  # the lowest free number is this one
-    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 @contextmanager
@@ -146,7 +98,6 @@ def printable_streams() -> Iterator[None]:
     try:
         yield
     finally:
-        STARTED.remove()
         try:
             sys.stdout.flush()
         except (OSError, StandardOutputError):  # otherwise the interpreter would fail when it closes the stream
@@ -163,9 +114,8 @@ def fitted(text: str) -> str:
 @contextmanager
 def foreign_code() -> Iterator[None]:
     """While the body runs, its standard output goes to standard error, also that of its libraries: results stay alone."""
-    output, python_output = sys.stdout, sys.__stdout__
+    output, saved = sys.stdout, None
     output.flush()
-    saved = None
     with suppress(OSError):
         saved = os.dup(1)
         os.dup2(2, 1)
@@ -174,9 +124,8 @@ def foreign_code() -> Iterator[None]:
         yield
     finally:
         sys.stdout = output
-        with suppress(OSError, ValueError):
-            if python_output:
-                python_output.flush()  # while it still leads to standard error
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stdout__.flush()  # type: ignore[union-attr]  # while it still leads to standard error
         if saved is not None:
             os.dup2(saved, 1)
             os.close(saved)
@@ -194,26 +143,15 @@ def for_each(names: Iterable[str], run: Callable[[str], None], *, verbose: bool)
         except (BrokenPipeError, StandardOutputError):  # no later result could be printed either
             raise
         except Exception as error:
-            if was_interrupted(error):
-                raise KeyboardInterrupt from error
             report_failure(name, error, verbose=verbose)
             code = EXIT_FAILURE
     return code
 
 
-def was_interrupted(error: BaseException | None) -> bool:
-    """Whether the exception comes from Ctrl-C: in some places, such as class bodies, Python makes others of it."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None:
     """Prints `prequential: NAME: reason`, or `prequential: reason` if the reason names it.
 
-    verbose: after the traceback, if the error is not one that a user can mend.
+    verbose: a traceback comes before an error that the user cannot mend.
     """
     if verbose and not isinstance(error, PrequentialError | OSError | MemoryError):
         traceback.print_exception(error)
@@ -234,7 +172,7 @@ def with_notes(line: str, error: BaseException) -> str:
 
 def in_options(text: str) -> str:
     """A message of the library in words of the command line: arguments of functions as options. Quoted names stay."""
-    return _ARGUMENT.sub(lambda found: OPTIONS.get(found[0], found[0]), text)
+    return _ARGUMENT.sub(lambda match: OPTIONS.get(match[0], match[0]), text)
 
 
 def _reason(error: Exception) -> str:
@@ -243,10 +181,8 @@ def _reason(error: Exception) -> str:
     if _lacks_memory(error):
         return f"out of memory{limits_of_user()}"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return (
-            "cannot start a thread: the limit of processes (ulimit -u, or that of the container or job) or of memory is "
-            f"reached{limits_of_user()}; --threads 1 needs fewer"
-        )
+        limit = "the limit of processes (ulimit -u, or that of the container or job) or of memory is reached"
+        return f"cannot start a thread: {limit}{limits_of_user()}; --threads 1 needs fewer"
     if isinstance(error, OSError):
         reason = error.strerror or str(error) or type(error).__name__
         return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
@@ -265,7 +201,7 @@ def _lacks_memory(error: Exception) -> bool:
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
-    """An `on_progress` that shows a run and collects its findings. Warnings that the program logs are shown in the same way."""
+    """An `on_progress` that shows a run and collects its findings, and shows warnings that the program logs in the same way."""
     from prequential.online.progress import ProgressBar, ProgressLines, SilentProgress
 
     if quiet or not sys.stderr.isatty():
@@ -273,7 +209,6 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
     else:
         from tqdm import tqdm
 
-        STARTED.remove()
         terminal = getattr(sys.stderr, "terminal", sys.stderr)  # without escapes: the bar itself controls it
         watch = ProgressBar(title, tqdm, stays=False, terminal=terminal)
     logger, handler = logging.getLogger("prequential"), _WarningHandler(watch)
@@ -287,44 +222,26 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
             watch.close()
 
 
-def print_summary(args: argparse.Namespace, line: str) -> None:
-    """Says on stderr what a command has done: on a terminal, and with -v."""
-    if not args.quiet and (args.verbose or sys.stderr.isatty()):
-        print(printable(line), file=sys.stderr)
-
-
 @contextmanager
 def _compilation_shown(watch: SilentProgress) -> Iterator[None]:
-    """Shows when kernels are compiled, and how long it took: a first run must not look as if it hung."""
+    """Says once that kernels are compiled: a first run must not look as if it hung."""
     from prequential.machine.compiled import event
     from prequential.machine.kernel_cache import kernel_folder
 
     class Listener(event.Listener):
-        said, depth, taken_s, started_s = False, 0, 0.0, 0.0
+        said = False
 
         def on_start(self, _: event.Event) -> None:
-            self.depth += 1
-            if self.depth > 1:  # a kernel that is compiled for another one
-                return
-            self.started_s = time.monotonic()
-            with suppress(Exception):
-                self.phase = watch.phase("compiling kernels")
-                if not self.said and kernel_folder():  # without one, a warning says that each run compiles
+            if not self.said and kernel_folder():  # without one, a warning says that each run compiles
+                with suppress(Exception):
                     watch.write(f"prequential: {COMPILING}")
-                self.said = True
+            self.said = True
 
         def on_end(self, _: event.Event) -> None:
-            self.depth -= 1
-            if self.depth == 0:
-                self.taken_s += time.monotonic() - self.started_s
-                with suppress(Exception):
-                    watch.phase(self.phase)
+            """Numba asks for this method."""
 
-    with event.install_listener("numba:compile", listener := Listener()):
+    with event.install_listener("numba:compile", Listener()):
         yield
-    if listener.taken_s >= 1:
-        with suppress(Exception):
-            watch.write(f"prequential: compiled in {listener.taken_s:.0f} s")
 
 
 class _WarningHandler(logging.Handler):
@@ -339,39 +256,7 @@ class _WarningHandler(logging.Handler):
             self._watch.warn([in_options(record.getMessage())])
 
 
-# ---- commands that resume an interrupted run, to be pasted into a shell
-
-
-@contextmanager
-def resumable(args: argparse.Namespace, **changes: Any) -> Iterator[None]:
-    """If the body fails and leaves a checkpoint, the error names the command that resumes the run: `args` with these changes."""
-    try:
-        yield
-    except BaseException as error:
-        notes, command = getattr(error, "__notes__", []), command_line(args, **changes, resume=True)
-        error.__notes__ = [f"`{command}` continues from the last checkpoint" if n == RESUMABLE else n for n in notes]
-        raise
-
-
-def command_line(args: argparse.Namespace, **changes: Any) -> str:
-    """The command of these arguments, some of them changed. Options of their default value are left out."""
-    values, words, names = {**vars(args), **changes}, args.parser.prog.split(), list[str]()
-    for action in args.parser._actions:
-        value: Any = values.get(action.dest)
-        if not action.option_strings:
-            names += value if isinstance(value, list) else [value]
-        elif value not in (None, action.default, []):
-            words += _option(action, value)
-    return shlex.join([*words, *(["--"] if any(name[:1] == "-" != name for name in names) else []), *names])
-
-
-def _option(action: argparse.Action, value: Any) -> list[str]:
-    """The words that give this value; none if another option gives it."""
-    name = action.option_strings[0]
-    if action.nargs == 0:
-        if f"-{value}" in action.option_strings:  # a level
-            return [f"-{value}"]
-        return [name] if action.const == value else []
-    if action.choices is not None and value not in action.choices:
-        return []
-    return [word for each in (value if isinstance(value, list) else [value]) for word in (name, str(each))]
+def print_summary(args: argparse.Namespace, line: str) -> None:
+    """Says on stderr what a command has done: on a terminal, and with -v."""
+    if not args.quiet and (args.verbose or sys.stderr.isatty()):
+        print(printable(line), file=sys.stderr)

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", default=["-"], metavar="FILE.pq", help="archive, or - (default: -)")
-    options.add(parser, options.DECODING)
-    options.add_runtime(parser)
-    parser.set_defaults(inputs=("names",))
+OPTIONS = (options.Group(options.ARCHIVES), options.RUNTIME)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,3 +28,6 @@ def _test(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
     with Path(os.devnull).open("wb") as devnull:
         result = decoded(args, runtime, name, devnull)
     print_summary(args, f"{name}: ok, {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
+
+
+COMMAND = options.Command(name="test", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"))

@@ -44,40 +44,31 @@ def small_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class Nursery:
-    """Runs `prequential ARGS`, each in its own process, which does not need to import the program (nursery.py)."""
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Run]:
+    """Runs `prequential ARGS` in a folder, in a process that does not need to import the program (nursery.py)."""
+    command = [sys.executable, str(Path(__file__).with_name("nursery.py"))]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin and process.stdout
 
-    def __init__(self) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("nursery.py"))]
-        self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def run(self, folder: Path, args: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
-        assert self._process.stdin
-        assert self._process.stdout
+    def run(folder: Path, args: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
         with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as errors:
             asked = {"folder": str(folder), "args": list(args), "stdout": out.name, "stderr": errors.name}
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
-            self._process.stdin.flush()
-            if not select.select([self._process.stdout], [], [], 120)[0]:
-                self.close()
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.flush()
+            if not select.select([process.stdout], [], [], 120)[0]:
+                process.kill()
                 raise subprocess.TimeoutExpired(list(args), 120)
-            code = int(self._process.stdout.readline())
+            code = int(process.stdout.readline())
             return subprocess.CompletedProcess(list(args), code, out.read(), errors.read())
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+    yield run
+    process.kill()
+    process.communicate()
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
-
-
-@pytest.fixture(scope="session")
-def run(small_config: Path, nursery: Nursery) -> Run:
+def run(small_config: Path, nursery: Run) -> Run:
     """Runs `prequential ARGS` in a folder; compress and evaluate get the small learner.
 
     With `fresh`, or with its own streams, the program runs in a new interpreter.
@@ -88,7 +79,7 @@ def run(small_config: Path, nursery: Nursery) -> Run:
     ) -> "subprocess.CompletedProcess[bytes]":
         command = program(*args, config=small_config)
         if not (stdin or fresh or streams):
-            return nursery.run(folder, command[3:])
+            return nursery(folder, command[3:])
         streams = {"input": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
         return subprocess.run(command, cwd=folder, env=ENVIRONMENT, timeout=120, **streams)
 

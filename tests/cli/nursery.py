@@ -1,8 +1,7 @@
 """Runs commands of the program, each in a new process forked from this one, which has imported the program once.
 
 A line of JSON on stdin gives the folder, the arguments, and files for the streams; a line on stdout gives the exit code. Starting
-Python and importing torch takes some two seconds, a fork some milliseconds. This process has coded once, so each fork has the
-compiled kernels: the first archive of a process takes a second, the next ones some milliseconds.
+Python and importing torch takes some two seconds, a fork some milliseconds; this process has coded once and has its kernels.
 """
 
 import json
@@ -21,12 +20,10 @@ def child(folder: str, args: list[str], stdout: str, stderr: str) -> None:
     code = 1
     try:
         os.chdir(folder)
-        for name, flags, number in (
-            (os.devnull, os.O_RDONLY, 0),
-            (stdout, os.O_WRONLY | os.O_APPEND, 1),
-            (stderr, os.O_WRONLY | os.O_APPEND, 2),
+        for number, (name, flags) in enumerate(
+            ((os.devnull, os.O_RDONLY), (stdout, os.O_WRONLY), (stderr, os.O_WRONLY))
         ):
-            file = os.open(name, flags)
+            file = os.open(name, flags | (os.O_APPEND if number else 0))
             os.dup2(file, number)
             os.close(file)
         sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
@@ -38,24 +35,18 @@ def child(folder: str, args: list[str], stdout: str, stderr: str) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:
-                code = code or 1
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 
-def code_once() -> None:
-    """Loads the kernels of the small learner (conftest.py)."""
-    mixer = prequential.MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
+if __name__ == "__main__":
+    mixer = prequential.MixerConfig(
+        contexts=("1", "2"), table_bits=8, match_bits=8
+    )  # of the small learner (conftest.py)
     runtime = prequential.Runtime(kernels="fused")
     archive = prequential.compress(b"text" * 100, config=prequential.Config(gpt=None, mixer=mixer), runtime=runtime)
     prequential.decompress(archive, runtime=runtime)
-
-
-if __name__ == "__main__":
-    code_once()
     for line in sys.stdin:
         if (pid := os.fork()) == 0:
             child(**json.loads(line))

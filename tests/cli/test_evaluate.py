@@ -1,10 +1,11 @@
 """evaluate: records, and a report with all figures in one table."""
 
 import json
+import re
 
 import pytest
 
-from prequential.evaluation.runs import read_run, read_runs
+from prequential.evaluation.runs import read_runs
 
 
 @pytest.fixture(scope="module")
@@ -27,29 +28,19 @@ def test_records_have_the_measurement_the_machine_and_the_versions(evaluated):
     assert record["code_bits"] == again["code_bits"]
 
 
-def test_the_report_has_every_baseline_in_one_table(evaluated):
-    report = evaluated[1].stdout.decode()
-    for label in ("gzip", "bzip2", "xz", "zstd", "brotli", "ppmd", "order 0", "prequential"):
-        assert f"\n{label}" in report
-
-
-def test_a_report_fits_a_terminal_and_ends_with_the_ranking_and_the_main_figure(evaluated):
+def test_a_report_fits_a_terminal_has_every_baseline_and_ends_with_the_main_figure(evaluated):
     first = evaluated[1].stdout.decode().partition("\ncorpus")[0].rstrip().splitlines()
-    assert len(first) + len(["the command", "its level", "the next prompt"]) <= 24
-    assert max(map(len, first)) <= 80
+    assert len(first) + len(["the command", "its level", "the next prompt"]) <= 24 and max(map(len, first)) <= 80
     assert first[-1].startswith("description length  ")
-    assert sum(line.startswith(("prequential  ", "gzip", "order 0")) for line in first[-11:-1]) == 3
+    for label in ("gzip", "bzip2", "xz", "zstd", "brotli", "ppmd", "order 0", "prequential"):
+        assert any(line.startswith(label) for line in first), label
 
 
-def test_after_a_missing_corpus_the_next_one_is_recorded(evaluated):
-    assert (evaluated[1].returncode, len(evaluated[1].stderr.splitlines())) == (1, 1)
-
-
-def test_each_evaluation_leaves_a_run_folder_with_its_archive(evaluated):
+def test_each_evaluation_leaves_a_run_folder_with_its_archive_also_after_a_missing_corpus(evaluated):
     folder, done, _ = evaluated
-    found = [read_run(path) for path in (folder / "runs").iterdir()]
-    assert len(found) == 2
-    for run in found:
+    runs = read_runs(folder / "runs")
+    assert (len(runs), done.returncode, len(done.stderr.splitlines())) == (2, 1, 1)
+    for run in runs:
         assert 8 * run.archive.stat().st_size == run.record["archive_bits"]
         assert f"run                 {run.path.relative_to(folder)}\n" in done.stdout.decode()
 
@@ -59,14 +50,16 @@ def test_the_named_baselines_are_measured(run, text, tmp_path):
     for names, expected in (("gzip,order0", ["gzip", "order0"]), ("none", [])):
         done = run(tmp_path, "evaluate", "--no-run", "--json", "--baselines", names, "a")
         assert [b["name"] for b in json.loads(done.stdout)["baselines"]] == expected
-    done = run(tmp_path, "evaluate", "--baselines", "gzip,arj", "a")
-    assert done.returncode == 2 and b"no baseline 'arj'; the baselines are gzip" in done.stderr
 
 
-def test_tables_are_printed_on_request(run, text, tmp_path):
+def test_tables_are_printed_on_request_and_with_quiet_only_the_figure(run, text, tmp_path):
     (tmp_path / "a").write_bytes(text[:2000])
-    tables = [run(tmp_path, "evaluate", "--no-run", *more, "a").stdout.decode() for more in ((), ("--tables",))]
-    assert ["By the value of the byte." in output for output in tables] == [False, True]
+    plain, tables, quiet = (
+        run(tmp_path, "evaluate", "--no-run", "--baselines", "none", *more, "a").stdout.decode()
+        for more in ((), ("--tables",), ("-q",))
+    )
+    assert ["By the value of the byte." in output for output in (plain, tables)] == [False, True]
+    assert re.fullmatch(r"\d\.\d{4}\n", quiet)
 
 
 def test_without_a_run_folder_nothing_is_left(run, text, tmp_path):

@@ -15,7 +15,7 @@ TARGET = ("--target-width", "48", "--target-layers", "1", "--target-bytes", "600
 
 def ran(*args):
     parsed = build_parser().parse_args([str(arg) for arg in args])
-    return parsed.run(parsed)
+    return parsed.command.run(parsed)
 
 
 pytestmark = pytest.mark.usefixtures("no_warm_up")

@@ -1,16 +1,37 @@
-"""Learners of one's own, given texts and the matrix on the command line: results, and one line for every fault."""
+"""Learners of one's own and given texts on the command line."""
 
 import json
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import own_learners
 import pytest
 
-import prequential
-from prequential.model.config import Config
-from prequential.model.presets import SMALL_N_BYTES, default_for, preset
+from prequential.cli.main import main
+
+NOISY = (
+    Path(own_learners.__file__).read_text()
+    + """
+import os
+print("imported")
+class Bytes:
+    def encode(self, data):
+        return list(data)
+    def decode(self, ids):
+        return bytes(ids)
+class Noisy(Counts):
+    deterministic = False
+    def __init__(self, start=1.0):
+        print("made")
+        super().__init__(start)
+    def predict(self, context, symbols):
+        print("predicts")
+        os.write(1, b"from C\\n")
+        return super().predict(context, symbols)
+class Ids(Noisy):
+    tokenizer = Bytes()
+"""
+)
 
 
 @pytest.fixture
@@ -25,7 +46,7 @@ def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, f
     options = "--learner mine.py:Counts --learner-arg prior=0.5 --verify --baselines gzip"
     done = run(folder, "evaluate", *options.split(), "text")
     assert done.returncode == 0, done.stderr
-    assert b"mine.py:Counts, prior=0.5" in done.stdout
+    assert b"mine.py:Counts(prior = 0.5)" in done.stdout
     (path,) = (folder / "runs").iterdir()
     record = json.loads((path / "record.jsonl").read_text())
     assert record["verified"] and record["coding"].startswith("archive, for this machine")
@@ -35,11 +56,6 @@ def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, f
     assert "mine.py:Counts" in (folder / "page.html").read_text()
     refused = run(folder, "decompress", "-o", "out", str(path / "archive.pq"))
     assert refused.returncode == 1 and b"learner of its own, 'mine.py:Counts'" in refused.stderr
-    both = run(folder, "evaluate", "-1", "--baselines", "none", "text")
-    assert both.returncode == 0, both.stderr
-    runs = [str(each) for each in (folder / "runs").iterdir()]
-    compared = run(folder, "compare", *runs)
-    assert compared.returncode == 0, compared.stderr
 
 
 def test_one_text_given_another(run, folder, text):
@@ -50,29 +66,6 @@ def test_one_text_given_another(run, folder, text):
     assert run(folder, "test", "--given", "before", "text.pq").returncode == 0
     assert run(folder, "decompress", "-o", "out", "--given", "before", "text.pq").returncode == 0
     assert (folder / "out").read_bytes() == text
-
-
-@pytest.mark.thorough
-def test_every_command_takes_the_same_level_for_the_same_small_input_and_says_so(folder):
-    def shown(*args):
-        command = [sys.executable, "-m", "prequential", *args]
-        with (folder / "text").open("rb") as text:
-            return subprocess.run(command, cwd=folder, check=True, stdin=text, capture_output=True)
-
-    said = b"level -4 by its size (-5 from 256 KiB on)\n"
-    assert shown("compress", "-v", "text").stderr.endswith(said)
-    assert shown("compress", "-v", "-o", "piped.pq").stderr.endswith(said)
-    evaluated = shown("evaluate", "-v", "--no-run", "--json", "--baselines", "none", "text")
-    assert evaluated.stderr.endswith(b"text: " + said)
-    listed = [json.loads(shown("list", "--json", name).stdout)["config"] for name in ("text.pq", "piped.pq")]
-    for config in (*listed, json.loads(evaluated.stdout)["config"]):
-        assert Config.from_dict(config) == default_for(SMALL_N_BYTES - 1)
-    assert default_for(SMALL_N_BYTES) == preset(5) and default_for(SMALL_N_BYTES - 1) == preset(4)
-
-
-def test_the_library_evaluates_with_the_level_that_it_compresses_with():
-    found = prequential.evaluate(b"a small text " * 9, baselines=())
-    assert found.config == default_for(117).to_dict() == preset(4).to_dict()
 
 
 def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
@@ -86,10 +79,44 @@ def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     assert max(rates["dynamic"], rates["frozen"]) < 0.05 < rates["untrained"]
     assert record["config"]["learner"]["name"] == "mine.py:Pairs"
     shown = run(folder, *[each for each in args if each != "--json"])
-    assert b"learner: mine.py:Pairs;" in shown.stdout
-    apart = run(folder, *args, "--context", "isolated")
-    assert apart.returncode == 1 and b"has the context carried" in apart.stderr
-    (folder / "empty").touch()
-    empty = run(folder, *["empty" if each == "train" else each for each in args])
-    assert empty.returncode == 1 and b"nothing to learn from: the training corpus is empty" in empty.stderr
+    assert b"learner: mine.py:Pairs()" in shown.stdout
     assert run(folder, *args, "-2").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["evaluate", "--json", "--no-run", "--baselines", "none", "--learner", "noisy.py:Noisy", "a"],
+        ["heldout", "--json", "--no-run", "--train", "a", "--test", "a", "--no-overlap", "--learner", "noisy.py:Noisy"],
+    ],
+)
+@pytest.mark.first_quick
+def test_what_a_learner_prints_is_not_in_the_json(run, tmp_path, args, monkeypatch, capsys):
+    (tmp_path / "a").write_bytes(b"a few bytes " * 50)
+    (tmp_path / "noisy.py").write_text(NOISY)
+    done = run(tmp_path, *args, fresh=True)
+    assert done.returncode == 0
+    assert isinstance(json.loads(done.stdout), dict)
+    assert {b"imported", b"made", b"predicts", b"from C"} <= set(done.stderr.splitlines())
+    if args[0] == "evaluate":  # also where the streams are not those of the process
+        monkeypatch.chdir(tmp_path)
+        assert main(args) == 0
+        assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+def test_a_learner_of_ids_has_a_code_length_and_no_archive_in_every_text(run, tmp_path):
+    (tmp_path / "a").write_bytes(b"a few bytes " * 200)
+    (tmp_path / "noisy.py").write_text(NOISY)
+    done = run(tmp_path, "evaluate", "--baselines", "gzip", "--learner", "noisy.py:Ids", "a")
+    assert b"bytes of archive" not in done.stdout and b"archive             none: code length" in done.stdout
+    page = run(tmp_path, "report", "-c", "runs").stdout.decode()
+    assert re.search("bytes of code length: [0-9.]+% of 2,400", page) and "The code length alone takes" in page
+    assert "(code length, no archive; not proved)</h1>" in page
+    for text in ("bytes of archive", "complete archive", "The archive of these", "archive alone", "decode the archive"):
+        assert text not in page
+    (other,) = (path.name for path in (tmp_path / "runs").iterdir())
+    assert run(tmp_path, "evaluate", "-1", "--baselines", "none", "a").returncode == 0
+    (own,) = (path.name for path in (tmp_path / "runs").iterdir() if path.name != other)
+    compared = run(tmp_path, "compare", own, other).stdout.decode()
+    assert f"\nA (-1) on a: {own}\nB (noisy.py:Ids) on a: {other}\n" in compared
+    assert "archive or code length, bits" in compared and "archive bits" not in compared

@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -24,14 +22,13 @@ def test_an_existing_output_is_replaced_only_with_force(run, text, tmp_path):
 
 
 def test_after_a_name_that_is_too_long_the_next_one_is_compressed(run, text, tmp_path):
-    names = ["x" * 254, "x" * 245, "x" * 300, "x" * 300 + "/a", "a"]  # with .pq the first is too long
-    for name in ("x" * 254, "x" * 245, "a"):
+    for name in ("x" * 254, "a"):
         (tmp_path / name).write_bytes(text)
-    done = run(tmp_path, "compress", *names)
+    done = run(tmp_path, "compress", "x" * 254, "x" * 300, "a")  # with .pq the first is too long
     lines = done.stderr.decode().splitlines()
-    assert done.returncode == 1 and len(lines) == 3 and all("File name too long" in line for line in lines)
+    assert done.returncode == 1 and len(lines) == 2 and all("File name too long" in line for line in lines)
     assert lines[0].startswith(f"prequential: {'x' * 254}: cannot write '{'x' * 254}.pq'")
-    assert (tmp_path / f"{'x' * 245}.pq").exists() and (tmp_path / "a.pq").exists()
+    assert (tmp_path / "a.pq").exists()
 
 
 def test_a_closed_pipe_is_not_reported(run, archive, tmp_path):
@@ -57,14 +54,12 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
         process.send_signal(number)
         time.sleep(0.01)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == code
     word = "interrupted" if number == signal.SIGINT else "ended"
-    said = re.fullmatch(
-        rf"prequential: {word}; `prequential (compress .*)` continues from the last checkpoint\n", errors.decode()
-    )
+    said = f"prequential: {word}; --resume continues from the last checkpoint\n"
+    assert (process.returncode, errors.decode()) == (code, said)
     refused = run(tmp_path, "compress", "a")
     assert refused.returncode == 1 and b"; --resume continues it, -f starts again\n" in refused.stderr
-    assert run(tmp_path, *shlex.split(said[1])).returncode == 0
+    assert run(tmp_path, "compress", "a", "--resume").returncode == 0
     assert (tmp_path / "a.pq").read_bytes() == (tmp_path / "whole.pq").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq", "whole.pq"]
 
@@ -74,15 +69,12 @@ def test_a_signal_within_a_callback_from_c_ends_the_run(number, code):
     """Python drops exceptions raised there; compiled kernels are loaded with such callbacks."""
     program = f"""
 import ctypes, signal, sys, time
-from prequential.cli import main
-from prequential.cli import test
+from prequential.cli import main, options
 def interrupted(args):
     ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal({int(number)}))()
     time.sleep(60)
-    return 0
-test.run = interrupted
-test.add_options = lambda parser: parser.set_defaults(verbose=False)
-sys.exit(main.main(["test"]))
+main.COMMANDS = {{"": (options.Command(name="x", text="x", run=interrupted),)}}
+sys.exit(main.main(["x"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50)
     assert done.returncode == code
@@ -109,14 +101,12 @@ def test_an_interrupted_evaluation_resumes_and_measures_the_same(run, start, tmp
     _, errors = process.communicate(timeout=60)
     (draft,) = (tmp_path / "my runs").iterdir()
     assert process.returncode == 143
-    said = re.fullmatch(
-        "prequential: ended; `prequential (evaluate .*)` continues this run", errors.decode().splitlines()[-1]
-    )
-    words = shlex.split(said[1])
-    assert words[words.index("--resume") + 1] == f"my runs/{draft.name}"
-    other = run(tmp_path, "evaluate", "--resume", f"my runs/{draft.name}", "-1", "a b")
+    resumed_from = f"my runs/{draft.name}"
+    line = errors.decode().splitlines()[-1]
+    assert line == f"prequential: ended; with the same corpus and options, --resume {resumed_from!r} continues this run"
+    other = run(tmp_path, "evaluate", "--resume", resumed_from, "-1", "a b")
     assert b"belongs to another run: the learner has another configuration" in other.stderr
-    done = run(tmp_path, *words, "--json")
+    done = run(tmp_path, "evaluate", "--json", "--baselines", "gzip", "--resume", resumed_from, "a b")
     (folder,) = (tmp_path / "my runs").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [
         "archive.pq", "curve.parquet", "record.jsonl",

@@ -8,8 +8,7 @@ import pytest
 from every_command import BAD, CASES, make_damaged_archive, words_of, write_sources
 from programs import mode_of
 
-from prequential.cli import main as program
-from prequential.cli.main import main
+from prequential.cli.main import COMMANDS, main
 
 PRIVATE, PUBLIC = 0o600, 0o644
 WRITE_NOTHING = {"test", "list", "labels", "compare", "doctor"}
@@ -21,7 +20,7 @@ WRITE_NOTHING = {"test", "list", "labels", "compare", "doctor"}
 def test_the_outputs_of_every_command_can_be_read_by_those_who_can_read_its_sources(
     mode: int, text: bytes, small_config: Path, tmp_path: Path
 ) -> None:
-    commands = {program.name_of(command) for group in program.COMMANDS.values() for command in group}
+    commands = {command.name for group in COMMANDS.values() for command in group}
     assert commands == {case.split()[0] for case in CASES} | WRITE_NOTHING
     with chdir(tmp_path):
         shutil.copy(small_config, "mixer.json")

@@ -1,6 +1,5 @@
 """Progress on stderr: a bar and warnings on a terminal, warnings and a line a minute elsewhere, nothing when quiet."""
 
-import io
 import json
 import logging
 from collections.abc import Callable
@@ -11,12 +10,14 @@ import numba
 import numpy as np
 import pytest
 
+import prequential
 from prequential.cli.streams import progress_bar
 from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import kernel_folder
 from prequential.online import progress as display
+from prequential.online.accelerators import warn_once
 from prequential.online.coding import Progress
-from prequential.online.progress import ProgressBar, ProgressLines, SilentProgress
+from prequential.online.progress import ProgressLines
 
 SAME = bytes(70_000)
 Terminal = Callable[..., tuple[int, bytes, str]]
@@ -39,11 +40,6 @@ def shown(on_terminal: Terminal, folder: Path) -> str:
     return shown
 
 
-def test_a_terminal_says_at_once_that_the_program_works_and_then_forgets_it(shown: str) -> None:
-    said, removed, rest = shown.split("\r", 2)
-    assert said == "prequential: starting" and removed == " " * len(said) and "starting" not in rest
-
-
 def test_a_terminal_shows_bits_gzip_speed_and_time_left_in_one_line(shown: str) -> None:
     views = shown.replace("\n", "\r").split("\r")
     line = next(view for view in views if "gzip" in view and "last 64K" in view)
@@ -60,20 +56,15 @@ def test_at_the_end_the_bar_is_gone_and_the_warning_stays(shown: str) -> None:
     assert summary.startswith(f"same: {len(SAME):,} -> ")
 
 
-def test_a_narrow_terminal_also_gets_one_line(on_terminal: Terminal, folder: Path) -> None:
+@pytest.mark.thorough
+def test_a_narrow_terminal_also_gets_one_line_and_a_wide_one_is_not_filled(on_terminal: Terminal, folder: Path) -> None:
+    """So that a resize leaves no fragments."""
     code, _, shown = on_terminal(folder, "compress", "text", columns=30)
-    assert code == 0
-    assert "bits/byte" in shown
+    assert code == 0 and "bits/byte" in shown
     assert shown.count("\n") == 1 and shown.endswith(" s\r\n")  # the summary
-
-
-def test_a_wide_terminal_is_not_filled_so_that_a_resize_leaves_no_fragments(
-    on_terminal: Terminal, folder: Path
-) -> None:
     _, _, shown = on_terminal(folder, "compress", "-f", "same", columns=240)
     lines = [line for line in shown.replace("\x1b[A", "").split("\r") if "|" in line]
     assert lines and max(len(line.rstrip()) for line in lines) <= 120
-    assert len({line.count("█") for line in lines}) > 1
 
 
 def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:
@@ -94,59 +85,31 @@ def test_a_pipe_gets_warnings_and_no_bar(run, folder: Path) -> None:
 def test_a_pipe_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = SimpleNamespace(time_s=0.0, monotonic=lambda: clock.time_s)
     monkeypatch.setattr(display, "time", clock)
-
-    def code(n_segments: int) -> None:
-        """Ten segments of 1 KiB a minute, of a longer file."""
-        watch = ProgressLines("a")
-        for position in range(1024, 1024 * n_segments + 1, 1024):
-            clock.time_s += 6.0
-            watch(Progress(n_bytes=position, code_bits=2.0 * position, segment=np.zeros(1024, np.uint8)), 1 << 20)
-
-    code(9)
-    assert capsys.readouterr().err == ""
-    code(50)
+    watch = ProgressLines("a")
+    for i in range(1, 51):  # ten segments of 1 KiB a minute, of a longer file
+        clock.time_s += 6.0
+        watch(Progress(n_bytes=1024 * i, code_bits=2048.0 * i, segment=np.zeros(1024, np.uint8)), 1 << 20)
     lines = capsys.readouterr().err.splitlines()
-    assert 4 <= len(lines) <= 5
-    assert lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
+    assert 4 <= len(lines) <= 5 and lines[0].startswith("prequential: a: 1%, 2.000 bits/byte")
+
+
+SMALL = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8))
 
 
 def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    import prequential
-
     show = prequential.progress("book")
-    assert isinstance(show, ProgressBar)
-    prequential.compress(
-        b"text " * 1000,
-        config=prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1",), table_bits=8)),
-        runtime=prequential.Runtime(kernels="fused"),
-        on_progress=show,
-    )
+    prequential.compress(b"text " * 1000, config=SMALL, on_progress=show)
     assert show.health.findings == []
     last = capsys.readouterr().err.rstrip().rsplit("\r", 1)[-1]
-    assert last.startswith("book 100%, ")
-    assert "bits/byte" in last
+    assert last.startswith("book 100%, ") and "bits/byte" in last
 
 
 def test_a_device_that_a_learner_cannot_use_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    from prequential import Config, MixerConfig, Runtime, compress
-    from prequential.online.accelerators import warn_once
-
     warn_once.cache_clear()
     with progress_bar("a", quiet=False) as show:
-        config = Config(gpt=None, mixer=MixerConfig(contexts=("1",), table_bits=8))
-        compress(b"text " * 9, config=config, runtime=Runtime(device="cuda"), on_progress=show)
+        prequential.compress(b"text " * 9, config=SMALL, runtime=prequential.Runtime(device="cuda"), on_progress=show)
     said = "--device cuda has no effect: this learner has no GPT, and nothing else runs on a GPU"
     assert capsys.readouterr().err == f"prequential: a: warning: {said}\n"
-
-
-def test_a_run_continues_if_its_bar_cannot_be_drawn() -> None:
-    class Broken:
-        def __init__(self, **options: object) -> None:
-            raise io.UnsupportedOperation("no terminal")
-
-    show = ProgressBar("a", Broken, stays=True)
-    show(Progress(n_bytes=1, code_bits=1.0, segment=np.zeros(1, np.uint8)), 1)
-    show.close()
 
 
 def test_a_logged_warning_is_shown_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,14 +126,12 @@ def test_one_line_says_that_kernels_are_compiled(quiet, capsys):
         for step in (1, 2):  # each is a compilation
             numba.njit(lambda x, step=step: x + step)(1)
     said = capsys.readouterr().err
-    assert said.count("compiling kernels") == (0 if quiet else 1) and max(map(len, said.splitlines()), default=0) <= 80
+    assert said.count("compiling kernels") == said.count("\n") == (0 if quiet else 1) and len(said) <= 81
 
 
 def test_without_a_folder_of_kernels_one_warning_says_that_each_run_compiles_them(monkeypatch, capsys):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    monkeypatch.setenv("LOCALAPPDATA", "")
-    monkeypatch.setenv("HOME", "")  # no home, and not the folder of the system
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, "")  # no home, and not the folder of the system
     kernel_folder.cache_clear()
     try:
         with progress_bar("a", quiet=False):
@@ -181,19 +142,6 @@ def test_without_a_folder_of_kernels_one_warning_says_that_each_run_compiles_the
         kernel_folder.cache_clear()
     begin = "prequential: a: warning: each run compiles its kernels (10 to 30 s), because no folder can keep them"
     assert said == f"{begin}: this user has no home folder"
-
-
-def test_the_bar_says_that_kernels_are_compiled_and_then_names_its_part_again(monkeypatch):
-    named = []
-    monkeypatch.setattr(
-        ProgressLines, "phase", lambda self, name: (named.append(name), SilentProgress.phase(self, name))[1]
-    )
-    inner = numba.njit(lambda x: x + 1)
-    with progress_bar("a", quiet=False) as watch:
-        watch.phase("baselines")
-        for step in (1, 2):  # the second one not in the first minute of a run: its line would be lost
-            numba.njit(lambda x, step=step: inner(x) + step)(1)
-    assert named == ["baselines", *["compiling kernels", "baselines"] * 2]
 
 
 def test_the_parts_of_an_evaluation_are_named(on_terminal: Terminal, folder: Path) -> None:

@@ -1,5 +1,6 @@
-"""compress and decompress without errors: their files and their output."""
+"""compress, decompress and list: their files and their output; damaged archives, of which tests/hostile/make.py has many more."""
 
+import json
 import os
 import subprocess
 import sys
@@ -37,3 +38,37 @@ def test_interpreted_kernels_make_the_same_archive_without_a_warning(run, small_
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (tmp_path / "interpreted.pq").read_bytes() == (tmp_path / "compiled.pq").read_bytes()
+
+
+def test_an_audited_run_makes_the_same_archive_and_reads_it(run, text, archive, tmp_path):
+    (tmp_path / "a").write_bytes(text)
+    assert run(tmp_path, "compress", "--audit-every", "2", "a").returncode == 0
+    done = run(tmp_path, "decompress", "--audit-every", "1", "-c", "a.pq")
+    assert (done.returncode, done.stdout) == (0, text)
+    assert run(tmp_path, "compress", "-o", "b.pq", "a").returncode == 0
+    assert (tmp_path / "b.pq").read_bytes() == (tmp_path / "a.pq").read_bytes()
+
+
+def test_the_good_beginning_of_a_damaged_archive_is_kept_under_another_name(run, archive, text, tmp_path):
+    (tmp_path / "a.pq").write_bytes(archive[: len(archive) * 2 // 3])
+    done = run(tmp_path, "decompress", "a.pq")
+    kept = (tmp_path / "a.from-0").read_bytes()
+    assert 0 < len(kept) < len(text)
+    assert text.startswith(kept)
+    assert done.returncode == 1
+    assert f"{len(kept)} bytes before it are good; they are in" in done.stderr.decode()
+    assert len(done.stderr.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.from-0", "a.pq"]
+    assert run(tmp_path, "decompress", stdin=(tmp_path / "a.pq").read_bytes()).stdout == kept
+    (tmp_path / "b.pq").write_bytes(archive[: len(archive) // 4])  # damaged in its first block
+    assert run(tmp_path, "decompress", "b.pq").returncode == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.from-0", "a.pq", "b.pq"]
+
+
+def test_an_incomplete_archive_is_listed_with_its_blocks(run, archive, text, tmp_path):
+    (tmp_path / "a.pq.partial").write_bytes(archive[: len(archive) * 2 // 3])
+    done = run(tmp_path, "list", "a.pq.partial")
+    assert done.returncode == 0
+    assert b"(incomplete: the first 1024 bytes)" in done.stdout
+    entry = json.loads(run(tmp_path, "list", "--json", "a.pq.partial").stdout)
+    assert (entry["n_bytes"], entry["n_bytes_held"], len(entry["blocks"])) == (len(text), 1024, 1)

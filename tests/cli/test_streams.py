@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from prequential.cli.streams import PrintableStream
+from prequential.cli.streams import PrintableStream, printable_streams, report_failure
 from prequential.errors import CorpusError, OutputError
-from prequential.files import check_output, output_file
+from prequential.files import output_file
 from prequential.printable import format_table, printable, wrapped
 
 PROJECT = Path(__file__).parents[2]
@@ -27,27 +27,18 @@ HOSTILE = "x\x1b[2J\x07\x9b\u202e\nverified: yes\udcff"
 # ---- the function
 
 
-@pytest.mark.parametrize("control", CONTROLS)
-def test_what_controls_a_terminal_becomes_an_escape(control: str) -> None:
-    for text in (printable(f"a{control}b"), printable(f"a{control}b", multiline=True)):
-        assert control[0] not in text
-        text.encode()
-        assert printable(text) == text
-
-
-def test_names_messages_cells_and_json_are_one_line_and_a_text_keeps_its_lines(tmp_path: Path) -> None:
+def test_what_controls_a_terminal_becomes_an_escape_and_a_text_keeps_its_lines(tmp_path: Path) -> None:
     assert [printable(name) for name in LEGITIMATE] == LEGITIMATE
+    for control in CONTROLS:
+        for text in (printable(f"a{control}b"), printable(f"a{control}b", multiline=True)):
+            assert control[0] not in text and printable(text) == text
+            text.encode()
     line = json.dumps({"name": "".join(CONTROLS)})
     assert json.loads(printable(line)) == json.loads(line)
     assert str(CorpusError("a\x1b[2J\n  b\u202e")) == "a\\x1b[2J b\\u202e"
     table = format_table(["", "bytes"], [["a\nb \x1b", "1,549"], ["prequential", "72"]])
     assert table == "             bytes\na\\nb \\x1b    1,549\nprequential     72"
-    (tmp_path / HOSTILE).touch()
-    with pytest.raises(OutputError) as refused:
-        check_output(tmp_path / HOSTILE, overwrite=False)
-    assert str(refused.value).isprintable()
-    assert printable("a\nb\tc") == "a\\nb\\tc"
-    assert printable("a\nb\tc", multiline=True) == "a\nb\tc"
+    assert printable("a\nb\tc") == "a\\nb\\tc" and printable("a\nb\tc", multiline=True) == "a\nb\tc"
 
 
 # ---- the single exit
@@ -61,27 +52,13 @@ def test_a_stream_escapes_what_a_forgotten_place_prints() -> None:
     assert text.getvalue() == "x\\x1b[2J\\x07\\u009b\\u202e\nverified: yes\\udcff имя\n\\x1b\n"
 
 
-def test_a_traceback_cannot_control_the_terminal() -> None:
-    program = (
-        "from prequential.cli.streams import report_failure\n"
-        "from prequential.cli.streams import printable_streams\n"
-        "with printable_streams():\n"
-        "    report_failure(None, KeyError('missing\\x1b[2J'), verbose=True)\n"
-        "    report_failure(None, ValueError('missing\\x1b[2J'), verbose=True)\n"
-        "    report_failure(None, KeyError('last'), verbose=False)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stderr.count(b"unexpected") == 3 and b"ValueError: missing" in done.stderr
-    assert len(done.stderr.splitlines()) == 5 and b"unexpected KeyError: 'last'" in done.stderr.splitlines()[-1]
-    assert b"\x1b" not in done.stderr
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
-    """A folder with a corpus of a hostile name, its archive, and its run."""
-    folder = tmp_path_factory.mktemp("hostile")
-    (folder / HOSTILE).write_bytes(text)
-    return folder
+def test_a_traceback_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with printable_streams():
+        report_failure(None, ValueError("missing\x1b[2J"), verbose=True)
+        report_failure(None, KeyError("last"), verbose=False)
+    said = capsys.readouterr().err
+    assert "ValueError: missing" in said and "\x1b" not in said
+    assert "unexpected KeyError: 'last'" in said.splitlines()[-1]
 
 
 def clean(done: "subprocess.CompletedProcess[bytes]", code: int = 0) -> str:
@@ -93,24 +70,12 @@ def clean(done: "subprocess.CompletedProcess[bytes]", code: int = 0) -> str:
     return shown
 
 
-def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, hostile: Path) -> None:
-    archive = f"{HOSTILE}.pq"
-    assert "x\\x1b[2J" in clean(run(hostile, "compress", "-f", "-v", "-1", HOSTILE))
+def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / HOSTILE).write_bytes(text)
+    assert "x\\x1b[2J" in clean(run(tmp_path, "compress", "-v", "-1", HOSTILE))
     for command in (["list"], ["list", "--json"], ["test", "-v"], ["decompress", "-f", "-v"]):
-        clean(run(hostile, *command, archive))
-    assert "\\x1b" in clean(run(hostile, "list", "--\x1b[2J", "a"), code=2)
-
-
-@pytest.mark.slow
-def test_no_command_prints_a_name_with_controls(run, hostile: Path) -> None:
-    clean(run(hostile, "evaluate", "--baselines", "none", "--tables", "--limit", "2K", HOSTILE))
-    clean(run(hostile, "evaluate", "--baselines", "none", "--runs", HOSTILE + "-runs", "--limit", "2K", HOSTILE))
-    folders = sorted(path for path in hostile.glob("*/*") if path.is_dir())
-    assert len(folders) == 2
-    for command in (["runs", "show"], ["compare", str(folders[0])]):
-        clean(run(hostile, *command, str(folders[1])))
-    clean(run(hostile, "report", "-f", "-o", f"{HOSTILE}.html", str(folders[1])))
-    clean(run(hostile, "runs", "list", HOSTILE + "-runs"))
+        clean(run(tmp_path, *command, f"{HOSTILE}.pq"))
+    assert "\\x1b" in clean(run(tmp_path, "list", "--\x1b[2J", "a"), code=2)
 
 
 def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, archive: bytes) -> None:
@@ -118,17 +83,16 @@ def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, arch
         (tmp_path / f"{name}.pq").write_bytes(archive)
     shown = run(tmp_path, "list", *(f"{name}.pq" for name in LEGITIMATE)).stdout.decode()
     for name in LEGITIMATE:
-        assert f"{name}.pq\n" in shown
+        assert f"\n{name}.pq " in shown
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+    "setting", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
 )
 def test_a_narrow_encoding_shows_escapes(tmp_path: Path, archive: bytes, setting: dict[str, str]) -> None:
     (tmp_path / "имя\udcff.pq").write_bytes(archive)
     command = [sys.executable, "-m", "prequential", "list", "имя\udcff.pq", "missing-文字"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])} | setting
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)} | setting
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout.count(b"\n"), done.stderr.count(b"\n")) == (1, 2, 1)
     assert b"Traceback" not in done.stderr
@@ -137,117 +101,78 @@ def test_a_narrow_encoding_shows_escapes(tmp_path: Path, archive: bytes, setting
 # ---- closed and full streams
 
 
-@pytest.fixture(scope="module")
-def shell(small_config: Path):
-    """Runs a line of bash in a folder; $P is the program, $C the options of the small learner."""
+@pytest.fixture
+def shell(small_config: Path, tmp_path: Path, text: bytes, archive: bytes):
+    """Runs a line of bash in a folder with a text and its archive; $P is the program, $C the options of the small learner."""
+    (tmp_path / "a").write_bytes(text)
+    (tmp_path / "a.pq").write_bytes(archive)
+    settings = {"P": f"{sys.executable} -m prequential", "C": f"--kernels plain --config {small_config}"}
+    environment = {**os.environ, **settings, "PYTHONPATH": str(PROJECT)}
 
-    def run(folder: Path, line: str) -> "subprocess.CompletedProcess[bytes]":
-        settings = {
-            "P": f"{sys.executable} -m prequential",
-            "C": f"--kernels plain --config {small_config}",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        }
-        return subprocess.run(
-            ["bash", "-c", line], cwd=folder, env={**os.environ, **settings}, capture_output=True, timeout=120
-        )
+    def run(line: str) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, timeout=120)
 
     return run
 
 
-@pytest.fixture
-def folder(tmp_path: Path, text: bytes, archive: bytes) -> Path:
-    (tmp_path / "a").write_bytes(text)
-    (tmp_path / "a.pq").write_bytes(archive)
-    (tmp_path / "noise").write_bytes(bytes(range(256)) * 8)
-    return tmp_path
-
-
-CLOSED = ["2>&-", "<&- >&- 2>&-", pytest.param(">&-", marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 @pytest.mark.first_quick
-def test_closed_streams_never_reach_an_output_file(shell, folder: Path, closed: str, text: bytes) -> None:
-    done = shell(
-        folder,
-        f"$P compress -f -v $C -o made.pq a {closed} && $P decompress -v --kernels plain -o made made.pq {closed}",
-    )
-    assert done.returncode == 0, done.stderr
-    assert (folder / "made").read_bytes() == text
-    assert b"Traceback" not in done.stderr
+def test_closed_streams_never_reach_an_output_file(shell, tmp_path: Path, closed: str, text: bytes) -> None:
+    decode = f"$P decompress -v --kernels plain -o made made.pq {closed}"
+    done = shell(f"$P compress -v $C -o made.pq a {closed} && {decode}")
+    assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
+    assert (tmp_path / "made").read_bytes() == text
 
 
 @pytest.mark.thorough
-def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, folder: Path, text: bytes, archive: bytes) -> None:
-    assert shell(folder, "$P decompress -v --kernels plain -c a.pq 2>/dev/full").stdout == text
-    assert shell(folder, "$P list missing a.pq 2>/dev/full").stdout.count(b"\n") == 2
+def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, text: bytes) -> None:
+    for lost in ("2>/dev/full", "2>&-"):
+        done = shell(f"$P decompress -v --kernels plain -c a.pq {lost}")
+        assert (done.returncode, done.stdout) == (0, text)
+        done = shell(f"$P list missing a.pq {lost}")
+        assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
     for command in ("compress $C -c", "decompress --kernels plain -c"):
-        done = shell(folder, f"$P {command} <&-")
+        done = shell(f"$P {command} <&-")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
-    done = shell(folder, "$P decompress -v --kernels plain -c a.pq 2>&-")
-    assert (done.returncode, done.stdout) == (0, text)
-    done = shell(folder, "$P compress -v $C -c a 2>&-")
-    assert (done.returncode, done.stdout[:4], done.stdout[-4:]) == (0, archive[:4], archive[-4:])
-    done = shell(folder, "$P list missing a.pq 2>&-")
-    assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
-    assert shell(folder, "$P --no-such 2>&-").returncode == 2
-    done = shell(folder, "$P evaluate -v --baselines none $C a 2>&-")
-    assert done.returncode == 0
-    assert b"bits/byte" in done.stdout
+    assert shell("$P --no-such 2>&-").returncode == 2
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "decompress --kernels plain -c a.pq",
-        "list a.pq",
-        *("--help", "--version", "", "list --help"),
-        pytest.param("compress $C -c a", marks=pytest.mark.slow),
-        pytest.param("evaluate --baselines none $C a", marks=pytest.mark.slow),
-    ],
+    "command", ["decompress --kernels plain -c a.pq", "list a.pq", "--help", "evaluate --baselines none $C a"]
 )
 @pytest.mark.parametrize("stream", [">&-", "> /dev/full"])
-def test_an_output_that_cannot_be_written_is_one_line(shell, folder: Path, command: str, stream: str) -> None:
+def test_an_output_that_cannot_be_written_is_one_line(shell, command: str, stream: str) -> None:
     for python in ("$P", "env PYTHONUNBUFFERED=1 $P"):
-        done = shell(folder, f"{python} {command} {stream}")
+        done = shell(f"{python} {command} {stream}")
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
         assert b"standard output" in done.stderr
-    assert shell(folder, f"$P {command} {stream} 2>&-").returncode == 1
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "link"])
 @pytest.mark.first_quick
 def test_a_name_that_leads_to_a_pipe_or_device_is_written_directly(
-    shell, folder: Path, name: str, text: bytes, archive: bytes
+    shell, tmp_path: Path, name: str, text: bytes
 ) -> None:
-    (folder / "link").symlink_to("/dev/stdout")
-    done = shell(folder, f"$P decompress --kernels plain -o {name} a.pq | cat")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    done = shell(f"$P decompress --kernels plain -o {name} a.pq | cat")
     assert (done.stdout, done.stderr) == (text, b"")
-    assert shell(folder, f"$P decompress --kernels plain -o {name} a.pq > /dev/null").returncode == 0
-    done = shell(folder, f"$P decompress --kernels plain -o {name} a.pq > out")
+    assert shell(f"$P decompress --kernels plain -o {name} a.pq > /dev/null").returncode == 0
+    done = shell(f"$P decompress --kernels plain -o {name} a.pq > out")
     assert done.returncode == 1 and b"-f" in done.stderr  # a file is replaced, as by every other name, only with -f
-    assert not list(folder.glob(".*"))
+    assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.parametrize(
-    ("command", "beginning"),
-    [
-        ("decompress --kernels plain a.pq -o", b""),
-        ("compress $C a -o", b""),
-        ("report run -o", b"<!doctype html>"),
-    ],
-)
+@pytest.mark.parametrize("command", ["decompress --kernels plain a.pq -o", "compress $C a -o", "report runs -o"])
 @pytest.mark.first_quick
 def test_a_process_substitution_takes_the_output_of_every_command(
-    shell, folder: Path, command: str, beginning: bytes, text: bytes
+    shell, tmp_path: Path, command: str, text: bytes
 ) -> None:
     if "report" in command:
-        assert shell(folder, "$P evaluate -q --baselines none $C a && mv runs/* run").returncode == 0
-    done = shell(folder, f"$P {command} >(cat > got; touch done) && until [ -e done ]; do sleep 0.1; done")
+        assert shell("$P evaluate -q --baselines none $C a").returncode == 0
+    done = shell(f"$P {command} >(cat > got; touch done) && until [ -e done ]; do sleep 0.1; done")
     assert done.returncode == 0, done.stderr
-    got = (folder / "got").read_bytes()
-    assert got and got.startswith(beginning)
-    assert "decompress" not in command or got == text
+    got = (tmp_path / "got").read_bytes()
+    assert got and ("decompress" not in command or got == text)
 
 
 def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
@@ -264,10 +189,9 @@ def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
 
 def test_prose_is_broken_at_80_columns_below_its_beginning_and_rows_of_tables_are_not():
     name, row = "total cost          ", "a" * 40 + "  " + "b" * 30 + "  " + "c" * 30
-    lines = wrapped("\n".join([name + "word " * 30, row, "/" * 100, "word " * 30])).split("\n")
-    assert lines[0].startswith(name + "word") and lines[1].startswith(" " * len(name) + "word")
-    assert lines[3] == row and lines[4] == "/" * 100
-    assert max(len(line) for line in (*lines[:3], *lines[5:])) <= 80 and " ".join(lines).count("word") == 60
+    first, second, unbroken = wrapped("\n".join([name + "word " * 20, row])).split("\n")
+    assert first.startswith(name + "word") and second.startswith(" " * len(name) + "word") and unbroken == row
+    assert max(len(first), len(second)) <= 80 and (first + second).count("word") == 20
 
 
 def test_a_terminal_shows_the_names_of_a_wide_table_cut_and_all_figures(monkeypatch):

@@ -15,7 +15,6 @@ from small import MIXER
 from studies import TINY
 
 import prequential
-from prequential.cli import main
 from prequential.online.model_store import load_model
 from prequential.online.training import train, training_checkpoints
 
@@ -36,22 +35,6 @@ def folder(run, text, small_config, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def here(monkeypatch, capsys):
-    """Runs `prequential ARGS` in this process: exit code, stdout, stderr."""
-    monkeypatch.setattr(main, "_unwind_on_signals", lambda: None)
-
-    def here(folder, *args):
-        monkeypatch.chdir(folder)
-        try:
-            code = main.main(args)
-        except SystemExit as end:
-            code = end.code
-        return code, *capsys.readouterr()
-
-    return here
-
-
 def test_the_record_agrees_with_the_stored_model(folder, text):
     record = json.loads((folder / "both.record").read_text())
     model = load_model(folder / "both", prequential.Runtime(kernels="fused"))
@@ -64,13 +47,10 @@ def test_the_record_agrees_with_the_stored_model(folder, text):
     assert 0 < 8 * len(archive) - model.trained_on["code_bits"] < 8 * 500  # header and container
 
 
-def test_the_line_has_the_cost_of_the_corpus(here, folder, tmp_path, text):
-    code, out, err = here(
-        tmp_path, "train", str(folder / "a"), "-o", "m", "--config", str(folder / "mixer.json"), *FUSED
-    )
-    assert (code, err) == (0, "")
-    assert out.startswith(f"a: {len(text):,} bytes read at ") and out.endswith(" in m\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+def test_the_line_has_the_cost_of_the_corpus(run, folder, tmp_path, text):
+    done = run(tmp_path, "train", str(folder / "a"), "-o", "m", "--config", str(folder / "mixer.json"), *FUSED)
+    shown = done.stdout.decode()
+    assert shown.startswith(f"a: {len(text):,} bytes read at ") and shown.endswith(" in m\n") and done.stderr == b""
 
 
 def test_an_interrupted_training_resumes_to_the_same_model(run, folder, tmp_path, always_due):
