@@ -33,7 +33,7 @@ EXIT_USAGE = 2
 MAX_CONFIG_BYTES = 1 << 20
 LEVELS = range(1, 7)  # those of model/presets.py
 ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
-CORPUS = "file, folder, sample:NAME, hf:NAME, shards:FOLDER or -"
+CORPUS = "file, folder, sample:NAME, hf:NAME, shards:FOLDER, git:REPO or -"
 RUN = "run folder; latest, or the beginning of a name, in runs/; or FILE/NAME of a packed run"
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 

@@ -14,7 +14,7 @@ from prequential.cli.main import main
 from prequential.comparison.clusters import Grouping
 from prequential.errors import ConfigError
 from prequential.heldout_loss.documents import DocumentSet
-from prequential.heldout_loss.order_test import OrderTest, shuffled_costs
+from prequential.heldout_loss.order_test import order_test
 
 N_DOCUMENTS = 12
 
@@ -34,7 +34,7 @@ def documents(n: int) -> DocumentSet:
 
 def p_value(cost: Callable[[DocumentSet], float], n_orders: int = 19) -> float:
     whole = documents(N_DOCUMENTS)
-    return OrderTest(canonical_bits=cost(whole), shuffled_bits=shuffled_costs(cost, whole, n_orders)).p_value
+    return order_test(cost(whole), cost, whole, n_orders).p_value
 
 
 @pytest.mark.thorough
