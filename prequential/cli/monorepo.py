@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
     measure_point(
         args.repository,
-        {name: value for name, value in setting.items() if value is not None},
+        setting,
         since=args.since,
         until=args.until,
         series=series,

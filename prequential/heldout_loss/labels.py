@@ -34,7 +34,7 @@ from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_l
 from prequential.learners.spec import follow, reported
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
-from prequential.model.presets import DEFAULT_PRESET, preset
+from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
 from prequential.online.source import Data, Readable, in_memory
@@ -67,13 +67,9 @@ class LabelCost:
 
     Examples:
         >>> import numpy, prequential
-        >>> cost = prequential.LabelCost(
-        ...     config=prequential.preset(1), n_labels=2, online=numpy.full(99, 0.5), codes={"online": 49.5, "entropy": 99.0}
-        ... )
-        >>> cost
+        >>> codes = {"online": 49.5, "entropy": 99.0}
+        >>> prequential.LabelCost(config=prequential.preset(1), n_labels=2, online=numpy.full(99, 0.5), codes=codes)
         <If the rows are in random order, their inputs tell the labels: 50 bits, 50% of the entropy.>
-        >>> cost.to_frame().set_index("code")["bits"].to_dict()
-        {'online': 49.5, 'entropy': 99.0}
     """
 
     config: Config
@@ -85,10 +81,8 @@ class LabelCost:
         """A row for each code: bits and bits_per_label."""
         import pandas
 
-        n = len(self.online)
-        return pandas.DataFrame(
-            [{"code": name, "bits": bits, "bits_per_label": bits / n} for name, bits in self.codes.items()]
-        )
+        frame = pandas.DataFrame({"code": list(self.codes), "bits": list(self.codes.values())})
+        return frame.assign(bits_per_label=frame["bits"] / len(self.online))
 
     def __str__(self) -> str:
         n, uniform_bits = len(self.online), self.codes["uniform"]
@@ -138,11 +132,8 @@ def labels(
         (2, True)
     """
     check_arguments(config=config, runtime=runtime, on_progress=on_progress)
-    for name, value in {"label": label, "given_field": label if given_field is None else given_field}.items():
-        if not isinstance(value, str):
-            raise wrong_argument(name, value, "the name of a field")
     read = read_rows(rows, label, given_field)
-    return label_cost(read, config or preset(DEFAULT_PRESET), runtime or Runtime(), on_progress=on_progress)
+    return label_cost(read, config or preset(), runtime or Runtime(), on_progress=on_progress)
 
 
 def read_rows(source: RowsLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
@@ -232,28 +223,18 @@ def label_cost(
     costs = np.concatenate(list(reported(follow(runtime.learner(config), symbols), symbols, on_progress)))
     total = np.concatenate(([0.0], np.cumsum(costs)))
     online, labels = np.asarray(total[ends] - total[starts]), [label for _, label in rows]
-    n_labels = len(set(labels))
-    codes = {
-        "online": float(online.sum()),
-        "marginal": marginal_bits(labels),
-        "entropy": entropy_bits(labels),
-        "uniform": len(rows) * math.log2(n_labels),
-    }
-    return LabelCost(config=config, n_labels=n_labels, online=online, codes=codes)
+    codes = {"online": float(online.sum()), **codes_without_inputs(labels)}
+    return LabelCost(config=config, n_labels=len(set(labels)), online=online, codes=codes)
 
 
-def marginal_bits(labels: Sequence[bytes]) -> float:
-    """The adaptive code of labels without inputs, in bits: each costs -log2 (n_k + 1/2) / (n + K / 2)."""
-    counts, n_kinds, bits = Counter[bytes](), len(set(labels)), 0.0
+def codes_without_inputs(labels: Sequence[bytes]) -> dict[str, float]:
+    """The bits of labels under the codes that know nothing of their inputs, by the names in the text above."""
+    totals, counts, marginal_bits = Counter(labels), Counter[bytes](), 0.0
     for n, label in enumerate(labels):
-        bits -= math.log2((counts[label] + 0.5) / (n + n_kinds / 2))
+        marginal_bits -= math.log2((counts[label] + 0.5) / (n + len(totals) / 2))
         counts[label] += 1
-    return bits
-
-
-def entropy_bits(labels: Sequence[bytes]) -> float:
-    """n times the entropy of the frequencies of n labels, in bits."""
-    return sum(-n * math.log2(n / len(labels)) for n in Counter(labels).values())
+    entropy_bits = sum(-n * math.log2(n / len(labels)) for n in totals.values())
+    return {"marginal": marginal_bits, "entropy": entropy_bits, "uniform": len(labels) * math.log2(len(totals))}
 
 
 def label_record(cost: LabelCost, runtime: Runtime) -> dict[str, Any]:

@@ -29,12 +29,6 @@ from prequential.records import LOSSES, MonorepoRecord, append_record, check_rec
 from prequential.version import VERSION
 
 Record = dict[str, Any]
-DEFAULTS: Record = {
-    "languages": None,
-    "train_limit_bytes": None,
-    "context": "carried",
-    "stride": None,
-}  # of a new series
 NOT_IN_SERIES = ("each", "all_others", "commits")  # of a loss: they may be thousands
 
 
@@ -82,13 +76,16 @@ def measure_point(
 ) -> None:
     """Measures the next point of a series, shows it, and appends it. Without records if the window has nothing to score.
 
-    given: fields of its setting that are not None (records.py, SeriesFields). Raises ConfigError, CorpusError, OutputError.
+    given: its setting (records.py, SeriesFields); None: as before, or the default. Raises ConfigError, CorpusError, OutputError.
     """
+    given = {name: value for name, value in given.items() if value is not None}
     points = read_series(series) if series is not None and os.path.lexists(series) else []
     if since is None and not points:
         raise ConfigError("give since=, the beginning of the window")
     last = points[-1] if points else None
-    setting = {"config": preset(), **DEFAULTS}
+    setting: Record = {"config": preset(), "context": "carried"} | dict.fromkeys(
+        ("languages", "train_limit_bytes", "stride")
+    )
     if last:
         setting = {**last["setting"], "config": Config.from_record(last["setting"]["config"])}
         _check_same(setting, given)
@@ -100,13 +97,9 @@ def measure_point(
         if before is None:
             raise CorpusError(f"there is no tree to train on at {since}: the history begins later")
         if last:
-            names = {"repository": "name", "rules of files": "rules", "end": "until"}
-            present = {"repository": window.name, "rules of files": window.origin["rules"], "end": before}
-            _check_same({name: last["test"][field] for name, field in names.items()}, present)
+            _check_same(last["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
             if (version := last["environment"]["versions"]["prequential"]) != VERSION:
-                warn(
-                    f"the last point was made by version {version}, this one by {VERSION}: the learner may have changed"
-                )
+                warn(f"version {version} made the last point, {VERSION} makes this one: the learner may have changed")
         if not window.n_bytes:
             text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
             show(Heldout(records=(), rows=(), text=text))
@@ -133,7 +126,7 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises ConfigError if points of the two would not be comparable."""
     if names := [name.removesuffix("_bytes") for name, value in now.items() if before[name] != value]:
         raise ConfigError(
-            f"the series has another {', '.join(names)}, so its points would not be comparable: begin a new series"
+            f"the series has another {', '.join(names)}, so the point would not continue it: begin a new series"
         )
 
 
@@ -170,17 +163,16 @@ def monorepo(
     check_arguments(path=repository, config=config, runtime=runtime, on_progress=on_progress)
     if languages is not None and (isinstance(languages, str) or not all(isinstance(each, str) for each in languages)):
         raise wrong_argument("languages", languages, "a list of names")
-    setting = {
-        "config": config,
-        "languages": None if languages is None else list(languages),
-        "train_limit_bytes": train_limit_bytes,
-        "context": context,
-        "stride": stride,
-    }
     results = list[Heldout]()
     measure_point(
         repository,
-        {name: value for name, value in setting.items() if value is not None},
+        {
+            "config": config,
+            "languages": None if languages is None else list(languages),
+            "train_limit_bytes": train_limit_bytes,
+            "context": context,
+            "stride": stride,
+        },
         since=since,
         until=until,
         series=series,

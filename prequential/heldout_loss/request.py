@@ -1,7 +1,7 @@
 """A held-out measurement from its request to its result: the one path of the command and of `prequential.heldout`."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -23,8 +23,8 @@ from prequential.heldout_loss.heldout import Context, Policy
 from prequential.heldout_loss.order_test import check_order
 from prequential.heldout_loss.run import EVERYTHING, LoadLearner, Passes, Stage, Warn, measure_heldout
 from prequential.heldout_loss.scored import NO_MODELS, Models, Scored, read_scored, score_static
-from prequential.heldout_loss.summary import Commit, languages_of
-from prequential.heldout_loss.text import format_heldout, format_models, rate
+from prequential.heldout_loss.summary import languages_of
+from prequential.heldout_loss.text import format_heldout, format_models
 from prequential.heldout_loss.trained import Trained, kind_of, load_trained, train_on
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
@@ -107,15 +107,7 @@ class Heldout:
         return self.text
 
     def __repr__(self) -> str:
-        if not self.records:
-            return f"<{self.text}>"
-        test, rates = self.record["test"], list[str]()
-        for i, record in enumerate(self.records):
-            for loss in filter(record.get, LOSSES):
-                label = loss if record["untrained"] else f"{label_of(i)} {record['config']['learner']['name']}"
-                rates.append(f"{label} {rate(record[loss]['bits_per_byte'])}")
-        name = test.get("name", "bytes")
-        return f"<{self.record['kind']} loss on {name}, {test['n_bytes']:,} bytes: {', '.join(rates)} bits/byte>"
+        return f"<{self.text.splitlines()[-1]}>"  # what to conclude
 
 
 def stages(on_progress: OnProgress) -> Stage:
@@ -152,7 +144,7 @@ def measure(
             return measure_models(documents, request.models, request.runtime, stage=stage, warn=warn, keep=keep)
         passes, limit_bytes = replace(request.passes, grouping=grouping), request.limit_bytes
         record = measure_heldout(load, source, limit_bytes, request.runtime, passes, stage=stage, warn=warn)
-        rows = list(_trained_rows(record, source.commits))
+        rows = list(_trained_rows(record, dict(source.commits)))
     keep(record)
     return Heldout(records=(record,), rows=tuple(rows), text=format_heldout(record))
 
@@ -177,7 +169,8 @@ def measure_models(
             raise CorpusError("nothing to score: no document is UTF-8, as static models need")
         documents, scored = documents.only(kept), [replace(each, bits=each.bits[kept]) for each in scored]
     records, rows = list[dict[str, Any]](), list[dict[str, Any]]()
-    for each in chain(_static(documents, models, runtime, stage), scored):
+    static = (score_static(name, documents, models, runtime, stage) for name in models.static)
+    for each in chain(static, scored):
         records.append(each.to_record(documents))
         rows += _scored_rows(label_of(len(records) - 1), documents, each)
         keep(records[-1])
@@ -187,41 +180,33 @@ def measure_models(
     return Heldout(records=tuple(records), rows=tuple(rows), text=text, comparison=comparison)
 
 
-def _static(documents: DocumentSet, models: Models, runtime: Runtime, stage: Stage) -> Iterator[Scored]:
-    for name in models.static:
-        with stage(name) as show:
-            yield score_static(name, documents, models, runtime, show)
-
-
 # ---- rows of single documents
 
 
-def _trained_rows(record: Mapping[str, Any], commits: Iterable[Commit]) -> Iterator[dict[str, Any]]:
-    """The documents in the record of a trained learner, under each loss, the costliest first."""
-    dates = dict(commits)
+def _trained_rows(record: Mapping[str, Any], dates: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first. dates: of commits."""
     for loss in filter(record.get, LOSSES):
         for each in record[loss]["each"]:
             document, commit = Document(each["name"], 0, each["n_bytes"]), each["commit"]
-            yield {"loss": loss, **_row(document, each["bits"]), "number": each["number"], **_commit(commit, dates)}
+            yield {"loss": loss, **_row(document, each["bits"], commit, dates), "number": each["number"]}
 
 
 def _scored_rows(label: str, documents: DocumentSet, scored: Scored) -> Iterator[dict[str, Any]]:
     """The documents under a model, in the order of the corpus."""
-    model, dates = f"{label} {scored.model['config'][OTHER]['name']}", dict(documents.commits)
+    about, dates = (
+        {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"},
+        dict(documents.commits),
+    )
     for i, (document, bits) in enumerate(zip(documents.documents, scored.bits.tolist(), strict=True)):
         commit = documents.commits[i][0] if dates else None
-        about = {"model": model, "loss": "frozen"}
-        yield {**about, **_row(document, bits), "id": documents.ids[i], **_commit(commit, dates)}
+        yield {**about, **_row(document, bits, commit, dates), "id": documents.ids[i]}
 
 
-def _row(document: Document, bits: float) -> dict[str, Any]:
+def _row(document: Document, bits: float, commit: str | None, dates: Mapping[str, str]) -> dict[str, Any]:
     n, (language,) = document.n_bytes, languages_of([document])
     sizes = {"n_bytes": n, "bits": bits, "nats": bits * log(2), "bits_per_byte": bits / n if n else None}
-    return {"document": document.name, "language": language, **sizes}
-
-
-def _commit(commit: str | None, dates: Mapping[str, str]) -> dict[str, str]:
-    return {"commit": commit, "date": dates[commit]} if commit else {}
+    more = {"commit": commit, "date": dates[commit]} if commit else {}
+    return {"document": document.name, "language": language, **sizes, **more}
 
 
 # ---- a trained learner
@@ -232,7 +217,7 @@ def _loader(request: HeldoutRequest, stage: Stage) -> LoadLearner:
     assert request.train is not None
     train, runtime, kind = request.train, request.runtime, kind_of(request.train)
 
-    def check(spec: LearnerSpec) -> LearnerSpec:
+    def checked(spec: LearnerSpec) -> LearnerSpec:
         request.passes.check(spec, runtime)
         return spec
 
@@ -244,11 +229,11 @@ def _loader(request: HeldoutRequest, stage: Stage) -> LoadLearner:
 
         def load() -> Trained:
             with stage(kind) as show:
-                return load_trained(str(train), kind, lambda config: check(own_spec(config, runtime)), runtime, show)
+                return load_trained(str(train), kind, lambda config: checked(own_spec(config, runtime)), runtime, show)
 
         return load
 
-    spec = check(request.learner or own_spec(request.config or preset(DEFAULT_PRESET), runtime))
+    spec = checked(request.learner or own_spec(request.config or preset(DEFAULT_PRESET), runtime))
 
     def learn() -> Trained:
         with open_source(train, request.train_limit_bytes) as source, stage("training") as show:

@@ -74,7 +74,13 @@ def measure_heldout(
     trained = load()
     spec, about, digest = trained.spec, trained.about, trained.learner.digest()
     overlap = _measure_overlap(trained, test, stage, warn) if passes.overlap else None
-    traces = _trained_traces(spec, trained.learner, test, passes, stage)
+    traces = {}
+    if passes.frozen:
+        with stage("frozen") as show:
+            traces["frozen"] = _frozen(spec, trained.learner, test, passes.frozen, show)
+    if passes.dynamic:  # last, because it changes the learner
+        with stage("dynamic") as show:
+            traces["dynamic"] = _dynamic(spec, trained.learner, test, show)
     del trained
     with stage("untrained") as show:
         traces["untrained"] = _dynamic(spec, spec.make(), test, show)
@@ -111,21 +117,11 @@ def _dynamic(spec: LearnerSpec, learner: Learner, test: Source, show: OnProgress
     return scored_trace(test.symbols[:], spec, learner, show)
 
 
-def _trained_traces(
-    spec: LearnerSpec, learner: Learner, test: Source, passes: Passes, stage: Stage
-) -> dict[str, Trace]:
-    """The costs of the losses that need the trained learner. The dynamic loss comes last, because it changes the learner."""
-    traces, symbols = {}, test.symbols[:]
-    if passes.frozen:
-        with stage("frozen") as show:
-            if isinstance(learner, OnlineLearner):
-                traces["frozen"] = frozen_trace(learner, symbols, test.documents, passes.frozen, show)
-            elif isinstance(learner, AdaptedLearner):
-                traces["frozen"] = scored_trace(symbols, spec, learner.frozen(), show)
-    if passes.dynamic:
-        with stage("dynamic") as show:
-            traces["dynamic"] = _dynamic(spec, learner, test, show)
-    return traces
+def _frozen(spec: LearnerSpec, learner: Learner, test: Source, policy: Policy, show: OnProgress) -> Trace:
+    if isinstance(learner, OnlineLearner):
+        return frozen_trace(learner, test.symbols[:], test.documents, policy, show)
+    assert isinstance(learner, AdaptedLearner)
+    return scored_trace(test.symbols[:], spec, learner.frozen(), show)
 
 
 def _measure_overlap(trained: Trained, test: Source, stage: Stage, warn: Warn) -> Overlap | None:

@@ -12,7 +12,13 @@ from prequential.printable import format_table, printable
 from prequential.records import LOSSES
 
 MAX_ROWS = 10
-GROUPS = {"language": "languages", "kind": "kinds", "commit": "commits", "document": "each"}  # their fields in a loss
+GROUPS = {
+    "overlap": "",
+    "language": "languages",
+    "kind": "kinds",
+    "commit": "commits",
+    "document": "each",
+}  # fields of a loss
 DIGESTED = {"static model": "the weights", "scores": "the scores"}
 
 Record = Mapping[str, Any]
@@ -21,7 +27,7 @@ Record = Mapping[str, Any]
 def format_heldout(record: Record) -> str:
     """All figures of a trained learner; of groups the MAX_ROWS costliest. At the end, whether the training helps."""
     losses = {name: record[name] for name in LOSSES if record[name]}
-    parts = [_head(record), _totals(losses, record["baselines"]), *_notes(losses), _saved(record), _by_overlap(losses)]
+    parts = [_head(record), _totals(losses, record["baselines"]), *_notes(losses), _saved(record)]
     parts += [_groups(title, losses) for title in GROUPS]
     return "\n\n".join([*filter(None, parts), _verdict(record)])
 
@@ -112,11 +118,11 @@ def _totals(losses: Record, baselines: Sequence[Record] = ()) -> str:
 
 def _groups(title: str, losses: Record, *, differences: bool = False) -> str:
     """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one."""
-    key, (first, *others) = GROUPS[title], losses.values()
-    groups = sorted(first.get(key) or (), key=lambda group: -group["bits"])
+    members = [_members(title, loss) for loss in losses.values()]
+    groups = sorted(members[0], key=lambda group: -group["bits"])
     if len(groups) < 2:
         return ""
-    rates = [{_identity(group): group["bits_per_byte"] for group in loss[key]} for loss in (first, *others)]
+    rates = [{_identity(group): group["bits_per_byte"] for group in each} for each in members]
     rows = []
     for group in groups[:MAX_ROWS]:
         cells = [f"{group[count]:,.0f}" for count in ("n_documents", "n_bytes", "bits")]
@@ -129,21 +135,14 @@ def _groups(title: str, losses: Record, *, differences: bool = False) -> str:
     return format_table(titles, rows) + end
 
 
+def _members(title: str, loss: Record) -> Sequence[Record]:
+    if title == "overlap":
+        return [loss[name] for name in ("documents", "clean", "dirty", "novel") if loss[name]]
+    return loss[GROUPS[title]] or ()
+
+
 def _identity(group: Record) -> Any:
     return group.get("number", group["name"])  # documents of a window may have equal names
-
-
-def _by_overlap(losses: Record) -> str:
-    """The losses of all, clean and dirty documents, and of novel bytes; "" if the overlap was not measured."""
-    first = next(iter(losses.values()))
-    if first["clean"] is None:
-        return ""
-    rows = [
-        [name, f"{first[key]['n_documents']:,}", f"{first[key]['n_bytes']:,}"]
-        + [rate(loss[key]["bits_per_byte"]) for loss in losses.values()]
-        for name, key in (("all", "documents"), ("clean", "clean"), ("dirty", "dirty"), ("novel bytes", "novel"))
-    ]
-    return format_table(("overlap", "documents", "bytes", *losses), rows)
 
 
 def rate(value: float | None, factor: float = 1.0) -> str:

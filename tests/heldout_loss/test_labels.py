@@ -14,10 +14,9 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 import prequential
 from prequential.errors import ConfigError, CorpusError
 from prequential.heldout_loss.labels import (
-    entropy_bits,
+    codes_without_inputs,
     label_cost,
     label_record,
-    marginal_bits,
     read_rows,
     spelled,
     value_of,
@@ -132,10 +131,11 @@ def test_no_two_labels_look_alike_and_each_is_one_line_and_common_texts_stand_as
 
 
 def test_codes_without_inputs():
-    labels = [b"a"] * 3 + [b"b"]
-    assert entropy_bits(labels) == pytest.approx(-3 * math.log2(0.75) - math.log2(0.25))
+    codes = codes_without_inputs([b"a"] * 3 + [b"b"])
+    assert codes["uniform"] == 4.0
+    assert codes["entropy"] == pytest.approx(-3 * math.log2(0.75) - math.log2(0.25))
     expected = -math.log2(0.5 / 1) - math.log2(1.5 / 2) - math.log2(2.5 / 3) - math.log2(0.5 / 4)
-    assert marginal_bits(labels) == pytest.approx(expected)
+    assert codes["marginal"] == pytest.approx(expected)
 
 
 def test_one_label_costs_nothing_to_choose():

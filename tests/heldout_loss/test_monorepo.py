@@ -92,7 +92,7 @@ def test_the_next_point_begins_where_the_last_one_ended_with_the_same_setting(re
         ({"languages": ["Rust"]}, "another languages"),
         ({"train_limit_bytes": 50}, "another train_limit"),
         ({"context": "isolated"}, "another context"),
-        ({"since": SINCE}, "another end"),
+        ({"since": SINCE}, "another until"),
     ]:
         with pytest.raises(ConfigError, match=part):
             prequential.monorepo(repo, series=series, runtime=RUNTIME, **wrong)

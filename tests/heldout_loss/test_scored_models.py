@@ -20,6 +20,7 @@ from prequential.cli.main import main
 from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.errors import ConfigError, CorpusError
 from prequential.heldout_loss.documents import documents_of
+from prequential.heldout_loss.request import stages
 from prequential.heldout_loss.scored import BATCH_BYTES, Models, score_static
 from prequential.online.source import open_source
 
@@ -132,8 +133,7 @@ def test_the_difference_of_two_models_is_paired_by_document(corpus: Path) -> Non
     (mirrored,) = prequential.heldout(corpus, static=["hf:b", "hf:a"]).comparison.differences  # type: ignore[union-attr]
     assert difference.interval and mirrored.interval
     assert difference.interval.low_bits_per_byte == pytest.approx(-mirrored.interval.high_bits_per_byte)
-    assert repr(found).startswith("<heldout loss on docs, ") and "A hf:a " in repr(found) and "B hf:b " in repr(found)
-    assert "\n" not in repr(found)
+    assert repr(found).startswith("<B (hf:b) needs ") and "\n" not in repr(found)
 
 
 def test_documents_that_are_not_utf8_are_left_out_with_a_warning(corpus: Path, call: Any) -> None:
@@ -274,7 +274,7 @@ def test_the_function_gives_the_record_of_the_command(corpus: Path, call: Any, s
     for name in ("frozen", "dynamic", "untrained", "test", "config", "learner_digest"):
         assert ours[name] == theirs[name]
     assert set(found.to_frame()["loss"]) == {"frozen", "dynamic", "untrained"}
-    assert repr(found).startswith("<heldout loss on docs, ") and "\n" not in repr(found)
+    assert "the learner that read train needs " in repr(found) and "\n" not in repr(found)
 
 
 # Sentences and refusals
@@ -359,5 +359,5 @@ def test_documents_of_usual_cost_give_no_warning(monkeypatch: pytest.MonkeyPatch
         (tmp_path / f"{i}.txt").write_text(TEXT[4000 * i :][:15_000], encoding="utf-8")
     with open_source(tmp_path) as source:
         documents, health = documents_of(source), prequential.Health()
-    score_static("constant", documents, Models(static=["constant"]), prequential.Runtime(), health)
+    score_static("constant", documents, Models(static=["constant"]), prequential.Runtime(), stages(health))
     assert len(documents.symbols) > 2 * BATCH_BYTES and health.findings == []
