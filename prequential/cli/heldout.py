@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, foreign_code, progress_bar, warn
+from prequential.cli.streams import fitted, foreign_code, progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:
-    from prequential.heldout_loss.request import Heldout, HeldoutRequest, Keep
+    from prequential.heldout_loss.request import Heldout
 
 RECORDS = "heldout.jsonl"
 ONLY_TRAINED = ("train_limit", "frozen_only", "dynamic_only", "no_overlap", "learner")
@@ -59,16 +59,36 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.documents:
         return _write_documents(args)
-    from prequential.heldout_loss.request import measure
+    from prequential.heldout_loss.request import heldout
     from prequential.online.source import mode_of
 
-    request, stage = _request(args), partial(progress_bar, quiet=args.quiet)
-    keep = (lambda record: None) if args.no_run else keeper(args.runs, mode_of(args.train, args.test))
-    runs_foreign_code = request.learner or request.models.static
-    with foreign_code() if runs_foreign_code else nullcontext():
-        measured = measure(request, stage=stage, warn=warn, keep=keep if request.models else lambda record: None)
+    def ignore(record: dict[str, Any]) -> None: ...
+
+    keep = ignore if args.no_run else keeper(args.runs, mode_of(args.train, args.test))
+    learner = options.other_learner(args)
+    runs_foreign_code = foreign_code() if learner or args.static else nullcontext()
+    with runs_foreign_code, progress_bar("", quiet=args.quiet) as watch:
+        measured = heldout(
+            args.test,
+            static=args.static,
+            scores=args.scores,
+            train=args.train,
+            config=options.given_config(args),
+            learner=learner,
+            losses=["dynamic"] if args.dynamic_only else ["frozen"] if args.frozen_only else ["frozen", "dynamic"],
+            context=args.context,
+            stride=args.stride,
+            cluster=args.cluster,
+            orders=args.orders,
+            overlap=not args.no_overlap,
+            limit_bytes=args.limit,
+            train_limit_bytes=args.train_limit,
+            runtime=options.runtime(args),
+            on_progress=watch,
+            keep=ignore if args.train else keep,
+        )
     show(measured, as_json=args.json)
-    if not request.models:  # it may fail: the record has been printed
+    if args.train:  # it may fail: the record has been printed
         keep(measured.record)
     if not (args.no_run or args.json):
         print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
@@ -93,32 +113,12 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _write_documents(args: argparse.Namespace) -> int:
-    from prequential.heldout_loss.documents import documents_of, write_documents
+    from prequential.heldout_loss.documents import documents_of, grouping_of, write_documents
     from prequential.online.source import open_source
 
     with open_source(args.test, args.limit) as source:
-        write_documents(documents_of(source), args.documents, overwrite=args.force)
+        write_documents(documents_of(source, grouping_of(source), {}), args.documents, overwrite=args.force)
     return 0
-
-
-def _request(args: argparse.Namespace) -> HeldoutRequest:
-    from prequential.heldout_loss.heldout import Policy
-    from prequential.heldout_loss.request import HeldoutRequest
-    from prequential.heldout_loss.run import Passes
-
-    frozen = None if args.dynamic_only else Policy(args.context or "carried", args.stride)
-    return HeldoutRequest(
-        test=args.test,
-        models=options.models(args),
-        train=args.train,
-        config=options.given_config(args),
-        learner=options.other_learner(args),
-        passes=Passes(frozen=frozen, dynamic=not args.frozen_only, overlap=not args.no_overlap),
-        cluster=args.cluster,
-        limit_bytes=args.limit,
-        train_limit_bytes=args.train_limit,
-        runtime=options.runtime(args),
-    )
 
 
 def show(measured: Heldout, *, as_json: bool) -> None:
@@ -130,7 +130,7 @@ def show(measured: Heldout, *, as_json: bool) -> None:
         print(json.dumps(record, allow_nan=False), flush=True)
 
 
-def keeper(runs: str, mode: int) -> Keep:
+def keeper(runs: str, mode: int) -> Callable[[dict[str, Any]], object]:
     """A function that appends a record to the file RECORDS in this folder. Raises OutputError if this cannot succeed."""
     from prequential.files.outputs import prepare_records
     from prequential.records import append_record

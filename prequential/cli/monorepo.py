@@ -11,14 +11,10 @@ import argparse
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prequential.cli import options
 from prequential.cli.heldout import show
-from prequential.cli.streams import progress_bar, warn
-
-if TYPE_CHECKING:
-    from prequential.heldout_loss.request import Heldout
+from prequential.cli.streams import progress_bar
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,33 +37,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options.refuse(args, options.given_of(args, "audit_every"), "monorepo has no audit")
-    from prequential.heldout_loss.monorepo import measure_point
+    from prequential.heldout_loss.monorepo import monorepo
 
     name = Path(os.path.realpath(args.repository)).name.removesuffix(".git")
     series = Path(args.series or f"runs/{name or 'repo'}.series.jsonl")
     if not (args.since or os.path.lexists(series)):
         args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
-    setting = {
-        "config": options.given_config(args),
-        "languages": args.languages,
-        "train_limit_bytes": args.train_limit,
-        "context": args.context,
-        "stride": args.stride,
-    }
-
-    def show_point(measured: Heldout) -> None:
-        if measured.records or not args.json:
-            show(measured, as_json=args.json)
-
-    measure_point(
-        args.repository,
-        setting,
-        since=args.since,
-        until=args.until,
-        series=series,
-        runtime=options.runtime(args),
-        stage=partial(progress_bar, quiet=args.quiet),
-        warn=warn,
-        show=show_point,
-    )
+    with progress_bar("", quiet=args.quiet) as watch:
+        monorepo(
+            args.repository,
+            since=args.since,
+            until=args.until,
+            languages=args.languages,
+            context=args.context,
+            stride=args.stride,
+            series=series,
+            config=options.given_config(args),
+            train_limit_bytes=args.train_limit,
+            runtime=options.runtime(args),
+            on_progress=watch,
+            show=partial(show, as_json=args.json),  # before it is appended, which may fail
+        )
     return 0

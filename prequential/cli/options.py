@@ -24,7 +24,6 @@ from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
-    from prequential.heldout_loss.scored import Models
     from prequential.learners.spec import LearnerSpec
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
@@ -346,17 +345,6 @@ def _names_other_learner(args: argparse.Namespace) -> bool:
     if args.learner is not None:
         refuse(args, given_learner_options(args), "--learner gives the complete learner")
     return args.learner is not None
-
-
-def models(args: argparse.Namespace) -> Models:
-    """The models of `add_models`; a context that they cannot have ends the program with a usage error."""
-    from prequential.heldout_loss.scored import Models
-
-    if not (args.static or args.scores):
-        return Models()
-    with usage_errors(args):
-        orders = getattr(args, "orders", None)  # of heldout
-        return Models(static=args.static, scores=args.scores, context=args.context, stride=args.stride, orders=orders)
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:

@@ -23,7 +23,6 @@ from prequential.comparison.clusters import Grouping, folders_of
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import PathLike, output_file
 from prequential.heldout_loss.summary import Commit
-from prequential.heldout_loss.trained import describe
 from prequential.online.source import CorpusLike, Source, open_source
 from prequential.printable import printable
 from prequential.records import ScoreFields, check_record, parse_object, read_lines
@@ -63,11 +62,8 @@ class DocumentSet:
         return replace(self, symbols=symbols, documents=documents, ids=ids, grouping=grouping, commits=commits)
 
 
-def documents_of(source: Source, grouping: Grouping | None = None, limit_bytes: int | None = None) -> DocumentSet:
-    """The documents of a source. grouping: of all its documents; by default `grouping_of`. Raises CorpusError if there is no byte
-    in them.
-    """
-    grouping = grouping or grouping_of(source)
+def documents_of(source: Source, grouping: Grouping, about: dict[str, Any]) -> DocumentSet:
+    """The documents of a source. grouping: of all of them. about: the corpus in records. Raises CorpusError without a byte."""
     kept = [i for i, document in enumerate(source.documents) if document.n_bytes]
     symbols, documents = _joined(source.symbols[:], [source.documents[i] for i in kept])
     if not documents:
@@ -78,7 +74,7 @@ def documents_of(source: Source, grouping: Grouping | None = None, limit_bytes: 
         ids=[f"{i}-{blake2b(_bytes(symbols, d), digest_size=8).hexdigest()}" for i, d in enumerate(documents)],
         grouping=grouping._replace(labels=[grouping.labels[i] for i in kept]),
         commits=[source.commits[i] for i in kept] if source.commits else (),
-        test={**describe(source), "limit_bytes": limit_bytes},
+        test=about,
         mode=source.mode,
     )
 

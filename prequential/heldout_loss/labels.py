@@ -132,6 +132,9 @@ def labels(
         (2, True)
     """
     check_arguments(config=config, runtime=runtime, on_progress=on_progress)
+    for name, value in {"label": label, "given_field": label if given_field is None else given_field}.items():
+        if not isinstance(value, str):
+            raise wrong_argument(name, value, "the name of a field")
     read = read_rows(rows, label, given_field)
     return label_cost(read, config or preset(), runtime or Runtime(), on_progress=on_progress)
 

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -15,19 +16,18 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
 from prequential.files.outputs import prepare_records
-from prequential.heldout_loss.heldout import Context, Policy
-from prequential.heldout_loss.request import Heldout, HeldoutRequest, measure, stages
-from prequential.heldout_loss.run import Passes, Stage, Warn
+from prequential.heldout_loss.heldout import Context
+from prequential.heldout_loss.request import Heldout, heldout
 from prequential.heldout_loss.text import window_line
-from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
-from prequential.online.source import open_source
+from prequential.online.source import Source, open_source
 from prequential.records import LOSSES, MonorepoRecord, append_record, check_record, parse_object, read_lines
 from prequential.version import VERSION
 
+LOG = logging.getLogger(__name__)
 Record = dict[str, Any]
 NOT_IN_SERIES = ("each", "all_others", "commits")  # of a loss: they may be thousands
 
@@ -62,64 +62,29 @@ def read_series(path: PathLike) -> list[Record]:
     return records
 
 
-def measure_point(
-    repository: PathLike,
-    given: Mapping[str, Any],
-    *,
-    since: str | None,
-    until: str,
-    series: PathLike | None,
-    runtime: Runtime,
-    stage: Stage,
-    warn: Warn,
-    show: Callable[[Heldout], object],
-) -> None:
-    """Measures the next point of a series, shows it, and appends it. Without records if the window has nothing to score.
-
-    given: its setting (records.py, SeriesFields); None: as before, or the default. Raises ConfigError, CorpusError, OutputError.
-    """
+def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:
+    """What all points share, config as a Config. given: None: as before, or the default. Raises ConfigError if it differs."""
     given = {name: value for name, value in given.items() if value is not None}
-    points = read_series(series) if series is not None and os.path.lexists(series) else []
-    if since is None and not points:
-        raise ConfigError("give since=, the beginning of the window")
-    last = points[-1] if points else None
-    setting: Record = {"config": preset(), "context": "carried"} | dict.fromkeys(
-        ("languages", "train_limit_bytes", "stride")
-    )
-    if last:
-        setting = {**last["setting"], "config": Config.from_record(last["setting"]["config"])}
-        _check_same(setting, given)
-        since = since or last["test"]["until"]
-    setting |= given
-    test = corpus_name(repository, setting["languages"], since=str(since), until=until)
-    with open_source(test) as window:
-        before = window.origin["since"]
-        if before is None:
-            raise CorpusError(f"there is no tree to train on at {since}: the history begins later")
-        if last:
-            _check_same(last["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
-            if (version := last["environment"]["versions"]["prequential"]) != VERSION:
-                warn(f"version {version} made the last point, {VERSION} makes this one: the learner may have changed")
-        if not window.n_bytes:
-            text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
-            show(Heldout(records=(), rows=(), text=text))
-            return
-        if series is not None:
-            prepare_records(series, window.mode)
-        request = HeldoutRequest(
-            test=test,
-            train=corpus_name(repository, setting["languages"], until=str(before)),
-            config=setting["config"],
-            passes=Passes(frozen=Policy(setting["context"], setting["stride"])),
-            train_limit_bytes=setting["train_limit_bytes"],
-            runtime=runtime,
+    if not points:
+        none = dict.fromkeys(("languages", "train_limit_bytes", "stride"))
+        return {"config": preset(), "context": "carried"} | none | given
+    setting = {**points[-1]["setting"], "config": Config.from_record(points[-1]["setting"]["config"])}
+    _check_same(setting, given)
+    return setting
+
+
+def _check_window(points: Sequence[Record], window: Source) -> None:
+    """Raises CorpusError if there is no tree before the window, ConfigError if it does not continue the series."""
+    if (before := window.origin["since"]) is None:
+        raise CorpusError(
+            f"there is no tree to train on before the window: the history of {window.name!r} begins later"
         )
-        measured = measure(request, stage=stage, warn=warn, opened=window)
-        record = {**measured.record, "kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
-        show(replace(measured, records=(record,)))
-        if series is not None:
-            losses = {loss: {k: v for k, v in record[loss].items() if k not in NOT_IN_SERIES} for loss in LOSSES}
-            append_record(series, {**record, **losses}, window.mode)
+    if warning := window.origin["warning"]:
+        LOG.warning("%s", warning)
+    if points:
+        _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
+        if (version := points[-1]["environment"]["versions"]["prequential"]) != VERSION:
+            LOG.warning("version %s made the last point, %s makes this one: the learner may differ", version, VERSION)
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -130,7 +95,6 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         )
 
 
-@engine_call()
 def monorepo(
     repository: PathLike,
     *,
@@ -144,15 +108,16 @@ def monorepo(
     train_limit_bytes: int | None = None,
     runtime: Runtime | None = None,
     on_progress: OnProgress = ignore,
+    show: Callable[[Heldout], object] = lambda point: None,
 ) -> Heldout:
     """The loss of what the commits of a git repository after `since`, up to `until`, added: new files and lines.
 
     A learner of this `config` (default: preset 5) reads the tree before the window first. context, stride: of the frozen loss, as
     in `prequential.heldout`; intervals are over commits. Trained models are scored by `heldout` over git:REPO?since=...
 
-    Only what is named here is written: series, the file to which the result is appended as the next point; an existing one gives
-    since, config, languages, context and limit. A window in which nothing can be scored gives a result without records. Raises
-    ConfigError, CorpusError, OutputError.
+    Only what is named here is written: series, the file to which the result is appended as the next point, after it was given to
+    `show`. An existing one gives since, config, languages, context and limit. A window in which nothing can be scored gives a
+    result without records. Raises ConfigError, CorpusError, OutputError.
 
     Examples:
         >>> import prequential
@@ -163,22 +128,29 @@ def monorepo(
     check_arguments(path=repository, config=config, runtime=runtime, on_progress=on_progress)
     if languages is not None and (isinstance(languages, str) or not all(isinstance(each, str) for each in languages)):
         raise wrong_argument("languages", languages, "a list of names")
-    results = list[Heldout]()
-    measure_point(
-        repository,
-        {
-            "config": config,
-            "languages": None if languages is None else list(languages),
-            "train_limit_bytes": train_limit_bytes,
-            "context": context,
-            "stride": stride,
-        },
-        since=since,
-        until=until,
-        series=series,
-        runtime=runtime or Runtime(),
-        stage=stages(on_progress),
-        warn=logging.getLogger(__name__).warning,
-        show=results.append,
-    )
-    return results[0]
+    points = read_series(series) if series is not None and os.path.lexists(series) else []
+    if since is None and not points:
+        raise ConfigError("give since=, the beginning of the window")
+    given: Record = {"config": config, "languages": languages and list(languages), "context": context, "stride": stride}
+    setting = _setting(points, {**given, "train_limit_bytes": train_limit_bytes})
+    named = partial(corpus_name, repository, setting["languages"])
+    with open_source(named(since=since or points[-1]["test"]["until"], until=until)) as window:
+        _check_window(points, window)
+        text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
+        before, end = str(window.origin["since"]), str(window.origin["until"])
+        is_empty, mode = not window.n_bytes, window.mode
+    if series is not None and not is_empty:
+        prepare_records(series, mode)
+    point = Heldout(records=(), rows=(), text=text)
+    if not is_empty:
+        test, train = named(since=before, until=end), named(until=before)
+        given = {**setting, "runtime": runtime}
+        del given["languages"]
+        point = heldout(test, train=train, **given, on_progress=on_progress)
+        more = {"kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
+        point = replace(point, records=({**point.record, **more},))
+    show(point)
+    if series is not None and point.records:
+        losses = {loss: {k: v for k, v in point.record[loss].items() if k not in NOT_IN_SERIES} for loss in LOSSES}
+        append_record(series, {**point.record, **losses}, mode)
+    return point

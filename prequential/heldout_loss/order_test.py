@@ -11,7 +11,7 @@ from typing import Any
 
 from prequential.errors import ConfigError
 from prequential.heldout_loss.documents import DocumentSet
-from prequential.online.source import Source, drawn_order
+from prequential.online.source import drawn_order
 from prequential.records import OrderTest
 
 MIN_ORDERS = 19  # with fewer, p cannot be 0.05
@@ -41,11 +41,10 @@ def order_sentence(test: Mapping[str, Any], name: str) -> str:
     return f"{name} shows no sign of having read this file ({of}): {unknown}"
 
 
-def check_order(source: Source) -> None:
-    """Raises ConfigError unless the documents have an order of their own: rows of files, which are not shuffled."""
-    origin = source.origin
-    is_rows = origin.get("kind") in ("dataset", "shards") and origin.get("column") is not None
-    if not is_rows or origin.get("shuffle_seed") is not None:
+def check_order(test: Mapping[str, Any]) -> None:
+    """Raises ConfigError unless the documents of this corpus have an order of their own: rows of files, not shuffled."""
+    is_rows = test.get("kind") in ("dataset", "shards") and test.get("column") is not None
+    if not is_rows or test.get("shuffle_seed") is not None:
         raise ConfigError(
             "orders= needs rows in the order of their file (shards: or hf:, without seed=): others are sorted by name"
         )

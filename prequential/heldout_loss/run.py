@@ -1,7 +1,7 @@
 """A complete held-out measurement of a trained learner: overlap, frozen and dynamic loss, and figures to compare them with."""
 
+import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,12 +16,13 @@ from prequential.evaluation import baselines
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, frozen_trace, scored_trace
 from prequential.heldout_loss.summary import summarise_heldout
-from prequential.heldout_loss.trained import Trained, describe
+from prequential.heldout_loss.trained import Trained
 from prequential.learners.adapted import AdaptedLearner
 from prequential.learners.spec import LearnerSpec
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
+from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
 from prequential.records import NOT_CODED, HeldoutRecord, environment
@@ -29,8 +30,6 @@ from prequential.records import NOT_CODED, HeldoutRecord, environment
 BASELINES = ("ppmd", "xz")
 
 LoadLearner = Callable[[], Trained]
-Stage = Callable[[str], AbstractContextManager[OnProgress]]  # is given a stage's name and shows its progress
-Warn = Callable[[str], object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,46 +52,36 @@ class Passes:
             raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
 
 
-EVERYTHING = Passes()
-
-
 def measure_heldout(
-    load: LoadLearner,
-    test: Source,
-    limit_bytes: int | None,
-    runtime: Runtime,
-    passes: Passes,
-    *,
-    stage: Stage,
-    warn: Warn,
+    load: LoadLearner, test: Source, about: dict[str, Any], runtime: Runtime, passes: Passes, on_progress: OnProgress
 ) -> dict[str, Any]:
-    """The record of the losses of a test corpus under the learner that `load` returns.
+    """The record of the losses of a test corpus under the learner that `load` returns. about: the test corpus in records.
 
-    limit_bytes: of the test corpus, as it was asked for. At most one learner exists at a time. The overlap is measured if the
-    training bytes are available; `warn` receives its warning before the passes. A tokenizer encodes each corpus alone.
+    At most one learner exists at a time. The overlap is measured if the training bytes are available, and its warning is logged
+    before the passes. A tokenizer encodes each corpus alone.
     """
     trained = load()
-    spec, about, digest = trained.spec, trained.about, trained.learner.digest()
-    overlap = _measure_overlap(trained, test, stage, warn) if passes.overlap else None
+    spec, train, digest = trained.spec, trained.about, trained.learner.digest()
+    overlap = _measure_overlap(trained, test, on_progress) if passes.overlap else None
     traces = {}
     if passes.frozen:
-        with stage("frozen") as show:
-            traces["frozen"] = _frozen(spec, trained.learner, test, passes.frozen, show)
+        begin(on_progress, "frozen")
+        traces["frozen"] = _frozen(spec, trained.learner, test, passes.frozen, on_progress)
     if passes.dynamic:  # last, because it changes the learner
-        with stage("dynamic") as show:
-            traces["dynamic"] = _dynamic(spec, trained.learner, test, show)
+        begin(on_progress, "dynamic")
+        traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
     del trained
-    with stage("untrained") as show:
-        traces["untrained"] = _dynamic(spec, spec.make(), test, show)
+    begin(on_progress, "untrained")
+    traces["untrained"] = _dynamic(spec, spec.make(), test, on_progress)
     losses = {
         name: summarise_heldout(trace, test.documents, overlap, passes.grouping, test.commits)
         for name, trace in traces.items()
     }
-    with stage("baselines"):
-        others, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
+    begin(on_progress, "baselines")
+    others, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
     return heldout_record(
-        train=about,
-        test={**describe(test), "limit_bytes": limit_bytes},
+        train=train,
+        test=about,
         config=spec.description,
         learner_digest=digest.hex(),
         coding=NOT_CODED,
@@ -124,14 +113,14 @@ def _frozen(spec: LearnerSpec, learner: Learner, test: Source, policy: Policy, s
     return scored_trace(test.symbols[:], spec, learner.frozen(), show)
 
 
-def _measure_overlap(trained: Trained, test: Source, stage: Stage, warn: Warn) -> Overlap | None:
+def _measure_overlap(trained: Trained, test: Source, on_progress: OnProgress) -> Overlap | None:
     """The overlap of the training and the test corpus; None if the bytes of the training corpus are not available."""
     if trained.symbols is None:
         return None
-    with stage("overlap"):
-        overlap = measure_overlap(trained.symbols, trained.documents, test.symbols[:], test.documents)
+    begin(on_progress, "overlap")
+    overlap = measure_overlap(trained.symbols, trained.documents, test.symbols[:], test.documents)
     if overlap.warning:
-        warn(overlap.warning)
+        logging.getLogger(__name__).warning("%s", overlap.warning)
     return overlap
 
 

@@ -17,9 +17,10 @@ from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, read_scores
 from prequential.heldout_loss.heldout import CONTEXTS, Context
 from prequential.heldout_loss.order_test import MIN_ORDERS, order_test
-from prequential.heldout_loss.run import Stage, heldout_record
+from prequential.heldout_loss.run import heldout_record
 from prequential.heldout_loss.summary import summarise_documents
-from prequential.online.coding import Progress
+from prequential.online.coding import OnProgress, Progress
+from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
 from prequential.records import NOT_CODED, SCORES_REPORTED, environment
@@ -61,9 +62,6 @@ class Models:
         return bool(self.static or self.scores)
 
 
-NO_MODELS = Models()
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scored:
     """What each document costs under one model, bits (k,), and the fields of its record that say which model it is."""
@@ -77,7 +75,9 @@ class Scored:
         return heldout_record(test=documents.test, frozen=loss, **self.model)
 
 
-def score_static(name: str, documents: DocumentSet, models: Models, runtime: Runtime, stage: Stage) -> Scored:
+def score_static(
+    name: str, documents: DocumentSet, models: Models, runtime: Runtime, on_progress: OnProgress
+) -> Scored:
     """Scores the documents, which are UTF-8, under a static model. Raises what StaticModel raises."""
     import torch
 
@@ -96,13 +96,13 @@ def score_static(name: str, documents: DocumentSet, models: Models, runtime: Run
         bits = model.costs(batch.symbols, batch.documents)[0]
         n_bytes, code_bits = done.n_bytes + len(bits), done.code_bits + float(bits.sum())
         done = Progress(n_bytes=n_bytes, code_bits=code_bits, segment=batch.symbols, segment_bits=bits)
-        show(done, n_passes * len(documents.symbols))
+        on_progress(done, n_passes * len(documents.symbols))
         return bits
 
-    with stage(name) as show:
-        costs = np.concatenate([scored(batch) for batch in ([documents] if carried else _batches(documents))])
-        canonical_bits, n_orders = fsum(costs.tolist()), models.orders or 0
-        orders = order_test(canonical_bits, lambda batch: fsum(scored(batch).tolist()), documents, n_orders)
+    begin(on_progress, name)
+    costs = np.concatenate([scored(batch) for batch in ([documents] if carried else _batches(documents))])
+    canonical_bits, n_orders = fsum(costs.tolist()), models.orders or 0
+    orders = order_test(canonical_bits, lambda batch: fsum(scored(batch).tolist()), documents, n_orders)
     learner = {"name": model.name, "arguments": {"context": models.context}, "n_symbols": model.n_symbols}
     about = {
         "train": {"source": "static model", "name": "unknown text"},

@@ -22,6 +22,7 @@ from prequential.model.config import Config
 from prequential.online.coding import OnProgress, Progress, config_of, decompress
 from prequential.online.loop import Learner
 from prequential.online.model_store import DESCRIPTION, TENSORS, load_model
+from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, digest_of
 from prequential.online.training import finish, train
@@ -64,6 +65,7 @@ def train_on(source: Source, spec: LearnerSpec, on_progress: OnProgress) -> Trai
     """A new learner that has read the source. Raises CorpusError for an empty source, and what the learner raises."""
     if not source.n_bytes:
         raise CorpusError(f"nothing to learn from: the training corpus {source.name!r} is empty")
+    begin(on_progress, "training")
     learner, symbols = spec.make(), source.symbols[:]
     if spec.config:
         code_bits = train(learner, symbols, on_progress).code_bits
@@ -78,6 +80,7 @@ def load_trained(path: str, kind: Kind, make_spec: MakeSpec, runtime: Runtime, o
 
     Raises CorpusError, CorruptArchiveError, ConfigError, OutputError without room for the corpus, and what `make_spec` raises.
     """
+    begin(on_progress, kind)
     if kind == "run":
         return _of_run(Path(path), make_spec, on_progress)
     stored = load_model(path, runtime)

@@ -39,7 +39,7 @@ def call(
     def call(*args: str) -> tuple[int, str, str]:
         learner = ["--config", str(small_config)] if "--since" in args else []  # a series has one
         try:
-            code = main(["monorepo", "--quiet", "--kernels", "fused", *learner, *args])
+            code = main(["monorepo", "--kernels", "fused", *learner, *args])
         except SystemExit as end:
             code = int(end.code or 0)
         return code, *capsys.readouterr()
@@ -91,7 +91,7 @@ def test_a_commit_that_a_date_misses_is_one_warning(call: Call) -> None:
         (["loop", "--since", "HEAD"], 1, "Too many levels of symbolic links"),
         (["missing", "--since", "HEAD"], 1, "No such file or directory"),
         (["project", "--since", "2026-01-15", "--until", "2026-01-05"], 1, "begins after its end"),
-        (["project", "--since", "2025-01-01"], 1, "no tree to train on at 2025-01-01"),
+        (["project", "--since", "2025-01-01"], 1, "no tree to train on before the window"),
         (["binary", "--since", "2026-01-02"], 1, "nothing to learn from: the training corpus 'binary' is empty"),
     ],
 )

@@ -68,7 +68,7 @@ REFUSALS = [
     ("labels --config small.json --label y a", 1, "not JSON"),
     ("labels --config small.json --label y --given y rows.jsonl", 1, "'y' cannot be both coded and given"),
     ("labels rows.jsonl", 2, "--label"),
-    ("heldout --train a --test b --stride 4", 2, "--stride belongs to"),
+    ("heldout --train a --test b --stride 4", 1, "a stride belongs to"),
     ("heldout --train a --test b --limit 0", 2, "not a number of bytes"),
     ("heldout --train a --test missing", 1, "cannot read 'missing'"),
     ("heldout --config gpt.json --train a --test b --context strided --stride 17", 1, "outside [1, 8]"),

@@ -116,8 +116,8 @@ def test_the_last_sentence_says_whether_a_model_has_read_the_file(
 @pytest.mark.parametrize(
     ("command", "code", "problem"),
     [
-        ("--static hf:m --test shards:rows.jsonl --orders 18", 2, "--orders takes 19 or more"),
-        ("--static hf:m --test shards:rows.jsonl --orders 19 --context isolated", 2, "the context carried"),
+        ("--static hf:m --test shards:rows.jsonl --orders 18", 1, "--orders takes 19 or more"),
+        ("--static hf:m --test shards:rows.jsonl --orders 19 --context isolated", 1, "the context carried"),
         ("--train rows.jsonl --test shards:rows.jsonl --orders 19", 2, "--orders needs --static"),
         ("--static hf:m --test rows.jsonl --orders 19", 1, "--orders needs rows in the order of their file"),
         (

@@ -19,8 +19,7 @@ import prequential
 from prequential.cli.main import main
 from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.errors import ConfigError, CorpusError
-from prequential.heldout_loss.documents import documents_of
-from prequential.heldout_loss.request import stages
+from prequential.heldout_loss.documents import documents_of, grouping_of
 from prequential.heldout_loss.scored import BATCH_BYTES, Models, score_static
 from prequential.online.source import open_source
 
@@ -64,7 +63,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
 
     def call(*args: str) -> tuple[int, str, str]:
         try:
-            code = main([*args, "--quiet"])
+            code = main(args)
         except SystemExit as end:
             code = int(end.code or 0)
         return code, *capsys.readouterr()
@@ -289,8 +288,8 @@ def test_the_function_gives_the_record_of_the_command(corpus: Path, call: Any, s
         ("heldout --test text --static hf:a --frozen-only", 2, "leave out --frozen-only"),
         ("heldout --test text --documents o.jsonl --static hf:a", 2, "leave out --static"),
         ("heldout --test text --documents o.jsonl --train text", 2, "leave out --train"),
-        ("heldout --test text --static hf:a --context isolated --stride 4", 2, "leave out --context or --stride"),
-        ("heldout --test text --static hf:a --context strided", 2, "needs --stride"),
+        ("heldout --test text --static hf:a --context isolated --stride 4", 1, "leave out --context or --stride"),
+        ("heldout --test text --static hf:a --context strided", 1, "needs --stride"),
         ("heldout --test text --static /missing/model", 1, "'/missing/model' does not exist"),
         ("heldout --test text --static hf:./missing", 1, "'./missing' does not exist"),
         ("heldout --test text --scores missing.jsonl", 1, "cannot read 'missing.jsonl'"),
@@ -358,6 +357,6 @@ def test_documents_of_usual_cost_give_no_warning(monkeypatch: pytest.MonkeyPatch
     for i in range(40):
         (tmp_path / f"{i}.txt").write_text(TEXT[4000 * i :][:15_000], encoding="utf-8")
     with open_source(tmp_path) as source:
-        documents, health = documents_of(source), prequential.Health()
-    score_static("constant", documents, Models(static=["constant"]), prequential.Runtime(), stages(health))
+        documents, health = documents_of(source, grouping_of(source), {}), prequential.Health()
+    score_static("constant", documents, Models(static=["constant"]), prequential.Runtime(), health)
     assert len(documents.symbols) > 2 * BATCH_BYTES and health.findings == []
