@@ -26,7 +26,7 @@ from prequential import Config, Curve, preset
 from prequential.evaluation.runs import Run
 from prequential.forecasting.forecast import Target, forecast_record
 from prequential.forecasting.scaling import Floats
-from prequential.sweeps.ladder import Ladder, Size, ladder_of, n_weights, scaled
+from prequential.sweeps.ladder import Ladder, Rung, Size, ladder_of, n_weights, scaled
 
 KINDS = ("homogeneous", "domains", "usual")
 BASE = preset(5, pure=True)
@@ -99,7 +99,7 @@ def simulate(kind: str, repeat: int) -> Simulated:
     ]
     proxy = (random.uniform(1.2, 1.8) + of_bytes * read**-exponent) * np.exp(difficulty + of_proxy)
     return Simulated(
-        ladder_of(run_of(config, losses(config)[:LADDER_STEPS]) for config in configs),
+        ladder_of(Rung(run_of(config, losses(config)[:LADDER_STEPS])) for config in configs),
         run_of(preset(2), proxy),
         float(STEP * losses(scaled(BASE, Size(96, 2))).sum()),
     )

@@ -1,7 +1,7 @@
-"""Four forecasts on texts that nobody tuned on: frozen first, and then their targets run.
+"""Four forecasts on texts that nobody tuned on: registered first, and then their targets run.
 
     python benchmarks/forecast_targets.py WORK CORPORA PYTHON_LIB freeze    # proxies, ladders, forecasts: 12 minutes on two cores
-    git add benchmarks/forecasts && git commit -m "Four forecasts, frozen before their targets run"
+    git add benchmarks/forecasts && git commit -m "Four forecasts, registered before their targets run"
     python benchmarks/forecast_targets.py WORK CORPORA PYTHON_LIB run       # targets and scores: 13 minutes
     python benchmarks/forecasts.py                                          # the table of docs/STUDIES.md
 

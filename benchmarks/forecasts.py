@@ -1,9 +1,9 @@
-"""The published forecasts, as they were frozen and as today's program makes them from the same ladders.
+"""The published forecasts, as they were registered and as today's program makes them from the same ladders.
 
     python benchmarks/forecasts.py
 
 prints the table of docs/STUDIES.md, "Measured forecasts". Nothing is trained: benchmarks/forecasts has the ladders, proxies,
-targets and sealed forecasts; corpus, configuration, time and code length of each run are checked first. The clean ones are of
+targets and registered forecasts; corpus, configuration, time and code length of each run are checked first. The clean ones are of
 corpora on which the GPT had not been tuned. Today's forecasts are made after the fact.
 """
 
@@ -19,7 +19,7 @@ from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import Run, read_runs
 from prequential.forecasting.backtest import naive_losses
 from prequential.forecasting.forecast import Target, forecast_record
-from prequential.forecasting.registered import read_sealed, run_digests, score, sealed
+from prequential.forecasting.registered import read_registered, run_digests, score, with_digest
 from prequential.sweeps.ladder import Ladder, Rung, Size
 from prequential.sweeps.plans import recorded_corpus
 
@@ -30,7 +30,7 @@ CLEAN = tuple(sorted(path.parent.name for path in FOLDER.glob("*/scores.jsonl") 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A sealed forecast with the runs that it was made from, and the target's run."""
+    """A registered forecast with the runs that it was made from, and the target's run."""
 
     name: str
     record: dict[str, Any]
@@ -46,17 +46,17 @@ class Published:
 
 
 def published(names: Sequence[str] = TUNED) -> Iterator[Published]:
-    """Every sealed forecast of these folders. Raises ValueError if a run is not the one that was sealed."""
+    """Every registered forecast of these folders. Raises ValueError if a run is not the one that it names."""
     for name in names:
         runs = {run.name: run for run in read_runs(FOLDER / name / "ladder.jsonl.zst")}
         lines = [json.loads(line) for line in (FOLDER / name / "scores.jsonl").read_text().splitlines()]
         for path in sorted((FOLDER / name).glob("forecast*.json"), key=lambda path: path.stem):
-            record = read_sealed(path)
+            record = read_registered(path)
             (line,) = (each for each in lines if each["forecast_blake2b"] == record["blake2b"])
             proxies = record["proxies"] if "proxies" in record else [record["proxy"]] if record["proxy"] else []
             for digests in (*record["fitted"], line["run"], *proxies):
                 if kept(run_digests(runs[digests["name"]])) != kept(digests):
-                    raise ValueError(f"{name}: {digests['name']} is not the run that was sealed")
+                    raise ValueError(f"{name}: {digests['name']} is not the run that was registered")
             yield Published(
                 name=name,
                 record=record,
@@ -72,21 +72,21 @@ def kept(digests: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_naive(each: Published) -> dict[str, Any]:
-    """The frozen record with today's naive forecasts, which know the proxy; sealed again to be scored."""
-    record, n_bytes = sealed(each.record), each.record["target"]["n_bytes"]
+    """The registered record with today's naive forecasts, which know the proxy."""
+    record, n_bytes = with_digest(each.record), each.record["target"]["n_bytes"]
     curves = [proxy.curves[MODEL] for proxy in each.proxies]
     naive = naive_losses(each.ladder, record["compute"]["target_flops"], n_bytes, curves)
     record["forecasts"]["total_bits"]["naive"] |= {name: loss * n_bytes for name, loss in naive.items()}
-    return sealed(record)
+    return with_digest(record)
 
 
 def refitted(each: Published) -> dict[str, Any]:
-    """The forecast that today's program makes. The target's step sizes are those of the frozen record, as no law has them."""
+    """The forecast that today's program makes. The target's step sizes are those of the registered record, as no law has them."""
     target, gpt = each.record["target"], each.record["target"]["config"]["gpt"]
     size = Size(gpt["width"], gpt["n_layers"])
     wanted = Target(size=size, n_bytes=target["n_bytes"], seed=target["config"]["seed"])
     made = forecast_record(each.ladder, wanted, proxies=each.proxies, after_the_fact=True)
-    return sealed({**made, "target": target})
+    return with_digest({**made, "target": target})
 
 
 def score_cells(record: dict[str, Any], run: Run) -> tuple[str, str]:
@@ -97,16 +97,16 @@ def score_cells(record: dict[str, Any], run: Run) -> tuple[str, str]:
 
 
 def row(each: Published) -> tuple[str, ...]:
-    """A row of the table: the forecast as it was frozen, the one that is made today, and the best naive forecast."""
-    frozen = with_naive(each)
-    actual = score(frozen, each.target)["actual"]
-    naive = frozen["forecasts"]["total_bits"]["naive"]
+    """A row of the table: the forecast as it was registered, the one that is made today, and the best naive forecast."""
+    record = with_naive(each)
+    actual = score(record, each.target)["actual"]
+    naive = record["forecasts"]["total_bits"]["naive"]
     best = min(naive, key=lambda name: abs(naive[name] - actual))
     nearest = f"{100 * (naive[best] / actual - 1):+.1f} %, {best.replace('_', ' ')}"
     return each.label, *score_cells(each.record, each.target), *score_cells(refitted(each), each.target), nearest
 
 
-TITLES = ("", "frozen", "90 % interval", "today, after the fact", "90 % interval", "nearest naive forecast")
+TITLES = ("", "registered", "90 % interval", "today, after the fact", "90 % interval", "nearest naive forecast")
 
 
 def main() -> None:

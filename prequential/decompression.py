@@ -3,8 +3,7 @@
 import io
 import os
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -183,13 +182,7 @@ def open_sink(
     """A sink for a path, as `files.output_file` makes it, or for an open binary file, which is flushed at the end."""
     if isinstance(output, str | os.PathLike):
         return files.output_file(output, overwrite=overwrite, resume=resume, like=like, mode=mode)
-    return _flushed(files.stream_output(output, overwrite=overwrite))
-
-
-@contextmanager
-def _flushed(sink: Sink) -> Iterator[Sink]:
-    yield sink
-    sink.flush()
+    return files.stream_output(output, overwrite=overwrite)
 
 
 def checkpoints_of(output: PathLike | BinaryIO | None, *, resume: bool) -> Checkpoints | None:

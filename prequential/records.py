@@ -611,18 +611,12 @@ class SeriesFields(Struct, kw_only=True):
     stride: Annotated[Size | None, says("its stride")]
 
 
-class SeriesLoss(HeldoutLoss, kw_only=True):
-    """The loss of a window: the fields of `HeldoutLoss`, without single documents and commits."""
-
-    kinds: Annotated[list[DocumentGroup], says("new files, and lines added to old ones")]
-
-
 class MonorepoRecord(HeldoutRecord, kw_only=True):
     """A point of a series that `monorepo` measured: the fields of `HeldoutRecord`, and these."""
 
     kind: Annotated[Literal["monorepo"], says("kind of record")] = "monorepo"  # type: ignore[assignment]
-    frozen: Annotated[SeriesLoss, says("loss without learning from the window")]
-    dynamic: Annotated[SeriesLoss, says("loss while learning continues")]
-    untrained: Annotated[SeriesLoss, says("loss of such a learner without training")]
+    frozen: Annotated[HeldoutLoss, says("loss without learning from the window")]
+    dynamic: Annotated[HeldoutLoss, says("loss while learning continues")]
+    untrained: Annotated[HeldoutLoss, says("loss of such a learner without training")]
     environment: Annotated[Environment, says("machine and program")]
     setting: Annotated[SeriesFields, says("what all points of the series share")]

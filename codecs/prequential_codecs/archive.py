@@ -106,8 +106,6 @@ def read_head(source: ByteSource, kind: BlockKind) -> BlockHead:
 class Index:
     """The lengths of all blocks, about six bytes for each."""
 
-    n_blocks: int
-
     def __init__(self) -> None:
         self.n_blocks = 0
         self._entries = bytearray()
@@ -175,14 +173,9 @@ class ArchiveReader:
     Raises UnsupportedVersionError, CorruptArchiveError.
     """
 
-    n_bytes_covered: int
-    payload_bytes: int
-
     def __init__(self, source: BinaryIO) -> None:
-        self._source = ByteSource(source)
-        self.index: Index = Index()
-        self.n_bytes_covered = 0
-        self.payload_bytes = 0
+        self._source, self.index = ByteSource(source), Index()
+        self.n_bytes_covered = self.payload_bytes = 0
         try:
             self.header: Header = read_header(self._source)
         except CorruptArchiveError as error:

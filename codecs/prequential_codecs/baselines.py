@@ -9,7 +9,7 @@ import importlib.util
 import io
 import lzma
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -219,8 +219,9 @@ def measure(name: str, data: bytes) -> BaselineResult:
     if name not in BASELINES:
         raise ConfigError(f"baseline {name!r} is unknown; choose from {', '.join(BASELINES)}")
     compressor = BASELINES[name]
-    if compressor.requires and not compressor.installed:
-        raise MissingDependencyError(_missing([name], compressor.requires))
+    if not compressor.installed:
+        package = f"the package {compressor.requires}, which is not installed: pip install {compressor.requires}"
+        raise MissingDependencyError(f"baseline {name} needs {package}")
     start_s = time.perf_counter()
     compressed = compressor.compress(data)
     wall_s = time.perf_counter() - start_s
@@ -234,22 +235,13 @@ def measure(name: str, data: bytes) -> BaselineResult:
 
 
 def measure_installed(data: bytes, names: Iterable[str] = tuple(BASELINES)) -> tuple[list[BaselineResult], list[str]]:
-    """The results of all `names` that are installed and decode correctly, and one note for each fault and missing package."""
-    results, notes, missing = [], [], dict[str, list[str]]()
+    """The results of all `names` that are installed and decode correctly, and one note for each other. Raises ConfigError."""
+    results, notes = [], []
     for name in names:
-        package = BASELINES[name].requires if name in BASELINES and not BASELINES[name].installed else None
-        if package:
-            missing.setdefault(package, []).append(name)
-            continue
         try:
             results.append(measure(name, data))
         except ConfigError:
             raise
         except PrequentialError as error:
             notes.append(f"skipped: {error}")
-    return results, notes + [f"skipped: {_missing(skipped, package)}" for package, skipped in missing.items()]
-
-
-def _missing(names: Sequence[str], package: str) -> str:
-    what = f"baseline {names[0]} needs" if len(names) == 1 else f"baselines {', '.join(names)} need"
-    return f"{what} the package {package}, which is not installed: pip install {package}"
+    return results, notes

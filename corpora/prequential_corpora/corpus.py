@@ -1,10 +1,8 @@
 """A corpus: a sequence of bytes in one file or in a stream, and its origin. A length that changes while it is open is refused."""
 
 import hashlib
-import logging
 import mmap
 import os
-import shutil
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +23,11 @@ from prequential.files import open_regular, reading, temporary_folder
 CHUNK_N_BYTES = 1 << 20
 # Follows each document if a stream contains several. The lengths define where a document ends, so binary documents are safe.
 DOCUMENT_END = b"\0"
-ANNOUNCED_N_BYTES = 1 << 30
+SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
+
+Chunks = Iterator[bytes]
+ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first byte
+Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
 def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]:
@@ -48,35 +50,21 @@ def changed(path: str | PathLike[str], before: int, now: int) -> CorpusError:
 
 def read_file(path: Path, n_bytes: int, *, follow_links: bool = True) -> Iterator[bytes]:
     """The file in chunks of at most 1 MiB. Raises CorpusError if it cannot be read, and at its end if it has not n_bytes."""
-    n_found = 0
+    n_read = 0
     with reading(path), open_regular(path, follow_links=follow_links) as stream:
         for chunk in read_chunks(stream, path):
-            n_found += len(chunk)
-            if n_found > n_bytes:  # it may grow for ever
+            n_read += len(chunk)
+            if n_read > n_bytes:  # it may grow for ever
                 break
             yield chunk
-    if n_found != n_bytes:
-        raise changed(path, n_bytes, n_found)
+    if n_read != n_bytes:
+        raise changed(path, n_bytes, n_read)
 
 
-def spool(chunks: Iterable[bytes], n_bytes: int | None = None) -> IO[bytes]:
-    """A temporary file with the bytes of `chunks`, complete and flushed. It is deleted when it is closed.
-
-    n_bytes: the sum of all chunks if it is known. Then a disk with less free space is refused before the first write, and a
-    large file is announced in the log. Raises OutputError if it cannot be written.
-    """
-    folder = temporary_folder()
+def spool(chunks: Iterable[bytes]) -> IO[bytes]:
+    """A temporary file with the bytes of `chunks`, complete and flushed. It is deleted when it is closed. Raises OutputError."""
     try:
-        if n_bytes is not None and (free := shutil.disk_usage(folder).free) < n_bytes:
-            raise OutputError(
-                f"cannot spool to {folder!r}: this needs {n_bytes:,} bytes of disk, and {free:,} are free; "
-                "choose another folder for temporary files (TMPDIR)"
-            )
-        if n_bytes is not None and n_bytes >= ANNOUNCED_N_BYTES:
-            logging.getLogger(__name__).warning(
-                "the corpus is written to a temporary file: %s bytes of disk in %s", f"{n_bytes:,}", folder
-            )
-        file = tempfile.NamedTemporaryFile(dir=folder, prefix="prequential-", suffix=".spool")  # noqa: SIM115
+        file = tempfile.NamedTemporaryFile(dir=temporary_folder(), prefix="prequential-", suffix=".spool")  # noqa: SIM115
         try:
             for chunk in chunks:
                 file.write(chunk)
@@ -95,13 +83,6 @@ def unwritable(error: OSError) -> OutputError:
     return OutputError(
         f"cannot spool to {temporary_folder()!r}: {error.strerror or error}; choose another folder for temporary files (TMPDIR)"
     )
-
-
-SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
-
-Chunks = Iterator[bytes]
-ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first byte
-Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
 class Document(NamedTuple):
@@ -135,13 +116,10 @@ class FileSymbols:
         with reading(self._path), open_regular(self._path) as file:
             now = os.fstat(file.fileno()).st_size
             file.seek(start)
-            found = file.read(n)
-            if stop == self._whole_n_bytes and file.read(1):
-                now = max(now, stop + 1)
-        is_longer = self._n_bytes == self._whole_n_bytes < now
-        if len(found) != n or is_longer:
+            data = file.read(n)
+        if len(data) != n or self._n_bytes == self._whole_n_bytes < now:
             raise changed(self._path, self._whole_n_bytes, now)
-        return np.frombuffer(found, np.uint8)
+        return np.frombuffer(data, np.uint8)
 
 
 def unicode_name(name: str | bytes) -> str:
@@ -200,7 +178,7 @@ class Corpus(AbstractContextManager["Corpus"]):
             return mapped(self.spool, n)
         if n <= SMALL_N_BYTES:
             return np.frombuffer(b"".join(self._chunks(n)), np.uint8)
-        with spool(self._chunks(n), n) as copy:
+        with spool(self._chunks(n)) as copy:
             return mapped(copy, n)
 
     def symbols(self, limit_bytes: int | None = None) -> Symbols:
@@ -211,18 +189,10 @@ class Corpus(AbstractContextManager["Corpus"]):
         return self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
 
     def _chunks(self, n_bytes: int) -> Chunks:
-        """The first n_bytes in chunks, all from one open file. Raises CorpusError."""
-        with reading(self.path), open_regular(self.path) as file:
-            if (found := os.fstat(file.fileno()).st_size) != self.n_bytes:
-                raise changed(self.path, self.n_bytes, found)
-            for start in range(0, n_bytes, CHUNK_N_BYTES):
-                n = min(CHUNK_N_BYTES, n_bytes - start)
-                chunk = file.read(n)
-                if len(chunk) < n:
-                    raise changed(self.path, self.n_bytes, os.fstat(file.fileno()).st_size)
-                yield chunk
-            if n_bytes == self.n_bytes and file.read(1):
-                raise changed(self.path, self.n_bytes, max(n_bytes + 1, os.fstat(file.fileno()).st_size))
+        """The first n_bytes in chunks. Raises CorpusError."""
+        symbols = self.symbols(n_bytes)
+        for start in range(0, max(n_bytes, 1), CHUNK_N_BYTES):  # an empty file is looked at, too: it may have grown
+            yield symbols[start : start + CHUNK_N_BYTES].tobytes()
 
     def close(self) -> None:
         """Deletes the temporary file, if the corpus has one. May be called again."""
@@ -318,11 +288,6 @@ class StreamedCorpus(Corpus):
     def symbols(self, limit_bytes: int | None = None) -> StreamSymbols:
         n = self._length(limit_bytes)
         return StreamSymbols(self.read, n, self.digest if n == self.n_bytes else None)
-
-    def _chunks(self, n_bytes: int) -> Chunks:
-        symbols = self.symbols(n_bytes)
-        for start in range(0, n_bytes, CHUNK_N_BYTES):
-            yield symbols[start : start + CHUNK_N_BYTES].tobytes()
 
 
 class RowDocuments(Sequence[Document]):

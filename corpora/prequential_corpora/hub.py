@@ -56,9 +56,9 @@ def hub_shards(text: str) -> HubShards:
         listed = sorted(file.rfilename for file in info.siblings or ())
         wanted = [each for each in listed if shard_kind(each) and not is_hidden(fsencode(each))]
         wanted = [each for each in wanted if fnmatchcase(each, files)]
-        found = {each: Path(hf_hub_download(name, each, repo_type="dataset", revision=info.sha)) for each in wanted}
-    entries = [TreeFile(fsencode(each), path.stat().st_size, False) for each, path in found.items()]
-    root = next(iter(found.values())).parents[wanted[0].count("/")] if found else Path(name)
+        paths = {each: Path(hf_hub_download(name, each, repo_type="dataset", revision=info.sha)) for each in wanted}
+    entries = [TreeFile(fsencode(each), path.stat().st_size, False) for each, path in paths.items()]
+    root = next(iter(paths.values())).parents[wanted[0].count("/")] if paths else Path(name)
     shards = shards_of(Tree(root, entries, (), 0o777), spec, n_skipped=len(listed) - len(wanted))
     return HubShards(name, shards, {"revision": revision, "commit": str(info.sha), "files": files})
 

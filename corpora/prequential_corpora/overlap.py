@@ -109,10 +109,10 @@ def _tokens(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[int, li
         for at in range(start, end, CHUNK_BYTES):
             stop = min(at + CHUNK_BYTES, end)
             text = rest + decoder.decode(stream[at:stop].tobytes(), final=stop == end).casefold()
-            found, rest = TOKEN.findall(text), ""
-            if stop < end and found and text.endswith(found[-1]) and len(found[-1]) < CHUNK_BYTES:
-                rest = found.pop()  # the next chunk may continue it
-            yield document, found
+            tokens, rest = TOKEN.findall(text), ""
+            if stop < end and tokens and text.endswith(tokens[-1]) and len(tokens[-1]) < CHUNK_BYTES:
+                rest = tokens.pop()  # the next chunk may continue it
+            yield document, tokens
 
 
 WINDOW_BYTES = 50
@@ -146,19 +146,10 @@ class Overlap:
     n_forgotten_grams: int
 
     @property
-    def seen_gram_share(self) -> NDArray[np.float64]:
-        """(D,): the share of each document's 13-grams that occur in the training corpus; 0 if it has fewer than 13 tokens."""
-        return self.seen_grams / np.maximum(self.n_grams, 1)
-
-    @property
-    def seen_byte_share(self) -> NDArray[np.float64]:
-        """(D,): the share of each document's bytes in matches of 50 bytes or more to the training corpus; 0 if it is empty."""
-        return self.seen_bytes / np.maximum(self.n_bytes, 1)
-
-    @property
     def dirty(self) -> NDArray[np.bool_]:
         """(D,) bool: the training corpus has 20 % or more of its 13-grams or bytes. Others are clean."""
-        return np.maximum(self.seen_gram_share, self.seen_byte_share) >= DIRTY_SHARE
+        gram_share = self.seen_grams / np.maximum(self.n_grams, 1)
+        return np.maximum(gram_share, self.seen_bytes / np.maximum(self.n_bytes, 1)) >= DIRTY_SHARE
 
     @property
     def novel(self) -> NDArray[np.bool_]:
@@ -228,13 +219,13 @@ class KeyTable:
 
     def find(self, keys: Keys) -> Indices:
         """The places (m,) of keys (m,); -1 for a key that is not in the table."""
-        found = np.full(len(keys), -1, np.int64)
+        places = np.full(len(keys), -1, np.int64)
         likely = np.flatnonzero(self._filter[keys >> np.uint64(64) - _FILTER_BITS])
         at = np.searchsorted(self._keys, keys[likely])
         at[at == len(self._keys)] = 0
         there = self._keys[at] == keys[likely] if len(self._keys) else np.zeros(0, np.bool_)
-        found[likely[there]] = at[there]
-        return found
+        places[likely[there]] = at[there]
+        return places
 
 
 class Side(NamedTuple):

@@ -37,12 +37,6 @@ INPUT_N_BYTES = 1 << 11
 
 # Arrow raises the first three.
 FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException, EOFError, zlib.error, zstandard.ZstdError)
-# What the libraries say of bytes that start no member or frame.
-OTHER_BYTES = ("Not a gzipped file", "Unknown frame descriptor")
-
-
-class _BadShardError(Exception):
-    """A fault of a complete shard."""
 
 
 class _BadRowError(Exception):
@@ -62,11 +56,9 @@ def read_rows(path: Path, name: str, kind: ShardKind, column: str) -> Iterator[b
     """Each row's text as UTF-8, from a table or from lines. Raises CorpusError; its message names the shard and the row."""
     row = 0
     try:
-        for text in _table_rows(path, column) if kind == "table" else _line_rows(path, column):
+        for text in _table_rows(path, name, column) if kind == "table" else _line_rows(path, column):
             yield text
             row += 1
-    except _BadShardError as error:
-        raise CorpusError(f"shard {name!r}: {error}") from error
     except (_BadRowError, LongLineError) as error:
         raise CorpusError(f"shard {name!r}, row {row}: {error}") from error
     except FOREIGN_ERRORS as error:
@@ -88,19 +80,18 @@ def _unreadable(where: str, error: Exception) -> CorpusError:
     return CorpusError(f"cannot read shard {where}: {reason}")
 
 
-def _table_rows(path: Path, column: str) -> Iterator[bytes]:
+def _table_rows(path: Path, name: str, column: str) -> Iterator[bytes]:
     with (
         open_regular(path) as stream,
         pq.ParquetFile(stream, buffer_size=CHUNK_N_BYTES, pre_buffer=False, page_checksum_verification=True) as file,
     ):
-        schema = file.schema_arrow
-        found = schema.get_all_field_indices(column)
-        if not found:
-            raise _BadShardError(_missing(column, schema.names))
-        if len(found) > 1:
-            raise _BadShardError(f"{len(found)} columns are called {column!r}; give each column its own name")
-        if not _is_string(schema.field(found[0]).type):
-            raise _BadShardError(f"column {column!r} holds {schema.field(found[0]).type}, not strings")
+        fields = [field for field in file.schema_arrow if field.name == column]
+        if not fields:
+            raise CorpusError(f"shard {name!r}: {_missing(column, file.schema_arrow.names)}")
+        if len(fields) > 1:
+            raise CorpusError(f"shard {name!r}: {len(fields)} columns are called {column!r}; give each its own name")
+        if not _is_string(fields[0].type):
+            raise CorpusError(f"shard {name!r}: column {column!r} holds {fields[0].type}, not strings")
         for group in range(file.num_row_groups):
             n_bytes = _stored_bytes(file.metadata.row_group(group), column)
             n_rows = min(max(BATCH_BYTES // n_bytes, 1), BATCH_N_ROWS)
@@ -122,23 +113,17 @@ def _is_string(kind: Any) -> bool:
 
 def _texts(column: Any, longest: int) -> Iterator[bytes]:
     """The texts of a batch. longest: the length in bytes that a row has at most, as its row group declares."""
-    strings = column.cast(pa.large_string())
-    try:
-        strings.validate(full=True)
-        is_valid = True
-    except pa.ArrowInvalid:  # the loop finds the row
-        is_valid = False
-    texts, limit = strings.cast(pa.large_binary()), min(longest, MAX_ROW_BYTES)
+    texts, limit = column.cast(pa.large_string()).cast(pa.large_binary()), min(longest, MAX_ROW_BYTES)
     lengths = pc.binary_length(texts).to_pylist()
     n_good = next((i for i, n_bytes in enumerate(lengths) if n_bytes is None or n_bytes > limit), len(lengths))
     for text in texts.slice(0, n_good).to_pylist():
-        if not is_valid:
-            _check_utf8(text)
+        _check_utf8(text)
         yield text
     if n_good < len(lengths):
         n_bytes = lengths[n_good]
-        reason = "is null" if n_bytes is None else f"has {n_bytes:,} bytes, more than {limit:,}"
-        raise _BadRowError(f"the text {reason}")
+        raise _BadRowError(
+            "the text " + ("is null" if n_bytes is None else f"has {n_bytes:,} bytes, more than {limit:,}")
+        )
 
 
 def _check_utf8(text: bytes) -> None:
@@ -167,8 +152,7 @@ def _member(line: bytes, name: str) -> bytes:
         raise _BadRowError(_missing(name, list(row)))
     text = row[name]
     if not isinstance(text, str):
-        found = "is null" if text is None else f"is not a string but {type(text).__name__}"
-        raise _BadRowError(f"the text {found}")
+        raise _BadRowError("the text " + ("is null" if text is None else f"is not a string but {type(text).__name__}"))
     try:
         return text.encode()
     except UnicodeEncodeError as error:  # "\ud800" in JSON
@@ -189,13 +173,8 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             return
         if not file.peek(1):
             raise OSError("the compressed file is empty")
-        try:
-            stream = gzip.GzipFile(fileobj=file) if suffix == ".gz" else _ZstdFrames(file)
-            yield io.BufferedReader(stream, CHUNK_N_BYTES)
-        except (OSError, zstandard.ZstdError) as error:
-            if not any(reason in str(error) for reason in OTHER_BYTES):
-                raise
-            raise OSError("it has bytes that are not compressed data, at its start or after its end") from error
+        stream = gzip.GzipFile(fileobj=file) if suffix == ".gz" else _ZstdFrames(file)
+        yield io.BufferedReader(stream, CHUNK_N_BYTES)
 
 
 class _ZstdFrames(io.RawIOBase):

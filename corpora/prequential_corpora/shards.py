@@ -143,42 +143,42 @@ class Shards:
         digest = hashlib.blake2b(digest_size=32)
         for file in files:
             contents = hashlib.blake2b(digest_size=32)
-            for chunk in read_file(self._path(file), file.n_bytes):
+            for chunk in read_file(host_path(self.root, file.path), file.n_bytes):
                 contents.update(chunk)
             digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
         return digest.hexdigest()
 
     def _pieces(self) -> Iterator[Piece]:
         if self.kind == "text":
-            return self._text_pieces()
-        rows = self._rows() if self.spec.seed is None else shuffled(self._rows(), self.spec.seed, self.spec.buffer)
-        return islice(rows, self.spec.rows)
+            return self._read(self.files[: self.spec.rows])
+        rows = self._read(self.files)
+        return islice(
+            rows if self.spec.seed is None else shuffled(rows, self.spec.seed, self.spec.buffer), self.spec.rows
+        )
 
-    def _rows(self) -> Iterator[Piece]:
-        assert self.kind != "text"
-        for number, file in enumerate(self.files):
-            for text in read_rows(
-                self._path(file), unicode_name(file.path), self.kind, self.spec.column or DEFAULT_COLUMN
-            ):
-                yield Piece(number, text, True)
-
-    def _text_pieces(self) -> Iterator[Piece]:
-        for number, file in enumerate(self.files[: self.spec.rows]):
-            for chunk in read_text(self._path(file), unicode_name(file.path)):
-                yield Piece(number, chunk, False)
-            yield Piece(number, b"", True)
-
-    def _path(self, file: TreeFile) -> Path:
-        return host_path(self.root, file.path)
+    def _read(self, files: Sequence[TreeFile]) -> Iterator[Piece]:
+        for number, file in enumerate(files):
+            path, name = host_path(self.root, file.path), unicode_name(file.path)
+            if self.kind == "text":
+                yield from (Piece(number, chunk, False) for chunk in read_text(path, name))
+                yield Piece(number, b"", True)
+            else:
+                rows = read_rows(path, name, self.kind, self.spec.column or DEFAULT_COLUMN)
+                yield from (Piece(number, text, True) for text in rows)
 
 
 def find_shards(spec: ShardsSpec) -> Shards:
     """The shards that `spec` names, in reading order. Opens none. Raises CorpusError if there are none or several kinds."""
     path = Path(spec.folder)
-    tree = _scan(path)
-    files = [file for file in tree.files if shard_kind(file.name)]
-    if path.is_dir():  # notebooks and other systems keep copies in hidden files
-        files = [file for file in files if not is_hidden(file.path)]
+    with reading(path):
+        status = path.stat()
+    if path.is_dir():
+        tree = scan_tree(path)  # notebooks and other systems keep copies in hidden files
+        files = [file for file in tree.files if shard_kind(file.name) and not is_hidden(file.path)]
+    else:
+        entry = TreeFile(fsencode(path.name), status.st_size, False)
+        tree = Tree(path.parent, [entry], (), status.st_mode & 0o777 | 0o600)
+        files = [entry] if shard_kind(entry.name) else []
     n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
     return shards_of(replace(tree, entries=files), spec, n_skipped=n_skipped)
 
@@ -190,42 +190,22 @@ def is_hidden(path: bytes) -> bool:
 
 def shards_of(tree: Tree, spec: ShardsSpec, *, n_skipped: int) -> Shards:
     """All files of the tree as shards, in reading order. Raises CorpusError if there are none or several kinds."""
-    files = tree.files
+    files, folder = tree.files, repr(spec.folder)
     if not files:
-        raise CorpusError(
-            f"{spec.folder!r} contains no shard; known are .parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
-        )
-    kind = _common_kind(files, spec.folder)
+        known = ".parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
+        raise CorpusError(f"{folder} contains no shard; known are {known}")
+    kinds = {shard_kind(file.name): unicode_name(file.path) for file in reversed(files)}
+    if len(kinds) > 1:
+        examples = " and ".join(f"{name!r} ({kind})" for kind, name in reversed(kinds.items()))
+        raise CorpusError(f"{folder} contains shards of several kinds: {examples}; name a folder of one kind")
+    kind = shard_kind(files[0].name)
+    assert kind
     if kind == "text" and spec.column is not None:
-        raise CorpusError(
-            f"the shards of {spec.folder!r} are text: they have no column {spec.column!r}; leave out ?column="
-        )
+        raise CorpusError(f"the shards of {folder} are text: they have no column {spec.column!r}; leave out ?column=")
     if spec.seed is not None:
         key = _key(spec.seed)
         files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
     return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
-
-
-def _scan(path: Path) -> Tree:
-    """All files below a folder, or a single file as a tree of one."""
-    with reading(path):
-        status = path.stat()
-    if path.is_dir():
-        return scan_tree(path)
-    return Tree(path.parent, [TreeFile(fsencode(path.name), status.st_size, False)], (), status.st_mode & 0o777 | 0o600)
-
-
-def _common_kind(files: Sequence[TreeFile], folder: str) -> ShardKind:
-    """The kind of all shards. Raises CorpusError if there are several kinds."""
-    first, kind = files[0], shard_kind(files[0].name)
-    assert kind
-    for file in files:
-        if shard_kind(file.name) != kind:
-            raise CorpusError(
-                f"{folder!r} contains shards of several kinds: {unicode_name(first.path)!r} ({kind}) and "
-                f"{unicode_name(file.path)!r} ({shard_kind(file.name)}); name a folder of one kind"
-            )
-    return kind
 
 
 def shuffled(documents: Iterator[Piece], seed: int, n_places: int) -> Iterator[Piece]:

@@ -7,12 +7,12 @@ input, folders and files of a false length (/proc) always become a temporary fil
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import as_file, files
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from prequential.errors import CorpusError
@@ -44,13 +44,17 @@ def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
     """
     if isinstance(spec, str):
         if spec == "-":
-            return _spooled(spool(read_chunks(sys.stdin.buffer, "standard input")), "stdin", "-", _stdin_mode())
+            return _spooled(read_chunks(sys.stdin.buffer, "standard input"), "stdin", "-", _stdin_mode())
         if spec.startswith("sample:"):
             return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample")
         if spec.startswith("hf:"):
-            return _open_hub(spec.removeprefix("hf:"))
+            from prequential_corpora.hub import hub_shards  # imports pyarrow, which takes a quarter of a second
+
+            name, shards, origin = hub_shards(spec.removeprefix("hf:"))
+            return _streamed(shards, "dataset", name, origin)
         if spec.startswith("shards:"):
-            return _open_shards(spec.removeprefix("shards:"))
+            shards = _shards(spec)
+            return _streamed(shards, "shards", unicode_name(Path(shards.spec.folder).absolute().name), {})
         if spec.startswith("git:"):
             return _open_git(*_git_options(spec))
     path = Path(spec)
@@ -67,17 +71,12 @@ def corpus_mode(spec: str | os.PathLike[str]) -> int:
         if spec.startswith(("sample:", "hf:")):
             return 0o777
         if spec.startswith("shards:"):
-            from prequential_corpora.shards import ShardsSpec, find_shards
-
-            return find_shards(ShardsSpec.parse(spec.removeprefix("shards:"))).mode
+            return _shards(spec).mode
         if spec.startswith("git:"):
             return _git_mode(_git_options(spec)[0])
-    return _path_mode(Path(spec))
-
-
-def _path_mode(path: Path) -> int:
-    status = _status(path)
-    return scan_tree(path).mode if stat.S_ISDIR(status.st_mode) else status.st_mode & 0o777 | 0o600
+    path = Path(spec)
+    mode = _status(path).st_mode
+    return scan_tree(path).mode if stat.S_ISDIR(mode) else mode & 0o777 | 0o600
 
 
 def _status(path: Path) -> os.stat_result:
@@ -89,15 +88,14 @@ def _open_file(path: Path, kind: Kind) -> Corpus:
     with reading(path):
         status = path.stat()
         if not path.is_file():  # opening a pipe would block, and a device may be endless
-            raise CorpusError(
-                f"{str(path)!r} is neither a file nor a folder; to read from a pipe, pass - as the corpus"
-            )
+            remedy = "to read from a pipe, pass - as the corpus"
+            raise CorpusError(f"{str(path)!r} is neither a file nor a folder; {remedy}")
     name = path.stem if kind == "sample" else unicode_name(path.name)
     mode = status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777
     with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
         n_bytes, beginning = os.fstat(file.fileno()).st_size, file.read(MADE_UP_N_BYTES + 1)
         if len(beginning) != n_bytes <= MADE_UP_N_BYTES:
-            return _spooled(spool(chain([beginning], read_chunks(file, path))), kind, name, mode)
+            return _spooled(chain([beginning], read_chunks(file, path)), kind, name, mode)
     documents = [Document(name, 0, n_bytes)]
     return Corpus(kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode)
 
@@ -113,23 +111,15 @@ def _stdin_mode() -> int:
 
 def _open_tree(folder: Path) -> Corpus:
     tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
-    corpus = _spooled(spool(tree.stream(), tree.n_bytes), "tree", unicode_name(folder.absolute().name), tree.mode)
+    corpus = _spooled(tree.stream(), "tree", unicode_name(folder.absolute().name), tree.mode)
     origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
     return replace(corpus, documents=tree.documents(), origin=origin, skipped=tree.skipped)
 
 
-def _open_hub(text: str) -> Corpus:
-    from prequential_corpora.hub import hub_shards  # imports pyarrow
+def _shards(spec: str) -> "Shards":
+    from prequential_corpora.shards import ShardsSpec, find_shards
 
-    name, shards, origin = hub_shards(text)
-    return _streamed(shards, "dataset", name, origin)
-
-
-def _open_shards(text: str) -> Corpus:
-    from prequential_corpora.shards import ShardsSpec, find_shards  # imports pyarrow, which takes a quarter of a second
-
-    spec = ShardsSpec.parse(text)
-    return _streamed(find_shards(spec), "shards", unicode_name(Path(spec.folder).absolute().name), {})
+    return find_shards(ShardsSpec.parse(spec.removeprefix("shards:")))
 
 
 def _open_git(repository: str, options: Mapping[str, str]) -> Corpus:
@@ -145,8 +135,7 @@ def _open_git(repository: str, options: Mapping[str, str]) -> Corpus:
     if is_window:
         named = zip(documents, corpus.kinds, strict=True)
         documents = [each._replace(name=f"{kind}/{each.name}") for each, kind in named]
-    more = {"excluded": ", ".join(f"{n} {reason}" for reason, n in counts), "warning": read.warning}
-    origin = {**corpus.origin, **more}
+    origin = {**corpus.origin, "excluded": ", ".join(f"{n} {reason}" for reason, n in counts)}
     return replace(corpus, documents=documents, origin=origin, mode=_git_mode(repository))
 
 
@@ -169,29 +158,18 @@ def _git_mode(repository: str) -> int:
 
 def _streamed(shards: "Shards", kind: Kind, name: str, origin: Mapping[str, str]) -> Corpus:
     """origin: where the shards come from, beside what they say of themselves."""
-    found = shards.first_pass()._asdict()
-    return StreamedCorpus(
-        kind=kind,
-        name=name,
-        path=Path(shards.spec.folder),
-        **{**found, "origin": {**origin, **found["origin"]}},
-        mode=shards.mode,
-        read=shards.chunks,
-    )
+    first = shards.first_pass()
+    about = first._replace(origin={**origin, **first.origin})._asdict()
+    path = Path(shards.spec.folder)
+    return StreamedCorpus(kind=kind, name=name, path=path, mode=shards.mode, read=shards.chunks, **about)
 
 
-def _spooled(file: IO[bytes], kind: Kind, name: str, mode: int) -> Corpus:
-    n_bytes = file.tell()
+def _spooled(chunks: Iterable[bytes], kind: Kind, name: str, mode: int) -> Corpus:
+    file = spool(chunks)
+    path, n_bytes = Path(file.name), file.tell()
     documents = [Document(name, 0, n_bytes)]
     return Corpus(
-        kind=kind,
-        name=name,
-        path=Path(file.name),
-        n_bytes=n_bytes,
-        documents=documents,
-        origin={},
-        mode=mode,
-        spool=file,
+        kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode, spool=file
     )
 
 

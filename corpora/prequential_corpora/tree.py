@@ -58,10 +58,6 @@ class Tree:
             offset += file.n_bytes + len(DOCUMENT_END)
         return documents
 
-    @property
-    def n_bytes(self) -> int:
-        return len(self._header()) + sum(file.n_bytes + len(DOCUMENT_END) for file in self.files)
-
     def stream(self) -> Iterator[bytes]:
         """The stream in chunks. Raises CorpusError for a file that cannot be read or whose length changed after the scan."""
         yield self._header()
@@ -75,7 +71,7 @@ class Tree:
 
 def scan_tree(root: Path) -> Tree:
     """The entries below the folder `root`, ascending by path. Raises CorpusError for one that is unreadable or too deep."""
-    found: list[TreeEntry] = []
+    entries: list[TreeEntry] = []
     skipped: list[bytes] = []
     with reading(root):
         mode = root.stat().st_mode & 0o666
@@ -86,18 +82,18 @@ def scan_tree(root: Path) -> Tree:
             raise CorpusError(f"{os.fsdecode(folder)!r} is more than {MAX_DEPTH - 1} folders deep; move it up")
         host_folder = host_path(root, folder)
         with reading(host_folder), os.scandir(os.fsencode(host_folder)) as listed:
-            entries = list(listed)
-        if folder and not entries:
-            found.append(TreeEmpty(folder))
+            inside = list(listed)
+        if folder and not inside:
+            entries.append(TreeEmpty(folder))
         with reading(host_folder):
-            for entry in entries:
+            for entry in inside:
                 path = folder + entry.name
                 if is_git(entry.name):
                     skipped.append(path)
                 elif entry.is_symlink():
                     link = TreeLink(path, os.readlink(entry.path))  # noqa: PTH115  # bytes
                     if stays_inside(link):
-                        found.append(link)
+                        entries.append(link)
                     else:
                         skipped.append(path)
                 elif entry.is_dir(follow_symlinks=False):
@@ -106,8 +102,8 @@ def scan_tree(root: Path) -> Tree:
                 elif entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
                     mode &= status.st_mode
-                    found.append(TreeFile(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
+                    entries.append(TreeFile(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
                 else:
                     skipped.append(path)
-    found.sort(key=lambda entry: entry.path)
-    return Tree(root, found, [os.fsdecode(path) for path in sorted(skipped)], mode | 0o600)
+    entries.sort(key=lambda entry: entry.path)
+    return Tree(root, entries, [os.fsdecode(path) for path in sorted(skipped)], mode | 0o600)

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections.abc import Collection
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -36,7 +35,7 @@ class TreeFile(NamedTuple):
 
     def line(self) -> bytes:
         """The file's line in the list: canonical JSON without spaces, including the LF."""
-        return _line({"path": self.name, "n_bytes": self.n_bytes, "executable": self.executable})
+        return _line(path=self.name, n_bytes=self.n_bytes, executable=self.executable)
 
 
 class TreeLink(NamedTuple):
@@ -46,7 +45,7 @@ class TreeLink(NamedTuple):
     target: bytes
 
     def line(self) -> bytes:
-        return _line({"path": _text(self.path), "link": _text(self.target)})
+        return _line(path=_text(self.path), link=_text(self.target))
 
 
 class TreeEmpty(NamedTuple):
@@ -55,7 +54,7 @@ class TreeEmpty(NamedTuple):
     path: bytes
 
     def line(self) -> bytes:
-        return _line({"path": _text(self.path), "empty": True})
+        return _line(path=_text(self.path), empty=True)
 
 
 TreeEntry = TreeFile | TreeLink | TreeEmpty
@@ -65,7 +64,7 @@ def _text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-def _line(entry: dict[str, object]) -> bytes:
+def _line(**entry: object) -> bytes:
     text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape") + b"\n"
 
@@ -96,11 +95,10 @@ def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[
         if claimed_n_bytes != (n_bytes := os.fstat(stream.fileno()).st_size):
             raise CorruptArchiveError(f"the file list declares {claimed_n_bytes} bytes, but the stream has {n_bytes}")
         with new_folder(target, mode=mode, draft=Path(stream_path).with_name(NEW_FOLDER)) as folder:
-            for file in files:
-                _restore_file(stream, file, folder)
-            for entry in entries:  # after all files, so that none is written through a link
-                if not isinstance(entry, TreeFile):
-                    _restore_other(entry, folder)
+            for entry in sorted(
+                entries, key=lambda entry: not isinstance(entry, TreeFile)
+            ):  # none is written through a link
+                _restore(stream, entry, host_path(folder, entry.path))
 
 
 def host_path(root: Path, path: bytes) -> Path:
@@ -111,29 +109,22 @@ def host_path(root: Path, path: bytes) -> Path:
 def _read_list(stream: IO[bytes]) -> list[TreeEntry]:
     if stream.readline(len(MAGIC)) != MAGIC:
         raise CorruptArchiveError(
-            f"the archive does not contain a folder: its bytes do not start with {MAGIC.decode().strip()!r}"
+            "the archive does not contain a folder: its bytes do not start with 'prequential-tree 1'"
         )
     entries: list[TreeEntry] = []
     links: set[bytes] = set()
     while (line := stream.readline(MAX_LINE_N_BYTES)) != b"\n":
         entry = _parse(line)
         path = entry.path.removesuffix(b"/") if isinstance(entry, TreeEmpty) else entry.path
-        is_safe = _is_safe(path) and not _is_below(path, links)
-        if not is_safe or (isinstance(entry, TreeLink) and not stays_inside(entry)):
-            raise CorruptArchiveError(
-                f"the file list contains a path that cannot be restored: {_text(entry.path)[:200]!r}"
-            )
+        is_below_link = bool(links) and any(path[: slash.start()] in links for slash in re.finditer(b"/", path))
+        if not _is_safe(path) or is_below_link or (isinstance(entry, TreeLink) and not stays_inside(entry)):
+            raise CorruptArchiveError(f"the file list contains a path that cannot be restored: {_text(path)[:200]!r}")
         if entries and entry.path <= entries[-1].path:  # strictly ascending, so no path occurs twice
             raise CorruptArchiveError(f"the file list is not in ascending order at {_text(entry.path)!r}")
         entries.append(entry)
         if isinstance(entry, TreeLink):
             links.add(path)
     return entries
-
-
-def _is_below(path: bytes, links: Collection[bytes]) -> bool:
-    """Whether a folder on the way to `path` is one of the links."""
-    return bool(links) and any(path[: slash.start()] in links for slash in re.finditer(b"/", path))
 
 
 def _parse(line: bytes) -> TreeEntry:
@@ -175,29 +166,25 @@ def is_git(name: bytes) -> bool:
     return GIT.fullmatch(name.decode("utf-8", "surrogateescape").translate(IGNORED).lower()) is not None
 
 
-def _restore_other(entry: TreeLink | TreeEmpty, folder: Path) -> None:
-    path = host_path(folder, entry.path)
-    if isinstance(entry, TreeEmpty):
-        path.mkdir(parents=True)
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(os.fsdecode(entry.target))
-
-
-def _restore_file(stream: IO[bytes], file: TreeFile, folder: Path) -> None:
-    path = host_path(folder, file.path)
+def _restore(stream: IO[bytes], entry: TreeEntry, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    n_left = file.n_bytes
+    if isinstance(entry, TreeEmpty):
+        path.mkdir()
+        return
+    if isinstance(entry, TreeLink):
+        path.symlink_to(os.fsdecode(entry.target))
+        return
+    n_left = entry.n_bytes
     with path.open("xb") as output:
         while n_left:
             chunk = stream.read(min(n_left, CHUNK_N_BYTES))
             if not chunk:
-                raise CorruptArchiveError(f"the stream ends inside {file.name!r}")
+                raise CorruptArchiveError(f"the stream ends inside {entry.name!r}")
             output.write(chunk)
             n_left -= len(chunk)
         output.flush()
         sync(output.fileno())
-    if file.executable:
+    if entry.executable:
         set_mode(path, 0o700)  # until the folder is complete
     if stream.read(1) != DOCUMENT_END:
-        raise CorruptArchiveError(f"{file.name!r} is not followed by NUL; its length in the file list is wrong")
+        raise CorruptArchiveError(f"{entry.name!r} is not followed by NUL; its length in the file list is wrong")

@@ -1,7 +1,7 @@
-"""Forecast a larger run and freeze the forecast, or score it.
+"""Forecast a larger run and register the forecast, or score it.
 
 Scaling laws (code length against size and length) are fitted to the runs of `sweep --ladder`, or of a training loop at several
-sizes. They forecast the code length of a larger run with a 90 % interval, and the forecast is frozen in a file before that run.
+sizes. They forecast the code length of a larger run with a 90 % interval, in a file that is registered before that run.
 --score finds or makes that run, and appends the forecast's errors to scores.jsonl (docs/STUDIES.md).
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.streams import fitted, progress_bar
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, CorpusError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ TARGET = {
     "--target-seed INTEGER [0]": "its seed",
 }
 FORECAST = {
-    "-o, --output FILE": "file of the frozen forecast; it is never overwritten",
+    "-o, --output FILE": "file of the forecast; it is never overwritten",
     "--after-the-fact": "allow a target that has been run; the file records this",
 }
 
@@ -45,9 +45,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser,
         {
             **FORECAST,
-            "--corpus CORPUS": "corpus of the target: freeze its digest, and check that it begins like the ladder's; with "
+            "--corpus CORPUS": "corpus of the target: record its digest, and check that it begins like the ladder's; with "
             "--score, make the run if there is none",
-            "--score FORECAST": "score this frozen forecast instead of making one",
+            "--score FORECAST": "score this forecast instead of making one",
             **options.JSON,
         },
     )
@@ -91,16 +91,16 @@ def run(args: argparse.Namespace) -> int:
         "corpus",
         "after_the_fact",
     )
-    found = forecast(
+    made = forecast(
         args.runs,
         **{name: getattr(args, name) for name in names},
         proxies=args.proxy or (),
     )
-    found.save(args.output)
+    made.save(args.output)
     if args.json:
-        print(json.dumps({"forecast": found.record}, allow_nan=False))
+        print(json.dumps({"forecast": made.record}, allow_nan=False))
     elif not args.quiet:
-        print(fitted(str(found)))
+        print(fitted(str(made)))
     return 0
 
 
@@ -120,32 +120,34 @@ def _score(args: argparse.Namespace) -> int:
     )
     options.refuse(args, options.given_of(args, *making), "--score makes no forecast")
     from prequential.forecasting.forecast import read_forecast
-    from prequential.forecasting.registered import append_score, find_target_run
+    from prequential.forecasting.registered import find_target_run, scores_path
+    from prequential.records import append_record
 
     forecast = read_forecast(args.score)
     made = _make_run(args, forecast.record, forecast.mode) if args.corpus is not None else None
     run = made or find_target_run(args.runs, forecast.record)
-    found = forecast.score(run)
-    path = append_score(args.runs, found.record, forecast.mode & run.mode)
+    score, path = forecast.score(run), scores_path(args.runs)
+    append_record(path, score.record, forecast.mode & run.mode)
     if args.json:
-        print(json.dumps(found.record, allow_nan=False))
+        print(json.dumps(score.record, allow_nan=False))
     elif not args.quiet:
-        print(fitted(f"{found}\nappended to {printable(str(path))}"))
+        print(fitted(f"{score}\nappended to {printable(str(path))}"))
     return 0
 
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
     """The target's run over the corpus: a finished one, or a new one. mode: the permissions of the forecast."""
     from prequential.files.outputs import prepare_records
-    from prequential.forecasting.registered import check_prefix, scores_path
+    from prequential.forecasting.registered import scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
     from prequential.sweeps.plan_runs import run_plan
-    from prequential.sweeps.plans import Plan, Variant, corpus_key
+    from prequential.sweeps.plans import Plan, Variant, corpus_key, recorded_corpus
 
     if "gpt" not in forecast["target"]["config"]:
         raise ConfigError("the forecast is of a training loop, which no command can make: leave out --corpus")
-    check_prefix(forecast, corpus_key(args.corpus, forecast["corpus"]["n_bytes"]))
+    if corpus_key(args.corpus, forecast["corpus"]["n_bytes"]) != recorded_corpus(forecast):
+        raise CorpusError(f"{args.corpus!r} does not begin with the bytes that the ladder read")
     prepare_records(scores_path(args.runs), mode & mode_of(args.corpus))
     config = Config.from_record(forecast["target"]["config"])
     (outcome,) = run_plan(

@@ -213,7 +213,7 @@ RUNTIME = {
 OTHER_LEARNER = {
     "--learner MODULE:FACTORY": "measure the learner that this function or class makes; MODULE is a module or a file.py, whose "
     "code is run",
-    "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable (of `sweep`: NAME several times to vary it)",
+    "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable",
 }
 
 
@@ -320,31 +320,17 @@ def level_by_size(n_bytes: int) -> str:
 
 def other_learner(args: argparse.Namespace) -> LearnerSpec | None:
     """The learner of --learner, or None. Raises ConfigError if it cannot be made; a contradiction is a usage error."""
-    if not _names_other_learner(args):
+    if args.learner is None and args.learner_arg:
+        args.parser.error("--learner-arg needs --learner")
+    if args.learner is None:
         return None
+    refuse(args, given_learner_options(args), "--learner gives the complete learner")
     from prequential.learners.loading import load_spec, parse_arguments
 
     with usage_errors(args):
         arguments = parse_arguments(args.learner_arg)
     with foreign_code():
         return load_spec(args.learner, arguments)
-
-
-def other_learner_grid(args: argparse.Namespace) -> dict[str, list[Any]] | None:
-    """The values of each --learner-arg; None without --learner. Raises ConfigError; a contradiction is a usage error."""
-    if not _names_other_learner(args):
-        return None
-    from prequential.learners.loading import parse_grid
-
-    return parse_grid(args.learner_arg)
-
-
-def _names_other_learner(args: argparse.Namespace) -> bool:
-    if args.learner is None and args.learner_arg:
-        args.parser.error("--learner-arg needs --learner")
-    if args.learner is not None:
-        refuse(args, given_learner_options(args), "--learner gives the complete learner")
-    return args.learner is not None
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:

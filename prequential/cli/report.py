@@ -35,9 +35,8 @@ def run(args: argparse.Namespace) -> int:
 
     page = html_report(runs).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
     if output == "-":
-        sink = stream_output(sys.stdout.buffer, overwrite=args.force)
-        sink.write(page)
-        sink.flush()
+        with stream_output(sys.stdout.buffer, overwrite=args.force) as sink:
+            sink.write(page)
         return 0
     with output_file(output, overwrite=overwrite, mode=mode_of_all(runs)) as file:
         file.write(page)

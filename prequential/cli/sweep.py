@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import EXIT_FAILURE, fitted, foreign_code, in_options, progress_bar, report_failure
+from prequential.cli.streams import EXIT_FAILURE, fitted, in_options, progress_bar, report_failure
 
 if TYPE_CHECKING:
-    from prequential.online.progress import SilentProgress
     from prequential.online.runtime import Runtime
     from prequential.sweeps.plan_runs import RunOutcome
     from prequential.sweeps.plans import CorpusKey, Plan
@@ -58,7 +56,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "the first seed",
         },
     )
-    options.add_other_learner(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,7 +73,7 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.seed is not None and (args.ladder or args.seeds is not None):
         args.parser.error("--seeds gives all seeds: leave out --seed")
     if args.ladder:
-        options.refuse(args, options.given_of(args, *OF_GRID, "learner"), "a ladder has its own options")
+        options.refuse(args, options.given_of(args, *OF_GRID), "a ladder has its own options")
     elif wrong := options.given_of(args, "sizes", "seeded"):
         args.parser.error(f"{wrong[0]} needs --ladder")
 
@@ -84,13 +81,9 @@ def _check_usage(args: argparse.Namespace) -> None:
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     """The plan of the options; an impossible one ends the program with a usage error."""
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
-    from prequential.sweeps.plans import learner_plan, sweep_plan
+    from prequential.sweeps.plans import sweep_plan
 
     with options.usage_errors(args):
-        if (grid := options.other_learner_grid(args)) is not None:
-            options.refuse(args, options.given_of(args, *OF_GRID), "--learner is varied by --learner-arg")
-            with foreign_code():
-                return learner_plan(args.learner, grid, args.seeds)
         base = options.learner_config(args)
         if args.ladder:
             sizes, repeated = ([Size(*size) for size in given or ()] for given in (args.sizes, args.seeded))
@@ -108,13 +101,13 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 
 def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime, corpus: CorpusKey) -> int:
-    from prequential.sweeps.ladder import ladder_of
+    from prequential.sweeps.ladder import Ladder, Rung, diverged_runs, ladder_of
     from prequential.sweeps.plans import finished_runs, format_plan, plan_record
     from prequential.sweeps.sweep import summarise
 
     prints = not (args.json or args.quiet)
     bad: list[Exception] = []
-    finished = finished_runs(args.runs, corpus, plan.keys, on_bad=bad.append).keys()
+    finished = finished_runs(args.runs, corpus, plan, on_bad=bad.append).keys()
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     if prints or (args.dry_run and not args.json):
@@ -123,11 +116,14 @@ def _run_plan(args: argparse.Namespace, plan: Plan, runtime: Runtime, corpus: Co
         )
     outcomes = [] if args.dry_run else run_all(args, args.source, plan, runtime, args.limit)
     made = [outcome.run for outcome in outcomes if outcome.run]
-    summary = (ladder_of(made) if args.ladder else summarise(plan, outcomes)) if made else None
+    summary = (ladder_of(map(Rung, made)) if args.ladder else summarise(plan, outcomes)) if made else None
     if args.json:
         record = {"schema": SCHEMA, "kind": "ladder" if args.ladder else "sweep", **plan_record(plan, corpus)}
         record["runs"] = [outcome.to_record() for outcome in outcomes]
-        print(json.dumps(record | (summary.to_record() if summary else {}), allow_nan=False))
+        shown = (
+            {"diverged": diverged_runs(summary)} if isinstance(summary, Ladder) else asdict(summary) if summary else {}
+        )
+        print(json.dumps(record | shown, allow_nan=False))
     elif summary:
         print(("\n" if prints else "") + fitted(summary.to_text()))
     return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
@@ -147,7 +143,7 @@ def run_all(
             args.runs,
             limit_bytes=limit_bytes,
             runtime=runtime,
-            open_progress=partial(_progress, quiet=args.quiet),
+            open_progress=partial(progress_bar, quiet=args.quiet),
         ):
             outcomes.append(outcome)
             if outcome.error:
@@ -158,9 +154,3 @@ def run_all(
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
     return outcomes
-
-
-@contextmanager
-def _progress(title: str, *, quiet: bool) -> Iterator[SilentProgress]:
-    with foreign_code(), progress_bar(title, quiet=quiet) as show:
-        yield show

@@ -23,23 +23,20 @@ def check_can_write(folder: PathLike) -> None:
     path = Path(folder).absolute()
     nearest = next(each for each in (path, *path.parents) if os.path.lexists(each))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"cannot write into {os.fspath(folder)!r}: {str(nearest)!r} is not a folder that you can write"
-        )
+        wrong = f"{str(nearest)!r} is not a folder that you can write"
+        raise OutputError(f"cannot write into {os.fspath(folder)!r}: {wrong}")
 
 
 def check_new_folder(folder: PathLike) -> None:
     """Raises OutputError if `folder` exists and is not an empty folder, or cannot be created. Cheap: call it before long work."""
     check_name(folder)
-    path = Path(folder)
+    path, name = Path(folder), repr(os.fspath(folder))
     if path.name in ("", ".."):
-        raise OutputError(f"{os.fspath(folder)!r} cannot be the name of a new folder; give another name")
+        raise OutputError(f"{name} cannot be the name of a new folder; give another name")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"cannot write {os.fspath(folder)!r}: the folder {str(path.parent)!r} does not exist or is not writable"
-        )
+        raise OutputError(f"cannot write {name}: the folder {str(path.parent)!r} does not exist or is not writable")
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir())):
-        raise OutputError(f"{os.fspath(folder)!r} exists; choose another folder, or empty it")
+        raise OutputError(f"{name} exists; choose another folder, or empty it")
 
 
 @contextmanager
@@ -81,17 +78,13 @@ def permissions(mode: int = 0o777) -> int:
 
 def common_mode(*paths: PathLike) -> int:
     """The permissions to read and write that all these files and folders have. A path that is missing counts as private."""
-    mode = 0o777
+    mode = 0o666
     for path in paths:
         try:
             mode &= os.stat(path).st_mode  # noqa: PTH116
         except (OSError, ValueError):
             mode = 0
-    return mode & 0o666 | 0o600
-
-
-def is_foreign(status: os.stat_result) -> bool:
-    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
+    return mode | 0o600
 
 
 def share_folder(folder: Path, mode: int = 0o777) -> None:

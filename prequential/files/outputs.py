@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
 from prequential.files.folders import check_name, permissions, set_mode, sync_folder, write_bytes
-from prequential.files.streams import PathLike, Sink, flags_of, writing
+from prequential.files.streams import PathLike, Sink, flags_of, stream_output, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
     PARTIAL,
@@ -78,30 +78,64 @@ def output_file(
         return
     with hold_work_folder(target) as folder:
         check()  # again, now that no other run writes it
-        draft = _Draft(target, path, folder / PARTIAL, folder / CHECKPOINT, overwrite)
-        with draft.open(resume=resume) as file:
+        with _partial_file(target, folder, resume=resume, overwrite=overwrite) as file:
             sink, left = Sink(file, target), "a valid beginning"
             try:
                 yield sink
                 sink.sync()
                 left = "the complete output"
                 check()  # again: hours may have passed
-                if publish:
-                    left = ""  # what does not become a folder is not sound
-                draft.publish(publish or partial(_name, target, overwrite=overwrite), status, mode)
+                left = "" if publish else left  # what does not become a folder is not sound
+                with writing(target):
+                    _finish(folder / PARTIAL, status, mode)
+                    (publish or partial(_name, target, overwrite=overwrite))(folder / PARTIAL, path)
+                    try:
+                        sync_folder(path.parent)
+                    finally:
+                        with suppress(OSError):  # the target is complete
+                            (folder / PARTIAL).unlink(missing_ok=True)
+                            delete_checkpoint(folder / CHECKPOINT)
             except BaseException as error:
                 with suppress(OSError):  # the first error is the cause
-                    draft.keep_or_delete(error, sink, left)
+                    if not _is_kept(folder, error, left if sink.n_synced else ""):
+                        if isinstance(error, CorruptArchiveError) and sink.n_bytes:
+                            beginning = f"{os.fspath(target)}.from-0"
+                            error.add_note(_saved(folder / PARTIAL, beginning, overwrite=overwrite))
+                        (folder / PARTIAL).unlink(missing_ok=True)
                 raise
 
 
 @contextmanager
 def _device(target: PathLike, *, overwrite: bool) -> Iterator[Sink]:
     # neither makes a file nor empties one that has taken the place of the device
-    with writing(target), os.fdopen(os.open(target, os.O_WRONLY | flags_of("O_NOCTTY")), "wb", 0) as file:
-        if file.isatty() and not overwrite:
-            raise OutputError(f"{os.fspath(target)!r} is a terminal; name a file, or overwrite=True writes to it")
-        yield Sink(file, target)
+    with (
+        writing(target),
+        os.fdopen(os.open(target, os.O_WRONLY | flags_of("O_NOCTTY")), "wb", 0) as file,
+        stream_output(file, overwrite=overwrite, name=os.fspath(target)) as sink,
+    ):
+        yield sink
+
+
+def _partial_file(target: PathLike, folder: Path, *, resume: bool, overwrite: bool) -> BinaryIO:
+    """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
+    path, checkpoint = folder / PARTIAL, folder / CHECKPOINT
+    has_partial, has_checkpoint = path.exists(), checkpoint.exists()
+    if has_partial and not resume and not overwrite and (has_checkpoint or path.stat().st_size):
+        remedy = "; resume=True continues it," if has_checkpoint else ", a valid beginning, but nothing to resume from;"
+        raise OutputError(f"an interrupted run left {str(path)!r}{remedy} overwrite=True starts again")
+    with writing(target):
+        if not (has_partial and has_checkpoint and resume):
+            delete_checkpoint(checkpoint)
+            path.unlink(missing_ok=True)  # a new file, because the old name may be a link to anything
+        return open_own_file(path)
+
+
+def _finish(path: Path, like: os.stat_result | None, mode: int) -> None:
+    """Gives the complete file its permissions and time."""
+    set_mode(path, permissions(mode) & 0o666 if like is None else like.st_mode & mode & 0o777)
+    if like is not None:
+        with suppress(OSError):  # a file system that keeps no such time
+            os.utime(path, ns=(like.st_atime_ns, like.st_mtime_ns))
 
 
 def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> None:
@@ -118,66 +152,28 @@ def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> 
         temporary.rename(path)
 
 
-class _Draft(NamedTuple):
-    """The files of a run in its working folder, and the output that they become."""
+def _is_kept(folder: Path, error: BaseException, left: str) -> bool:
+    """Whether the partial file is still useful after an error, which then says so. left: its worth without a checkpoint."""
+    is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
+    if isinstance(error, CheckpointError):
+        return True
+    if (folder / CHECKPOINT).exists():
+        error.add_note(RESUMABLE)
+        return True
+    if left and is_sound and (folder / PARTIAL).exists():
+        error.add_note(f"nothing was saved to resume from; {str(folder / PARTIAL)!r} holds {left}")
+        return True
+    if not isinstance(error, Exception):
+        error.add_note("nothing was saved")
+    return False
 
-    target: PathLike
-    path: Path  # of the target, without links
-    partial: Path
-    checkpoint: Path
-    overwrite: bool
 
-    def open(self, *, resume: bool) -> BinaryIO:
-        """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
-        has_partial, has_checkpoint = self.partial.exists(), self.checkpoint.exists()
-        if has_partial and not resume and not self.overwrite and (has_checkpoint or self.partial.stat().st_size):
-            remedy = (
-                "; resume=True continues it," if has_checkpoint else ", a valid beginning, but nothing to resume from;"
-            )
-            raise OutputError(f"an interrupted run left {str(self.partial)!r}{remedy} overwrite=True starts again")
-        with writing(self.target):
-            if not (has_partial and has_checkpoint and resume):
-                delete_checkpoint(self.checkpoint)
-                self.partial.unlink(missing_ok=True)  # a new file, because the old name may be a link to anything
-            return open_own_file(self.partial)
-
-    def publish(self, publish: Publish, like: os.stat_result | None, mode: int) -> None:
-        with writing(self.target):
-            set_mode(self.partial, permissions(mode) & 0o666 if like is None else like.st_mode & mode & 0o777)
-            if like is not None:
-                with suppress(OSError):  # a file system that keeps no such time
-                    os.utime(self.partial, ns=(like.st_atime_ns, like.st_mtime_ns))
-            publish(self.partial, self.path)
-            try:
-                sync_folder(self.path.parent)
-            finally:
-                with suppress(OSError):  # the target is complete
-                    self.partial.unlink(missing_ok=True)
-                    delete_checkpoint(self.checkpoint)
-
-    def keep_or_delete(self, error: BaseException, sink: Sink, left: str) -> None:
-        """After an error: keeps the partial file if it is still useful, and says so. left: its worth without a checkpoint."""
-        is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
-        if isinstance(error, CheckpointError):
-            return
-        if self.checkpoint.exists():
-            error.add_note(RESUMABLE)
-        elif sink.n_synced and is_sound and left and self.partial.exists():
-            error.add_note(f"nothing was saved to resume from; {str(self.partial)!r} holds {left}")
-        else:
-            if isinstance(error, CorruptArchiveError) and sink.n_bytes:
-                error.add_note(self._saved_beginning())
-            elif not isinstance(error, Exception):
-                error.add_note("nothing was saved")
-            self.partial.unlink(missing_ok=True)
-
-    def _saved_beginning(self) -> str:
-        name = f"{os.fspath(self.target)}.from-0"
-        try:
-            _name(name, self.partial, real_path(name), overwrite=self.overwrite)
-        except (OSError, OutputError) as error:
-            return f"they are not saved, because {error}"
-        return f"they are in {name!r}"
+def _saved(path: Path, name: str, *, overwrite: bool) -> str:
+    try:
+        _name(name, path, real_path(name), overwrite=overwrite)
+    except (OSError, OutputError) as error:
+        return f"they are not saved, because {error}"
+    return f"they are in {name!r}"
 
 
 # ---- files of records, to which lines are appended
@@ -187,8 +183,7 @@ def prepare_records(path: PathLike, mode: int = 0o777) -> None:
     """Makes a file of records and its folder, before the work. Raises OutputError if lines cannot be appended to it."""
     with writing(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with _appending(path, mode):
-        pass
+    _open_records(path, mode).close()
 
 
 def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
@@ -199,7 +194,7 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
     last line has no end, the new line begins after a newline.
     """
     try:
-        with _appending(path, mode) as file:
+        with writing(path), _open_records(path, mode) as file:
             if not has_locked(file.fileno(), LOCK_WAIT_S):
                 raise OutputError(f"{os.fspath(path)!r} is locked by another program")
             n_before = file.seek(0, os.SEEK_END)
@@ -213,35 +208,29 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
                     file.truncate(n_before)
                 raise
     except OutputError as error:
-        raise OutputError(f"{error}; {_kept_beside(Path(path), line)}") from error
+        beside = Path(path).with_name(
+            f"{Path(path).name[:60]}.new-{secrets.token_hex(4)}"
+        )  # at most 255 bytes in UTF-8
+        kept = f"the record is in {str(beside)!r}"
+        try:
+            write_bytes(beside, line)
+        except OSError:
+            kept = "the record is not saved"
+            with suppress(OSError):
+                beside.unlink()
+        raise OutputError(f"{error}; {kept}") from error
 
 
-def _kept_beside(path: Path, line: bytes) -> str:
-    """Saves a line that cannot be appended in a new file, which only its owner may read; says where it is."""
-    beside = path.with_name(f"{path.name[:60]}.new-{secrets.token_hex(4)}")  # at most 255 bytes in UTF-8
-    try:
-        write_bytes(beside, line)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        return "the record is not saved"
-    return f"the record is in {str(beside)!r}"
-
-
-@contextmanager
-def _appending(path: PathLike, mode: int) -> Iterator[BinaryIO]:
+def _open_records(path: PathLike, mode: int) -> BinaryIO:
     """The file, open for appending without a buffer. Refused: another user's link, what is no file, and one that is too open."""
     flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | flags_of("O_NOFOLLOW", "O_NONBLOCK"), repr(os.fspath(path))
-    with (
-        writing(path),
-        os.fdopen(os.open(real_path(path), flags, permissions(mode) & 0o666), "r+b", 0) as file,
-    ):
-        mode_now = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode_now):
-            raise OutputError(f"{name} is not a file; choose another name")
-        if mode_now & ~mode & 0o044:
-            narrow = mode_now & (mode | ~0o044) & 0o777
-            raise OutputError(
-                f"{name} can be read by users who cannot read the source: chmod {narrow:o} it, or choose another file"
-            )
-        yield file
+    with writing(path):
+        file = os.fdopen(os.open(real_path(path), flags, permissions(mode) & 0o666), "r+b", 0)
+    mode_now = os.fstat(file.fileno()).st_mode
+    if stat.S_ISREG(mode_now) and not mode_now & ~mode & 0o044:
+        return file
+    file.close()
+    if not stat.S_ISREG(mode_now):
+        raise OutputError(f"{name} is not a file; choose another name")
+    remedy = f"chmod {mode_now & (mode | ~0o044) & 0o777:o} it, or choose another file"
+    raise OutputError(f"{name} can be read by users who cannot read the source: {remedy}")

@@ -16,7 +16,6 @@ from prequential.errors import CorpusError, OutputError
 
 PathLike = str | os.PathLike[str]
 
-NOT_REGULAR = "not a regular file"
 NOT_STORED = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # errors of fsync after which the bytes may be lost
 
 
@@ -25,9 +24,6 @@ class Sink:
 
     A failure raises OutputError with the file's name. BrokenPipeError passes through: in a pipeline it is not an error.
     """
-
-    n_bytes: int
-    n_synced: int
 
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
         self.n_bytes = self.n_synced = 0
@@ -42,22 +38,21 @@ class Sink:
                 if not n:
                     raise BlockingIOError(errno.EAGAIN, "it takes no bytes now")
                 rest = memoryview(rest)[n:]
-        self._blake2b.update(data)
-        self.n_bytes += len(data)
+        self._count(data)
         return len(data)
 
-    def flush(self) -> None:
-        with writing(self._name):
-            self._file.flush()
+    def _count(self, data: bytes) -> None:
+        self._blake2b.update(data)
+        self.n_bytes += len(data)
 
     def sync(self) -> None:
         """Flushes, and waits until a file on a disk is stored there."""
-        self.flush()
-        try:
-            number = self._file.fileno()
-        except (OSError, ValueError):  # memory
-            return
         with writing(self._name):
+            self._file.flush()
+            try:
+                number = self._file.fileno()
+            except (OSError, ValueError):  # memory
+                return
             sync(number)
         self.n_synced = self.n_bytes
 
@@ -66,19 +61,28 @@ class Sink:
         with writing(self._name):
             self._file.seek(0)
             while self.n_bytes < n_bytes and (data := self._file.read(min(1 << 20, n_bytes - self.n_bytes))):
-                self._blake2b.update(data)
-                self.n_bytes += len(data)
+                self._count(data)
             self._file.truncate()
         if self.n_bytes < n_bytes:
-            raise OutputError(
-                f"{self._name!r} holds {self.n_bytes} bytes, fewer than the {n_bytes} of the checkpoint; "
-                "overwrite=True starts again"
-            )
+            has = f"{self._name!r} holds {self.n_bytes} bytes, fewer than the {n_bytes} of the checkpoint"
+            raise OutputError(f"{has}; overwrite=True starts again")
 
     @property
     def blake2b(self) -> bytes:
         """BLAKE2b digest of the bytes written so far, 32 bytes."""
         return self._blake2b.digest()
+
+
+@contextmanager
+def stream_output(file: BinaryIO, *, overwrite: bool = False, name: str | None = None) -> Iterator[Sink]:
+    """A sink for an open stream, flushed at the end; the caller closes the stream. A terminal is refused unless `overwrite`."""
+    is_standard = file is getattr(sys.stdout, "buffer", None)
+    name = name or ("standard output" if is_standard else str(getattr(file, "name", "output")))
+    if not overwrite and file.isatty():
+        raise OutputError(f"{name} is a terminal; redirect it, name a file, or overwrite=True writes to it")
+    yield Sink(file, name)
+    with writing(name):
+        file.flush()
 
 
 def sync(number: int) -> None:
@@ -102,29 +106,21 @@ def writing(name: PathLike) -> Iterator[None]:
 
 
 @contextmanager
-def possible_name(path: PathLike) -> Iterator[None]:
-    """Turns the ValueError of the body, for a name with a NUL or one that cannot be encoded, into OSError."""
-    try:
-        yield
-    except ValueError as error:
-        raise OSError(errno.EINVAL, str(error), os.fspath(path)) from error
-
-
-def stream_output(file: BinaryIO, *, overwrite: bool = False) -> Sink:
-    """A sink for an open stream; the caller closes the stream. Raises OutputError for a terminal, unless `overwrite`."""
-    name = "standard output" if file is getattr(sys.stdout, "buffer", None) else str(getattr(file, "name", "output"))
-    if not overwrite and file.isatty():
-        raise OutputError(f"{name} is a terminal; redirect it, name a file, or overwrite=True writes to it")
-    return Sink(file, name)
-
-
-@contextmanager
 def reading(what: PathLike) -> Iterator[None]:
     """Turns an OSError of the body into CorpusError: `cannot read 'WHAT': REASON`, in one line for every file name."""
     try:
         yield
     except OSError as error:
         raise CorpusError(f"cannot read {str(what)!r}: {error.strerror or error}") from error
+
+
+@contextmanager
+def possible_name(path: PathLike) -> Iterator[None]:
+    """Turns the ValueError of the body, for a name with a NUL or one that cannot be encoded, into OSError."""
+    try:
+        yield
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error), os.fspath(path)) from error
 
 
 def flags_of(*names: str) -> int:
@@ -134,17 +130,13 @@ def flags_of(*names: str) -> int:
 
 def open_regular(path: PathLike, *, follow_links: bool = True) -> BufferedReader:
     """The regular file at `path`, open for reading. Raises OSError at once for all else, and for a link unless follow_links."""
-    flags = os.O_RDONLY | flags_of("O_NONBLOCK") | (0 if follow_links else flags_of("O_NOFOLLOW"))
+    flags = flags_of("O_NONBLOCK") if follow_links else flags_of("O_NONBLOCK", "O_NOFOLLOW")
     with possible_name(path):
-        number = os.open(path, flags)
-    try:
-        mode = os.fstat(number).st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, NOT_REGULAR, os.fspath(path))
-        return os.fdopen(number, "rb")
-    except BaseException:
+        number = os.open(path, os.O_RDONLY | flags)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return os.fdopen(number, "rb")
 
 
 def read_regular(path: PathLike, max_bytes: int, *, follow_links: bool = True) -> bytes:
@@ -159,14 +151,12 @@ def read_regular(path: PathLike, max_bytes: int, *, follow_links: bool = True) -
 def temporary_folder() -> str:
     """The folder for temporary files. Raises OutputError if TMPDIR names an unusable one: Python would take another."""
     name = next((name for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None)  # the order of tempfile
-    if name is None:
-        try:
-            return tempfile.gettempdir()
-        except FileNotFoundError as error:
-            raise OutputError("temporary files need a folder: set TMPDIR to one that you can write") from error
-    folder = Path(os.environ[name]).absolute()
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+    try:
+        folder = os.path.abspath(os.environ[name] if name else tempfile.gettempdir())  # noqa: PTH100
+    except FileNotFoundError as error:
+        raise OutputError("temporary files need a folder: set TMPDIR to one that you can write") from error
+    if name and not os.access(os.path.join(folder, ""), os.W_OK | os.X_OK):  # noqa: PTH118
         raise OutputError(
             f"{name} is {os.environ[name]!r}, which is not a folder that you can write: set it to another one"
         )
-    return str(folder)
+    return folder

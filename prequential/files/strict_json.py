@@ -3,56 +3,60 @@
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 MAX_DEPTH = 64
 MAX_VALUES = 1 << 21  # each takes up to 100 bytes of memory
 MAX_DIGITS = 39  # of an integer
+TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 MAX_ROW_DIGITS = 640  # of an integer in a row: every Python reads and writes so many
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # also one that does not end: linear in time
-
-
-def parse_json(data: bytes, make_object: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """The value of one JSON text in UTF-8. make_object: returns what replaces an object, inner ones first.
-
-    Raises ValueError, also for NaN, infinities, integers of more than MAX_DIGITS digits, half surrogate pairs, a key twice.
-    """
-    check_json_size(data)
-
-    def object_of(pairs: list[tuple[str, Any]]) -> Any:
-        values = _unique(pairs)
-        return make_object(values) if make_object else values
-
-    try:
-        value = json.loads(
-            data.decode(), object_pairs_hook=object_of, parse_int=_integer, parse_float=_finite, parse_constant=_finite
-        )
-    except RecursionError as error:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from error
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for parent in level for child in _children(parent)]
-        if not level:
-            return value
-    raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
 
 
 class LongLineError(ValueError):
     """A line is longer than its reader accepts."""
 
 
-class LongInteger:
-    """Stands for an integer of more than MAX_ROW_DIGITS digits. It matters only to a reader that uses it."""
+def parse_json(data: bytes, make_object: Callable[[dict[str, Any]], Any] = dict) -> Any:
+    """The value of one JSON text in UTF-8. make_object: returns what replaces an object, inner ones first.
+
+    Raises ValueError, also for NaN, infinities, integers of more than MAX_DIGITS digits, half surrogate pairs, a key twice.
+    """
+    value = _parse(data, MAX_DIGITS, make_object, parse_float=_finite, parse_constant=_finite)
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return value
+    raise ValueError(TOO_DEEP)
 
 
 def parse_row(line: bytes) -> Any:
-    """The value of one line of JSON in UTF-8. Raises ValueError, also for a key that occurs twice in an object."""
-    check_json_size(line)
+    """The value of one line of JSON. Raises ValueError, also for integers of more than MAX_ROW_DIGITS digits, a key twice."""
+    return _parse(line, MAX_ROW_DIGITS, dict)
+
+
+def _parse(data: bytes, max_digits: int, make_object: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
+    check_json_size(data)
+
+    def object_of(pairs: list[tuple[str, Any]]) -> Any:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+            raise ValueError(f"an object has the key {name[:200]!r} twice")
+        return make_object(values)
+
+    def integer(digits: str) -> int:
+        if len(digits) > max_digits:
+            raise ValueError(f"an integer has more than {max_digits} digits")
+        return int(digits)
+
     try:
-        return json.loads(line, object_pairs_hook=_unique, parse_int=_row_integer)
+        return json.loads(data, object_pairs_hook=object_of, parse_int=integer, **options)
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError(TOO_DEEP) from error
 
 
 def bounded_lines(stream: IO[bytes], max_n_bytes: int) -> Iterator[bytes]:
@@ -80,25 +84,6 @@ def _children(value: Any) -> list[Any]:
     if isinstance(value, str):
         value.encode()
     return value if isinstance(value, list) else []
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in pairs if len(dict(pairs)) < len(pairs) else ():
-        if name in values:
-            raise ValueError(f"an object has the key {name[:200]!r} twice")
-        values[name] = value
-    return values or dict(pairs)
-
-
-def _row_integer(text: str) -> int | LongInteger:
-    return int(text) if len(text) <= MAX_ROW_DIGITS else LongInteger()
-
-
-def _integer(text: str) -> int:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"an integer has {len(text)} digits")
-    return int(text)
 
 
 def _finite(text: str) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from prequential.errors import OutputError
-from prequential.files.folders import delete_incomplete, is_foreign, sync_folder
+from prequential.files.folders import delete_incomplete, sync_folder
 from prequential.files.streams import PathLike, flags_of, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
@@ -31,11 +31,16 @@ def real_path(target: PathLike) -> Path:
     """
     path = Path(target)
     with suppress(OSError, ValueError):
-        if stat.S_ISLNK((status := path.lstat()).st_mode):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
             if is_foreign(status) and status.st_uid:  # root is trusted: /dev/stdout is a link of root
                 raise OutputError(f"{os.fspath(target)!r} is a link of another user; choose another name")
             return Path(os.path.realpath(path))
     return Path(os.path.realpath(path.parent)) / path.name
+
+
+def is_foreign(status: os.stat_result) -> bool:
+    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
 
 
 def work_folder(target: PathLike) -> Path:
@@ -73,20 +78,19 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
             raise
     with owner:
         try:
+            with writing(target):
+                owner.seek(0)
+                owner.write(MARK)
             yield folder
         finally:
-            _delete_unused(folder)
-
-
-def _delete_unused(folder: Path) -> None:
-    with suppress(OSError):
-        if os.listdir(folder) == [OWNER]:  # noqa: PTH208
-            (folder / OWNER).unlink()
-            folder.rmdir()
+            with suppress(OSError):
+                if os.listdir(folder) == [OWNER]:  # noqa: PTH208
+                    (folder / OWNER).unlink()
+                    folder.rmdir()
 
 
 def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
-    """The file `owner` in the folder, locked, with our mark. Both are made if they are missing."""
+    """The file `owner` in the folder, locked; it has our mark, or a beginning of it. Both are made if they are missing."""
     while True:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -98,28 +102,19 @@ def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
                 raise _not_ours(folder)
             owner = stack.enter_context(open_own_file(folder / OWNER, create=not others))
             if not has_locked(owner.fileno()):
-                raise OutputError(
-                    f"another run is writing {os.fspath(target)!r}; wait until it ends, or choose another name"
-                )
-            if not os.path.samestat(os.fstat(owner.fileno()), (folder / OWNER).lstat()):
-                continue  # the run that held the lock has just deleted it
-            mark = owner.read(len(MARK) + 1)
-            if mark != MARK and (others or not MARK.startswith(mark)):  # a killed run may have left a part of it
-                raise _not_ours(folder)
-            try:
-                owner.write(MARK[len(mark) :])
-            except OSError:
-                _delete_unused(folder)
-                raise
-            stack.pop_all()
-            return owner
+                name = repr(os.fspath(target))
+                raise OutputError(f"another run is writing {name}; wait until it ends, or choose another name")
+            if os.path.samestat(os.fstat(owner.fileno()), (folder / OWNER).lstat()):  # not one that was just deleted
+                mark = owner.read(len(MARK) + 1)
+                if mark != MARK and (others or not MARK.startswith(mark)):  # a killed run may have left a part of it
+                    raise _not_ours(folder)
+                stack.pop_all()
+                return owner
 
 
 def _not_ours(path: Path) -> OutputError:
-    return OutputError(
-        f"{str(path)!r} is not a file or folder that a run of yours left: it is a link, of another kind or of another owner; "
-        "move it away"
-    )
+    wrong = "it is a link, of another kind or of another owner; move it away"
+    return OutputError(f"{str(path)!r} is not a file or folder that a run of yours left: {wrong}")
 
 
 def check_own_folder(folder: Path) -> None:
@@ -134,9 +129,9 @@ def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
 
     Raises OutputError unless it is a plain file of this user, not a link.
     """
-    flags = os.O_RDWR | os.O_CREAT * create | flags_of("O_NOFOLLOW", "O_NONBLOCK")
     if path.is_symlink():
         raise _not_ours(path)
+    flags = os.O_RDWR | os.O_CREAT * create | flags_of("O_NOFOLLOW", "O_NONBLOCK")
     file = os.fdopen(os.open(path, flags, 0o600), "r+b", 0)
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or is_foreign(status):

@@ -1,7 +1,7 @@
 """Forecasts by several assumptions, and their backtests: laws fitted to the smaller runs of a ladder forecast the larger ones.
 
-The ladder does not show what lies ahead in a text. A proxy, a cheap run over all of it, shows how hard it is there, but not how
-the learner's loss follows the proxy's. So the link to a proxy is an assumption, like the form of the law:
+What lies ahead in a text, a ladder does not show. A proxy, a cheap run over all of it, shows how hard it is there, but not how
+the learner's loss follows. So the link to a proxy is an assumption, like the form of the law:
 
     ratio         the loss changes with the text by the same factor as the proxy's
     difference    it changes by as many bits
@@ -12,7 +12,7 @@ law's loss is corrected to the text of the target.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -29,7 +29,6 @@ from prequential.sweeps.ladder import Ladder, Rung
 MAX_LOSS = 2.0**10  # bits per byte
 MIN_COMPUTE_RATIO = 2.0  # of a hidden run to the largest fitted run: a nearer one is not an extrapolation
 LEAST_SHARE = 0.05  # of a loss that is left if a difference takes more than all of it
-WITH_PROXY = "_with_proxy"  # at the end of the name of a naive forecast
 
 Lengths = NDArray[np.int64] | Floats  # in bytes
 
@@ -55,27 +54,20 @@ class Link:
     proxy_name: str = ""
     proxy: Curve | None = None
 
-    def corrected(self, losses: Floats, n_bytes: Lengths, to: int) -> Floats:
-        """Mean losses (..., P) over n_bytes (P,), as if the text were as hard as its first `to` bytes."""
-        return self._moved(losses, n_bytes, to, there=False)
-
-    def restored(self, losses: Floats, n_bytes: Lengths, to: int) -> Floats:
-        """The inverse of `corrected`."""
-        return self._moved(losses, n_bytes, to, there=True)
-
-    def _moved(self, losses: Floats, n_bytes: Lengths, to: int, *, there: bool) -> Floats:
+    def corrected(self, losses: Floats, n_bytes: Lengths, to: int, *, back: bool = False) -> Floats:
+        """Mean losses (..., P) over n_bytes (P,), as if the text were as hard as its first `to` bytes. back: the inverse."""
         if self.proxy is None:
             return losses
-        ahead, here = loss_bits_per_byte(self.proxy, n_bytes), loss_bits_per_byte(self.proxy, np.array([to]))
-        if not there:
+        here, ahead = loss_bits_per_byte(self.proxy, n_bytes), loss_bits_per_byte(self.proxy, np.array([to]))
+        if back:
             ahead, here = here, ahead
         moved = losses * ahead / here if self.kind == "ratio" else losses + ahead - here
         return np.asarray(np.maximum(moved, LEAST_SHARE * losses), np.float64)
 
 
-def links(proxies: Mapping[str, Curve]) -> list[Link]:
-    """`none`, then a ratio and a difference to each proxy."""
-    return [Link("none"), *(Link(kind, *proxy) for proxy in proxies.items() for kind in ("ratio", "difference"))]
+def links(proxies: Sequence[tuple[str, Curve]]) -> list[Link]:
+    """`none`, then a ratio and a difference to each proxy, given by name."""
+    return [Link("none"), *(Link(kind, *proxy) for proxy in proxies for kind in ("ratio", "difference"))]
 
 
 def forecast_losses(
@@ -85,13 +77,13 @@ def forecast_losses(
     n_weights = np.array([rung.n_weights for rung in rungs], np.float64)
     losses = np.array([loss_bits_per_byte(rung.curve, prefixes) for rung in rungs])
     to, ends = int(prefixes[-1]), np.array([n_bytes for _, n_bytes in targets])
-    found = np.empty((len(assumed), len(FORMS), len(targets)))
+    forecasts = np.empty((len(assumed), len(FORMS), len(targets)))
     for i, link in enumerate(assumed):
         corrected = link.corrected(losses, prefixes, to)
         for j, form in enumerate(FORMS.values()):
             fit = Projection(form, n_weights, np.asarray(prefixes, np.float64), corrected).fit()
-            found[i, j] = link.restored(np.array([fit.at(*target) for target in targets]), ends, to)
-    return found
+            forecasts[i, j] = link.corrected(np.array([fit.at(*target) for target in targets]), ends, to, back=True)
+    return forecasts
 
 
 # ---- rolling origins
@@ -109,35 +101,26 @@ class Cell:
 
 def rolling_origins(ladder: Ladder, assumed: Sequence[Link]) -> list[Cell]:
     """The forecasts of all hidden runs, for every way to fit at least 3 sizes and 3 prefixes and hide the others."""
-    return [
-        cell
-        for n_sizes in range(MIN_SIZES, len(ladder.sizes) + 1)
-        for n_prefixes in range(MIN_PREFIXES, len(ladder.prefixes()) + 1)
-        for cell in _cells(ladder, n_sizes, n_prefixes, assumed)
-    ]
+    fitted = product(range(MIN_SIZES, len(ladder.sizes) + 1), range(MIN_PREFIXES, len(ladder.prefixes()) + 1))
+    return [cell for n_sizes, n_prefixes in fitted for cell in _cells(ladder, n_sizes, n_prefixes, assumed)]
 
 
 def _cells(ladder: Ladder, n_sizes: int, n_prefixes: int, assumed: Sequence[Link]) -> Iterator[Cell]:
     """The forecasts of every hidden run of MIN_COMPUTE_RATIO or more, from the smallest sizes and the shortest prefixes."""
     sizes, prefixes = ladder.sizes, ladder.prefixes()
     last, end = ladder.first_rung(sizes[n_sizes - 1]), int(prefixes[n_prefixes - 1])
-    operations = last.operations(end)
     hidden = product(map(ladder.first_rung, sizes[n_sizes - 1 :]), prefixes[n_prefixes - 1 :].tolist())
-    ratios = [(rung, n_bytes, rung.operations(n_bytes) / operations) for rung, n_bytes in hidden]
+    ratios = [(rung, n_bytes, rung.operations(n_bytes) / last.operations(end)) for rung, n_bytes in hidden]
     targets = [target for target in ratios if target[2] >= MIN_COMPUTE_RATIO]
     if not targets:
         return
     rungs = [rung for rung in ladder.rungs if rung.size in sizes[:n_sizes]]
     places = [(float(rung.n_weights), n_bytes) for rung, n_bytes, _ in targets]
-    found = forecast_losses(rungs, prefixes[:n_prefixes], places, assumed)
+    forecasts = forecast_losses(rungs, prefixes[:n_prefixes], places, assumed)
     for i, (rung, n_bytes, ratio) in enumerate(targets):
         actual = float(loss_bits_per_byte(rung.curve, np.array([n_bytes]))[0])
-        yield Cell(
-            origin=(str(last.size), end),
-            target=(str(rung.size), n_bytes),
-            compute_ratio=ratio,
-            errors=np.log(found[:, :, i] / actual),
-        )
+        origin, target, errors = (str(last.size), end), (str(rung.size), n_bytes), np.log(forecasts[:, :, i] / actual)
+        yield Cell(origin=origin, target=target, compute_ratio=ratio, errors=errors)
 
 
 # ---- naive forecasts
@@ -155,13 +138,13 @@ def naive_losses(ladder: Ladder, target_flops: float, n_bytes: int, proxies: Seq
     y0, y1 = (float(loss_bits_per_byte(rung.curve, np.array([end]))[0]) for rung in last_two)
     x0, x1 = (rung.operations(end) for rung in last_two)
     slope = math.log(y1 / y0) / math.log(x1 / x0)
-    found = plain = {"last_rung": y1, "line": y1 * (target_flops / x1) ** slope}
+    losses = plain = {"last_rung": y1, "line": y1 * (target_flops / x1) ** slope}
     for i, proxy in enumerate(proxies):
         there, here = loss_bits_per_byte(proxy, np.array([end, n_bytes]))
         # dividing both points by a constant moves a line in logarithms as a whole
-        number = f"_{i + 1}" if i else ""
-        found = found | {name + WITH_PROXY + number: float(loss * here / there) for name, loss in plain.items()}
-    return found
+        end_of_name = f"_with_proxy_{i + 1}" if i else "_with_proxy"
+        losses = losses | {name + end_of_name: float(loss * here / there) for name, loss in plain.items()}
+    return losses
 
 
 # ---- intervals
@@ -208,7 +191,7 @@ class Calibration:
     n_links: int
     n_forms: int
 
-    @cached_property
+    @property
     def weights(self) -> Floats:
         return weights_of(self.cells, self.n_links, self.n_forms)
 
@@ -240,6 +223,7 @@ class Calibration:
     def is_calibrated(self) -> bool:
         return len(self.cells) >= MIN_CELLS
 
+    @cached_property
     def quantile(self) -> float:
         """Student's t for as many degrees of freedom as the cells are worth; 1.64 without cells."""
         from scipy.special import stdtrit  # not every command needs it
@@ -254,14 +238,8 @@ class Calibration:
     def deviations(self, spread: float, seeds: float, compute_ratio: float) -> dict[str, float]:
         """The parts of the deviation of the logarithm of a forecast, and how far its interval reaches."""
         drift = root_mean_square(self.rates) * growth(compute_ratio) if self.cells else 0.0
-        t = self.quantile()
-        return {
-            "spread": spread,
-            "seeds": seeds,
-            "drift": drift,
-            "t": t,
-            "reach": min(MAX_REACH, t * math.hypot(spread, seeds, drift)),
-        }
+        reach = min(MAX_REACH, self.quantile * math.hypot(spread, seeds, drift))
+        return {"spread": spread, "seeds": seeds, "drift": drift, "t": self.quantile, "reach": reach}
 
     def n_hit(self, seeds: float) -> int:
         """How many cells lie in their intervals, with the drift of the other origins."""
@@ -269,7 +247,7 @@ class Calibration:
         for cell, mean, spread in self._judged:
             others = np.array([r for r, c in zip(self.rates, self.cells, strict=True) if c.origin != cell.origin])
             drift = root_mean_square(others) * growth(cell.compute_ratio) if len(others) else 0.0
-            n += abs(mean) <= self.quantile() * math.hypot(spread, seeds, drift)
+            n += abs(mean) <= self.quantile * math.hypot(spread, seeds, drift)
         return n
 
 
@@ -282,9 +260,8 @@ def mean_and_spread(values: Floats, weights: Floats) -> tuple[float, float]:
 def effective_size(scores: Floats, origins: Sequence[Hashable], targets: Sequence[Hashable]) -> float:
     """The number of independent errors with mean 0 that have as uncertain a sum as these: from 1 to the number of origins.
 
-    The variance of a sum of errors that depend on each other within each origin and within each target is estimated as in
-    Cameron, Gelbach and Miller (2011, "Robust inference with multiway clustering"), without subtracting the mean: a common bias
-    is dependence. Each pair of origin and target occurs once. 0 without errors.
+    Errors depend on each other within an origin and within a target: Cameron, Gelbach and Miller (2011, "Robust inference with
+    multiway clustering"), without subtracting the mean, as a common bias is dependence. Each pair occurs once. 0 without errors.
     """
     if not len(scores):
         return 0.0
@@ -302,11 +279,9 @@ def _squared_sums(values: NDArray[np.float64], groups: Sequence[Hashable]) -> fl
 def interval_score(low: float, high: float, actual: float) -> float:
     """The interval score: the width, and 2 / (1 - CONFIDENCE) times the distance of an actual value outside. Less is better.
 
-    Its expectation is least for the true quantiles, so neither wide nor narrow intervals win (Winkler 1972, "A decision-theoretic
-    approach to interval estimation"; Gneiting and Raftery 2007, "Strictly proper scoring rules", equation 43).
+    Least in expectation for the true quantiles (Gneiting and Raftery 2007, "Strictly proper scoring rules", equation 43).
     """
-    outside = max(low - actual, actual - high, 0.0)
-    return high - low + 2 / (1 - CONFIDENCE) * outside
+    return high - low + 2 / (1 - CONFIDENCE) * max(low - actual, actual - high, 0.0)
 
 
 def _logs_by_size(ladder: Ladder) -> list[list[float]]:

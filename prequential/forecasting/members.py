@@ -1,8 +1,7 @@
 """The members of a ladder: runs of `sweep --ladder`, or of somebody else's training loop at several sizes.
 
-Of a training loop, nothing is proved. What can be checked: all members scored the same rows (their digests are equal), and in
-the same order. What cannot: that the shorter run is the beginning of the longer one, which needs a learning rate that does not
-depend on the length of the run.
+Of a training loop, nothing is proved. That all members scored the same rows in the same order is checked by digests. That a
+shorter run is the beginning of a longer one, with a learning rate that does not depend on the length, cannot be checked.
 """
 
 import json
@@ -14,11 +13,11 @@ from prequential_codecs.archive_header import OTHER
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.runs import PathLike, Run, read_runs
-from prequential.evaluation.summary import DIFFERENT_ROWS, is_reported, proof, rows_known, seed_of
+from prequential.evaluation.summary import DIFFERENT_ROWS, is_reported, proof, rows_known
 from prequential.model.config import Config
 from prequential.online.costs import total_flops
-from prequential.sweeps.ladder import Ladder, Parameters, Rung, ladder_of_rungs
-from prequential.sweeps.plans import CorpusKey, check_own_run, recorded_corpus
+from prequential.sweeps.ladder import Ladder, Parameters, Rung, ladder_of
+from prequential.sweeps.plans import CorpusKey, check_archive, recorded_corpus
 
 MAX_PARAMETERS = 1 << 60
 OPERATIONS_PER_TOKEN = 6  # for each parameter: two forward, four backward (Kaplan et al. 2020)
@@ -38,25 +37,16 @@ class ReportedRung(Rung):
         return n if type(n) is int and 0 < n <= MAX_PARAMETERS else 0
 
     @property
-    def seed(self) -> int:
-        return seed_of(self.run.record["config"])
-
-    @property
     def family(self) -> str:
         """Coding and tokenizer. That the loops agree in all but size, nobody can check."""
         tokenizer = self.run.record["reported"].get("tokenizer") or {}
         return json.dumps([self.run.record["coding"], tokenizer.get("digest")])
 
-    @property
-    def tokens_per_byte(self) -> float:
-        return float(self.run.record["tokens_per_byte"])
-
     def operations(self, n_bytes: int) -> float:
-        return OPERATIONS_PER_TOKEN * self.n_weights * n_bytes * self.tokens_per_byte
+        return OPERATIONS_PER_TOKEN * self.n_weights * n_bytes * float(self.run.record["tokens_per_byte"])
 
     @property
     def fault(self) -> str:
-        """Why it cannot be a member; empty if it can."""
         if self.run.record.get("findings"):
             return "a mistake was seen in its loop, so its figures are worth nothing"
         if not self.n_weights:
@@ -89,51 +79,48 @@ def read_ladder(path: PathLike) -> tuple[Ladder, dict[str, str]]:
     """The ladder with the most sizes among the runs at `path`; and the reported runs that are no members of it, with reasons.
 
     Of several runs of a size and a seed, the newest counts. Raises CorpusError if there is no ladder, if several have the most
-    sizes, and if one of its runs is not to be trusted (`check_own_run`).
+    sizes, and if one of its runs has lost its archive.
     """
     rungs = [rung for run in read_runs(path) if (rung := rung_of(run))]
     ladders: dict[tuple[CorpusKey, str], dict[Any, Rung]] = {}
     for rung in rungs:
-        if not (isinstance(rung, ReportedRung) and rung.fault):
-            key = recorded_corpus(rung.run.record), rung.family
-            ladders.setdefault(key, {})[rung.size, rung.seed] = rung
+        if not rung.fault:
+            ladders.setdefault(_key(rung), {})[rung.size, rung.seed] = rung
     if not ladders:
-        faults = [f"; {rung.run.name}: {rung.fault}" for rung in rungs if isinstance(rung, ReportedRung)]
-        raise CorpusError(
-            f"{str(path)!r} has no runs of a ladder: `prequential sweep --ladder` or training loops at several sizes make them"
-            + "".join(faults[:1])
-        )
+        fault = "".join([f"; {rung.run.name}: {rung.fault}" for rung in rungs][:1])
+        makers = "`prequential sweep --ladder` or training loops at several sizes make them"
+        raise CorpusError(f"{str(path)!r} has no runs of a ladder: {makers}{fault}")
     n_sizes = {key: len({size for size, _ in members}) for key, members in ladders.items()}
     largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
+    ladder = ladder_of(ladders[largest[0]].values())
     if len(largest) > 1:
-        raise CorpusError(_several(str(path), [ladders[key] for key in largest], n_sizes[largest[0]]))
-    ladder = ladder_of_rungs(ladders[largest[0]].values())
+        coding, otherwise = (
+            ladder.rungs[0].run.record.get("coding", ""),
+            "which differ in their bytes or their settings",
+        )
+        several = f"{len(largest)} ladders of {n_sizes[largest[0]]} sizes each, {DIFFERENT_ROWS.get(coding, otherwise)}"
+        raise CorpusError(f"{str(path)!r} has {several}: keep each ladder in its own folder")
     for rung in ladder.rungs:
-        check_own_run(rung.run)
-    return ladder, _left_out(ladder, rungs)
+        check_archive(rung.run)
+    return ladder, _left_out(ladder, rungs) if is_reported_ladder(ladder) else {}
 
 
-def _several(path: str, ladders: list[dict[Any, Rung]], n_sizes: int) -> str:
-    reported = [rung for ladder in ladders for rung in ladder.values() if isinstance(rung, ReportedRung)]
-    reason = (
-        DIFFERENT_ROWS[reported[0].run.record["coding"]]
-        if reported
-        else "which differ in their bytes or their settings"
-    )
-    return f"{path!r} has {len(ladders)} ladders of {n_sizes} sizes each, {reason}: keep each ladder in its own folder"
+def _key(rung: Rung) -> tuple[CorpusKey, str]:
+    return recorded_corpus(rung.run.record), rung.family
 
 
 def _left_out(ladder: Ladder, rungs: list[Rung]) -> dict[str, str]:
     """Why a reported run that is no longer than the ladder is not in it, by name. A longer one may be the target or the proxy."""
-    first, inside = ladder.rungs[0], {rung.run.name for rung in ladder.rungs}
-    found = {}
-    for rung in rungs if is_reported_ladder(ladder) else ():
-        key = recorded_corpus(rung.run.record)
-        if isinstance(rung, ReportedRung) and rung.run.name not in inside and key.n_bytes <= ladder.corpus.n_bytes:
-            is_alike = (key, rung.family) == (ladder.corpus, first.family)
-            other = "a newer run has its size and seed" if is_alike else DIFFERENT_ROWS[rung.run.record["coding"]]
-            found[rung.run.name] = rung.fault or other
-    return found
+    key, inside = _key(ladder.rungs[0]), {rung.run.name for rung in ladder.rungs}
+    other_rows = DIFFERENT_ROWS[ladder.rungs[0].run.record["coding"]]
+    reasons = {True: "a newer run has its size and seed", False: other_rows}
+    return {
+        rung.run.name: rung.fault or reasons[_key(rung) == key]
+        for rung in rungs
+        if isinstance(rung, ReportedRung)
+        and rung.run.name not in inside
+        and rung.run.record["corpus"]["n_bytes"] <= ladder.corpus.n_bytes
+    }
 
 
 def what_is_known(ladder: Ladder, left_out: Mapping[str, str]) -> dict[str, Any]:

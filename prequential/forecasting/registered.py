@@ -1,14 +1,13 @@
-"""Sealed forecasts, which contain the digest of all their other values, so that a later change is noticed; and their scores."""
+"""Registered forecasts: records with the digest of all their other values, which shows a later change; and their scores."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from msgspec import Struct
 from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import unicode_name
 
@@ -18,101 +17,32 @@ from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.evaluation.summary import is_reported, proof, seed_of
 from prequential.forecasting.backtest import interval_score, loss_bits_per_byte
 from prequential.forecasting.members import ReportedRung, rung_of
-from prequential.printable import format_table
-from prequential.records import Count, Number, Positive, Size, Time, append_record, check_record, read_object
+from prequential.records import read_object
 from prequential.sweeps.ladder import family
-from prequential.sweeps.plans import CorpusKey, check_own_run, config_key, recorded_corpus
+from prequential.sweeps.plans import check_archive, config_key
 
 SCHEMA, SCORE_SCHEMA = 2, 2
 SCHEMAS = (1, SCHEMA)  # in 1, a forecast had one form and one proxy
-SCORES = "scores.jsonl"
-
-
-class _Made(Struct):
-    point: Number
-    low: Number
-    high: Number
-    naive: dict[str, Number]
-
-
-class _Forecasts(Struct):
-    total_bits: _Made
-
-
-class _GPT(Struct):
-    width: Size
-    n_layers: Size
-    n_heads: Size
-    vector_step: Positive
-
-
-class _Loop(Struct):
-    arguments: dict[str, Any]
-
-
-class _Config(Struct):
-    """Of a GPT of this program, or of a training loop."""
-
-    seed: Count = 0
-    gpt: _GPT | None = None
-    learner: _Loop | None = None
-
-
-class _Corpus(Struct):
-    n_bytes: Size
-    blake2b: str
-
-
-class _Target(Struct):
-    n_bytes: Size
-    blake2b: str | None
-    config: _Config
-
-
-class _Compute(Struct):
-    ratio: Positive
-
-
-class ForecastRecord(Struct, kw_only=True):
-    """What `score` relies on. The seal shows later changes, but anyone can seal a record."""
-
-    schema: Literal[2] = 2
-    kind: Literal["forecast"] = "forecast"
-    blake2b: str
-    created_at: Time
-    after_the_fact: bool
-    compute: _Compute
-    corpus: _Corpus
-    target: _Target
-    forecasts: _Forecasts
-
-
-def canonical(record: Mapping[str, Any]) -> bytes:
-    """JSON with sorted names and no spaces: equal bytes for equal values."""
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
-def sealed(record: dict[str, Any]) -> dict[str, Any]:
-    """The record with `blake2b`, the digest of all its other values."""
-    values = json.loads(canonical({k: v for k, v in record.items() if k != "blake2b"}))
-    return {**values, "blake2b": _digest(canonical(values))}
+def with_digest(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with `blake2b`, the digest of all its other values: of their JSON with sorted names and without spaces."""
+    values = {name: value for name, value in record.items() if name != "blake2b"}
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return {**json.loads(text), "blake2b": _digest(text.encode())}
 
 
-def read_sealed(path: PathLike) -> dict[str, Any]:
-    """A sealed forecast. Raises CorpusError if the file is not a forecast, or was changed after it was frozen."""
+def read_registered(path: PathLike) -> dict[str, Any]:
+    """A registered forecast. Raises CorpusError if the file is not one, or was changed after it was registered."""
     record = read_object(path)
     if not isinstance(record, dict) or record.get("kind") != "forecast" or record.get("schema") not in SCHEMAS:
         raise CorpusError(f"{str(path)!r} is not a forecast of schema 1 or 2")
-    if sealed(record) != record:
-        raise CorpusError(f"{str(path)!r} was changed after it was frozen: its digest does not match")
-    # a score reads what both schemas have
-    checked = check_record({**record, "schema": SCHEMA}, ForecastRecord, repr(str(path)))
-    if len(checked["target"]["config"].keys() & {"gpt", OTHER}) != 1:
-        raise CorpusError(f"{str(path)!r} does not say what its target is")
+    if with_digest(record) != record:
+        raise CorpusError(f"{str(path)!r} was changed after it was registered: its digest does not match")
     return record
 
 
@@ -136,14 +66,22 @@ def run_digests(run: Run) -> dict[str, Any]:
 
 
 def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """How far a forecast (`read_sealed`) is from the target's run, as JSON values.
+    """How far a registered forecast is from the target's run, as JSON values.
 
     percent: forecast over actual, minus 1. hit: whether the interval contains the actual value. skill: 1 - |error| / |error of
     the best naive forecast|, below 0 if that one was nearer. Raises CorpusError if the run is not the target's, or if it began
-    before the forecast was frozen, unless the forecast was made after the fact.
+    before the forecast was registered, unless the forecast was made after the fact.
     """
-    _check_run(forecast, run)
-    made, n_bytes = forecast["forecasts"]["total_bits"], forecast["target"]["n_bytes"]
+    name, target = str(run.path), forecast["target"]
+    if not _is_target(run, target):
+        raise CorpusError(
+            f"{name!r} is not the run that was forecast: its configuration, its length or its text differs"
+        )
+    began = datetime.fromisoformat(run.record["time"]) - timedelta(seconds=run.record["wall_s"])
+    created = datetime.fromisoformat(forecast["created_at"])  # both times are in whole seconds
+    if not forecast["after_the_fact"] and began < created - timedelta(seconds=1):
+        raise CorpusError(f"{name!r} began before the forecast was registered: the forecast cannot be scored with it")
+    made, n_bytes = forecast["forecasts"]["total_bits"], target["n_bytes"]
     actual = float(loss_bits_per_byte(run.curves[MODEL], np.array([n_bytes]))[0]) * n_bytes
     error = made["point"] - actual
     naive_error = min((abs(value - actual) for value in made["naive"].values()), default=0.0)
@@ -156,9 +94,7 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "proof": proof(run.record) if is_reported(run.record) else None,
         "compute_ratio": forecast["compute"]["ratio"],
         "run": run_digests(run),
-        "point": made["point"],
-        "low": made["low"],
-        "high": made["high"],
+        **{name: made[name] for name in ("point", "low", "high")},
         "actual": actual,
         "percent": 100 * error / actual,
         "hit": made["low"] <= actual <= made["high"],
@@ -167,86 +103,35 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
     }
 
 
-def scores_path(runs: PathLike) -> Path:
-    """scores.jsonl in the folder of runs, or beside a file of packed runs."""
-    return (Path(runs).parent if Path(runs).is_file() else Path(runs)) / SCORES
-
-
-def append_score(runs: PathLike, record: dict[str, Any], mode: int = 0o777) -> Path:
-    """Adds the record to `scores_path`, which it returns. mode: permissions of forecast and run. Raises OutputError."""
-    path = scores_path(runs)
-    append_record(path, record, mode)
-    return path
-
-
-def check_prefix(forecast: Mapping[str, Any], prefix: CorpusKey) -> None:
-    """Raises CorpusError if the corpus does not begin with the ladder's bytes."""
-    if recorded_corpus(forecast) != prefix:
-        raise CorpusError("this corpus does not begin with the bytes that the ladder read: their digests differ")
-
-
-def find_target_run(path: PathLike, forecast: Mapping[str, Any]) -> Run:
-    """The newest run at `path` with the target's configuration and length.
-
-    Raises CorpusError if there is none, and if it is not to be trusted (`check_own_run`).
-    """
-    runs = [run for run in read_runs(path) if _is_target(run, forecast["target"])]
-    if not runs:
-        raise CorpusError(f"{str(path)!r} has no run of the target: give the corpus too, and the run is made")
-    check_own_run(runs[-1])
-    return runs[-1]
-
-
-def _check_run(forecast: Mapping[str, Any], run: Run) -> None:
-    target, corpus, name = forecast["target"], run.record["corpus"], str(run.path)
-    if not _is_target(run, target):
-        raise CorpusError(f"{name!r} is not the run that was forecast: its configuration or its length differs")
-    if target["blake2b"] not in (None, corpus["blake2b"]):
-        raise CorpusError(f"{name!r} read other bytes than those of the forecast")
-    began = datetime.fromisoformat(run.record["time"]) - timedelta(seconds=run.record["wall_s"])
-    created = datetime.fromisoformat(forecast["created_at"])  # both times are in whole seconds
-    if not forecast["after_the_fact"] and began < created - timedelta(seconds=1):
-        raise CorpusError(f"{name!r} began before the forecast was frozen: the forecast cannot be scored with this run")
+def contains_target(run: Run, target: Mapping[str, Any]) -> bool:
+    """Whether a run has the target's learner and size, any seed, and at least its bytes. Step sizes may differ by rounding."""
+    rung, config = rung_of(run), target["config"]
+    if rung is None or run.record["corpus"]["n_bytes"] < target["n_bytes"]:
+        return False
+    if isinstance(rung, ReportedRung) or OTHER in config:
+        size = {"n_parameters": rung.n_weights, "family": rung.family}
+        return OTHER in config and size == config[OTHER]["arguments"]
+    sizes = [(gpt["width"], gpt["n_layers"], gpt["n_heads"]) for gpt in (run.record["config"]["gpt"], config["gpt"])]
+    return rung.family == family(config) and sizes[0] == sizes[1]
 
 
 def _is_target(run: Run, target: Mapping[str, Any]) -> bool:
-    """Whether learner, size, seed and length are the target's. Step sizes may differ by the rounding of their rule.
-
-    A training loop may go on after the target's bytes, and has any seed.
-    """
-    rung, config, n_bytes = rung_of(run), target["config"], run.record["corpus"]["n_bytes"]
-    if isinstance(rung, ReportedRung):
-        found = {"n_parameters": rung.n_weights, "family": rung.family}
-        return n_bytes >= target["n_bytes"] and OTHER in config and found == config[OTHER]["arguments"]
-    return (
-        rung is not None
-        and OTHER not in config
-        and n_bytes == target["n_bytes"]
-        and rung.family == family(config)
-        and rung.seed == config["seed"]
-        and all(run.record["config"]["gpt"][name] == config["gpt"][name] for name in ("width", "n_layers", "n_heads"))
-    )
+    """Whether it is the target's run. A training loop may go on after the target's bytes, and has any seed."""
+    if not contains_target(run, target) or target["blake2b"] not in (None, run.record["corpus"]["blake2b"]):
+        return False
+    exact = run.record["corpus"]["n_bytes"], seed_of(run.record["config"])
+    return OTHER in target["config"] or exact == (target["n_bytes"], target["config"]["seed"])
 
 
-def format_score(record: Mapping[str, Any]) -> str:
-    """Error, interval and skill of a forecast."""
-    row = (
-        "total bits",
-        *(f"{record[name]:,.0f}" for name in ("point", "low", "high", "actual")),
-        f"{record['percent']:+.2f} %",
-        "hit" if record["hit"] else "missed",
-        f"{record['interval_score_percent']:.2f} %",
-        "-" if record["skill"] is None else f"{record['skill']:+.2f}",
-    )
-    titles = ("", "forecast", "90 % from", "to", "actual", "error", "interval", "interval score", "skill")
-    notes = ["after the fact: this does not count as a forecast"] if record["after_the_fact"] else []
-    notes += [record["proof"]] if record["proof"] else []
-    return "\n".join([format_table(titles, [row]), *notes, score_sentence(record)])
+def find_target_run(path: PathLike, forecast: Mapping[str, Any]) -> Run:
+    """The newest run of the target at `path`. Raises CorpusError if there is none, or if it has lost its archive."""
+    runs = [run for run in read_runs(path) if _is_target(run, forecast["target"])]
+    if not runs:
+        raise CorpusError(f"{str(path)!r} has no run of the target: give the corpus too, and the run is made")
+    check_archive(runs[-1])
+    return runs[-1]
 
 
-def score_sentence(record: Mapping[str, Any]) -> str:
-    """How far the forecast was off, for a reader who asks whether to trust the next one."""
-    direction, place = "high" if record["percent"] > 0 else "low", "within" if record["hit"] else "outside"
-    found = f"The forecast was {abs(record['percent']):.1f} % too {direction}, {place} its interval"
-    others = "every naive forecast was farther off" if (record["skill"] or 0.0) > 0 else "a naive forecast was as near"
-    return f"{found}; {others}."
+def scores_path(runs: PathLike) -> Path:
+    """scores.jsonl in the folder of runs, or beside a file of packed runs."""
+    return (Path(runs).parent if Path(runs).is_file() else Path(runs)) / "scores.jsonl"

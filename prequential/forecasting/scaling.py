@@ -5,9 +5,8 @@
     shared      L = (E + A N^-a + B / D)^b              after Kaplan et al. (2020), equation 1.5, with one root for all terms
 
 For given exponents, every form is linear in its coefficients (up to the root), which cannot be negative: they are solved exactly,
-so only the two exponents are searched (variable projection, Golub and Pereyra 1973). A coarse grid over the bounds gives the
-starts: its lowest local minima. Damped Gauss-Newton steps within the bounds (Marquardt 1963) move the exponents from all of them
-at once. The fit with the least residual counts.
+so only the two exponents are searched (variable projection, Golub and Pereyra 1973): by damped Gauss-Newton steps within bounds
+(Marquardt 1963), from the lowest local minima of a coarse grid. The fit with the least residual counts.
 
 Residuals are relative, fitted / observed - 1: an error of 0.01 bits in 1 bit weighs as much as 0.02 bits in 2.
 """
@@ -46,17 +45,14 @@ class Form:
     root: Callable[[Floats, Floats], Floats] = field(default=lambda a, b: np.ones_like(b))
 
 
-_ADDITIVE = Form("additive", lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b + 0 * a])
-_CROSSED = Form(
-    "crossed",
-    lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b, n**-a * d**-b],
-)
-_SHARED = Form(
-    "shared",
-    lambda n, d, a, b: [np.ones_like(n * a), n**-a, 1 / d + 0 * a],
-    root=lambda a, b: b,
-)
-FORMS = {form.name: form for form in (_ADDITIVE, _CROSSED, _SHARED)}
+FORMS = {
+    form.name: form
+    for form in (
+        Form("additive", lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b + 0 * a]),
+        Form("crossed", lambda n, d, a, b: [np.ones_like(n * a), n**-a, d**-b, n**-a * d**-b]),
+        Form("shared", lambda n, d, a, b: [np.ones_like(n * a), n**-a, 1 / d + 0 * a], root=lambda a, b: b),
+    )
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,37 +84,36 @@ class Fit:
 def non_negative_least_squares(designs: Floats, wanted: Floats) -> Floats:
     """The coefficients c >= 0 (S, k) with the least |designs @ c - wanted|, for S problems at once.
 
-    designs: (S, m, k). wanted: (S, m). The solution without the bounds is taken where it is not negative. For the others: among
-    the least squares solutions for each subset of the k columns, the best without a negative coefficient is the solution. k is
-    small: 2^k - 2 subsets are tried, for all problems at once. For few problems, scipy's `nnls` is faster.
+    designs: (S, m, k). wanted: (S, m). Where the solution without the bounds is negative: of the solutions for each subset of the
+    k columns, the best without a negative coefficient, for all problems at once. For few problems, scipy's `nnls` is faster.
     """
     gram, moments = designs.transpose(0, 2, 1) @ designs, (wanted[:, None] @ designs)[:, 0]  # (S, k, k), (S, k)
     norms = np.sqrt(np.maximum(np.einsum("skk->sk", gram), 1e-300))
     k = designs.shape[2]
     gram = gram / norms[:, :, None] / norms[:, None] + 1e-13 * np.eye(k)  # so that equal columns can be solved, too
     moments = moments / norms
-    found = np.linalg.solve(gram, moments[:, :, None])[:, :, 0]
-    rest = np.flatnonzero(np.any(found < 0, 1))
+    coefficients = np.linalg.solve(gram, moments[:, :, None])[:, :, 0]
+    rest = np.flatnonzero(np.any(coefficients < 0, 1))
     if len(rest) > FEW_PROBLEMS:
-        found[rest] = _best_subset(gram[rest], moments[rest])
+        coefficients[rest] = _best_subset(gram[rest], moments[rest])
     elif len(rest):
         from scipy.optimize import nnls  # not every command fits a law
 
-        found[rest] = [nnls(designs[i] / norms[i], wanted[i])[0] for i in rest]
-    return np.asarray(found / norms, np.float64)
+        coefficients[rest] = [nnls(designs[i] / norms[i], wanted[i])[0] for i in rest]
+    return np.asarray(coefficients / norms, np.float64)
 
 
 def _best_subset(gram: Floats, moments: Floats) -> Floats:
     """The coefficients (S, k) that explain most of the wanted values, without a negative one and without the complete set."""
     n_problems, k = moments.shape
-    most, found = np.zeros(n_problems), np.zeros((n_problems, k))
+    most, best = np.zeros(n_problems), np.zeros((n_problems, k))
     for subset in (list(s) for size in range(1, k) for s in combinations(range(k), size)):
         part = np.linalg.solve(gram[:, subset][:, :, subset], moments[:, subset, None])[:, :, 0]
         explained = (part * moments[:, subset]).sum(1)
         better = np.flatnonzero(np.all(part >= 0, 1) & (explained > most))
-        most[better], found[better] = explained[better], 0.0
-        found[better[:, None], np.array(subset)] = part[better]
-    return found
+        most[better], best[better] = explained[better], 0.0
+        best[better[:, None], np.array(subset)] = part[better]
+    return best
 
 
 class Projection:
@@ -127,9 +122,6 @@ class Projection:
     The losses are in bits per byte, of the text or corrected by a proxy. Raises ConfigError for too few sizes or prefixes.
     """
 
-    n_unit: float
-    d_unit: float
-
     def __init__(self, form: Form, n_weights: Floats, n_bytes: Floats, losses: Floats) -> None:
         n_sizes, n_prefixes = len(np.unique(n_weights)), len(np.unique(n_bytes))
         if n_sizes < MIN_SIZES or n_prefixes < MIN_PREFIXES:
@@ -137,7 +129,7 @@ class Projection:
             raise ConfigError(f"{needed}; here are {n_sizes} and {n_prefixes}")
         self._form, self._shape = form, losses.shape
         n, d = np.repeat(n_weights, len(n_bytes)), np.tile(n_bytes, len(n_weights))  # of each loss, run by run
-        self.n_unit, self.d_unit = (float(np.exp(np.log(x).mean())) for x in (n, d))
+        self.n_unit, self.d_unit = float(np.exp(np.log(n).mean())), float(np.exp(np.log(d).mean()))
         self._n, self._d = n / self.n_unit, d / self.d_unit
         self._losses = losses.reshape(-1)
         self._low, self._high = np.log([LOWEST, LOWEST]), np.log([HIGHEST_A, HIGHEST_B])
@@ -173,10 +165,11 @@ class Projection:
         logs = self._refine(self._starts())
         coefficients, residuals = self.project(logs)
         best = int(np.argmin((residuals**2).sum(1)))
+        a, b = map(math.exp, logs[best])
         return Fit(
             form=self._form.name,
-            a=math.exp(logs[best, 0]),
-            b=math.exp(logs[best, 1]),
+            a=a,
+            b=b,
             coefficients=tuple(map(float, coefficients[best])),
             n_unit=self.n_unit,
             d_unit=self.d_unit,

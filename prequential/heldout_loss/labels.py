@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike, open_regular
-from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
+from prequential.files.strict_json import bounded_lines, parse_row
 from prequential.learners.spec import follow, reported
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
@@ -189,7 +189,7 @@ def _row(line: bytes, code: str, given: str | None) -> tuple[bytes, bytes]:
 
 
 def spelled(value: Any) -> str:
-    """A label in one line. `value_of` gives it back. Raises ValueError for an integer that cannot be written."""
+    """A label in one line. `value_of` gives it back. Raises ValueError for a value that JSON does not have."""
     stands_for_itself = isinstance(value, str) and "\n" not in value and value_of(value) is value
     return value if stands_for_itself else _as_json(value)
 
@@ -211,9 +211,7 @@ def _as_json(value: Any) -> str:
 
 
 def _unwritable(value: Any) -> NoReturn:
-    is_long = isinstance(value, LongInteger)
-    what = f"an integer has more than {MAX_ROW_DIGITS} digits" if is_long else f"JSON has no {type(value).__name__}"
-    raise ValueError(f"{what}; write it as a text")
+    raise ValueError(f"JSON has no {type(value).__name__}; write it as a text")
 
 
 def label_cost(

@@ -79,8 +79,6 @@ def _check_window(points: Sequence[Record], window: Source) -> None:
         raise CorpusError(
             f"there is no tree to train on before the window: the history of {window.name!r} begins later"
         )
-    if warning := window.origin["warning"]:
-        LOG.warning("%s", warning)
     if points:
         _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
         if (version := points[-1]["environment"]["versions"]["prequential"]) != VERSION:

@@ -154,8 +154,6 @@ def _opened(test: CorpusLike, limit_bytes: int | None) -> Iterator[Source]:
     with open_source(test, limit_bytes) as source:
         if not source.n_bytes:
             raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
-        if warning := source.origin.get("warning"):
-            LOG.warning("%s", warning)
         if not source.documents:  # bytes in memory are one document
             source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
         yield source

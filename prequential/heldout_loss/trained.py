@@ -113,7 +113,7 @@ def _of_run(path: Path, make_spec: MakeSpec, on_progress: OnProgress) -> Trained
                     part.seek(0)
                     part.truncate()
 
-        with spool(decoded(), header.n_bytes) as file:
+        with spool(decoded()) as file:
             symbols = mapped(file, file.tell())
     if digest_of(symbols) != header.blake2b:
         raise CorruptArchiveError(f"{str(run.archive)!r} decodes to other bytes than its header says")

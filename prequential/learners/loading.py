@@ -46,25 +46,18 @@ def load_spec(name: str, arguments: Mapping[str, Any] | None = None) -> LearnerS
 
 def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE as a dict; a value is JSON, or else a text. Raises ConfigError for anything else, or a name given twice."""
-    grid = parse_grid(texts)
-    if twice := [name for name, values in grid.items() if len(values) > 1]:
-        raise ConfigError(f"{twice[0]!r} is given twice")
-    return {name: values[0] for name, values in grid.items()}
-
-
-def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """NAME=VALUE as the values of each name, in order. Raises ConfigError for anything else."""
-    found: dict[str, list[Any]] = {}
+    arguments: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise ConfigError(f"{text!r} is not NAME=VALUE")
+        if name in arguments:
+            raise ConfigError(f"{name!r} is given twice")
         try:
-            parsed = json.loads(value)
+            arguments[name] = json.loads(value)
         except ValueError:
-            parsed = value
-        found.setdefault(name, []).append(parsed)
-    return found
+            arguments[name] = value
+    return arguments
 
 
 def _source_digest(module: Any, factory: Any, folder: Path | None, arguments: Mapping[str, Any]) -> str | None:

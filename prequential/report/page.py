@@ -22,36 +22,97 @@ from prequential.evaluation.summary import (
     what_is_measured,
 )
 from prequential.model.presets import name_of
-from prequential.report import page as ranking
 from prequential.report import run_panels, sections
 from prequential.report.markup import Html, element, folded, heading, html_document, html_table, join
-from prequential.report.run_panels import Look, Table
 from prequential.report.sections import corpus_name
 from prequential.report.svg import html_figure
 
-TOO_SHORT = "The text is too short for intervals."
+CONFIG_FILE = "config.json"  # in the commands that repeat a run
+INCOMPLETE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
+
 Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
+Colours = Mapping[str, int]
+Record = Mapping[str, Any]
 
 
-def rankings(runs: Sequence[Run]) -> list[Groups]:
+def html_report(runs: Sequence[Run]) -> str:
+    """The page about one or more runs: first the conclusion. Raises CorpusError for incomplete records or curves."""
+    labels = []
+    for run in runs:
+        with _naming(run):
+            labels.append(learner_label(run.record["config"]))
+    rankings = _rankings(runs) if len(runs) > 1 else []
+    names = run_panels.run_names(labels, runs)
+    every_line = [*(name for groups in rankings for name in groups), *(name for run in runs for name in run.curves)]
+    colours = run_panels.line_colours(every_line)
+    shown, level = [], "h2" if len(runs) == 1 else "h3"
+    for number, (name, run) in enumerate(zip(names, runs, strict=True), 1):
+        with _naming(run):
+            shown.append((sections.conclusion(run, name), _article(run, name, colours, f"run-{number}", level)))
+    corpora = " and ".join(dict.fromkeys(map(corpus_name, runs)))
+    if len(runs) == 1:
+        ((sentence, article),) = shown
+        return html_document(f"{corpora}: prequential report", join(heading("h1", sentence), article))
+    parts = [*_comparisons(rankings, colours), element("h2", "Each run")]
+    for number in (number for groups in rankings for group in groups.values() for number, _ in group):
+        sentence, article = shown[number - 1]
+        parts.append(folded(sentence, article))
+    return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
+
+
+@contextmanager
+def _naming(run: Run) -> Iterator[None]:
+    """Turns errors about what a record lacks into a CorpusError that names the run."""
+    try:
+        yield
+    except INCOMPLETE as error:
+        name = str(run.path)
+        raise CorpusError(f"{name!r} is not a complete run: {type(error).__name__}: {error}") from error
+
+
+# ---- several runs
+
+
+def _rankings(runs: Sequence[Run]) -> list[Groups]:
     """The groups of each corpus by their names, the best first. Runs are numbered from 1."""
     corpora: dict[str, list[tuple[int, Run]]] = {}
     for number, run in enumerate(runs, 1):
         corpora.setdefault(run.record["corpus"]["blake2b"], []).append((number, run))
-    found: list[Groups] = []
+    rankings: list[Groups] = []
     for same in corpora.values():
         groups: dict[str, list[tuple[int, Run]]] = {}
         for name, numbered in zip(run_panels.group_names([run for _, run in same]), same, strict=True):
             groups.setdefault(name, []).append(numbered)
-        found.append(dict(sorted(groups.items(), key=lambda group: _mean("bits_per_byte", group[1]))))
-    return found
+        rankings.append(dict(sorted(groups.items(), key=lambda group: _mean("bits_per_byte", group[1]))))
+    return rankings
 
 
 def _mean(field: str, group: Sequence[tuple[int, Run]]) -> float:
     return sum(run.record[field] for _, run in group) / len(group)
 
 
-def compared(groups: Groups) -> Comparison | str:
+def _comparisons(rankings: Sequence[Groups], colours: Colours) -> Iterator[Html]:
+    """The ranking on each corpus, and the runs that have no other one to be compared with."""
+    if len(rankings) > 1:
+        yield element("h1", f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models")
+    alone = []
+    for groups in rankings:
+        (name, ((_, run), *others)), *more = groups.items()
+        if not others and not more:
+            alone.append(f"{name} on {corpus_name(run)}")
+            continue
+        differences = _compared(groups)
+        yield heading("h1" if len(rankings) == 1 else "h2", conclusion(groups, differences))
+        yield ranking_table(groups, differences)
+        curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
+        for panel in (run_panels.learning(curves, colours=colours), run_panels.saved(curves, colours=colours)):
+            if panel.series:
+                yield html_figure(panel)
+    if alone:
+        yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
+
+
+def _compared(groups: Groups) -> Comparison | str:
     """The differences from the best group, or why there are none."""
     if len(groups) == 1:
         return "These runs differ only in the seed."
@@ -62,66 +123,51 @@ def compared(groups: Groups) -> Comparison | str:
         return f"No differences: {error}."
 
 
-def conclusion(groups: Groups, found: Comparison | str) -> str:
+def conclusion(groups: Groups, compared: Comparison | str) -> str:
     """Which learner needs the least, and by how much."""
     best, group = next(iter(groups.items()))
-    name, run = run_panels.full_name(best, group[0][1].record), group[0][1]
-    rate = f"{name} needs {_mean('bits_per_byte', group):.2f} bits/byte on {corpus_name(run)}"
-    rate += (
-        f", the least of {len(groups)} learners" * (len(groups) > 2) if len(groups) > 1 else f" in {len(group)} runs"
-    )
-    if isinstance(found, str):
-        return rate
-    second, half = found.differences[0], _half(found.differences[0])
+    run, several = group[0][1], f", the least of {len(groups)} learners" * (len(groups) > 2)
+    rate = f"{_mean('bits_per_byte', group):.2f} bits/byte on {corpus_name(run)}"
+    rate += several if len(groups) > 1 else f" in {len(group)} runs"
+    sentence = f"{run_panels.full_name(best, run.record['config'])} needs {rate}"
+    if isinstance(compared, str):
+        return sentence
+    second, proof = compared.differences[0], f" ({compared.proof})" if compared.proof else ""
     if second.is_none:
-        return f"{rate}; {second.other.label} needs as much, everywhere" + (f" ({found.proof})" if found.proof else "")
+        return f"{sentence}; {second.other.label} needs as much, everywhere{proof}"
+    half, more = _half(second), _more(second, _digits([second])).lstrip("+")
     doubt = ", so either may be the better" if half and abs(second.percent) <= half else ""
-    more = _more(second, _digits([second])).lstrip("+")
-    return f"{rate}; {second.other.label} needs {more} more{doubt}" + (f" ({found.proof})" if found.proof else "")
+    return f"{sentence}; {second.other.label} needs {more} more{doubt}{proof}"
 
 
-def pictures(groups: Groups, look: Look) -> Iterator[Html]:
-    """The learning curves, and the bits that the best saves."""
-    curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
-    panels = (run_panels.learning(curves, look), run_panels.saved(curves, look))
-    yield from (html_figure(panel) for panel in panels if panel.series)
-
-
-def ranking_table(groups: Groups, found: Comparison | str) -> Html:
+def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     """The groups, what each needs more than the best, and what to expect on another text."""
     records = [[run.record for _, run in group] for group in groups.values()]
     size = what_is_measured([is_coded(record) for group in records for record in group], "bytes")
     columns: dict[str, Sequence[object]] = {
         "learner": [element("a", name, href=f"#run-{group[0][0]}") for name, group in groups.items()],
         "bits/byte": [_mean("bits_per_byte", group) for group in groups.values()],
-        **({} if isinstance(found, str) else _differences(found.differences)),
-        size: [round(_mean("archive_bytes", group)) for group in groups.values()],
-        "verified": [_words(map(verified_word, group)) for group in records],
     }
+    caption = compared if isinstance(compared, str) else "The text is too short for intervals."
+    if not isinstance(compared, str):
+        digits = _digits(compared.differences)
+        columns["more than the best"] = [None, *(_more(each, digits) for each in compared.differences)]
+        columns["on another such text"] = [None, *(_on_another_text(each, digits) for each in compared.differences)]
+        levels = [each.intervals.confidence for each in compared.differences if each.intervals]
+        if levels:
+            caption = f"Intervals of {levels[0]:.0%}: ± is for the mean over such texts."
+        caption += f" Data: {compared.rows}." if compared.rows else ""
+    columns[size] = [round(_mean("archive_bytes", group)) for group in groups.values()]
+    columns["verified"] = [_words(map(verified_word, group)) for group in records]
     if max(map(len, records)) > 1:
         columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
-    return html_table(Table("Ranking", columns, found if isinstance(found, str) else _about(found), [0], n_narrow=3))
-
-
-def _differences(found: Sequence[Difference]) -> dict[str, list[str | None]]:
-    digits = _digits(found)
-    return {
-        "more than the best": [None, *(_more(each, digits) for each in found)],
-        "on another such text": [None, *(_on_another_text(each, digits) for each in found)],
-    }
-
-
-def _about(found: Comparison) -> str:
-    """What the intervals are for."""
-    levels = [each.intervals.confidence for each in found.differences if each.intervals]
-    about = f"Intervals of {levels[0]:.0%}: ± is for the mean over such texts." if levels else TOO_SHORT
-    return f"{about} Data: {found.rows}." if found.rows else about
+    return html_table("Ranking", columns, caption, [0], n_narrow=3)
 
 
 def _half(difference: Difference) -> float | None:
     """Half of the confidence interval, in percent of the best."""
-    found = difference.intervals
-    return None if found is None else difference.in_percent(found.mean_high_bits - difference.bits)
+    intervals = difference.intervals
+    return None if intervals is None else difference.in_percent(intervals.mean_high_bits - difference.bits)
 
 
 def _digits(differences: Sequence[Difference]) -> int:
@@ -137,9 +183,9 @@ def _more(difference: Difference, digits: int) -> str:
 
 
 def _on_another_text(difference: Difference, digits: int) -> str | None:
-    if (found := difference.intervals) is None:
+    if (intervals := difference.intervals) is None:
         return None
-    low, high = map(difference.in_percent, (found.text_low_bits, found.text_high_bits))
+    low, high = map(difference.in_percent, (intervals.text_low_bits, intervals.text_high_bits))
     return f"{_signed(low, digits)} to {_signed(high, digits)} %"
 
 
@@ -151,69 +197,23 @@ def _words(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-CONFIG_FILE = "config.json"  # in the commands that repeat a run
-INCOMPLETE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
-
-Record = Mapping[str, Any]
+# ---- each run
 
 
-def html_report(runs: Sequence[Run]) -> str:
-    """The page about one or more runs: first the conclusion. Raises CorpusError for incomplete records or curves."""
-    labels = []
-    for run in runs:
-        with _naming(run):
-            labels.append(learner_label(run.record["config"]))
-    rankings = ranking.rankings(runs) if len(runs) > 1 else []
-    look = run_panels.page_look([name for groups in rankings for name in groups], runs)
-    found, level = [], "h2" if len(runs) == 1 else "h3"
-    for number, (name, run) in enumerate(zip(run_panels.run_names(labels, runs), runs, strict=True), 1):
-        with _naming(run):
-            found.append((sections.conclusion(run, name), _article(run, name, look, f"run-{number}", level)))
-    corpora = " and ".join(dict.fromkeys(map(corpus_name, runs)))
-    if len(runs) == 1:
-        ((sentence, article),) = found
-        return html_document(f"{corpora}: prequential report", join(heading("h1", sentence), article))
-    parts = [*_comparison(rankings, look), element("h2", "Each run")]
-    for number in (number for groups in rankings for group in groups.values() for number, _ in group):
-        sentence, article = found[number - 1]
-        parts.append(element("details", element("summary", sentence), article))
-    return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
-
-
-def _comparison(rankings: Sequence[Groups], look: Look) -> Iterator[Html]:
-    """The ranking on each corpus, and the runs that have no other one to be compared with."""
-    if len(rankings) > 1:
-        yield element("h1", f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models")
-    alone = []
-    for groups in rankings:
-        (name, ((_, run), *others)), *more = groups.items()
-        if not others and not more:
-            alone.append(f"{name} on {corpus_name(run)}")
-            continue
-        found = ranking.compared(groups)
-        yield heading("h1" if len(rankings) == 1 else "h2", ranking.conclusion(groups, found))
-        yield ranking.ranking_table(groups, found)
-        yield from ranking.pictures(groups, look)
-    if alone:
-        yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
-
-
-@contextmanager
-def _naming(run: Run) -> Iterator[None]:
-    """Turns errors about what a record lacks into a CorpusError that names the run."""
-    try:
-        yield
-    except INCOMPLETE as error:
-        name = str(run.path)
-        raise CorpusError(f"{name!r} is not a complete run: {type(error).__name__}: {error}") from error
-
-
-def _article(run: Run, name: str, look: Look, prefix: str, level: str) -> Html:
+def _article(run: Run, name: str, colours: Colours, prefix: str, level: str) -> Html:
     """Everything about one run but its conclusion. prefix: its id, with which those of its sections begin. level: h2 or h3."""
-    record, look = run.record, run_panels.run_look(look, name)
+    record, labels = run.record, {**run_panels.PARTS, MODEL: name}
     beside = [sections.reported(record)] if is_reported(record) else sections.sizes(record, name)
+    parts = [("curves", "Learning curves", sections.curves(run, labels, colours))]
+    if not is_reported(record):
+        proof = [folded("Total cost, with the decoder", sections.ledger(record)), _repetition(run)]
+        parts += [
+            ("passages", "What the text costs", sections.passages(record.get("passages", []))),
+            ("tables", "Where the bits went", [*sections.breakdowns(record["tables"], labels)]),
+            ("proof", "Total cost, and how to repeat the run", proof),
+        ]
     shown, links = [], []
-    for title, (kind, content) in _content(run, look).items():
+    for kind, title, content in parts:
         if content:
             place = f"{prefix}-{kind}"
             links.append(element("a", title, href=f"#{place}"))
@@ -229,37 +229,18 @@ def _article(run: Run, name: str, look: Look, prefix: str, level: str) -> Html:
     )
 
 
-def _content(run: Run, look: Look) -> dict[str, tuple[str, list[Html]]]:
-    """The sections of a run by their titles: a name for links, and what is shown. An empty one is left out."""
-    record = run.record
-    found = {"Learning curves": ("curves", sections.curves(run, look))}
-    if is_reported(record):
-        return found
-    proof = [folded("Total cost, with the decoder", sections.ledger(record)), repetition(run)]
-    return {
-        **found,
-        "What the text costs": ("passages", sections.passages(record)),
-        "Where the bits went": ("tables", [*sections.breakdowns(record["tables"], look)]),
-        "Total cost, and how to repeat the run": ("proof", proof),
-    }
-
-
-# ---- how to repeat a run
-
-
-def repetition(run: Run) -> Html:
+def _repetition(run: Run) -> Html:
     """What was read and chosen, the commands that repeat the run and test its archive, and a configuration that they need."""
-    record, is_other = run.record, OTHER in run.record["config"]
-    line = command(record)
+    record, is_other, line = run.record, OTHER in run.record["config"], command(run.record)
     test = f"\nprequential test {shlex.quote(f'{run.path.resolve().name}/{ARCHIVE}')}"
     own = "The archive decodes on any machine, and the same command makes the same archive, byte for byte:"
     other = f"Proof: {record.get('coding', 'not said')}. The command, where the learner's module can be imported:"
     parts = [
         element("p", _extent(record)),
-        element("p", f"{_given(record['config'])}{_selection(record)}"),
+        element("p", _selection(record)),
         element("p", other if is_other else own),
         element("pre", element("code", line + ("" if is_other else test))),
-        element("p", _origin(record)),
+        element("p", _machine(record["environment"])),
     ]
     if CONFIG_FILE in shlex.split(line):
         text = json.dumps(record["config"], indent=2, ensure_ascii=False)
@@ -268,46 +249,35 @@ def repetition(run: Run) -> Html:
 
 
 def _extent(record: Record) -> str:
-    corpus = record["corpus"]
+    corpus, limit = record["corpus"], record.get("limit_bytes")
     source = f"the {corpus['kind']} {corpus.get('name')}" if "kind" in corpus else "data given in memory"
-    content = f"{corpus['n_bytes']:,} bytes of {source}, BLAKE2b {corpus['blake2b']}"
-    if "limit_bytes" not in record:
-        return f"{content}. The record does not say whether the input continued after them."
-    if record["limit_bytes"] is None or record["limit_bytes"] > corpus["n_bytes"]:
-        return f"The full input: {content}."
-    return f"At most the first {record['limit_bytes']:,} bytes: {content}."
-
-
-def _given(config: Record) -> str:
-    if OTHER in config:
-        return "The learner's source, what it knew before and its tokenizer are not counted. "
-    return (
-        f"Before, the learner had read {name_of_given(config[GIVEN])}, which is not counted. "
-        if GIVEN in config
-        else ""
-    )
+    is_full = limit is None or limit > corpus["n_bytes"]
+    start = "The full input" if is_full else f"At most the first {limit:,} bytes"
+    return f"{start}: {corpus['n_bytes']:,} bytes of {source}, BLAKE2b {corpus['blake2b']}."
 
 
 def _selection(record: Record) -> str:
-    n_configs, n_seeds = record["n_configs"], record["n_seeds"]
+    """What the learner knew before, and among how many configurations and seeds it was chosen."""
+    config, n_configs, n_seeds = record["config"], record["n_configs"], record["n_seeds"]
+    given = "The learner's source, what it knew before and its tokenizer are not counted. " if OTHER in config else ""
+    if GIVEN in config:
+        given = f"Before, the learner had read {name_of_given(config[GIVEN])}, which is not counted. "
     if n_configs * n_seeds == 1:
-        return "The user declared that one configuration and one seed were tried: nothing was selected."
+        return f"{given}The user declared that one configuration and one seed were tried: nothing was selected."
     return (
-        f"The user declared it as the best of {n_configs:,} configurations and {n_seeds:,} seeds. To name the selected one "
-        f"costs {math.log2(n_configs) + math.log2(n_seeds):.1f} bits, which the total cost includes."
+        f"{given}The user declared it as the best of {n_configs:,} configurations and {n_seeds:,} seeds. To name the selected "
+        f"one costs {math.log2(n_configs) + math.log2(n_seeds):.1f} bits, which the total cost includes."
     )
 
 
-def _origin(record: Record) -> str:
-    environment = record["environment"]
+def _machine(environment: Record) -> str:
     commit = environment.get("git_commit") or ""
     changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
     where = f"; commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-    settings = [
-        f"{name} {environment[name]}" for name in ("threads", "backend", "kernels", "device") if name in environment
-    ]
-    return f"Made with {versions}{where}. Machine: {', '.join([environment['machine']['cpu'], *settings])}."
+    names = [name for name in ("threads", "backend", "kernels", "device") if name in environment]
+    machine = ", ".join([environment["machine"]["cpu"], *(f"{name} {environment[name]}" for name in names)])
+    return f"Made with {versions}{where}. Machine: {machine}."
 
 
 def command(record: Record) -> str:

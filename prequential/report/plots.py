@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import learner_label
 from prequential.printable import printable
 from prequential.report import run_panels
-from prequential.report.run_panels import LINE_COLOURS, Axis, Panel, Series, spread
+from prequential.report.run_panels import LINE_COLOURS, Panel, Series, spread
 from prequential.report.sections import ColouredText
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from prequential.sweeps.sweep import Summary
 
-DASHES = ("solid", "dashed", "dotted")
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
 LEADER = {"linewidth": 0.7, "alpha": 0.6}
@@ -40,9 +39,10 @@ def draw(plot: Axes, panel: Panel) -> None:
         _draw_line(plot, line)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)
-    plot.set(xscale="log" if panel.x.log else "linear", yscale="log" if panel.y.log else "linear")
-    plot.set(xlabel=panel.x.title, ylabel=panel.y.title, ylim=plot.get_ylim())
-    if panel.x.dates:
+    plot.set(
+        xscale="linear" if panel.dates else "log", xlabel=panel.x_title, ylabel=panel.y_title, ylim=plot.get_ylim()
+    )
+    if panel.dates:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator(tz=UTC, maxticks=8)
@@ -57,8 +57,8 @@ def draw(plot: Axes, panel: Panel) -> None:
 
 def _draw_line(plot: Any, line: Series) -> None:
     width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
-    looks = {"color": LINE_COLOURS[line.colour], "linestyle": DASHES[line.dashes], "linewidth": width, "zorder": order}
-    plot.plot(line.x, line.y, marker="o" if len(line.x) == 1 else None, **looks)
+    marker = "o" if len(line.x) == 1 else None
+    plot.plot(line.x, line.y, marker=marker, color=LINE_COLOURS[line.colour], linewidth=width, zorder=order)
 
 
 def _draw_names(plot: Any, series: Sequence[Series]) -> None:
@@ -113,21 +113,19 @@ def regret(run: Measured | Mapping[str, Curve], *, ax: Axes | None = None) -> Ax
 
     run: or curves by name, of which one is called "model".
     """
-    curves, look = _curves(run)
+    curves, labels = _curves(run)
     if MODEL not in curves:
         raise wrong_argument("run", run, 'a run, or curves by name, of which one is called "model"')
-    return _drawn(ax, run_panels.saved(curves, look))
+    return _drawn(ax, run_panels.saved(curves, labels))
 
 
 def front(summary: Summary, *, ax: Axes | None = None) -> Axes:
-    """The results of a sweep: bits per byte against operations per byte, or seconds. A line joins those on the front."""
-    best = sorted((result.cost, result.bits_per_byte) for result in summary.results if result.on_front)
+    """The results of a sweep: bits per byte against operations per byte. A line joins those on the front."""
+    best = sorted((result.flops_per_byte, result.bits_per_byte) for result in summary.results if result.on_front)
     x, y = np.array(best, np.float64).reshape(-1, 2).T
-    known = all(result.flops_per_byte is not None for result in summary.results)
-    cost = Axis("operations per byte" if known else "seconds per byte", log=True)
-    plot = _drawn(ax, Panel("", [Series("front", x, y)], cost))
+    plot = _drawn(ax, Panel("", [Series("front", x, y)], "operations per byte"))
     for result in summary.results:
-        at = result.cost, result.bits_per_byte
+        at = result.flops_per_byte, result.bits_per_byte
         plot.plot(*at, "o", color=LINE_COLOURS[0])
         plot.annotate(short(result.name), at, (5, 5), textcoords="offset points", **PLAIN)
     plot.autoscale()
@@ -164,20 +162,9 @@ def text(run: Measured) -> ColouredText:
     return ColouredText(run.passages if isinstance(run, Evaluation) else run.record["passages"])
 
 
-def monorepo(
-    records: Sequence[Mapping[str, Any]],
-    of: Literal["documents", "kinds", "languages"] = "documents",
-    *,
-    ax: Axes | None = None,
-) -> Axes:
-    """The monorepo losses of a series over time: of all documents, of new files and added lines, or by language.
-
-    records: of `read_series`. Raises CorpusError if there are none.
-    """
-    panels = run_panels.monorepo(records)
-    if of not in panels:
-        raise wrong_argument("of", of, " or ".join(map(repr, panels)))
-    return _drawn(ax, panels[of])
+def monorepo(records: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
+    """The monorepo losses of a series over time, of all documents. records: of `read_series`. Raises CorpusError if none."""
+    return _drawn(ax, run_panels.monorepo(records))
 
 
 def _drawn(ax: Axes | None, panel: Panel) -> Axes:
@@ -186,14 +173,13 @@ def _drawn(ax: Axes | None, panel: Panel) -> Axes:
     return plot
 
 
-def _curves(runs: Runs) -> tuple[Curves, run_panels.Look]:
+def _curves(runs: Runs) -> tuple[Curves, Mapping[str, str]]:
     """The curves that a picture of these runs shows, and what they are called."""
     if isinstance(runs, Run | Evaluation):
-        name = run_panels.full_name(_label(runs), {"config": _config(runs)})
-        return runs.curves, run_panels.Look({**run_panels.PARTS, MODEL: name})
+        name = run_panels.full_name(_label(runs), _config(runs))
+        return runs.curves, {**run_panels.PARTS, MODEL: name}
     named = runs if isinstance(runs, Mapping) else dict(zip(run_panels.distinct(map(_label, runs)), runs, strict=True))
-    found = {name: run if isinstance(run, Curve) else run.curves[MODEL] for name, run in named.items()}
-    return found, run_panels.PLAIN
+    return {name: run if isinstance(run, Curve) else run.curves[MODEL] for name, run in named.items()}, {}
 
 
 def _label(run: Measured) -> str:

@@ -1,18 +1,16 @@
 """The parts of a page about one run: conclusion, figures, sizes, curves, coloured text, breakdowns, ledger."""
 
 import base64
-import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 from prequential_codecs.baselines import BASELINES
 
 from prequential.evaluation import breakdown
-from prequential.evaluation.breakdown import COUNTS, EXPLANATIONS, MAX_PASSAGES, PASSAGE_BYTES
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
@@ -26,16 +24,12 @@ from prequential.evaluation.summary import (
     split_text,
 )
 from prequential.records import IMPORTED
-from prequential.report import run_panels
-from prequential.report.markup import Html, element, first_byte, folded, html_table, words
-from prequential.report.run_panels import LIGHT, Look, Table
+from prequential.report.markup import EVERYWHERE, NEVER, Html, element, folded, html_table
+from prequential.report.run_panels import LIGHT, full_name, learning, saved
 from prequential.report.svg import html_figure
 
-LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of panels.py)
+LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of page.css)
 NEWLINE = "↵"  # so that the cost of an end of line can be seen; the line ends after the last of several
-ALL = "all"  # the name of a row of sums
-JOINERS = ("'", "’", "-", "_")  # inside words
-N_WORDS, MAX_WORD = 12, 24  # how many of the costliest words are listed, and how many of their letters
 ROW_NAMES = {
     breakdown.POSITIONS: "bytes from-to", breakdown.DOCUMENTS: "document", breakdown.EXTENSIONS: "extension",
     breakdown.CLASSES: "kind of byte", breakdown.WORDS: "how common", breakdown.COPIES: "bytes that are",
@@ -43,7 +37,6 @@ ROW_NAMES = {
 NOT_PROVED = "reported, not proved"
 
 Record = Mapping[str, Any]
-Characters = list[tuple[str, float]]  # as they are shown, with their bits
 
 
 # ---- the conclusion
@@ -56,27 +49,19 @@ def corpus_name(run: Run) -> str:
 
 def conclusion(run: Run, name: str) -> str:
     """What the run of the learner `name` shows, in one sentence: its rate, the best other compressor, and what the GPT is for."""
-    record = run.record
-    rate = f"{run_panels.full_name(name, record)} needs {record['bits_per_byte']:.2f} bits/byte on {corpus_name(run)}"
-    note = "" if is_coded(record) else f" ({proof(record)})"
-    return f"{rate}{_against_the_best(record)}{_without_the_gpt(record)}{note}"
-
-
-def _against_the_best(record: Record) -> str:
-    if not record["baselines"]:
-        return ""
-    best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
-    less = 1 - record["archive_bytes"] / best["compressed_bytes"]
-    note = f" ({NOT_PROVED})" if _is_static(best) else ""
-    return f", {percent(abs(less))} {'less' if less >= 0 else 'more'} than {best['name']}{note}"
-
-
-def _without_the_gpt(record: Record) -> str:
-    parts = record.get("parts", {})
-    if not {GPT, MIXER} <= set(parts):
-        return ""
-    more = parts[MIXER] / parts[MODEL] - 1
-    return f"; without its GPT {percent(more)} more" if more > 0 else "; its GPT saves nothing"
+    record, parts = run.record, run.record.get("parts", {})
+    sentence = (
+        f"{full_name(name, record['config'])} needs {record['bits_per_byte']:.2f} bits/byte on {corpus_name(run)}"
+    )
+    if record["baselines"]:
+        best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
+        less = 1 - record["archive_bytes"] / best["compressed_bytes"]
+        sentence += f", {percent(abs(less))} {'less' if less >= 0 else 'more'} than {best['name']}"
+        sentence += f" ({NOT_PROVED})" * _is_static(best)
+    if {GPT, MIXER} <= set(parts):
+        more = parts[MIXER] / parts[MODEL] - 1
+        sentence += f"; without its GPT {percent(more)} more" if more > 0 else "; its GPT saves nothing"
+    return sentence if is_coded(record) else f"{sentence} ({proof(record)})"
 
 
 def _is_static(baseline: Record) -> bool:
@@ -129,70 +114,69 @@ def _kind(record: Record) -> str:
 def reported(record: Record) -> Html:
     """What a training loop, or its log, said."""
     above = ("data", "model", "proof")  # on the page, these stand above the table
-    titles, values = zip(
-        *((title, value) for title, value in reported_figures(record) if title not in above), strict=True
-    )
-    return html_table(Table("Reported", {"figure": titles, "value": values}))
+    figures = [(title, value) for title, value in reported_figures(record) if title not in above]
+    titles, values = zip(*figures, strict=True)
+    return html_table("Reported", {"figure": titles, "value": values})
 
 
 def sizes(record: Record, name: str) -> list[Html]:
     """The size of the archive of the learner `name` and those of the baselines, smallest first."""
     size, n_bytes = record["archive_bytes"], record["corpus"]["n_bytes"]
-    own = {"label": run_panels.full_name(name, record), "compressed_bytes": size, "wall_s": record["wall_s"]}
-    statics = [baseline for baseline in record["baselines"] if _is_static(baseline)]
+    own = {"label": full_name(name, record["config"]), "compressed_bytes": size, "wall_s": record["wall_s"]}
     rows = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
+    statics = [row for row in record["baselines"] if _is_static(row)]
+    names = [f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"] for row in rows]
+    saves = [None if row is own else percent(1 - size / row["compressed_bytes"]) for row in rows]
+    ahead = [None if row is own else _first_byte(record["crossings"].get(row["name"])) for row in rows]
     columns: dict[str, Sequence[object]] = {
-        "compressor": [f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"] for row in rows],
+        "compressor": names,
         "bits/byte": [bits_per_byte(row["compressed_bytes"], n_bytes) for row in rows],
         "bytes": [row["compressed_bytes"] for row in rows],
-        f"{name} saves": [None if row is own else percent(1 - size / row["compressed_bytes"]) for row in rows],
-        f"{name} ahead from byte": [
-            None if row is own else first_byte(record["crossings"].get(row["name"])) for row in rows
-        ],
+        f"{name} saves": saves,
+        f"{name} ahead from byte": ahead,
         "seconds": [f"{row['wall_s']:,.2f}" for row in rows],
     }
     caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
     if statics:
         caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
     places = [place for place, row in enumerate(rows) if row is own]
-    return [
-        html_table(Table("Sizes", columns, caption, places, n_narrow=4)),
-        *(element("p", note) for note in record["notes"]),
-    ]
+    notes = (element("p", note) for note in record["notes"])
+    return [html_table("Sizes", columns, caption, places, n_narrow=4), *notes]
+
+
+def _first_byte(byte: int | None) -> str:
+    return NEVER if byte is None else EVERYWHERE if byte == 0 else f"{byte:,}"
 
 
 def findings(record: Record) -> list[Html]:
     """What the health watch found during the run, if anything."""
-    found = [element("li", f"Warning: {finding}") for finding in recorded_findings(record)]
-    return [element("ul", *found)] if found else []
+    items = [element("li", f"Warning: {finding}") for finding in recorded_findings(record)]
+    return [element("ul", *items)] if items else []
 
 
-def curves(run: Run, look: Look) -> list[Html]:
+def curves(run: Run, labels: Mapping[str, str], colours: Mapping[str, int]) -> list[Html]:
     """The learning curves and the bits saved, with an explanation."""
-    panels = (run_panels.learning(run.curves, look), run_panels.saved(run.curves, look))
-    figures = [html_figure(panel) for panel in panels if panel.series]
+    panels = (learning(run.curves, labels, colours), saved(run.curves, labels, colours))
     text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
-    if is_reported(run.record):
-        return [*figures, element("p", text)]
-    text += (
-        "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately. "
-        "Dashes in two colours: lines that coincide."
-    )
-    return [*figures, element("p", text)]
+    if not is_reported(run.record):
+        text += (
+            "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately. "
+            "Dashes in two colours: lines that coincide."
+        )
+    return [*(html_figure(panel) for panel in panels if panel.series), element("p", text)]
 
 
 # ---- where the bits went
 
 
-def breakdowns(tables: Mapping[str, Any], look: Look) -> Iterator[Html]:
-    """Every table of evaluation/breakdown.py below what it shows: its rows."""
+def breakdowns(tables: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Html]:
+    """Every table of evaluation/breakdown.py below what it shows: its rows, and the costliest of them."""
     for name, table in tables.items():
-        title, rows = words(name).capitalize(), table["rows"]
+        title, rows = name.replace("_", " ").capitalize(), table["rows"]
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
-            columns = _costs(rows, ROW_NAMES.get(name, "name"), look)
-            strong = [len(rows)] if len(rows) > 1 else []
-            shown = html_table(Table(title, columns, " ".join(breakdown.notes(table)), strong))
-            yield folded(f"{EXPLANATIONS.get(name, title)}{_costliest(rows)}", shown)
+            columns, strong = _costs(rows, ROW_NAMES.get(name, "name"), labels), [len(rows)] if len(rows) > 1 else []
+            shown = html_table(title, columns, " ".join(breakdown.notes(table)), strong)
+            yield folded(f"{breakdown.EXPLANATIONS.get(name, title)}{_costliest(rows)}", shown)
 
 
 def _costliest(rows: Sequence[Record]) -> str:
@@ -205,22 +189,22 @@ def _costliest(rows: Sequence[Record]) -> str:
     return f" Most bits: {most['name']}, {most['bits'][part] / (total or 1.0):.0%}."
 
 
-def _costs(rows: Sequence[Record], name: str, look: Look) -> dict[str, list[object]]:
+def _costs(rows: Sequence[Record], name: str, labels: Mapping[str, str]) -> dict[str, list[object]]:
     """The columns of rows of costs; several rows have a row of sums."""
-    parts = list(rows[0]["bits"])
-    bits = {part: math.fsum(row["bits"][part] for row in rows) for part in parts}
-    total = {"name": ALL, "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
+    first, *parts = rows[0]["bits"]
+    bits = {part: math.fsum(row["bits"][part] for row in rows) for part in (first, *parts)}
+    total = {"name": "all", "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
     shown = [*rows, total] if len(rows) > 1 else rows
-    own = [row["bits"][parts[0]] for row in shown]
+    counts = {text: key for key, text in breakdown.COUNTS.items() if any(key in row for row in rows)}
     return {
         name: [row["name"] for row in shown],
-        "bits/byte": [each / row["n_bytes"] for each, row in zip(own, shown, strict=True)],
-        **{look.label(part): [row["bits"][part] / row["n_bytes"] for row in shown] for part in parts[1:]},
-        "of bits": [f"{each / (bits[parts[0]] or 1.0):.1%}" for each in own],
+        "bits/byte": [row["bits"][first] / row["n_bytes"] for row in shown],
+        **{labels.get(part, part): [row["bits"][part] / row["n_bytes"] for row in shown] for part in parts},
+        "of bits": [f"{row['bits'][first] / (bits[first] or 1.0):.1%}" for row in shown],
         "of bytes": [f"{row['n_bytes'] / total['n_bytes']:.1%}" for row in shown],
         "bytes": [row["n_bytes"] for row in shown],
-        "bits": [f"{each:,.2f}" for each in own],
-        **{text: [row.get(key) for row in shown] for key, text in COUNTS.items() if any(key in row for row in rows)},
+        "bits": [f"{row['bits'][first]:,.2f}" for row in shown],
+        **{text: [row.get(key) for row in shown] for text, key in counts.items()},
     }
 
 
@@ -228,10 +212,9 @@ def ledger(record: Record) -> Html:
     """The entries of the total cost, and whether they sum to it."""
     n_bytes, total = record["corpus"]["n_bytes"], record["total_bits"]
     missing = total - math.fsum(entry["bits"] for entry in record["ledger"])
+    check = f"The entries sum to the total cost, {total:,.2f} bits."
     if abs(missing) > 1e-6:
         check = f"The entries of this record do not sum to the total cost: {missing:,.6f} bits are missing."
-    else:
-        check = f"The entries sum to the total cost, {total:,.2f} bits."
     caption = (
         f"{check} The {_kind(record)} alone takes {record['archive_bits']:,} bits. "
         f"The coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
@@ -243,27 +226,21 @@ def ledger(record: Record) -> Html:
         "bits": [f"{row['bits']:,.2f}" for row in rows],
         "share": [f"{row['bits'] / total:.2%}" for row in rows],
     }
-    return html_table(Table("Ledger", columns, caption, [len(rows) - 1]))
+    return html_table("Ledger", columns, caption, [len(rows) - 1])
 
 
 # ---- passages
 
 
-def passages(record: Record) -> list[Html]:
-    """The passages of a record, coloured by bits, with the scale. Raises ValueError unless each byte has its bits."""
-    found = record.get("passages", [])[:MAX_PASSAGES]
-    if not found:
+def passages(given: Sequence[Record]) -> list[Html]:
+    """Passages of a record, coloured by bits, with the scale. Raises ValueError unless each byte has its bits."""
+    given = given[: breakdown.MAX_PASSAGES]
+    if not given:
         return []
-    shown = [_characters(passage) for passage in found]
-    edges = (0, *LEVELS)
-    names = [f"{low:g}-{high:g}" for low, high in zip(edges, LEVELS, strict=False)] + [f"{LEVELS[-1]:g} or more"]
+    names = [f"{low:g}-{high:g}" for low, high in pairwise((0, *LEVELS))] + [f"{LEVELS[-1]:g} or more"]
     scale = (element("span", name, class_=f"h{level}") for level, name in enumerate(names))
-    figures = (_passage(passage, letters) for passage, letters in zip(found, shown, strict=True))
-    return [
-        element("p", "Bits of each character when the model first read it: ", *scale, class_="scale"),
-        _costliest_words(shown),
-        element("div", *figures, class_="passages"),
-    ]
+    title = element("p", "Bits of each character when the model first read it: ", *scale, class_="scale")
+    return [title, element("div", *map(_passage, given), class_="passages")]
 
 
 class ColouredText:
@@ -275,7 +252,7 @@ class ColouredText:
     def _repr_html_(self) -> str:
         rules = [f".pq .h{i} {{background: {LIGHT[f'h{i}']}; color: #16181d}}" for i in range(len(LEVELS) + 1)]
         style = element("style", "".join(rules) + ".pq pre {white-space: pre-wrap; line-height: 1.6}")
-        return element("div", style, *passages({"passages": self.passages}), class_="pq")
+        return element("div", style, *passages(self.passages), class_="pq")
 
     def __repr__(self) -> str:
         return "\n".join(_title(passage) for passage in self.passages)
@@ -287,42 +264,25 @@ def _title(passage: Record) -> str:
     return f"{passage['name'].capitalize()}: bytes {first:,}-{first + len(bits):,}, {mean:.2f} bits/byte"
 
 
-def _characters(passage: Record) -> Characters:
-    """Each character of UTF-8 text, or byte that is none, with the sum of the bits of its bytes."""
-    data = base64.b64decode(passage["text"], validate=True)[:PASSAGE_BYTES]
-    bits = passage["bits"][:PASSAGE_BYTES]
+def _characters(passage: Record) -> list[tuple[str, float]]:
+    """Each character of UTF-8 text, or byte that is none, as it is shown; with the sum of the bits of its bytes."""
+    data = base64.b64decode(passage["text"], validate=True)[: breakdown.PASSAGE_BYTES]
+    bits = passage["bits"][: breakdown.PASSAGE_BYTES]
     if not data or len(data) != len(bits):
         raise ValueError(f"a passage has {len(data)} bytes and {len(bits)} costs")
-    found, start, text = [], 0, data.decode("utf-8", "surrogateescape")
+    letters, start, text = [], 0, data.decode("utf-8", "surrogateescape")
     for letter, following in zip(text, [*text[1:], ""], strict=True):
         raw = letter.encode("utf-8", "surrogateescape")
         shown = f"\\x{raw[0]:02x}" if "\udc80" <= letter <= "\udcff" else letter
         if letter == "\n":
             shown = NEWLINE + "\n" * (following != "\n")
-        found.append((shown, sum(bits[start : start + len(raw)])))
+        letters.append((shown, sum(bits[start : start + len(raw)])))
         start += len(raw)
-    return found
+    return letters
 
 
-def _costliest_words(texts: Sequence[Characters]) -> Html:
-    """The words of the texts that cost most."""
-    found = []
-    for letters in texts:
-        for is_word, group in groupby(letters, lambda letter: letter[0].isalnum() or letter[0] in JOINERS):
-            word = [*group]
-            if is_word:
-                found.append((sum(bits for _, bits in word), "".join(letter for letter, _ in word)))
-    items = (
-        element("li", element("b", word[:MAX_WORD] + "…" * (len(word) > MAX_WORD)), f" {bits:.1f}")
-        for bits, word in heapq.nlargest(N_WORDS, found)
-    )
-    return element(
-        "div", element("p", "Costliest words of these passages, in bits:"), element("ol", *items), class_="words"
-    )
-
-
-def _passage(passage: Record, letters: Characters) -> Html:
-    caption = element("figcaption", _title({**passage, "bits": passage["bits"][:PASSAGE_BYTES]}))
-    levels = groupby(letters, lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
-    spans = (element("span", *(shown for shown, _ in group), class_=f"h{level}") for level, group in levels)
+def _passage(passage: Record) -> Html:
+    levels = groupby(_characters(passage), lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
+    spans = [element("span", *(shown for shown, _ in group), class_=f"h{level}") for level, group in levels]
+    caption = element("figcaption", _title({**passage, "bits": passage["bits"][: breakdown.PASSAGE_BYTES]}))
     return element("figure", caption, element("pre", *spans, class_="passage"))

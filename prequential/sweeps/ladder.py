@@ -1,11 +1,9 @@
 """Ladders: one learner at several sizes over the same bytes, from which a larger run can be forecast.
 
-Segment length, step size and the choice of training rows depend only on the bytes so far. So a run contains the run over every
-prefix, and one run per size and seed serves all prefixes.
-
-The sizes differ in width, layers, heads (at most MAX_HEAD_WIDTH wide) and the step size of embedding and head, proportional to
-width**-0.75. In theory the head's step is proportional to 1 / width, and the embedding's is constant (Yang et al. 2022). Both
-share one step here, and measurements favour an exponent in between (docs/STUDIES.md).
+Segment length, step size and the choice of training rows depend only on the bytes so far: a run contains the run over every
+prefix. The sizes differ in width, layers, heads (at most MAX_HEAD_WIDTH wide) and the step size of embedding and head, which is
+proportional to width**-0.75. In theory, the head's is proportional to 1 / width, and the embedding's constant (Yang et al. 2022);
+measurements favour an exponent in between (docs/STUDIES.md).
 """
 
 import json
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import Run
+from prequential.evaluation.summary import seed_of
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
 from prequential.online.costs import hidden_matrices, total_flops
 from prequential.online.runtime import Runtime
@@ -47,7 +46,7 @@ class Size(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """The size of somebody else's model: all its parameters."""
+    """The size of a model in a training loop: all its parameters."""
 
     n: int
 
@@ -62,8 +61,8 @@ DEFAULT_SIZES = tuple(Size(width, 2) for width in (24, 32, 48, 64, 96))
 def n_weights(gpt: GPTConfig) -> int:
     """N: the number of weights that each symbol is multiplied with, in the hidden matrices and the head.
 
-    The embedding does not count: a symbol looks up one row of each of its tables, and most rows are hardly ever used. Reading
-    takes 2 N operations for each symbol, without attention (online/costs.py).
+    Not in the embedding, where it looks up one row of each table. Reading takes 2 N operations for each symbol, without
+    attention (online/costs.py).
     """
     hidden = sum(n_in * n_out * n_parts for n_in, n_out, n_parts in hidden_matrices(gpt))
     return gpt.n_layers * hidden + gpt.width * N_SYMBOLS
@@ -98,20 +97,16 @@ def ladder_plan(
 
     Raises ConfigError for an impossible size: a law of fewer sizes would be another law.
     """
-    ascending = sorted(set(sizes), key=lambda size: n_weights(_gpt(scaled(base, size))))
+    configs = {size: scaled(base, size) for size in sizes}
+    ascending = sorted(configs, key=lambda size: n_weights(_gpt(configs[size])))
     several = (*ascending[:2][-1:], *ascending[-2:][:1]) if repeated is None else repeated
-    for size in several:
-        if size not in ascending:
-            raise ConfigError(f"{size} is to run with all seeds, and is not among the sizes of the ladder")
-    configs = [scaled(base, size) for size in ascending]
-    for config in configs:
-        (runtime or Runtime()).check(config)
-    return Plan(
-        variants=tuple(
-            Variant(name=str(size), configs=seeded(config, seeds if size in several else seeds[:1]))
-            for size, config in zip(ascending, configs, strict=True)
-        )
-    )
+    if others := set(several) - set(ascending):
+        raise ConfigError(f"{min(others)} is to run with all seeds, and is not among the sizes of the ladder")
+    variants = []
+    for size in ascending:
+        (runtime or Runtime()).check(configs[size])
+        variants.append(Variant(name=str(size), configs=seeded(configs[size], seeds if size in several else seeds[:1])))
+    return Plan(variants=tuple(variants))
 
 
 def _gpt(config: Config) -> GPTConfig:
@@ -124,9 +119,13 @@ def _gpt(config: Config) -> GPTConfig:
 
 @dataclass(frozen=True)
 class Rung:
-    """A finished run of the ladder, with its learning curve."""
+    """A finished run of the ladder, with its learning curve. fault: why it cannot be a member; empty if it can."""
 
     run: Run
+
+    @property
+    def fault(self) -> str:
+        return ""
 
     @cached_property
     def config(self) -> Config:
@@ -139,11 +138,10 @@ class Rung:
 
     @property
     def seed(self) -> int:
-        return self.config.seed
+        return seed_of(self.run.record["config"])
 
     @property
     def family(self) -> str:
-        """Equal for the rungs of one ladder."""
         return family(self.run.record["config"])
 
     def operations(self, n_bytes: int) -> float:
@@ -198,17 +196,9 @@ class Ladder:
         diverged = [f"looks diverged: {name}: {reason}" for name, reason in diverged_runs(self).items()]
         return "\n".join([table, *diverged])
 
-    def to_record(self) -> dict[str, Any]:
-        return {"diverged": diverged_runs(self)}
 
-
-def ladder_of(runs: Iterable[Run]) -> Ladder:
-    """The ladder of one or more runs of this program over the same bytes, which differ only in size and seed."""
-    return ladder_of_rungs(map(Rung, runs))
-
-
-def ladder_of_rungs(rungs: Iterable[Rung]) -> Ladder:
-    """The same of rungs."""
+def ladder_of(rungs: Iterable[Rung]) -> Ladder:
+    """The ladder of one or more runs over the same bytes, which differ only in size and seed."""
     ascending = sorted(rungs, key=lambda rung: (rung.n_weights, rung.seed))
     return Ladder(tuple(ascending), recorded_corpus(ascending[0].run.record))
 

@@ -1,6 +1,6 @@
 """The runs of a plan, one after another, in run folders. A finished run of the same configuration and bytes is used again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, in_memory
 from prequential.printable import printable
-from prequential.sweeps.plans import Candidate, Plan, Variant, config_key, corpus_key, finished_runs, recorded_corpus
+from prequential.sweeps.plans import Plan, Variant, config_key, corpus_key, finished_runs, recorded_corpus
 
 OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
 
@@ -25,14 +25,14 @@ class RunOutcome:
     """One planned run, and its result: a run folder or an error. is_new: False for a run that was finished before."""
 
     variant: Variant
-    config: Candidate
+    config: Config
     run: Run | None = None
     error: Exception | None = None
     is_new: bool = True
 
     @property
     def name(self) -> str:
-        return self.variant.name if self.config.seed is None else f"{self.variant.name}, seed {self.config.seed}"
+        return f"{self.variant.name}, seed {self.config.seed}"
 
     def to_text(self) -> str:
         """One line about a finished run."""
@@ -52,17 +52,6 @@ class RunOutcome:
         }
 
 
-def runs_by_variant(outcomes: Iterable[RunOutcome]) -> dict[Variant, list[Run]]:
-    """The finished runs of each variant that has one. Raises CorpusError if there are none."""
-    runs: dict[Variant, list[Run]] = {}
-    for outcome in outcomes:
-        if outcome.run:
-            runs.setdefault(outcome.variant, []).append(outcome.run)
-    if not runs:
-        raise CorpusError("no run of the plan is finished")
-    return runs
-
-
 def run_plan(
     source: CorpusLike,
     plan: Plan,
@@ -80,15 +69,14 @@ def run_plan(
     """
     source = in_memory(source)
     corpus, used = corpus_key(source, limit_bytes), runtime or Runtime()
-    finished = finished_runs(folder, corpus, plan.keys)
+    finished = finished_runs(folder, corpus, plan)
 
     def new_run(planned: RunOutcome) -> Run:
         with new_run_folder(folder) as new:
             with open_progress(planned.name) as progress:
                 evaluation = evaluate(
                     source,
-                    config=planned.config if isinstance(planned.config, Config) else None,
-                    learner=None if isinstance(planned.config, Config) else planned.config,
+                    config=planned.config,
                     limit_bytes=limit_bytes,
                     baselines=(),
                     draft=DraftFolder(path=new.draft),
@@ -96,18 +84,16 @@ def run_plan(
                     on_progress=progress,
                 )
             record = evaluation_record(evaluation, used, progress.health.findings)
-            if (found := recorded_corpus(record)) != corpus:
-                raise CorpusError(
-                    f"the corpus changed during the runs: its digest was {corpus.blake2b}, now it is {found.blake2b}"
-                )
+            if recorded_corpus(record) != corpus:
+                raise CorpusError("the corpus changed during the runs: its digest is another one now")
             return read_run(new.finish(Path(folder), record, evaluation.curves, mode=evaluation.mode))
 
     for planned in (RunOutcome(variant=variant, config=config) for variant, config in plan.runs):
         if run := finished.get(config_key(planned.config.to_dict())):
-            yield replace(planned, run=run, is_new=False)
-            continue
-        try:
-            outcome = replace(planned, run=new_run(planned))
-        except Exception as error:  # the caller reports it
-            outcome = replace(planned, error=error)
+            outcome = replace(planned, run=run, is_new=False)
+        else:
+            try:
+                outcome = replace(planned, run=new_run(planned))
+            except Exception as error:  # the caller reports it
+                outcome = replace(planned, error=error)
         yield outcome

@@ -1,8 +1,8 @@
 """Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
@@ -15,13 +15,13 @@ from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike
 from prequential.printable import format_table
-from prequential.sweeps.plan_runs import RunOutcome, run_plan, runs_by_variant
-from prequential.sweeps.plans import Plan, Variant, format_flops
+from prequential.sweeps.plan_runs import RunOutcome, run_plan
+from prequential.sweeps.plans import Plan, Variant
 
 if TYPE_CHECKING:
     import pandas
 
-# ---- the results
+ENDS = {"data_multiple": "point", "low": "low", "high": "high"}  # columns of a data multiple, and its fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,36 +29,18 @@ class Result:
     """A variant over its seeds.
 
     bits_per_byte: mean description length. spread: the largest minus the smallest; None for a single seed. flops_per_byte: as in
-    online/costs.py; None for a learner of the user's own. bytes_per_s: of all its runs. data_multiple: against the variant of
-    the lowest cost; None for that one. on_front: no other variant has fewer bits for at most the same cost, or a lower
-    cost for at most as many bits. The cost is operations, or, where they are not known, time.
+    online/costs.py. bytes_per_s: of all its runs. data_multiple: against the variant with the fewest operations; None for that
+    one. on_front: no other variant has fewer bits for at most the same operations, or fewer operations for at most as many bits.
     """
 
     name: str
     n_seeds: int
     bits_per_byte: float
     spread: float | None
-    flops_per_byte: float | None
+    flops_per_byte: float
     bytes_per_s: float
     data_multiple: DataMultiple | None = None
     on_front: bool = False
-
-    @property
-    def cost(self) -> float:
-        return 1 / self.bytes_per_s if self.flops_per_byte is None else self.flops_per_byte
-
-    @property
-    def cells(self) -> list[str]:
-        return [
-            self.name,
-            str(self.n_seeds),
-            f"{self.bits_per_byte:.4f}",
-            "-" if self.spread is None else f"{self.spread:.4f}",
-            format_flops(self.flops_per_byte),
-            f"{self.bytes_per_s / 1e3:,.2f}",
-            "-" if self.data_multiple is None else str(self.data_multiple),
-            "*" if self.on_front else "",
-        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,29 +58,35 @@ class Summary:
         import pandas
 
         rows = []
-        for result in sorted(self.results, key=lambda result: result.cost):
-            found = result.data_multiple
-            ends = {"data_multiple": found and found.point, "low": found and found.low, "high": found and found.high}
-            rows.append(vars(result) | ends)
+        for result in sorted(self.results, key=lambda result: result.flops_per_byte):
+            data = result.data_multiple
+            rows.append(vars(result) | {name: data and getattr(data, end) for name, end in ENDS.items()})
         return pandas.DataFrame(rows)
-
-    def to_record(self) -> dict[str, Any]:
-        return asdict(self)
 
     def to_text(self) -> str:
         """The table of configurations, and the best of them."""
-        best, cheapest = self.best, min(self.results, key=lambda result: result.cost)
-        titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front")
+        best, cheapest = self.best, min(self.results, key=lambda result: result.flops_per_byte)
         names = without_common_arguments(result.name for result in self.results)
-        cheap = "little time" if best.flops_per_byte is None else "few operations"
+        rows = [
+            [
+                name,
+                result.n_seeds,
+                f"{result.bits_per_byte:.4f}",
+                "-" if result.spread is None else f"{result.spread:.4f}",
+                f"{result.flops_per_byte:,.0f}",
+                f"{result.bytes_per_s / 1e3:,.2f}",
+                result.data_multiple or "-",
+                "*" * result.on_front,
+            ]
+            for name, result in zip(names, self.results, strict=True)
+        ]
+        titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front")
         return "\n".join(
             [
-                format_table(
-                    titles, [[name, *result.cells[1:]] for name, result in zip(names, self.results, strict=True)]
-                ),
+                format_table(titles, [list(map(str, row)) for row in rows]),
                 "",
                 f"best: {best.name}, {best.bits_per_byte:.4f} bits/byte",
-                f"front: no other configuration has fewer bits for as {cheap}; spread: largest minus smallest over seeds",
+                "front: no other configuration has fewer bits for as few operations; spread: largest minus smallest over seeds",
                 f"data: those that {cheapest.name} needs, as a multiple of those needed here to learn as much "
                 f"({LEVEL:.0%} interval over texts); -: not known",
             ]
@@ -107,31 +95,38 @@ class Summary:
 
 def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     """Means over seeds, the Pareto front, and data multiples. Raises CorpusError if no run is finished."""
-    runs = runs_by_variant(outcomes)
-    results = [_result(variant, runs[variant]) for variant in plan.variants if variant in runs]
-    curves = [mean_curve([run.curves[MODEL] for run in runs[v]]) for v in plan.variants if v in runs]
-    cheapest = min(range(len(results)), key=lambda i: results[i].cost)
-    front = pareto_front([(result.cost, result.bits_per_byte) for result in results])
-    multiples = [None if i == cheapest else data_multiple(each, curves[cheapest]) for i, each in enumerate(curves)]
+    runs: dict[Variant, list[Run]] = {variant: [] for variant in plan.variants}
+    for outcome in outcomes:
+        if outcome.run:
+            runs[outcome.variant].append(outcome.run)
+    results, curves = [], []
+    for variant, each in runs.items():
+        if each:
+            results.append(_result(variant, [run.record for run in each]))
+            curves.append(mean_curve([run.curves[MODEL] for run in each]))
+    if not results:
+        raise CorpusError("no run of the plan is finished")
+    cheapest = curves[min(range(len(results)), key=lambda i: results[i].flops_per_byte)]
+    front = pareto_front([(result.flops_per_byte, result.bits_per_byte) for result in results])
     return Summary(
         results=tuple(
-            replace(result, on_front=on_front, data_multiple=multiple)
-            for result, on_front, multiple in zip(results, front, multiples, strict=True)
+            replace(
+                result, on_front=on_front, data_multiple=None if curve is cheapest else data_multiple(curve, cheapest)
+            )
+            for result, curve, on_front in zip(results, curves, front, strict=True)
         )
     )
 
 
-def _result(variant: Variant, runs: Sequence[Run]) -> Result:
-    records = [run.record for run in runs]
-    bits_per_byte = [record["bits_per_byte"] for record in records]
-    n_bytes = records[0]["corpus"]["n_bytes"]
+def _result(variant: Variant, records: Sequence[Mapping[str, Any]]) -> Result:
+    bits_per_byte, n_bytes = [record["bits_per_byte"] for record in records], records[0]["corpus"]["n_bytes"]
     return Result(
         name=variant.name,
-        n_seeds=len(runs),
+        n_seeds=len(records),
         bits_per_byte=statistics.fmean(bits_per_byte),
-        spread=max(bits_per_byte) - min(bits_per_byte) if len(runs) > 1 else None,
-        flops_per_byte=variant.flops_per_byte(n_bytes),
-        bytes_per_s=n_bytes * len(runs) / sum(record["wall_s"] for record in records),
+        spread=max(bits_per_byte) - min(bits_per_byte) if len(records) > 1 else None,
+        flops_per_byte=variant.flops(n_bytes) / n_bytes,
+        bytes_per_s=n_bytes * len(records) / sum(record["wall_s"] for record in records),
     )
 
 

@@ -8,7 +8,7 @@ from studies import TINY
 import prequential
 from prequential import ConfigError, CorpusError
 from prequential.cli.main import build_parser
-from prequential.forecasting.registered import read_sealed
+from prequential.forecasting.registered import read_registered
 
 TARGET = ("--target-width", "48", "--target-layers", "1", "--target-bytes", "6000")
 
@@ -42,7 +42,7 @@ def frozen(folder):
 
 
 def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
-    record = read_sealed(frozen)
+    record = read_registered(frozen)
     gpt = record["target"]["config"]["gpt"]
     assert (gpt["width"], gpt["n_layers"], record["target"]["n_bytes"]) == (48, 1, 6000)
     assert len(record["fitted"]) == 5
@@ -51,7 +51,7 @@ def test_a_forecast_is_frozen_with_target_and_digests(frozen, folder):
         assert 0 < made["low"] < made["point"] < made["high"]
     with pytest.raises(prequential.errors.OutputError, match="exists"):  # it is never overwritten
         ran("forecast", folder / "runs", *TARGET, "-o", frozen)
-    assert read_sealed(frozen) == record
+    assert read_registered(frozen) == record
 
 
 @pytest.mark.thorough
@@ -71,7 +71,7 @@ def test_the_target_is_run_once_and_scored_at_each_call(frozen, folder, capsys):
     with pytest.raises(ConfigError, match="the target has been run already"):
         ran("forecast", runs, *TARGET, "-o", folder / "late.json")
     assert ran("forecast", runs, *TARGET, "-o", folder / "late.json", "--after-the-fact", "-q") == 0
-    assert read_sealed(folder / "late.json")["after_the_fact"]
+    assert read_registered(folder / "late.json")["after_the_fact"]
 
 
 def test_another_corpus_and_one_that_ends_before_the_target_are_refused_before_the_run(frozen, folder, tmp_path):

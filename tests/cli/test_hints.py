@@ -87,7 +87,6 @@ def test_a_command_is_written_so_that_it_can_be_pasted(words):
     [
         ["evaluate", "--json", "--no-run", "--baselines", "none", "--learner", "noisy.py:Noisy", "a"],
         ["heldout", "--json", "--no-run", "--train", "a", "--test", "a", "--no-overlap", "--learner", "noisy.py:Noisy"],
-        ["sweep", "--json", "--learner", "noisy.py:Noisy", "--learner-arg", "start=1", "--learner-arg", "start=2", "a"],
     ],
 )
 @pytest.mark.first_quick

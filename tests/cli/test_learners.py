@@ -1,7 +1,6 @@
 """Learners of one's own, given texts and the matrix on the command line: results, and one line for every fault."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,29 +73,6 @@ def test_every_command_takes_the_same_level_for_the_same_small_input_and_says_so
 def test_the_library_evaluates_with_the_level_that_it_compresses_with():
     found = prequential.evaluate(b"a small text " * 9, baselines=())
     assert found.header.config == default_for(117).to_dict() == preset(4).to_dict()
-
-
-def test_a_sweep_varies_the_arguments_of_a_learner_of_ones_own(run, folder):
-    args = ["sweep", "text", "--learner", "mine.py:Counts", "--limit", "2000"]
-    args += ["--learner-arg", "prior=0.02", "--learner-arg", "prior=1", "--learner-arg", "prior=-1"]
-    planned = run(folder, *args, "--dry-run")
-    assert planned.returncode == 0 and not (folder / "runs").exists()
-    done = run(folder, *args, "--json")
-    assert done.returncode == 1, done.stderr  # the last one has no logarithm
-    record = json.loads(done.stdout)
-    bits = {each["name"]: each["bits_per_byte"] for each in record["runs"]}
-    assert set(bits) == {"prior=0.02", "prior=1", "prior=-1"} and bits["prior=-1"] is None
-    assert bits["prior=0.02"] < bits["prior=1"]
-    assert all(result["flops_per_byte"] is None for result in record["results"]) and record["flops"] is None
-    alone = run(folder, "evaluate", *args[1:6], "--learner-arg", "prior=1", "--json", "--no-run", "--baselines", "none")
-    assert json.loads(alone.stdout)["bits_per_byte"] == bits["prior=1"]
-    again = run(folder, *args)
-    assert again.stdout.count(b"finished already, ") == 2
-    table = again.stdout.decode()
-    assert re.search(r"^prior=0.02 +1 .* - ", table, re.MULTILINE) and "for as little time" in table
-    (folder / "mine.py").write_text((folder / "mine.py").read_text() + "\n# another version of the learner\n")
-    changed = run(folder, *args, "--dry-run")
-    assert b"0 finished already" in changed.stdout
 
 
 def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):

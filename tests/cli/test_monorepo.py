@@ -73,14 +73,6 @@ def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
     assert json.loads(out)["kind"] == "monorepo"
 
 
-def test_a_commit_that_a_date_misses_is_one_warning(call: Call) -> None:
-    files: dict[int, Files] = {1: {b"a.py": code(9)}, 9: {b"late.py": code(3)}, 3: {b"b.py": code(4)}}
-    make(Path("clocks"), files | {4: {b"c.md": b"Words that the tree lacks.\n"}})
-    done, _, errors = call("clocks", "--since", "2026-01-03T12:00:00+00:00")
-    assert (done, len(errors.splitlines())) == (0, 1)
-    assert "dates are out of order: commits before the window with a committer date after 2026-01-03T12" in errors
-
-
 @pytest.mark.parametrize(
     ("args", "exit_code", "part"),
     [

@@ -107,7 +107,6 @@ REFUSALS = [
     ("sweep a --sizes 16x1", 2, "--sizes needs --ladder"),
     ("sweep a --seeded 16x1", 2, "--seeded needs --ladder"),
     ("sweep a --ladder --width 16", 2, "a ladder has its own options: leave out --width"),
-    ("sweep a --ladder --learner x.py:X", 2, "leave out --learner"),
     ("sweep a --ladder --sizes 16", 2, "'16' is not a size"),
     ("sweep a --ladder --sizes 33x1", 2, "multiple of 2"),
     ("sweep a --ladder --seeded 64x1 --sizes 32x1", 2, "64x1 is to run with all seeds"),

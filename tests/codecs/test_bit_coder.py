@@ -132,7 +132,7 @@ def test_reserve_makes_room_for_the_most_improbable_bytes():
     assert len(coder.payload()) >= 240_000 * 2
 
 
-def test_follow_mode_returns_the_bits_and_codes_nothing():
+def test_scoring_returns_the_bits_and_codes_nothing():
     coder = BitCoder(SCORE)
     assert run(coder, [1, 0, 1, 1], [1, 65535, 9, 40000]).tolist() == [1, 0, 1, 1]
     assert int(coder.state[N_WORDS]) == 0 and not coder.words.any() and coder.payload() == b""
@@ -168,13 +168,13 @@ def test_any_payload_decodes_to_some_bits_or_is_refused(payload, frequencies):
             BitCoder(DECODE, payload)
         return
     decoder = BitCoder(DECODE, payload)
-    found = run(decoder, np.zeros(len(frequencies)), frequencies)
-    assert set(found.tolist()) <= {0, 1}
+    decoded = run(decoder, np.zeros(len(frequencies)), frequencies)
+    assert set(decoded.tolist()) <= {0, 1}
     try:
         decoder.check_end()
     except CorruptArchiveError:
         return
-    assert_codes(found.tolist(), frequencies)
+    assert_codes(decoded.tolist(), frequencies)
 
 
 def test_a_point_in_the_rounding_gap_is_a_fault():
@@ -191,9 +191,9 @@ def test_a_truncated_payload_with_the_right_bits_is_refused_unless_only_a_zero_w
     bits, frequencies = drawn_message(400, seed)
     payload = encoded(bits, frequencies)
     decoder = BitCoder(DECODE, payload[: -4 * n_missing])
-    found = run(decoder, np.zeros(len(bits)), frequencies)
+    decoded = run(decoder, np.zeros(len(bits)), frequencies)
     if n_missing == 1 and payload[-4:] == bytes(4):
         decoder.check_end()
-    elif found.tolist() == bits.tolist():
+    elif decoded.tolist() == bits.tolist():
         with pytest.raises(CorruptArchiveError):
             decoder.check_end()

@@ -31,9 +31,9 @@ HEADER = Header(
 
 
 def fenced(name: str) -> str:
-    found = re.search(rf"```{name}\n(.*?)\n```", DOCUMENT, re.DOTALL)
-    assert found is not None
-    return found[1]
+    block = re.search(rf"```{name}\n(.*?)\n```", DOCUMENT, re.DOTALL)
+    assert block is not None
+    return block[1]
 
 
 def test_the_coder_has_the_states_of_the_example_and_writes_its_words() -> None:

@@ -3,13 +3,11 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from prequential_corpora.git_rules import Rules, is_safe, language_of
+from prequential_corpora.git_rules import Rules, language_of
 from prequential_corpora.git_window import GitDocuments, open_documents, read_tree, read_window
 
 from prequential.errors import ConfigError, CorpusError, MissingDependencyError
@@ -80,15 +78,6 @@ def test_a_tree_is_the_files_of_the_commit_in_path_order_and_not_of_the_folder(r
     assert [d.name for d in documents] == ["a.py", "a/b.c", "a/z.py", "b.py"]
     assert {(d.kind, d.commit, d.date) for d in documents} == {("tree", first, "2026-01-01T12:00:00Z")}
     assert [d.data for d in documents] == [b"a\n", b"c\n", b"z\n", b"b\n"]
-
-
-def test_a_tree_can_be_selected_by_date(repo: Repository) -> None:
-    first = repo.commit({"a.py": b"1\n"})
-    repo.commit({"a.py": b"2\n"})
-    assert read_tree(repo.path, "2026-01-02").until == first
-    assert read_tree(repo.path, "2026-01-01T13:00:00+01:00").until == first
-    with pytest.raises(CorpusError, match="no commit as old as 2026-01-01"):
-        read_tree(repo.path, "2026-01-01T11:59:59Z")
 
 
 def test_every_file_is_either_a_document_or_counted_under_a_stated_reason(repo: Repository) -> None:
@@ -216,6 +205,9 @@ def test_two_adjacent_windows_give_the_documents_of_one(repo: Repository) -> Non
     halves = shown(read_window(repo.path, "2020-01-01", ids[2])) + shown(read_window(repo.path, ids[2]))
     assert whole == halves
     assert read_window(repo.path, "2026-01-03T12:00:00").since == ids[2]
+    assert read_tree(repo.path, "2026-01-03T13:00:00+01:00").until == ids[2]
+    with pytest.raises(CorpusError, match="no commit as old as 2026-01-01"):
+        read_tree(repo.path, "2026-01-01T11:59:59Z")
 
 
 def test_a_window_without_commits_has_no_documents(repo: Repository) -> None:
@@ -247,23 +239,11 @@ def test_a_merge_is_one_step_with_the_changes_of_its_branch(repo: Repository) ->
         read_window(repo.path, "side")
 
 
-def test_a_link_that_becomes_a_file_is_a_new_file(repo: Repository) -> None:
-    (repo.path / "l.py").symlink_to("x")
-    base = repo.commit({})
-    (repo.path / "l.py").unlink()
-    repo.commit({"l.py": b"text\n"})
-    assert shown(read_window(repo.path, base)) == [("l.py", "new", b"text\n")]
-
-
 def test_a_window_is_contiguous_even_if_clocks_disagree(repo: Repository) -> None:
     for n, day in enumerate((1, 9, 3, 4)):
         repo.commit({f"f{n}.py": b"%d\n" % n}, day=day)
     assert names(read_window(repo.path, "2026-01-03T12:00:00")) == ["f3.py"]
     assert names(read_window(repo.path, "2026-01-02")) == ["f1.py", "f2.py", "f3.py"]
-    warning = read_window(repo.path, "2026-01-03T12:00:00").warning
-    assert warning and "commits before the window with a committer date after 2026-01-03T12:00:00: 1;" in warning
-    assert read_window(repo.path, "2026-01-02").warning is None
-    assert read_window(repo.path, "HEAD~1").warning is None  # a commit was named, so none is missed
 
 
 def test_names_of_commits_ignore_grafts_as_the_walk_does(repo: Repository) -> None:
@@ -279,31 +259,9 @@ def test_names_of_commits_ignore_grafts_as_the_walk_does(repo: Repository) -> No
 def test_a_missing_last_newline_is_neither_added_nor_lost(repo: Repository, old_end: bytes, new_end: bytes) -> None:
     base = repo.commit({"a.py": b"x\nold" + old_end, "b.py": b"x\ny" + old_end})
     repo.commit({"a.py": b"x\nnew 1\nnew 2" + new_end, "b.py": b"x\ny" + new_end})
-    found = {d.name: d.data for d in read_window(repo.path, base)}
-    assert found["a.py"] == b"new 1\nnew 2" + new_end
-    assert found.get("b.py") == (None if old_end == new_end else b"y" + new_end)
-
-
-words = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"+d\n", b"-e\r\n", b"\\ f\n", b"@@\n"]), max_size=12)
-
-
-@given(versions=st.lists(words, min_size=2, max_size=4), tail=st.sampled_from([b"", b"end"]))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_added_lines_are_lines_of_the_new_version_in_the_same_order(
-    versions: list[list[bytes]], tail: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    repo = Repository(tmp_path_factory.mktemp("git") / "r")
-    contents = [b"".join(v) + tail for v in versions]
-    ids = [repo.commit({"a.txt": c, "pad.txt": b"%d" % n}) for n, c in enumerate(contents)]
-    by_commit = {d.commit: d.data for d in read_window(repo.path, ids[0]) if d.name == "a.txt"}
-    for n, commit in enumerate(ids[1:], start=1):
-        added = by_commit.get(commit, b"").splitlines(keepends=True)
-        new, old = contents[n].splitlines(keepends=True), contents[n - 1].splitlines(keepends=True)
-        rest: Iterator[bytes] = iter(new)
-        assert all(line in rest for line in added)  # a subsequence
-        if contents[n] not in contents[:n]:
-            assert set(new) - set(old) <= set(added)
-            assert len(added) >= len(new) - len(old)
+    added = {d.name: d.data for d in read_window(repo.path, base)}
+    assert added["a.py"] == b"new 1\nnew 2" + new_end
+    assert added.get("b.py") == (None if old_end == new_end else b"y" + new_end)
 
 
 # Hostile and unusual repositories
@@ -312,8 +270,7 @@ def test_added_lines_are_lines_of_the_new_version_in_the_same_order(
 def test_names_may_contain_any_bytes(repo: Repository) -> None:
     odd = [b"new\nline.py", b"latin\xe9.py", b'quo"te\\.py', b"-p.py", b"tab\t.py", b":(glob)*.py", "ünï.py".encode()]
     base = repo.commit({".gitattributes": b"*.c linguist-generated\n", **{n: b"1 " + n for n in odd}})
-    found = list(read_tree(repo.path))
-    assert {os.fsencode(d.name): d.data for d in found} == {n: b"1 " + n for n in odd}
+    assert {os.fsencode(d.name): d.data for d in read_tree(repo.path)} == {n: b"1 " + n for n in odd}
     repo.commit({n: b"1 " + n + b"\nadded " + n + b"\n" for n in odd})
     for d in read_window(repo.path, base):
         assert d.kind == "added" and d.data.endswith(b"added " + os.fsencode(d.name) + b"\n")
@@ -387,36 +344,26 @@ def shallow(repo: Repository, tmp_path: Path) -> Path:
 def test_a_shallow_clone_is_read_as_far_as_its_history_goes(repo: Repository, tmp_path: Path) -> None:
     clone = shallow(repo, tmp_path)
     assert shown(read_window(clone, "HEAD~1")) == [("a.py", "added", b"line 3\n")]
-    with pytest.raises(CorpusError, match=r"lacks commit .* shallow clone"):
+    with pytest.raises(CorpusError, match="shallow clone that begins after"):
         read_window(clone, "2026-01-01")
     with pytest.raises(CorpusError, match="no commit 'HEAD~3'; it is a shallow clone"):
         read_window(clone, "HEAD~3")
 
 
-@pytest.mark.parametrize(
-    ("options", "remedy"),
-    [
-        (["--filter=blob:none", "--bare"], "partial clone: git fetch --refetch --no-filter"),
-        (["--filter=tree:0"], "partial clone: git fetch --refetch --no-filter"),
-        (["--filter=blob:none", "--depth=2"], "shallow and partial clone: git fetch --unshallow --refetch --no-filter"),
-    ],
-)
+@pytest.mark.parametrize("options", [["--filter=blob:none", "--bare"], ["--filter=tree:0"]])
 def test_of_a_partial_clone_the_error_names_the_fetch_that_completes_it(
-    repo: Repository, tmp_path: Path, options: list[str], remedy: str
+    repo: Repository, tmp_path: Path, options: list[str]
 ) -> None:
     repo.git("config", "uploadpack.allowFilter", "true")
     ids = [repo.commit({"a.py": lines(9 * n), f"f{n}.py": b"%d\n" % n}) for n in range(1, 5)]
-    repo.git("clone", "--quiet", *options, f"file://{repo.path}", str(tmp_path / "clone"))
-    acts: list[Callable[[], object]] = [
-        lambda: list(read_tree(tmp_path / "clone", ids[2])),
-        lambda: list(read_window(tmp_path / "clone", ids[2])),
-    ]
-    for act in acts:
-        with pytest.raises(CorpusError, match=rf"; it is a {remedy}$"):
+    clone = tmp_path / "clone"
+    repo.git("clone", "--quiet", *options, f"file://{repo.path}", str(clone))
+    for act in (lambda: list(read_tree(clone, ids[2])), lambda: list(read_window(clone, ids[2]))):
+        with pytest.raises(CorpusError, match=r"a partial clone lacks contents \(git fetch --refetch --no-filter\)"):
             act()
-    subprocess.run(["git", "-C", str(tmp_path / "clone"), *remedy.partition("git ")[2].split(), "--quiet"], check=True)
-    assert names(read_tree(tmp_path / "clone", ids[2])) == ["a.py", "f1.py", "f2.py", "f3.py"]
-    assert len(list(read_window(tmp_path / "clone", ids[2]))) == 2
+    subprocess.run(["git", "-C", str(clone), "fetch", "--refetch", "--no-filter", "--quiet"], check=True)
+    assert names(read_tree(clone, ids[2])) == ["a.py", "f1.py", "f2.py", "f3.py"]
+    assert len(list(read_window(clone, ids[2]))) == 2
 
 
 def test_attributes_that_a_partial_clone_lacks_are_an_error_and_not_ignored(repo: Repository, tmp_path: Path) -> None:
@@ -425,14 +372,6 @@ def test_attributes_that_a_partial_clone_lacks_are_an_error_and_not_ignored(repo
     repo.git("clone", "--quiet", "--bare", "--filter=blob:limit=1k", f"file://{repo.path}", str(tmp_path / "clone"))
     with pytest.raises(CorpusError, match="partial clone"):
         list(read_tree(tmp_path / "clone"))
-
-
-def test_a_missing_blob_is_an_error_and_not_an_empty_file(repo: Repository) -> None:
-    repo.commit({"a.py": b"a\n"})
-    blob = repo.git("rev-parse", "HEAD:a.py")
-    (repo.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(CorpusError, match=f"lacks blob {blob}"):
-        list(read_tree(repo.path))
 
 
 Act = Callable[[Path], object]
@@ -461,7 +400,7 @@ def test_an_invalid_request_is_refused_in_one_line(case: str, repo: Repository) 
 
 
 def test_without_commits_or_git_the_error_says_so(repo: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CorpusError, match="has no commits"):
+    with pytest.raises(CorpusError, match="has no commit"):
         read_tree(repo.path)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingDependencyError, match="`git`"):
@@ -510,12 +449,3 @@ def test_text_about_generated_code_does_not_count_as_generated_code() -> None:
     assert rules.refuse_bytes(b"x = '@" + b"generated'\n") is None
     assert rules.refuse_bytes(b"# @" + b"generated by x\n") == "generated"
     assert rules.refuse_bytes(b"/* Automatically generated file; do not modify. */\n") == "generated"
-
-
-@given(path=st.binary(min_size=1), data=st.binary())
-def test_the_rules_accept_any_path_and_any_bytes(path: bytes, data: bytes) -> None:
-    rules = Rules()
-    assert {rules.refuse_path(path), rules.refuse_bytes(data)} < {
-        None, "lock", "vendored", "generated", "language", "empty", "binary",
-    }  # fmt: skip
-    assert is_safe(b"a/" + path) == is_safe(path)

@@ -1,8 +1,7 @@
 """Overlap against brute force, planted copies, and tables that are too small."""
 
 import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -80,9 +79,9 @@ def test_grams_agree_with_a_brute_force_search(train, test, gap):
     overlap = overlap_of(train, test, gap)
     known = {gram for text in train for gram in grams_by_brute_force(text)}
     for i, text in enumerate(test):
-        found = grams_by_brute_force(text)
-        assert overlap.n_grams[i] == len(found)
-        assert overlap.seen_grams[i] == sum(gram in known for gram in found)
+        grams = grams_by_brute_force(text)
+        assert overlap.n_grams[i] == len(grams)
+        assert overlap.seen_grams[i] == sum(gram in known for gram in grams)
 
 
 @settings(max_examples=60, deadline=None)
@@ -127,13 +126,6 @@ def test_a_small_table_finds_a_subset_and_counts_forgotten_windows(train, test):
         assert np.array_equal(small.seen_grams, full.seen_grams)
     if small.n_forgotten_windows == 0:
         assert np.array_equal(small.in_train, full.in_train)
-
-
-def test_a_table_for_a_quarter_of_the_windows_still_covers_most_of_a_long_copy():
-    text = b" ".join(prose(4000, seed=1))
-    overlap = overlap_of([text], [text], memory=len(text) * 9)
-    assert 0.5 * len(text) < overlap.n_forgotten_windows < len(text)
-    assert overlap.seen_byte_share[0] > 0.99
 
 
 def test_windows_with_equal_hashes_are_compared_byte_by_byte(monkeypatch):
@@ -187,11 +179,7 @@ def test_a_document_is_dirty_from_a_share_of_one_fifth(n_copied, dirty):
     old = prose(n_copied, seed=1)
     overlap = overlap_of([b" ".join(old)], [b" ".join(old + prose(350 - n_copied, seed=2))])
     assert overlap.dirty[0] == dirty
-    assert n_copied / 350 - 0.05 < overlap.seen_gram_share[0] < n_copied / 350 + 0.05
-
-
-def test_a_word_longer_than_a_chunk_is_cut_and_not_read_again_and_again():
-    assert len(grams_of(b"a b c d e f " + b"x" * (40 * CHUNK_BYTES) + b" g h i j k l")) > 20
+    assert n_copied / 350 - 0.05 < overlap.seen_grams[0] / overlap.n_grams[0] < n_copied / 350 + 0.05
 
 
 def test_only_a_mostly_seen_test_set_gives_a_warning():
@@ -213,15 +201,6 @@ def test_totals_are_json_and_sums_of_the_arrays():
     assert totals["train"]["dirty_documents"] == 1
     assert totals["novel_bytes"] == len(texts[3])
     assert totals["train"]["byte_share"] == len(texts[2]) / totals["n_bytes"]
-
-
-@pytest.mark.parametrize("train", [[], [b""], [b"a"], [b"\0" * 300], [b" " * 300]])
-@pytest.mark.parametrize("test", [[], [b""], [b"", b"", b"b"], [b"\0" * 300_000], [b" " * 300], [b"\xff\xfe" * 99]])
-def test_empty_and_binary_documents_are_measured(train, test):
-    overlap = overlap_of(train, test)
-    json.dumps(overlap.to_dict())
-    assert len(overlap.dirty) == len(test)
-    assert overlap.in_train.all() == (overlap.in_train.size == 0)
 
 
 @pytest.mark.parametrize(
@@ -247,73 +226,3 @@ def test_invalid_arguments_are_refused_in_one_line():
     for wrong in (stream.astype(np.int64), stream.reshape(2, 5)):
         with pytest.raises(PrequentialError, match="uint8"):
             measure_overlap(wrong, [], stream, [])
-
-
-# ---- many scripts: planted copies are found at the rates of English
-
-
-Units = list[str]  # what an editor replaces: words, or characters of a script without spaces
-N_WORDS, N_DOCUMENTS = 5000, 100
-
-
-def letters(first: int, last: int) -> Units:
-    return [chr(code) for code in range(first, last + 1) if chr(code).isalpha()]
-
-
-HAN, HIRAGANA, KATAKANA = letters(0x4E00, 0x59FF), letters(0x3042, 0x3093), letters(0x30A2, 0x30F3)
-THAI = [consonant + mark for consonant in letters(0x0E01, 0x0E2E) for mark in ("", "\u0e31", "\u0e34", "\u0e38\u0e48")]
-# Of each language: the letters of a word, its shortest and longest length, and what is between words.
-SPACED = {
-    "English": (letters(0x61, 0x7A), 2, 9),
-    "Russian": (letters(0x430, 0x44F), 2, 9),
-    "Arabic": (letters(0x628, 0x64A), 2, 7),
-}
-UNSPACED = {"Chinese": (HAN, 1, 2), "Japanese": (HAN[:400] + 6 * HIRAGANA + 2 * KATAKANA, 1, 4), "Thai": (THAI, 2, 4)}
-
-
-def documents_of(language: str, n: int, seed: int) -> list[Units]:
-    """Documents of 60 to 400 units in an artificial language: a fixed vocabulary with Zipf's law, 1 / (rank + 2.7)."""
-    alphabet, shortest, longest = (SPACED | UNSPACED)[language]
-    spell = random.Random(language)
-    vocabulary = [spell.choices(alphabet, k=spell.randint(shortest, longest)) for _ in range(N_WORDS)]
-    draw = random.Random(seed)
-    weights = [1 / (rank + 2.7) for rank in range(1, N_WORDS + 1)]
-    found = []
-    for _ in range(n):
-        words = draw.choices(vocabulary, weights, k=draw.randint(60, 400))
-        found.append(["".join(word) for word in words] if language in SPACED else [u for word in words for u in word])
-    return found
-
-
-def joined(language: str, units: Units) -> bytes:
-    return (" " if language in SPACED else "").join(units).encode()
-
-
-def edited_and_wrapped(language: str, units: Units, seed: int) -> bytes:
-    """5 % of the units are others of the language, and lines are short. Scripts without spaces keep no match of 50 bytes."""
-    draw, others = random.Random(seed), documents_of(language, 1, 10**6 + seed)[0]
-    units = [draw.choice(others) if draw.random() < 0.05 else unit for unit in units]
-    return b"\n".join(joined(language, units[i : i + 7]) for i in range(0, len(units), 7))
-
-
-def exact(language: str, units: Units, seed: int) -> bytes:
-    return joined(language, units)
-
-
-PLANTS = [(exact, 0.99), (edited_and_wrapped, 0.95)]
-CASES = [(name, *plant) for name in SPACED | UNSPACED for plant in PLANTS]
-
-
-@pytest.mark.parametrize(
-    ("language", "plant", "least"), CASES, ids=lambda value: getattr(value, "__name__", str(value))
-)
-@pytest.mark.first_quick
-def test_planted_copies_are_dirty_and_the_rest_is_clean_in_every_script(
-    language: str, plant: Callable[[str, Units, int], bytes], least: float
-) -> None:
-    originals, others = documents_of(language, N_DOCUMENTS, 1), documents_of(language, N_DOCUMENTS, 2)
-    copies = [plant(language, units, i) for i, units in enumerate(originals)]
-    train, new = ([joined(language, units) for units in part] for part in (originals, others))
-    overlap = overlap_of(train, [*copies, *new], memory=1 << 26)
-    assert overlap.dirty[:N_DOCUMENTS].mean() >= least
-    assert overlap.dirty[N_DOCUMENTS:].mean() < 0.01

@@ -73,8 +73,8 @@ def test_folders_round_trip_and_documents_have_the_position_of_each_file(
     written = write_tree(here / "in", files)
     with open_corpus(here / "in") as corpus:
         data = corpus.bytes().tobytes()
-        found = {os.fsencode(d.name): data[d.offset : d.offset + d.n_bytes] for d in corpus.documents}
-        assert found == {path: contents for path, (contents, _) in written.items()}
+        texts = {os.fsencode(d.name): data[d.offset : d.offset + d.n_bytes] for d in corpus.documents}
+        assert texts == {path: contents for path, (contents, _) in written.items()}
         assert [os.fsencode(d.name) for d in corpus.documents] == sorted(written)
     assert read_tree(restore(data, here)) == written
 
@@ -118,19 +118,11 @@ def test_links_inside_and_empty_folders_round_trip(tmp_path: Path) -> None:
         data, first = corpus.bytes().tobytes(), corpus.documents[0]
         assert not corpus.skipped and data[first.offset : first.offset + first.n_bytes] == b"x"
     out = restore(stream, tmp_path)
-    found = [path for path in out.rglob("*") if path.is_symlink()]
-    assert {os.fsencode(path.relative_to(out)): os.readlink(path) for path in found} == LINKS  # noqa: PTH115  # as written
+    links = [path for path in out.rglob("*") if path.is_symlink()]
+    assert {os.fsencode(path.relative_to(out)): os.readlink(path) for path in links} == LINKS  # noqa: PTH115  # as written
     assert list((out / "b" / "none" / "at all").iterdir()) == []
     assert (out / "a" / "to" / "y").read_bytes() == b"y" and (out / "b" / "c" / "deep").read_bytes() == b"x"
     assert stream_of(out) == stream
-
-
-@pytest.mark.parametrize(
-    "line", [b'{"path":"a","empty":true}\n', b'{"path":"a/","empty":false}\n', b'{"path":"a/","link":3}\n']
-)
-def test_other_spellings_are_refused(line: bytes, tmp_path: Path) -> None:
-    with pytest.raises(CorruptArchiveError):
-        restore(MAGIC + line + b"\n", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -152,17 +144,6 @@ def test_nothing_is_restored_below_a_link(below: TreeFile | TreeLink | TreeEmpty
         restore(MAGIC + lines + b"\n\0\0", tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every folder")
-def test_a_folder_with_an_unreadable_part_is_refused(tmp_path: Path) -> None:
-    write_tree(tmp_path / "in", {b"closed/a": (b"x", False)})
-    (tmp_path / "in" / "closed").chmod(0)
-    try:
-        with pytest.raises(CorpusError, match="Permission denied"):
-            open_corpus(tmp_path / "in")
-    finally:
-        (tmp_path / "in" / "closed").chmod(0o755)
-
-
 @pytest.mark.parametrize("now", [b"", b"ab", b"abcd"])
 def test_a_file_in_a_folder_that_changes_its_length_is_refused(now: bytes, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"abc")
@@ -170,18 +151,6 @@ def test_a_file_in_a_folder_that_changes_its_length_is_refused(now: bytes, tmp_p
     (tmp_path / "log").write_bytes(now)
     with pytest.raises(CorpusError, match=f"it had 3 bytes and now has {len(now)}; if another program"):
         list(tree.stream())
-
-
-def test_a_file_in_a_folder_that_has_grown_much_is_not_read_to_its_end(tmp_path: Path) -> None:
-    """It may grow for ever."""
-    (tmp_path / "log").write_bytes(b"abc")
-    stream = scan_tree(tmp_path).stream()
-    os.truncate(tmp_path / "log", 100 << 20)
-    n_bytes = 0
-    with pytest.raises(CorpusError, match="it had 3 bytes"):
-        for chunk in stream:
-            n_bytes += len(chunk)
-    assert n_bytes < 1000
 
 
 def test_a_temporary_file_inside_the_folder_is_not_part_of_it_and_is_deleted(

@@ -16,6 +16,6 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Ladder:
 
 
 @pytest.fixture(scope="session")
-def frozen(ladder: Ladder) -> dict[str, Any]:
-    """The frozen forecast of TARGET by that ladder."""
+def registered(ladder: Ladder) -> dict[str, Any]:
+    """The registered forecast of TARGET by that ladder."""
     return forecast_record(ladder, TARGET)

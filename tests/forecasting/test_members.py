@@ -1,6 +1,5 @@
 """Ladders of training loops: real recorders on tiny models. What they report is used, and never said to be proved."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from torch.nn.functional import cross_entropy
 
 import prequential
 from prequential import ConfigError, CorpusError
-from prequential.cli.main import build_parser
 from prequential.forecasting.forecast import Target, forecast_record, format_forecast
 from prequential.forecasting.members import read_ladder, what_is_known
 from prequential.sweeps.ladder import Parameters, Size
@@ -63,18 +61,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def forecast_command(folder: Path, *args: str) -> int:
-    options = [
-        "--target-parameters",
-        str(n_parameters(16)),
-        "--target-bytes",
-        str(4 * N_STEPS * N_ROWS * COLUMNS),
-        *args,
-    ]
-    parsed = build_parser().parse_args(["forecast", str(folder / "runs"), *options])
-    return int(parsed.run(parsed))
-
-
 def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> None:
     ladder, left_out = read_ladder(folder / "runs")
     assert [rung.n_weights for rung in ladder.rungs] == [n_parameters(width) for width in WIDTHS]
@@ -83,7 +69,7 @@ def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> No
     last, n_bytes = ladder.rungs[-1], N_STEPS * N_ROWS * COLUMNS
     assert last.operations(n_bytes) == 6 * last.n_weights * n_bytes  # a byte is a token here
     with pytest.raises(ConfigError, match="the ladder is of training loops: give --target-parameters"):
-        Target(size=Size(64, 2), n_bytes=n_bytes).learner(ladder)
+        Target(size=Size(64, 2), n_bytes=n_bytes).to_record(ladder)
 
 
 @pytest.mark.thorough
@@ -112,60 +98,43 @@ def test_loops_that_all_saw_different_rows_are_no_ladder(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-def test_a_forecast_of_training_loops_is_frozen_and_scored_as_reported(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = folder / "forecast.json"
-    proxy = train(folder / "proxy", 2, text_rows(4 * N_STEPS))
-    assert forecast_command(folder, "--proxy", str(proxy.path), "-o", str(path)) == 0
-    shown = capsys.readouterr().out
-    assert "reported by a training loop; not proved; rows: the same rows, in the same order" in shown
-    assert "only if the learning rate did not depend on the length" in shown
-    record = json.loads(path.read_text())
-    assert record["proof"] == "reported by a training loop; not proved" and record["compute"]["ratio"] > 6
-    train(folder / "runs", 16, text_rows(4 * N_STEPS + 2))  # a loop may go on after the target's bytes
-    parsed = build_parser().parse_args(["forecast", str(folder / "runs"), "--score", str(path)])
-    assert parsed.run(parsed) == 0
-    assert "reported by a training loop; not proved" in capsys.readouterr().out
-    (line,) = (folder / "runs" / "scores.jsonl").read_text().splitlines()
-    assert abs(json.loads(line)["percent"]) < 10
+def test_a_forecast_of_training_loops_is_made_and_scored_as_reported(folder: Path, tmp_path: Path) -> None:
+    proxy = train(tmp_path, 2, text_rows(4 * N_STEPS))
+    target = {"target_parameters": n_parameters(16), "target_bytes": 4 * N_STEPS * N_ROWS * COLUMNS}
+    forecast = prequential.forecast(folder / "runs", **target, proxies=[proxy])
+    assert "reported by a training loop; not proved; rows: the same rows, in the same order" in str(forecast)
+    assert "only if the learning rate did not depend on the length" in str(forecast)
+    assert forecast.record["compute"]["ratio"] > 6
+    score = forecast.score(
+        train(folder / "runs", 16, text_rows(4 * N_STEPS + 2))
+    )  # it may go on after the target's bytes
+    assert "reported by a training loop; not proved" in str(score) and abs(score.record["percent"]) < 10
     with pytest.raises(ConfigError, match="the target has been run already"):
-        forecast_command(folder, "-o", str(folder / "late.json"))
+        prequential.forecast(folder / "runs", **target)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["other order", "log"])
-def test_a_forecast_says_that_the_order_differs_or_is_unknown(kind: str, tmp_path: Path) -> None:
-    rows, words = text_rows(N_STEPS), {"other order": "in another order", "log": "declared equal, not checked"}
+def test_a_forecast_says_that_the_order_differs(tmp_path: Path) -> None:
+    rows = text_rows(N_STEPS)
     for i, width in enumerate(WIDTHS[:4]):
-        if kind == "log":
-            losses = [f"{1000 * k},{3 + width**-0.5 + k**-0.5}" for k in range(1, 40)]
-            (tmp_path / "log.csv").write_text("\n".join(["seen,loss", *losses]))
-            command = [
-                "import",
-                str(tmp_path / "log.csv"),
-                "--tokens",
-                "seen",
-                "--loss",
-                "loss",
-                "--bytes-per-token",
-                "4",
-            ]
-            command += ["--data", "web", "--parameters", str(n_parameters(width)), "--runs", str(tmp_path / "runs")]
-            parsed = build_parser().parse_args(command)
-            assert parsed.run(parsed) == 0
-        else:
-            train(tmp_path / "runs", width, rows.flip(0) if i == 1 else rows)
+        train(tmp_path, width, rows.flip(0) if i == 1 else rows)
+    ladder, _ = read_ladder(tmp_path)
+    record = forecast_record(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
+    assert "in another order" in record["rows"] and "different orders" in format_forecast(record)
+
+
+def test_a_forecast_of_logs_says_that_the_order_is_unknown_and_a_log_is_no_proxy_of_loops(
+    folder: Path, tmp_path: Path
+) -> None:
+    columns = {"tokens": "seen", "loss": "loss", "bytes_per_token": 4.0, "data": "web"}
+    for width in WIDTHS[:4]:
+        losses = [f"{1000 * k},{3 + width**-0.5 + k**-0.5}" for k in range(1, 40)]
+        (tmp_path / "log.csv").write_text("\n".join(["seen,loss", *losses]))
+        size = {"n_parameters": n_parameters(width)}
+        run = prequential.import_log(tmp_path / "log.csv", tmp_path / "runs", **columns, arguments=size)
     ladder, _ = read_ladder(tmp_path / "runs")
     record = forecast_record(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
-    assert words[kind] in record["rows"] and record["proof"].endswith("; not proved")
-    assert ("different orders" in format_forecast(record)) == (kind == "other order")
-
-
-@pytest.mark.thorough
-def test_a_proxy_that_is_not_of_the_same_loops_is_refused(folder: Path, tmp_path: Path) -> None:
-    ladder, _ = read_ladder(folder / "runs")
-    (tmp_path / "log.csv").write_text("seen,loss\n10000,4.0\n90000,3.0\n")
-    proxy = prequential.import_log(tmp_path / "log.csv", tmp_path, tokens="seen", loss="loss", bytes_per_token=1.0)
+    assert "declared equal, not checked" in record["rows"] and record["proof"].endswith("; not proved")
+    loops, _ = read_ladder(folder / "runs")
     with pytest.raises(CorpusError, match="is not reported like the runs of the ladder"):
-        forecast_record(ladder, Target(size=Parameters(9000), n_bytes=50_000), proxies=[proxy])
+        forecast_record(loops, Target(size=Parameters(9000), n_bytes=50_000), proxies=[run])

@@ -116,12 +116,10 @@ def group(name: str, bits: float, n_bytes: int = 100) -> dict[str, Any]:
     return {"name": name, "n_documents": 1, "n_bytes": n_bytes, "bits": bits}
 
 
-def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",)) -> dict[str, Any]:
+def record(day: int, rate: float) -> dict[str, Any]:
     """A point of day `day` of 2026 whose bytes all have the same cost."""
     loss = {
         **{name: group(name, 100 * rate) for name in ("total", "documents", "outside", "clean")},
-        "kinds": [group("new", 100 * rate)],
-        "languages": [group(language, 100 * rate) for language in languages],
         "dirty": group("dirty", 0.0, 0),
         "novel": group("novel", 50 * rate, 50),
         "clusters": {"n_documents": 1, "n_bytes": [100], "bits": [200.0]},
@@ -142,7 +140,7 @@ def record(day: int, rate: float, languages: tuple[str, ...] = ("Python",)) -> d
 
 @pytest.mark.parametrize(
     ("where", "value"),
-    [(("test", "until"), None), (("test", "until_date"), "soon"), (("frozen", "kinds"), None), (("dynamic",), []),
+    [(("test", "until"), None), (("test", "until_date"), "soon"), (("dynamic",), []),
      (("setting",), None), (("setting", "stride"), 0), (("environment",), [])],
 )  # fmt: skip
 def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
@@ -160,21 +158,16 @@ def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str
 
 
 def test_lines_have_dates_and_leave_out_points_without_bytes() -> None:
-    points = [record(1, 2.0), record(32, 3.0, ("Rust",)), record(60, 1.0, ("Python", "Rust"))]
-    everything, kinds, languages = run_panels.monorepo(points).values()
-    assert [line.name for line in everything.series] == [
+    panel = run_panels.monorepo([record(1, 2.0), record(32, 3.0), record(60, 1.0)])
+    assert [line.name for line in panel.series] == [
         "frozen", "dynamic", "untrained", "frozen, clean documents", "frozen, novel bytes",
     ]  # fmt: skip
-    assert everything.series[0].y.tolist() == [2.0, 3.0, 1.0]
-    assert np.diff(everything.series[0].x).tolist() == [31.0, 28.0]
-    assert [line.name for line in kinds.series] == ["new, frozen", "new, dynamic"]
-    rust = next(line for line in languages.series if line.name == "Rust, frozen")
-    assert rust.y.tolist() == [3.0, 1.0]
+    assert panel.series[0].y.tolist() == [2.0, 3.0, 1.0]
+    assert np.diff(panel.series[0].x).tolist() == [31.0, 28.0]
 
 
 def test_a_picture_has_dates_on_its_axis_and_an_empty_series_is_not_drawn() -> None:
     points = [record(1, 2.0), record(90, 3.0)]
-    assert plots.monorepo(points, "languages", ax=Figure().subplots()).get_title() == "Languages"
     ax = plots.monorepo(points, ax=Figure(figsize=(8.0, 5.0), layout="constrained").subplots())
     ax.figure.canvas.draw()
     assert [text.get_text() for text in ax.get_xticklabels()] == ["Jan", "15", "Feb", "15", "Mar", "15", "Apr"]

@@ -39,7 +39,6 @@ from prequential.cli.main import main as prequential_main
 from prequential.errors import PrequentialError
 from prequential.evaluation.runs import read_run
 from prequential.files.strict_json import parse_json
-from prequential.forecasting.registered import sealed
 
 FIGURES = (
     "ledger", "code_bits", "payload_bytes", "n_blocks", "n_raw_blocks", "parts", "crossings", "tables", "config", "corpus",
@@ -152,16 +151,6 @@ def _damaged_packed(data: bytes, rng: Random) -> bytes:
     return damaged_lines(data, rng, change)
 
 
-def _damaged_forecast(data: bytes, rng: Random) -> bytes:
-    def seal(value: Any) -> Any:
-        try:
-            return sealed(value)
-        except (AttributeError, ValueError, TypeError, RecursionError):
-            return value
-
-    return damaged_json(data, rng, seal)
-
-
 def _damaged_file(data: bytes, rng: Random) -> bytes:
     """Damage to a file of numbers; sometimes it is empty, or of another length."""
     how = rng.randrange(10)
@@ -192,7 +181,7 @@ KINDS: dict[str, tuple[Case, ...]] = {
         Case(("runs.packed",), _damaged_packed, _reads_runs("runs.packed", "a", "c") * 2),
         Case(("ladder.packed",), _damaged_packed, _reads_ladder("ladder.packed")),
     ),
-    "forecast": (Case(("forecast.json",), _damaged_forecast, SCORE + SCORE_NEW),),
+    "forecast": (Case(("forecast.json",), damaged_json, SCORE + SCORE_NEW),),
     "appended": (Case((SCORES,), damaged_lines, SCORE), Case((HELDOUT,), damaged_lines, APPENDS)),
     "series": (Case(("series.jsonl",), damaged_lines, NEXT_POINT),),
     "config": tuple(

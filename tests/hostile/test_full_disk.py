@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from prequential_corpora.corpus import spool
-from prequential_corpora.git_repository import GitProcess
 from programs import FUSED, TINY, failing
 from pytest import MonkeyPatch
 
@@ -130,8 +129,6 @@ def test_a_temporary_folder_that_cannot_be_used_is_refused(
 
 USERS: dict[str, Callable[[Path], object]] = {
     "a copy of a corpus": lambda _: spool([b"text"]),
-    "a copy of a known length": lambda _: spool([b"text"], 4),
-    "git": lambda folder: GitProcess(["--version"], folder, {}),
     "a trace": lambda _: ArrayFile(np.uint8, 10),
     "an evaluation": lambda _: evaluate(b"text " * 20, config=TINY, runtime=FUSED, baselines=()),
 }

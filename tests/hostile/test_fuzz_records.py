@@ -18,7 +18,6 @@ from prequential.errors import CheckpointError, CorpusError
 from prequential.evaluation import scoring as drafts
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.forecasting.backtest import loss_bits_per_byte
-from prequential.forecasting.registered import sealed
 from prequential.learners.spec import own_spec
 from prequential.online.coding import Progress
 
@@ -145,14 +144,3 @@ def test_a_loss_that_no_run_has_is_refused(bits: list[float]) -> None:
     curve = Curve(n_bytes=np.array([1000, 2000]), bits=np.array(bits))
     with pytest.raises(CorpusError, match="its run is damaged"):
         loss_bits_per_byte(curve, np.array([1000, 2000]))
-
-
-def test_a_sealed_forecast_with_another_naive_value_is_refused(place: Place) -> None:
-    def change(data: bytes) -> bytes:
-        forecast = json.loads(data)
-        forecast["forecasts"]["total_bits"]["naive"]["other"] = "x"
-        return json.dumps(sealed(forecast)).encode()
-
-    box, before = damaged(place, "forecast.json", change)
-    command = Command(("forecast", "target", "--score", "forecast.json"), ("target/scores.jsonl",))
-    assert judged(command, box, before) == "exit 1, CorpusError"

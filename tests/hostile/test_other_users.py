@@ -110,25 +110,20 @@ def forge(run: Run, **values: object) -> None:
     (run.path / RECORD).write_text(json.dumps({**run.record, **values}))
 
 
-def give_run_away(run: Run) -> None:
-    give_away(run.path, *run.path.iterdir())
-
-
 def replace_archive(run: Run) -> None:
     run.archive.write_bytes(compress(TEXT[1:], config=TINY, runtime=RUNTIME))
 
 
 BAD_RUNS: dict[str, tuple[Callable[[Run], object], str]] = {
-    "of another user": (give_run_away, "belongs to another user"),
     "no archive": (lambda run: run.archive.unlink(), "lacks its archive"),
     "archive cut": (lambda run: os.truncate(run.archive, 50), "lacks its archive"),
     "archive of other bytes": (replace_archive, "has another archive"),
-    "another payload in the record": (lambda run: forge(run, payload_bytes=9), "has another archive"),
+    "another size in the record": (lambda run: forge(run, archive_bytes=9), "has another archive"),
 }
 
 
 @pytest.mark.parametrize("name", BAD_RUNS)
-def test_a_plan_refuses_a_finished_run_whose_figures_another_user_may_have_chosen(
+def test_a_plan_refuses_a_finished_run_without_the_archive_of_its_record(
     name: str, finished: Run, corpus: Path
 ) -> None:
     spoil, reason = BAD_RUNS[name]

@@ -24,7 +24,7 @@ from prequential.errors import CorpusError, PrequentialError
 from prequential.evaluation.curves import parse_curves
 from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run, read_runs
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
-from prequential.forecasting.registered import read_sealed
+from prequential.forecasting.registered import read_registered
 from prequential.heldout_loss import labels as label_cost
 from prequential.heldout_loss.labels import read_rows as read_labels
 from prequential.heldout_loss.monorepo import read_series
@@ -179,7 +179,7 @@ def test_long_lines_and_files_of_records_are_not_parsed(tmp_path: Path, monkeypa
     path = tmp_path / "runs.jsonl"
     with path.open("wb") as file:
         file.truncate(schema.MAX_RECORDS_BYTES + 1)  # a single line
-    for read in (read_runs, read_series, read_sealed):
+    for read in (read_runs, read_series, read_registered):
         with bounded(5.0, 256 * MIB):
             assert "bytes" in refused(lambda read=read: read(path))
     monkeypatch.setattr(schema, "MAX_RECORDS_BYTES", 1000)
@@ -222,7 +222,7 @@ def test_bad_json_is_refused_by_every_reader(tmp_path: Path) -> None:
         (tmp_path / RECORD).write_bytes(data)
         with bounded(5.0), pytest.raises(ValueError):
             parse_json(data)
-        for read in (read_sealed, read_series, read_runs):
+        for read in (read_registered, read_series, read_runs):
             refused(lambda read=read: read(tmp_path / "x.json"))
         refused(lambda: read_run(tmp_path))
     text = '\\",[{:' * 500_000  # commas in texts are not values

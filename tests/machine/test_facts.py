@@ -55,6 +55,7 @@ def test_a_checkout_is_dirty_only_if_the_package_differs(tmp_path: Path, monkeyp
         file.write_text("2")
         assert machine.git_commit() == f"{commit}-dirty"
         file.write_text("1")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))
     assert machine.git_commit() == commit
 
 

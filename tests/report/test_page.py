@@ -24,7 +24,7 @@ from prequential.evaluation.runs import RECORD, Run, read_run
 from prequential.evaluation.summary import learner_label, without_common_arguments
 from prequential.report.markup import html_table
 from prequential.report.page import command, conclusion, html_report, ranking_table
-from prequential.report.run_panels import Table, group_names, run_names
+from prequential.report.run_panels import group_names, run_names
 from prequential.report.sections import percent
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -115,7 +115,7 @@ def test_a_page_is_well_formed_loads_nothing_and_is_the_same_every_time(runs: li
 def test_text_from_records_is_never_markup(runs: list[Run], tmp_path: Path) -> None:
     record = runs[0].record
     finding = {"kind": "spike", "position": 1, "block": 0, "message": EVIL, "cause": EVIL}
-    text = base64.b64encode(EVIL.encode()).decode()
+    passage = base64.b64encode(EVIL.encode()).decode()
     run = changed(
         runs[0],
         tmp_path,
@@ -126,23 +126,20 @@ def test_text_from_records_is_never_markup(runs: list[Run], tmp_path: Path) -> N
         ledger=[{"entry": EVIL, "bits": record["total_bits"]}],
         tables={EVIL: {"rows": [{"name": EVIL, EVIL: EVIL}], EVIL: EVIL}},
         environment=record["environment"] | {EVIL: EVIL, "git_commit": EVIL},
-        passages=[{"name": EVIL, "position": 0, "text": text, "bits": [1.0] * len(EVIL)}],
+        passages=[{"name": EVIL, "position": 0, "text": passage, "bits": [1.0] * len(EVIL)}],
         config=record["config"] | {EVIL: EVIL},
     )
-    found = html_report([run, run])
-    assert_loads_nothing(found)
-    assert not re.search("<script|<img", found)
-    assert html.unescape(found).count(EVIL) > 15
+    text = html_report([run, run])
+    assert_loads_nothing(text)
+    assert not re.search("<script|<img", text)
+    assert html.unescape(text).count(EVIL) > 15
 
 
-@pytest.mark.parametrize("missing", ["archive_bytes", "config", "ledger", "environment"])
-def test_an_incomplete_record_is_refused_with_its_name(runs: list[Run], tmp_path: Path, missing: str) -> None:
-    with pytest.raises(CorpusError, match=rf"copy-0.* is not a complete record: '{missing}' is not"):
-        changed(runs[0], tmp_path, **{missing: None})
-    record = {name: value for name, value in runs[0].record.items() if name != missing}
-    (tmp_path / "copy-0" / RECORD).write_text(json.dumps(record))
-    with pytest.raises(CorpusError, match="copy-0"):
-        html_report([read_run(tmp_path / "copy-0")])
+def test_an_incomplete_record_is_refused_with_its_name(runs: list[Run], tmp_path: Path) -> None:
+    run = changed(runs[0], tmp_path)
+    del run.record["ledger"]
+    with pytest.raises(CorpusError, match=r"copy-0.* has no 'ledger'"):
+        html_report([run])
 
 
 # ---- the sections of a run
@@ -163,9 +160,6 @@ def test_the_first_line_is_the_conclusion_with_the_figures_of_the_record(
     )
     parts |= {"mixer": 899.0}
     assert first_line(html_report([changed(runs[0], tmp_path, parts=parts)])).endswith("; its GPT saves nothing")
-
-
-def test_shares_have_two_digits_or_all_before_the_point() -> None:
     assert [percent(share) for share in (0.00218, 0.0123, 0.1249, 12.5)] == ["0.22 %", "1.2 %", "12 %", "1,250 %"]
 
 
@@ -174,20 +168,11 @@ def test_a_code_length_without_a_decoder_is_called_not_proved_in_the_first_line(
 ) -> None:
     record = runs[0].record
     for coding in ("reported by a training loop", "code length, no archive"):
-        more = {
-            "n_tokens": 9,
-            "bits_per_token": 2.0,
-            "nats_per_token": 1.4,
-            "tokens_per_byte": 0.5,
-            "reported": {"source": "x"},
-        }
-        run = changed(runs[0], tmp_path, coding=coding, **more)
+        rates = {"n_tokens": 9, "bits_per_token": 2.0, "nats_per_token": 1.4, "tokens_per_byte": 0.5}
+        run = changed(runs[0], tmp_path, coding=coding, reported={"source": "x"}, **rates)
         assert f"({coding}; not proved)" in first_line(html_report([run]))
-    static = record["baselines"][0] | {
-        "name": "hf:mine",
-        "label": "hf:mine, weights not counted",
-        "compressed_bytes": 9,
-    }
+    label = "hf:mine, weights not counted"
+    static = record["baselines"][0] | {"name": "hf:mine", "label": label, "compressed_bytes": 9}
     text = html_report([changed(runs[0], tmp_path, baselines=[*record["baselines"], static])])
     assert first_line(text).endswith("more than hf:mine (reported, not proved)")
     assert "hf:mine (reported, not proved)" in [row[0] for row in Page(text).cells]
@@ -204,13 +189,6 @@ def test_the_cards_show_the_rate_the_archive_and_the_verification(runs: list[Run
     assert not re.search("every byte (compared|matched)", text)
 
 
-def test_dates_are_written_out_and_no_number_is_scientific(runs: list[Run], tmp_path: Path) -> None:
-    run = changed(runs[0], tmp_path, time="2026-03-01T00:30:00+02:00", code_bits=1.197e18)
-    text = html_report([run])
-    assert "28 February 2026, 22:30 UTC" in text
-    assert not re.search(r"\d{4}-\d\d-\d\dT|\de[+-]?\d\d\b|\+-", html_report(runs))
-
-
 def test_what_one_acts_on_is_shown_and_the_rest_is_folded_with_links_to_each_section(page: str) -> None:
     places = [page.index(f'id="run-1-{name}"') for name in ("curves", "passages", "tables", "proof")]
     assert places == sorted(places)
@@ -221,21 +199,9 @@ def test_what_one_acts_on_is_shown_and_the_rest_is_folded_with_links_to_each_sec
     assert "costs 1.0 bits" in page[places[-1] :]
 
 
-def test_tables_have_human_names_explanations_and_captions_outside_of_what_scrolls(runs: list[Run], page: str) -> None:
-    assert page.count('class="scroll"') > 5
-    assert all("caption" not in part.partition("</table>")[0] for part in page.split('class="scroll"')[1:])
-    shown = text_of(page)
-    assert all(EXPLANATIONS[name] in shown for name in runs[0].record["tables"])
-    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', page)
-    seconds = [row[1] for row in Page(page).cells if row[0] in heads]
-    assert set(seconds) == {"bits/byte"}
-    assert {"kind of byte", "of bytes", "of bits"} <= set(heads)
-    assert not [name for name in heads if "_" in name]
-
-
 def test_a_column_has_one_precision() -> None:
     columns = {"x": "abc", "y": [1, 2000, 3], "z": [0.25, 123.456, None], "w": [3.0, 3, 0.5]}
-    cells = Page(html_table(Table("t", columns))).cells[1:]
+    cells = Page(html_table("t", columns)).cells[1:]
     assert cells == [["a", "1", "0.25", "3.0000"], ["b", "2,000", "123.46", "3.0000"], ["c", "3", "–", "0.5000"]]
 
 
@@ -267,28 +233,16 @@ def test_breakdowns_show_their_sums(runs: list[Run], page: str) -> None:
     totals = [row for row in Page(page).cells if row and row[0] == "all"]
     assert len(totals) == sum(len(table["rows"]) > 1 for table in runs[0].record["tables"].values())
     assert all(row[4:6] == ["6,000", code_bits] for row in totals)
+    assert all(EXPLANATIONS[name] in text_of(page) for name in runs[0].record["tables"])
 
 
 # ---- how to repeat a run
 
 
-@pytest.mark.parametrize(
-    ("limit", "answer"), [(None, "The full input"), (6000, "At most the first 6,000 bytes"), (10**6, "The full input")]
-)
-def test_the_limit_distinguishes_the_full_input_from_a_subset(
-    runs: list[Run], tmp_path: Path, limit: int | None, answer: str
-) -> None:
-    assert answer in text_of(html_report([changed(runs[0], tmp_path, limit_bytes=limit)]))
-
-
 @pytest.mark.parametrize(("level", "pure", "seed"), [(1, False, 0), (5, True, 0), (5, False, 3)])
 def test_the_command_repeats_the_corpus_and_the_model(runs: list[Run], level: int, pure: bool, seed: int) -> None:
-    words = shlex.split(command(runs[0].record))
-    assert words[:2] == ["prequential", "evaluate"]
-    assert words[-1] == "sample:christmas_carol"
-    assert words[words.index("--limit") + 1] == "6000"
-    assert "--config" in words
-    assert words[words.index("--seeds-tried") + 1] == "2"
+    options = "--config config.json --limit 6000 --seeds-tried 2 --verify"
+    assert command(runs[0].record) == f"prequential evaluate {options} -- sample:christmas_carol"
     config = json.loads(json.dumps(prequential.preset(level, pure=pure, seed=seed).to_dict()))
     words = shlex.split(command(runs[0].record | {"config": config}))
     assert (f"-{level}" in words, "--pure" in words, "--seed" in words) == (True, pure, bool(seed))
@@ -299,29 +253,21 @@ HOSTILE_NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_no_shell_runs_anything_from_a_corpus_name(runs: list[Run], shell: str, tmp_path: Path) -> None:
+def test_no_shell_runs_anything_from_a_corpus_name(runs: list[Run], tmp_path: Path) -> None:
     for name in HOSTILE_NAMES:
         corpus = runs[0].record["corpus"] | {"kind": "file", "name": name}
         line = command(runs[0].record | {"corpus": corpus}).replace("prequential evaluate", r"printf '%s\0'", 1)
-        done = subprocess.run([shell, "-c", line], cwd=tmp_path, capture_output=True, check=True)
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, check=True)
         assert done.stdout.split(b"\0")[-2] == name.encode()
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("corpus", "source"),
-    [
-        ({"kind": "sample", "name": "christmas_carol"}, "sample:christmas_carol"),
-        ({"kind": "tree", "name": "src"}, "src"),
-        ({"kind": "shards", "name": "web"}, "CORPUS"),  # as a path it would be read as a folder: other bytes
-        ({"kind": "dataset", "name": "owner/texts"}, "CORPUS"),
-        ({}, "FILE"),
-    ],
-)
-def test_the_command_never_names_other_bytes(runs: list[Run], corpus: dict[str, str], source: str) -> None:
-    record = runs[0].record | {"corpus": {"n_bytes": 10, "blake2b": "00", **corpus}}
-    assert shlex.split(command(record).splitlines()[0])[-1] == source
+def test_the_command_never_names_other_bytes(runs: list[Run]) -> None:
+    # shards would be read as a folder by their path: other bytes
+    sources = {"sample": "sample:a", "tree": "a", "file": "a", "shards": "CORPUS", "dataset": "CORPUS"}
+    for kind, source in sources.items():
+        record = runs[0].record | {"corpus": {"n_bytes": 10, "blake2b": "00", "kind": kind, "name": "a"}}
+        assert shlex.split(command(record))[-1] == source
 
 
 # ---- several runs
@@ -345,16 +291,6 @@ def test_several_runs_begin_with_the_best_one_and_a_ranking(runs: list[Run]) -> 
     assert re.sub("<details.*</details>", "", text, flags=re.DOTALL).count("<table") == 1
 
 
-def test_the_parts_and_each_baseline_have_one_colour_on_every_page(runs: list[Run], page: str) -> None:
-    both = html_report(runs)
-    found: dict[str, set[str]] = {}
-    for colour, name in re.findall(r'class="name t(\d+)"[^>]*>([^<]*)<', page + both[both.index("Each run") :]):
-        found.setdefault("the run" if "contexts" in name else name, set()).add(colour)
-    assert found == {"the run": {"0"}, "ppmd": {"3"}, "gzip": {"8"}, "order0": {"11"}}
-    rivals = re.findall(r'class="name t(\d+)"', both[: both.index("Each run")])
-    assert set(rivals) == {"12", "13"}
-
-
 def test_runs_are_named_by_their_presets(runs: list[Run], tmp_path: Path) -> None:
     presets = [(2, False, 0), (2, False, 3), (5, True, 0), (2, False, 0)]
     configs = [prequential.preset(level, pure=pure, seed=seed).to_dict() for level, pure, seed in presets]
@@ -365,19 +301,14 @@ def test_runs_are_named_by_their_presets(runs: list[Run], tmp_path: Path) -> Non
     assert group_names(copies) == ["-2", "-2", "-5 --pure", "-2 (2)", "Mine"]
 
 
-def test_other_learners_are_named_by_their_arguments() -> None:
-    def label(**arguments: object) -> str:
-        return learner_label({"learner": {"name": "mine", "arguments": arguments, "n_symbols": 300}})
-
-    assert [label(tok="8k"), label(tok="/models/16k/", lr=0.1)] == ["mine, tok=8k", "mine, tok=16k, lr=0.1"]
-    assert label(seed=3) == "mine"  # runs of a group differ in it
-    assert without_common_arguments([label(lr=0.1, w=8), label(lr=0.2, w=8)]) == ["mine, lr=0.1", "mine, lr=0.2"]
-    assert (
-        without_common_arguments([label(lr=0.1)])
-        == without_common_arguments([label(lr=0.1)] * 2)[:1]
-        == ["mine, lr=0.1"]
-    )
-    assert len(label(**{f"a{i}": "x" * 1000 for i in range(1000)})) < 150
+def test_other_learners_are_named_by_the_arguments_in_which_they_differ() -> None:
+    arguments: list[dict[str, Any]] = [{"tok": "8k", "w": 8}, {"tok": "/models/16k/", "w": 8, "seed": 3}]
+    labels = [learner_label({"learner": {"name": "mine", "arguments": each, "n_symbols": 300}}) for each in arguments]
+    assert without_common_arguments(labels) == [
+        "mine, tok=8k",
+        "mine, tok=16k",
+    ]  # the runs of a group differ in the seed
+    assert without_common_arguments(labels[:1] * 2) == labels[:1] * 2
 
 
 def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_path: Path) -> None:

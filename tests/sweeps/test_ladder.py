@@ -15,6 +15,7 @@ from prequential.forecasting.members import read_ladder
 from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import (
     DEFAULT_SIZES,
+    Rung,
     Size,
     diverged_runs,
     family,
@@ -109,7 +110,7 @@ def synthetic(rates):
         runs.append(Run(Path(f"run-{width}"), record))
         ends = np.arange(1, len(values) + 1) * 100
         runs[-1].__dict__["curves"] = {"model": Curve(n_bytes=ends, bits=np.cumsum(values) * 100.0)}
-    return ladder_of(runs)
+    return ladder_of(map(Rung, runs))
 
 
 def test_a_run_above_the_uniform_code_or_with_an_unusual_rise_looks_diverged():

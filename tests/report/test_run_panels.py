@@ -1,25 +1,22 @@
-"""Panels: the series of runs and their values, names that do not overlap, and ticks."""
+"""Panels: the lines of runs, their values and colours, and names that do not overlap."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from prequential_codecs.baselines import BASELINES
 
 from prequential.evaluation.curves import Curve
 from prequential.report import run_panels
-from prequential.report.markup import DARK
 from prequential.report.run_panels import (
     COLOURS,
     LIGHT,
     LINE_COLOURS,
     MAX_FULL,
-    Look,
-    linear_ticks,
-    log_ticks,
-    short_number,
+    STYLE_SHEET,
     spread,
 )
 
@@ -37,9 +34,9 @@ def test_lines_that_coincide_are_one_with_all_names_and_colours(curves: Curves) 
     model = curves["model"]
     factors = {"mixer": 1.001, "far": 1.1}
     near = {name: Curve(n_bytes=model.n_bytes, bits=factor * model.bits) for name, factor in factors.items()}
-    look = Look({"model": "-5", "mixer": "mixer alone"})
-    first, *others = run_panels.learning(curves | near, look).series
-    assert (first.name, first.style, first.also) == ("-5 and mixer alone", COLOURS["model"], (COLOURS["mixer"],))
+    labels = {"model": "-5", "mixer": "mixer alone"}
+    first, *others = run_panels.learning(curves | near, labels).series
+    assert (first.name, first.colour, first.also) == ("-5 and mixer alone", COLOURS["model"], (COLOURS["mixer"],))
     assert [(line.name, line.also) for line in others] == [("gpt", ()), ("far", ()), ("gzip", ())]
     far_apart = {"mixer": Curve(n_bytes=model.n_bytes, bits=model.bits * 1.5), "model": model}
     assert len(run_panels.learning(curves | far_apart).series) == 4
@@ -61,14 +58,15 @@ def test_the_model_its_parts_and_the_best_others_are_drawn_and_the_rest_is_named
     assert [line.name for line in drawn.series if line.is_own] == ["model"]
 
 
-def test_a_curve_has_one_colour_in_all_panels_and_a_look_gives_names_and_styles(curves: Curves) -> None:
+def test_a_curve_has_one_colour_in_all_panels_and_others_have_the_free_ones(curves: Curves) -> None:
     makers = (run_panels.learning, run_panels.saved)
-    styles = {(line.name, line.style, line.is_own) for make in makers for line in make(curves).series}
-    assert {name: style for name, style, _ in styles} == {name: COLOURS[name] for name in curves}
-    assert len(styles) == len(curves)
-    look = Look({"gpt": "GPT alone"}, {"gpt": 6, "model": 3})
-    found = {line.name: line.style for line in run_panels.learning(curves, look).series}
-    assert found == {"model": 3, "GPT alone": 6, "gzip": len(COLOURS) + 2}
+    lines = {(line.name, line.colour) for make in makers for line in make(curves).series}
+    assert lines == {(name, COLOURS[name]) for name in curves}
+    colours = run_panels.line_colours(["mine", "gpt", "yours"])
+    assert (colours["mine"], colours["gpt"], colours["yours"]) == (len(COLOURS), COLOURS["gpt"], len(COLOURS) + 1)
+    shown = run_panels.learning(curves, {"gpt": "GPT alone"}, {"gpt": 6, "model": 3, "gzip": 9}).series
+    assert {line.name: line.colour for line in shown} == {"model": 3, "GPT alone": 6, "gzip": 9}
+    assert set(BASELINES) <= set(COLOURS) and len(LINE_COLOURS) - len(COLOURS) >= MAX_FULL
 
 
 def contrast(*colours: str) -> float:
@@ -82,26 +80,18 @@ def contrast(*colours: str) -> float:
     return max(light) / min(light)
 
 
+DARK = dict(re.findall(r"--(\w+): (#\w+);", STYLE_SHEET.partition("@media")[2]))
+
+
 @pytest.mark.parametrize("palette", [LIGHT, DARK])
 def test_text_and_names_of_lines_have_a_contrast_of_4_5(palette: dict[str, str]) -> None:
     assert contrast("#000", "#ffffff") == pytest.approx(21)
-    texts = {
-        name: palette[name]
-        for name in palette
-        if name in ("ink", "soft", "link") or (name[0] == "s" and name[1:].isdigit())
-    }
-    assert len(set(texts.values())) == 3 + len(LINE_COLOURS)
-    assert not {name: colour for name, colour in texts.items() if contrast(colour, palette["paper"]) < 4.5}
+    texts = {palette[name] for name in ("ink", "soft", "link", *(f"s{i}" for i in range(len(LINE_COLOURS))))}
+    assert len(texts) == 3 + len(LINE_COLOURS)
+    assert not [colour for colour in texts if contrast(colour, palette["paper"]) < 4.5]
     backgrounds = [palette[f"h{i}"] for i in range(6)]
     assert min(contrast(palette["ink"], background) for background in backgrounds) >= 4.5
     assert contrast(palette["soft"], palette["tint"]) >= 4.5
-
-
-def test_the_colours_are_as_many_as_the_styles_need() -> None:
-    assert set(LIGHT) == set(DARK)
-    assert sorted(COLOURS.values()) == list(range(len(COLOURS)))
-    assert len(LINE_COLOURS) - len(COLOURS) >= MAX_FULL  # so many runs have colours of their own
-    assert set(BASELINES) <= set(COLOURS)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))
@@ -111,30 +101,3 @@ def test_spread_places_keep_their_order_and_distance(places: list[float]) -> Non
     assert all(found[b] - found[a] >= 15 - 1e-9 for a, b in pairwise(order))
     assert max(found) <= 100
     assert min(found) >= 0
-
-
-@given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
-@example(134217728.0, 6e-8)
-@example(0.0, 5e-324)
-@example(0.0, 0.0)
-def test_linear_ticks_enclose_the_values(low: float, span: float) -> None:
-    ticks = linear_ticks(low, low + span)
-    slack = 1e-9 * (abs(low) + span)
-    assert ticks[0] <= low + slack
-    assert ticks[-1] >= low + span - slack
-    assert 2 <= len(ticks) <= 12
-    assert ticks == sorted(set(ticks))
-
-
-@given(st.floats(1e-3, 1e12), st.floats(1, 1e6))
-def test_log_ticks_lie_within_the_values(low: float, ratio: float) -> None:
-    ticks = log_ticks(low, low * ratio)
-    assert ticks == sorted(set(ticks))
-    assert 0.99 * low <= ticks[0]
-    assert ticks[-1] <= 1.01 * low * ratio
-
-
-def test_numbers_at_ticks_are_short_and_never_scientific() -> None:
-    values = (0.0, 0.00001, 0.25, 999.0, 1500.0, 11_970.0, 2e6, 3e9, 1e14)
-    expected = ["0", "0.00001", "0.25", "999", "1.5 k", "11.97 k", "2 M", "3 G", "100000 G"]
-    assert [short_number(value) for value in values] == expected

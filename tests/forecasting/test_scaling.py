@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from prequential import ConfigError
 from prequential.forecasting.scaling import (
     FORMS,
     HIGHEST_A,
@@ -85,10 +84,3 @@ def test_a_small_root_does_not_pass_for_a_good_fit() -> None:
     constant = float(np.sqrt(((wild * np.mean(1 / wild) / np.mean(1 / wild**2) / wild - 1) ** 2).mean()))
     for form in FORMS:
         assert float(np.sqrt((np.expm1(-fit(wild, form).residuals) ** 2).mean())) <= constant + 1e-9
-
-
-@pytest.mark.parametrize(("n_sizes", "n_prefixes"), [(2, 7), (5, 2)])
-def test_two_sizes_or_two_prefixes_are_too_few_for_a_law(n_sizes: int, n_prefixes: int) -> None:
-    n, d = np.arange(1.0, n_sizes + 1), np.arange(1.0, n_prefixes + 1)
-    with pytest.raises(ConfigError, match="needs 3 sizes and 3 prefixes"):
-        Projection(FORMS["additive"], n, d, np.ones((n_sizes, n_prefixes)))

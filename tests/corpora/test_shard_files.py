@@ -38,7 +38,7 @@ def refusal(spec: str) -> str:
         (b'["x"]', "the line is not a JSON object but list"),
         (b'{"text": "cut off', "the line is not JSON: "),
         (b'{"text": "x", "text": "y"}', "the line is not JSON: an object has the key 'text' twice"),
-        (b'{"text": ' + b"7" * 5000 + b"}", "the text is not a string but LongInteger"),
+        (b'{"text": ' + b"7" * 5000 + b"}", "the line is not JSON: an integer has more than 640 digits"),
         (b"[" * 100_000, "the line is not JSON: "),
     ],
     ids=range(10),
@@ -86,7 +86,7 @@ def test_a_table_without_the_column_or_with_two_is_refused(tmp_path: Path) -> No
     assert refusal(f"{tmp_path}").endswith("there is no column 'text'; choose with ?column= from ['body', 'n']")
     texts = pa.array(["x"])
     pq.write_table(pa.Table.from_arrays([texts, texts], names=["text", "text"]), tmp_path / "a.parquet")
-    assert refusal(f"{tmp_path}") == "shard 'a.parquet': 2 columns are called 'text'; give each column its own name"
+    assert refusal(f"{tmp_path}") == "shard 'a.parquet': 2 columns are called 'text'; give each its own name"
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
@@ -103,16 +103,6 @@ def test_the_error_names_a_compressed_shard_that_is_cut_off_too_long_or_damaged(
         (tmp_path / name).write_bytes(bad)
         message = refusal(f"{tmp_path}")
         assert message.startswith((f"cannot read shard '{name}'", f"shard '{name}', row "))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-@pytest.mark.parametrize("other", [b"more", b"\0\0more", b"\0" * 3000 + b"more"])
-def test_other_bytes_after_the_compressed_data_are_refused_plainly(suffix: str, other: bytes, tmp_path: Path) -> None:
-    whole = gzip.compress(b"text") if suffix == ".gz" else zstandard.compress(b"text")
-    for bad in (whole + other, other):
-        (tmp_path / f"a.txt{suffix}").write_bytes(bad)
-        reason = "it has bytes that are not compressed data, at its start or after its end"
-        assert refusal(f"{tmp_path}") == f"cannot read shard 'a.txt{suffix}': {reason}"
 
 
 def test_a_damaged_table_is_refused_by_name_or_read(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from prequential.errors import ConfigError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import Run
 from prequential.report import plots, run_panels
-from prequential.report import plots as figures
 from prequential.report.run_panels import Panel, Series
 
 
@@ -56,7 +55,7 @@ def test_points_have_markers_and_what_is_not_drawn_is_named(pyplot: Any) -> None
     x = np.array([1.0, 10.0])
     lines = [Series("a", x, np.array([2.0, 3.0])), Series("dot", x[:1], x[:1] + 1.5, 1)]
     axes = pyplot.figure().subplots()
-    figures.draw(axes, Panel("t", lines, omitted=["far"]))
+    plots.draw(axes, Panel("t", lines, omitted=["far"]))
     assert [text.get_text() for text in axes.texts] == ["a", "dot", "Not drawn: far."]
     lines = [line for line in axes.get_lines() if line.get_clip_on()]  # the others join names to lines
     assert [line.get_marker() for line in lines] == ["None", "o"]
