@@ -432,21 +432,17 @@ class PackedRun(Struct, kw_only=True):
 # ---- heldout and monorepo
 
 
-class DocumentGroupFields(Struct, kw_only=True):
-    """Some documents, or some of their bytes."""
+class DocumentGroup(Struct, kw_only=True):
+    """Some documents, or some of their bytes. Documents of a window may have equal names."""
 
-    name: Annotated[str, says("what they have in common")]
+    name: Annotated[str, says("what they have in common; of a commit, its id")]
     n_documents: Annotated[Count, says("number of documents")]
     n_bytes: Annotated[Count, says("number of bytes")]
     bits: Annotated[Number, says("what they cost, exactly")]
     bits_per_byte: Annotated[Number | None, says("the same per byte; null without bytes")] | Absent = UNSET
-
-
-class DocumentFields(DocumentGroupFields, kw_only=True):
-    """A single document: the fields of `DocumentGroupFields`, and these. Documents of a window may have equal names."""
-
-    number: Annotated[Count, says("its place among the documents that were scored, from 0")] | Absent = UNSET
-    commit: Annotated[str | None, says("of a window: the commit that brought it")] = None
+    number: Annotated[Count, says("of one document: its place among those that were scored, from 0")] | Absent = UNSET
+    commit: Annotated[str | None, says("of one document of a window: the commit that brought it")] | Absent = UNSET
+    date: Annotated[str, says("of a commit: its time")] | Absent = UNSET
 
 
 class ClusterFields(Struct, kw_only=True):
@@ -460,34 +456,31 @@ class ClusterFields(Struct, kw_only=True):
     bits: Annotated[list[Number], says("bits of each cluster")]
 
 
-class CommitFields(DocumentGroupFields, kw_only=True):
-    """The documents of one commit: the fields of `DocumentGroupFields`, and these. The name is the commit's id."""
+class HeldoutLoss(Struct, kw_only=True):
+    """One code length of a test corpus. Lists of groups begin with the costliest.
 
-    date: Annotated[Time, says("time of the commit")] | Absent = UNSET
+    Sums agree exactly: documents + outside = total; all documents, all languages, and clean + dirty each add up to `documents`.
+    """
 
-
-class LossFields(Struct, kw_only=True):
-    """One code length of a test corpus."""
-
-    total: Annotated[DocumentGroupFields, says("all bytes")] | Absent = UNSET
-    documents: Annotated[DocumentGroupFields, says("bytes in documents: the held-out loss")] | Absent = UNSET
-    outside: Annotated[DocumentGroupFields, says("the other bytes")] | Absent = UNSET
+    total: Annotated[DocumentGroup, says("all bytes")]
+    documents: Annotated[DocumentGroup, says("bytes in documents: the held-out loss")]
+    outside: Annotated[DocumentGroup, says("the other bytes")]
     bits_per_byte: Annotated[Number | None, says("the held-out loss")] | Absent = UNSET
     interval: Annotated[Any, says("95 % interval of it over clusters like these, or null")] | Absent = UNSET
     macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] | Absent = UNSET
     macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] | Absent = UNSET
-    clean: Annotated[DocumentGroupFields | None, says("documents little seen in training")] | Absent = UNSET
-    dirty: Annotated[DocumentGroupFields | None, says("documents largely seen in training")] | Absent = UNSET
-    novel: Annotated[DocumentGroupFields | None, says("bytes in no match of 50 bytes or more")] | Absent = UNSET
-    languages: Annotated[list[DocumentGroupFields], says("by language, the costliest first")] | Absent = UNSET
-    each: Annotated[list[DocumentFields], says("the 1,000 costliest documents")] | Absent = UNSET
-    all_others: Annotated[DocumentGroupFields | None, says("the other documents")] | Absent = UNSET
-    clusters: Annotated[ClusterFields, says("costs of clusters of documents, without their names")] | Absent = UNSET
-    kinds: Annotated[list[DocumentGroupFields] | None, says("of a window: new files, and added lines")] = None
-    commits: Annotated[list[CommitFields] | None, says("of a window and static models: by commit, in order")] = None
+    clean: Annotated[DocumentGroup | None, says("documents little seen in training, if that was measured")] = None
+    dirty: Annotated[DocumentGroup | None, says("documents largely seen in training")] = None
+    novel: Annotated[DocumentGroup | None, says("bytes in no match of 50 bytes or more")] = None
+    languages: Annotated[list[DocumentGroup], says("by language")] | Absent = UNSET
+    each: Annotated[list[DocumentGroup], says("the 1,000 costliest documents; not in a series")] | Absent = UNSET
+    all_others: Annotated[DocumentGroup | None, says("the other documents; not in a series")] = None
+    clusters: Annotated[ClusterFields, says("costs of clusters of documents, without their names")]
+    kinds: Annotated[list[DocumentGroup] | None, says("of a window: new files, and lines added to old ones")] = None
+    commits: Annotated[list[DocumentGroup] | None, says("of a window: by commit, in order; not in a series")] = None
 
 
-class OrderFields(Struct, kw_only=True):
+class OrderTest(Struct, kw_only=True):
     """The costs of documents in the order of their file, and in drawn orders (`heldout --orders`)."""
 
     canonical_bits: Annotated[Number, says("in the order of the file")]
@@ -504,9 +497,13 @@ class TestCorpus(Struct, kw_only=True):
     blake2b: Annotated[str, says("BLAKE2b-256 of the bytes")]
     limit_bytes: Annotated[Count | None, says("`--limit`; null: none")] | Absent = UNSET
     n_commits: Annotated[Count, says("of a window of a repository: its commits")] | Absent = UNSET
-    since: Annotated[str, says("the commit before the window")] | Absent = UNSET
+    since: Annotated[str | None, says("the commit before the window; null: it begins with the history")] | Absent = (
+        UNSET
+    )
     until: Annotated[str, says("the last commit of the window")] | Absent = UNSET
     until_date: Annotated[Time, says("the time of this commit")] | Absent = UNSET
+    rules: Annotated[str, says("digest of the rules that choose files")] | Absent = UNSET
+    excluded: Annotated[str, says("files of the window that were left out, by reason")] | Absent = UNSET
 
 
 class TrainCorpus(Struct, kw_only=True):
@@ -533,14 +530,14 @@ class HeldoutRecord(Struct, kw_only=True):
     coding: (
         Annotated[str, says(f"what proves the figures: `{NOT_CODED}`; `{REPORTED}`; `{SCORES_REPORTED}`")] | Absent
     ) = UNSET
-    policy: Annotated[str | None, says("which symbols predict a frozen one, in words")]
-    frozen: Annotated[LossFields | None, says("loss without learning from the test corpus")]
-    dynamic: Annotated[LossFields | None, says("loss while learning continues")]
-    untrained: Annotated[LossFields | None, says("loss of such a learner without training")]
-    orders: Annotated[OrderFields | None, says("of a static model: whether it knows the order")] = None
-    saved_bits: Annotated[Number | None, says("what training saved: untrained minus dynamic")] | Absent = UNSET
-    baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] | Absent = UNSET
-    overlap: Annotated[Any, says("text in common with the training corpus (DATA.md), or null")] | Absent = UNSET
+    policy: Annotated[str | None, says("which symbols predict a frozen one, in words")] = None
+    frozen: Annotated[HeldoutLoss | None, says("loss without learning from the test corpus")] = None
+    dynamic: Annotated[HeldoutLoss | None, says("loss while learning continues")] = None
+    untrained: Annotated[HeldoutLoss | None, says("loss of such a learner without training")] = None
+    orders: Annotated[OrderTest | None, says("of a static model: whether it knows the order")] = None
+    saved_bits: Annotated[Number | None, says("what training saved: untrained minus dynamic")] = None
+    baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] = []
+    overlap: Annotated[Any, says("text in common with the training corpus (DATA.md), or null")] = None
     environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
 
 
@@ -562,41 +559,22 @@ class ScoreFields(Struct, kw_only=True):
     bytes: Annotated[Size, says("length of what was scored")]
 
 
-class SeriesLoss(LossFields, kw_only=True):
-    """One code length of a window: the fields of `LossFields`, without single documents, and these."""
-
-    clean: Annotated[DocumentGroupFields, says("documents little seen in training")]
-    dirty: Annotated[DocumentGroupFields, says("documents largely seen in training")]
-    novel: Annotated[DocumentGroupFields, says("bytes in no match of 50 bytes or more")]
-    kinds: Annotated[list[DocumentGroupFields], says("new files, and lines added to old ones")]
-
-
-class OverlapTotals(Struct, kw_only=True):
-    """Text in common with another corpus. Further fields: DATA.md."""
-
-    byte_share: Annotated[Number, says("share of the test bytes in copies of 50 bytes or more, 0 to 1")]
-
-
-class OverlapFields(Struct, kw_only=True):
-    """What a window has in common with the training corpus. Further fields: DATA.md."""
-
-    train: Annotated[OverlapTotals, says("with the training corpus")]
-
-
 class SeriesFields(Struct, kw_only=True):
-    """What all points of a series share. Further fields: rules of files, limit, stride."""
+    """What all points of a series share, with the rules of files (`test.rules`)."""
 
-    config: Annotated[ConfigFields, says("the learner")] | Absent = UNSET
-    context: Annotated[str, says("context of the frozen loss")] | Absent = UNSET
+    config: Annotated[dict[str, Any], says("the learner")]
+    languages: Annotated[list[str] | None, says("languages of files; null: all")]
+    train_limit_bytes: Annotated[Size | None, says("bytes of the tree that the learner reads; null: all")]
+    context: Annotated[str, says("context of the frozen loss")]
+    stride: Annotated[Size | None, says("its stride")]
 
 
 class MonorepoRecord(HeldoutRecord, kw_only=True):
     """A point of a series that `monorepo` measured: the fields of `HeldoutRecord`, and these."""
 
     kind: Annotated[Literal["monorepo"], says("kind of record")] = "monorepo"  # type: ignore[assignment]
-    frozen: Annotated[SeriesLoss, says("loss without learning from the window")]
-    dynamic: Annotated[SeriesLoss, says("loss while learning continues")]
-    untrained: Annotated[SeriesLoss, says("loss of such a learner without training")]
-    overlap: Annotated[OverlapFields, says("text of the window in the training corpus")]
+    frozen: Annotated[HeldoutLoss, says("loss without learning from the window")]
+    dynamic: Annotated[HeldoutLoss, says("loss while learning continues")]
+    untrained: Annotated[HeldoutLoss, says("loss of such a learner without training")]
+    environment: Annotated[Environment, says("machine and program")]
     setting: Annotated[SeriesFields, says("what all points of the series share")]
-    excluded: Annotated[dict[str, Count], says("files of the window that were left out, by reason")] | Absent = UNSET

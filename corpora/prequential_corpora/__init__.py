@@ -1,6 +1,6 @@
 """Sources of bytes: files, standard input, folders, data sets, shards, git histories and bundled samples."""
 
-PREFIXES = ("sample:", "hf:", "shards:")  # of names of corpora that are not paths
+PREFIXES = ("sample:", "hf:", "shards:", "git:")  # of names of corpora that are not paths
 
 
 def is_path(name: str) -> bool:

@@ -13,9 +13,10 @@ from importlib.resources import as_file, files
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
 
 from prequential.errors import CorpusError
-from prequential.files import open_regular, possible_name
+from prequential.files import common_mode, open_regular, possible_name
 from prequential_corpora.corpus import Corpus, Document, Kind, StreamedCorpus, read_chunks, reading, spool, unicode_name
 from prequential_corpora.tree import scan_tree
 
@@ -35,6 +36,8 @@ def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
         sample:NAME     a text of the package
         hf:...          shards of a data set on the Hugging Face hub: `hub.py`
         shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
+        git:REPO?...    with since=, what later commits added, as documents new/PATH and added/PATH; otherwise the files of a
+                        commit; options: since, until (HEAD), languages (Python,Rust): `git_window.py`
     A path object is always a path. Write a path that looks like another form as ./- or ./hf:x.
     Raises CorpusError if the corpus is missing, unreadable or not of these kinds, OutputError if a temporary file cannot be
     written, MissingDependencyError for a data set of the hub without huggingface_hub.
@@ -52,6 +55,8 @@ def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
         if spec.startswith("shards:"):
             shards = _shards(spec)
             return _streamed(shards, "shards", unicode_name(Path(shards.spec.folder).absolute().name), {})
+        if spec.startswith("git:"):
+            return _open_git(*_git_options(spec))
     path = Path(spec)
     if stat.S_ISDIR(_status(path).st_mode):
         return _open_tree(path)
@@ -67,6 +72,8 @@ def corpus_mode(spec: str | os.PathLike[str]) -> int:
             return 0o777
         if spec.startswith("shards:"):
             return _shards(spec).mode
+        if spec.startswith("git:"):
+            return _git_mode(_git_options(spec)[0])
     path = Path(spec)
     mode = _status(path).st_mode
     return scan_tree(path).mode if stat.S_ISDIR(mode) else mode & 0o777 | 0o600
@@ -113,6 +120,40 @@ def _shards(spec: str) -> "Shards":
     from prequential_corpora.shards import ShardsSpec, find_shards
 
     return find_shards(ShardsSpec.parse(spec.removeprefix("shards:")))
+
+
+def _open_git(repository: str, options: Mapping[str, str]) -> Corpus:
+    from prequential_corpora.git_rules import Rules
+    from prequential_corpora.git_window import open_documents, read_tree, read_window
+
+    until, languages = options.get("until", "HEAD"), options.get("languages")
+    rules = Rules(languages=tuple(languages.split(",")) if languages else None)
+    is_window = "since" in options
+    read = read_window(repository, options["since"], until, rules) if is_window else read_tree(repository, until, rules)
+    corpus = open_documents(read)
+    documents, counts = corpus.documents, sorted(corpus.excluded.items(), key=lambda pair: -pair[1])
+    if is_window:
+        named = zip(documents, corpus.kinds, strict=True)
+        documents = [each._replace(name=f"{kind}/{each.name}") for each, kind in named]
+    origin = {**corpus.origin, "excluded": ", ".join(f"{n} {reason}" for reason, n in counts)}
+    return replace(corpus, documents=documents, origin=origin, mode=_git_mode(repository))
+
+
+def _git_options(spec: str) -> tuple[str, dict[str, str]]:
+    """The repository and the options of `git:REPO?since=...`. Raises CorpusError for an unknown option."""
+    repository, _, query = spec.removeprefix("git:").partition("?")
+    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))  # a + in a date is one
+    if unknown := options.keys() - {"since", "until", "languages"}:
+        raise CorpusError(f"unknown options {sorted(unknown)} of {spec!r}: it takes since, until and languages")
+    return unquote(repository, errors="surrogateescape"), options
+
+
+def _git_mode(repository: str) -> int:
+    """The permissions that the repository, its folder `.git` and the folder of its objects have in common."""
+    from prequential_corpora.git_repository import find_repository
+
+    root = find_repository(repository)
+    return common_mode(root.path, root.objects, root.objects.parent)
 
 
 def _streamed(shards: "Shards", kind: Kind, name: str, origin: Mapping[str, str]) -> Corpus:

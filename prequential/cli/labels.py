@@ -23,8 +23,8 @@ def run(args: argparse.Namespace) -> int:
 
     config, runtime = options.learner_config(args), options.runtime(args)
     with progress_bar(args.name, quiet=args.quiet) as show:
-        found = labels(args.name, args.label, args.given, config, runtime, on_progress=show)
-    print(json.dumps(label_record(found, runtime)) if args.json else fitted(str(found)))
+        cost = labels(args.name, args.label, args.given, config, runtime, on_progress=show)
+    print(json.dumps(label_record(cost, runtime)) if args.json else fitted(str(cost)))
     return 0
 
 

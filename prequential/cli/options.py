@@ -18,7 +18,6 @@ from prequential.errors import ConfigError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
-    from prequential.heldout_loss.scored import Models
     from prequential.learners.spec import LearnerSpec
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
@@ -27,7 +26,7 @@ EXIT_USAGE = 2
 MAX_CONFIG_BYTES = 1 << 20
 LEVELS = range(1, 7)  # those of model/presets.py
 ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
-CORPUS = "file, folder, sample:NAME, hf:NAME, shards:FOLDER or -"
+CORPUS = "file, folder, sample:NAME, hf:NAME, shards:FOLDER, git:REPO or -"
 RUN = "run folder; latest, or the beginning of a name, in runs/; or FILE/NAME of a packed run"
 _BYTES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -318,17 +317,6 @@ def other_learner(args: argparse.Namespace) -> LearnerSpec | None:
         arguments = parse_arguments(args.learner_arg)
     with foreign_code():
         return load_spec(args.learner, arguments)
-
-
-def models(args: argparse.Namespace) -> Models:
-    """The models of `add_models`; a context that they cannot have ends the program with a usage error."""
-    from prequential.heldout_loss.scored import Models
-
-    if not (args.static or args.scores):
-        return Models()
-    with usage_errors(args):
-        orders = getattr(args, "orders", None)  # of heldout
-        return Models(static=args.static, scores=args.scores, context=args.context, stride=args.stride, orders=orders)
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:

@@ -22,13 +22,12 @@ from prequential_corpora.corpus import Document
 from prequential.comparison.clusters import Grouping, folders_of
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import PathLike, output_file
-from prequential.heldout_loss.trained import describe
+from prequential.heldout_loss.summary import Commit
 from prequential.online.source import CorpusLike, Source, open_source
 from prequential.printable import printable
 from prequential.records import ScoreFields, check_record, parse_object, read_lines
 
 Bytes = NDArray[np.uint8]
-Commit = tuple[str, str]  # its id and its date
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,9 +46,12 @@ class DocumentSet:
     test: dict[str, Any]
     mode: int
 
-    def data(self, i: int) -> bytes:
-        """The bytes of document i."""
-        return _bytes(self.symbols, self.documents[i])
+    def text(self, i: int) -> str | None:
+        """Document i; None if it is not UTF-8."""
+        try:
+            return _bytes(self.symbols, self.documents[i]).decode()
+        except UnicodeDecodeError:
+            return None
 
     def only(self, kept: Sequence[int]) -> "DocumentSet":
         """The documents of these numbers."""
@@ -60,13 +62,8 @@ class DocumentSet:
         return replace(self, symbols=symbols, documents=documents, ids=ids, grouping=grouping, commits=commits)
 
 
-def documents_of(
-    source: Source, grouping: Grouping | None = None, limit_bytes: int | None = None, commits: Sequence[Commit] = ()
-) -> DocumentSet:
-    """The documents of a source. grouping, commits: of all its documents; by default top folders. Raises CorpusError if there
-    is no byte in them.
-    """
-    found = grouping or folders_of([document.name for document in source.documents])
+def documents_of(source: Source, grouping: Grouping, about: dict[str, Any]) -> DocumentSet:
+    """The documents of a source. grouping: of all of them. about: the corpus in records. Raises CorpusError without a byte."""
     kept = [i for i, document in enumerate(source.documents) if document.n_bytes]
     symbols, documents = _joined(source.symbols[:], [source.documents[i] for i in kept])
     if not documents:
@@ -75,9 +72,9 @@ def documents_of(
         symbols=symbols,
         documents=documents,
         ids=[f"{i}-{blake2b(_bytes(symbols, d), digest_size=8).hexdigest()}" for i, d in enumerate(documents)],
-        grouping=found._replace(labels=[found.labels[i] for i in kept]),
-        commits=[commits[i] for i in kept] if commits else (),
-        test={**describe(source), "limit_bytes": limit_bytes},
+        grouping=grouping._replace(labels=[grouping.labels[i] for i in kept]),
+        commits=[source.commits[i] for i in kept] if source.commits else (),
+        test=about,
         mode=source.mode,
     )
 
@@ -97,17 +94,18 @@ def _bytes(symbols: Bytes, document: Document) -> bytes:
 
 def utf8_places(documents: DocumentSet) -> list[int]:
     """The numbers of the documents that are UTF-8."""
-    return [i for i in range(len(documents.ids)) if _text(documents.data(i)) is not None]
+    return [i for i in range(len(documents.ids)) if documents.text(i) is not None]
 
 
 def write_documents(documents: DocumentSet, path: PathLike, *, overwrite: bool = False) -> None:
     """Writes one line of JSON for each document (records.py, TextFields). Raises OutputError, also for an existing file."""
     with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
         for i, (id_, document) in enumerate(zip(documents.ids, documents.documents, strict=True)):
-            data = documents.data(i)
-            text = _text(data)
-            content = {"base64": base64.b64encode(data).decode()} if text is None else {"text": text}
-            line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes, **content}
+            line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}
+            if (text := documents.text(i)) is None:
+                line["base64"] = base64.b64encode(_bytes(documents.symbols, document)).decode()
+            else:
+                line["text"] = text
             sink.write(json.dumps(line).encode() + b"\n")
 
 
@@ -140,31 +138,22 @@ def read_scores(path: PathLike, documents: DocumentSet) -> NDArray[np.float64]:
     return np.asarray(nats / math.log(2))
 
 
-def _text(data: bytes) -> str | None:
-    """The text; None if it is not UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 # ---- groups
 
 
-ALONE = "document"
-
-
-def grouping_of(source: Source, test: CorpusLike, by: str | None) -> Grouping:
-    """The clusters of a corpus. by: None: top folders; `2`: folders of two levels; `document`: each document is alone; otherwise
-    a field of its rows.
+def grouping_of(source: Source, by: str | None = None, test: CorpusLike | None = None) -> Grouping:
+    """The clusters of a corpus. by: None: commits of a window, otherwise top folders; `2`: folders of two levels; `document`:
+    each document is alone; otherwise a field of its rows.
 
     test: the name of the corpus. Raises ConfigError for a field of a corpus without fields, and CorpusError for a missing field.
     """
     names = [document.name for document in source.documents]
+    if by is None and source.commits:
+        return Grouping("commit", [commit for commit, _ in source.commits[: len(names)]])
     if by is None or re.fullmatch("[1-9]", by):
         return folders_of(names, int(by or 1))
-    if by == ALONE:
-        return Grouping(ALONE, [str(i) for i in range(len(names))])
+    if by == "document":
+        return Grouping(by, [str(i) for i in range(len(names))])
     if not (isinstance(test, str) and test.startswith(("shards:", "hf:"))):
         raise ConfigError(
             f"only rows (shards:, hf:) have fields such as {by!r}: leave out cluster=, and top folders count"

@@ -7,59 +7,44 @@ black-box language models", ICLR.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import Any
 
 from prequential.errors import ConfigError
 from prequential.heldout_loss.documents import DocumentSet
-from prequential.online.source import Source, drawn_order
-from prequential.records import OrderFields, record_of
+from prequential.online.source import drawn_order
+from prequential.records import OrderTest
 
 MIN_ORDERS = 19  # with fewer, p cannot be 0.05
 SMALL_P = 0.05
 
 
-@dataclass(frozen=True, kw_only=True)
-class OrderTest:
-    """The costs of the documents in the order of their file, and in drawn orders."""
+def order_test(
+    canonical_bits: float, cost: Callable[[DocumentSet], float], documents: DocumentSet, n: int
+) -> OrderTest:
+    """The cost of the documents in the order of their file and in each of n drawn orders, in bits. p: the share of orders,
+    with the file's own, that cost no more than it.
+    """
+    shuffled = [cost(documents.only(drawn_order(len(documents.ids), seed))) for seed in range(n)]
+    n_cheaper = sum(bits <= canonical_bits for bits in shuffled)
+    return OrderTest(canonical_bits=canonical_bits, shuffled_bits=shuffled, p_value=(1 + n_cheaper) / (1 + n))
 
-    canonical_bits: float
-    shuffled_bits: tuple[float, ...]
 
-    @property
-    def p_value(self) -> float:
-        """The share of orders, with the file's own, that cost no more than it."""
-        n_cheaper = sum(bits <= self.canonical_bits for bits in self.shuffled_bits)
-        return (1 + n_cheaper) / (1 + len(self.shuffled_bits))
-
-    def to_record(self) -> Mapping[str, object]:
-        """JSON values."""
-        return record_of(OrderFields, self, shuffled_bits=list(self.shuffled_bits))
-
-    def sentence(self, name: str) -> str:
-        """Whether the model's score on these documents can be used."""
-        of = f"p = {self.p_value:.3g}, {len(self.shuffled_bits)} drawn orders"
-        if self.p_value <= SMALL_P:
-            return (
-                f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): if the order means nothing, it "
-                "has read the file, so do not judge it by these documents"
-            )
+def order_sentence(test: Mapping[str, Any], name: str) -> str:
+    """Whether the model's score on these documents can be used. test: an OrderTest of a record."""
+    of = f"p = {test['p_value']:.3g}, {len(test['shuffled_bits'])} drawn orders"
+    if test["p_value"] <= SMALL_P:
         return (
-            f"{name} shows no sign of having read this file ({of}): its score may be used, but a copy in another order would not "
-            "show"
+            f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): if the order means nothing, it "
+            "has read the file, so do not judge it by these documents"
         )
+    unknown = "its score may be used, but a copy in another order would not show"
+    return f"{name} shows no sign of having read this file ({of}): {unknown}"
 
 
-def shuffled_costs(cost: Callable[[DocumentSet], float], documents: DocumentSet, n_orders: int) -> tuple[float, ...]:
-    """The cost of the documents in each of n_orders drawn orders, in bits."""
-    n = len(documents.ids)
-    return tuple(cost(documents.only(drawn_order(n, seed))) for seed in range(n_orders))
-
-
-def check_order(source: Source) -> None:
-    """Raises ConfigError unless the documents have an order of their own: rows of files, which are not shuffled."""
-    origin = source.origin
-    is_rows = origin.get("kind") in ("dataset", "shards") and origin.get("column") is not None
-    if not is_rows or origin.get("shuffle_seed") is not None:
+def check_order(test: Mapping[str, Any]) -> None:
+    """Raises ConfigError unless the documents of this corpus have an order of their own: rows of files, not shuffled."""
+    is_rows = test.get("kind") in ("dataset", "shards") and test.get("column") is not None
+    if not is_rows or test.get("shuffle_seed") is not None:
         raise ConfigError(
             "orders= needs rows in the order of their file (shards: or hf:, without seed=): others are sorted by name"
         )

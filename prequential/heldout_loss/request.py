@@ -1,14 +1,16 @@
-"""A held-out measurement from its request to its result: the one path of the command and of `prequential.heldout`."""
+"""Held-out loss: the call `heldout` and its result."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import log
 from os import PathLike as AnyPath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
 
 from prequential.arguments import check_arguments
@@ -16,71 +18,35 @@ from prequential.comparison.clusters import label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import Commit, DocumentSet, documents_of, grouping_of, utf8_places
-from prequential.heldout_loss.heldout import CARRIED, Context, Policy
+from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of, utf8_places
+from prequential.heldout_loss.heldout import Context, Policy
 from prequential.heldout_loss.order_test import check_order
-from prequential.heldout_loss.run import (
-    LoadLearner,
-    Passes,
-    Stage,
-    Warn,
-    check_size,
-    measure_heldout,
-    measure_other_heldout,
-)
-from prequential.heldout_loss.scored import NO_MODELS, Models, Scored, read_scored, score_static
+from prequential.heldout_loss.run import LoadLearner, Passes, measure_heldout
+from prequential.heldout_loss.scored import Models, Scored, read_scored, score_static
 from prequential.heldout_loss.summary import languages_of
-from prequential.heldout_loss.text import format_heldout, format_models, rate
-from prequential.heldout_loss.trained import TrainedOn, describe, kind_of, load_trained, train_on
+from prequential.heldout_loss.text import format_heldout, format_models
+from prequential.heldout_loss.trained import Trained, describe, kind_of, load_trained, train_on
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.spec import LearnerSpec, other_spec
+from prequential.learners.spec import LearnerSpec, other_spec, own_spec
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
-from prequential.model.learner import OnlineLearner
-from prequential.model.presets import DEFAULT_PRESET, preset
+from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
-from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, open_source
+from prequential.online.source import CorpusLike, Source, open_source
 from prequential.records import LOSSES
 
 if TYPE_CHECKING:
     import pandas
 
-Keep = Callable[[dict[str, Any]], object]  # is given each record as soon as it is complete
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldoutRequest:
-    """What to measure on the corpus `test`: `models`, which are frozen; or a learner that reads the corpus `train` first.
-
-    train: a corpus, a run folder of `evaluate`, or the folder of a stored model. config, learner: the learner that reads a
-    corpus; by default the default preset. policy: of its frozen loss; None: none. dynamic: whether its learning continues, too.
-    cluster: `document`, or a field of the rows, whose equal values form a cluster; by default top folders do.
-    """
-
-    test: CorpusLike
-    models: Models = NO_MODELS
-    train: CorpusLike | None = None
-    config: Config | None = None
-    learner: LearnerSpec | None = None
-    policy: Policy | None = CARRIED
-    dynamic: bool = True
-    overlap: bool = True
-    cluster: str | None = None
-    limit_bytes: int | None = None
-    train_limit_bytes: int | None = None
-    runtime: Runtime = field(default_factory=Runtime)
-
-    def __post_init__(self) -> None:
-        if bool(self.models) == (self.train is not None):
-            raise ConfigError("name what is measured: train=, or models with static= or scores=, and not both")
+LOG = logging.getLogger(__name__)
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Heldout:
-    """What a held-out or monorepo measurement found. str() is the report of the command.
+    """What a held-out or monorepo measurement gave. str() is the report of the command.
 
     records: of each model (records.py). rows: single documents with their costs. comparison: of the models after the first
     one with it, by document; None for one model.
@@ -88,8 +54,8 @@ class Heldout:
     Examples:
         >>> import prequential
         >>> rows = ({"document": "a.py", "bits": 16.0, "n_bytes": 8}, {"document": "b.py", "bits": 4.0, "n_bytes": 1})
-        >>> found = prequential.Heldout(records=(), rows=rows, text="two documents")
-        >>> found.to_frame()["bits"].sum().item(), str(found)
+        >>> loss = prequential.Heldout(records=(), rows=rows, text="two documents")
+        >>> loss.to_frame()["bits"].sum().item(), str(loss)
         (20.0, 'two documents')
     """
 
@@ -117,176 +83,7 @@ class Heldout:
         return self.text
 
     def __repr__(self) -> str:
-        if not self.records:
-            return f"<{self.text}>"
-        test, found = self.record["test"], list[str]()
-        for i, record in enumerate(self.records):
-            for loss in filter(record.get, LOSSES):
-                label = loss if record["untrained"] else f"{label_of(i)} {record['config']['learner']['name']}"
-                found.append(f"{label} {rate(record[loss]['bits_per_byte'])}")
-        name = test.get("name", "bytes")
-        return f"<{self.record['kind']} loss on {name}, {test['n_bytes']:,} bytes: {', '.join(found)} bits/byte>"
-
-
-def stages(on_progress: OnProgress) -> Stage:
-    """Stages whose progress a function shows; it names them if it can."""
-
-    @contextmanager
-    def stage(name: str) -> Iterator[OnProgress]:
-        begin(on_progress, name)
-        yield on_progress
-
-    return stage
-
-
-def keep_nothing(record: dict[str, Any]) -> None:
-    """Keeps no record."""
-
-
-def measure(request: HeldoutRequest, *, stage: Stage, warn: Warn, keep: Keep = keep_nothing) -> Heldout:
-    """Measures what is requested. keep: is given each record at once, so that a later failure loses none.
-
-    Raises ConfigError, CorpusError, and what models and learners raise.
-    """
-    runtime = request.runtime
-    load = None if request.models or request.learner else _loader(request, stage)  # refuses what cannot succeed
-    with open_source(request.test, request.limit_bytes) as source:
-        if not source.documents:  # bytes in memory are one document
-            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
-        grouping = grouping_of(source, request.test, request.cluster)
-        if request.models:
-            if request.models.orders:
-                check_order(source)
-            documents = documents_of(source, grouping, request.limit_bytes)
-            return measure_models(documents, request.models, runtime, stage=stage, warn=warn, keep=keep)
-        if not source.n_bytes:
-            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
-        passes = Passes(frozen=request.policy, dynamic=request.dynamic, overlap=request.overlap, grouping=grouping)
-        if request.learner:
-            assert request.train is not None
-            with open_source(request.train, request.train_limit_bytes) as train:
-                measured = measure_other_heldout(request.learner, train, source, passes, stage=stage, warn=warn)
-        else:
-            assert load
-            measured = measure_heldout(load, source, runtime, passes, stage=stage, warn=warn)
-        record = measured.to_record({**describe(source), "limit_bytes": request.limit_bytes}, runtime)
-    keep(record)
-    return Heldout(records=(record,), rows=tuple(rows_of(record)), text=format_heldout(record))
-
-
-def measure_models(
-    documents: DocumentSet, models: Models, runtime: Runtime, *, stage: Stage, warn: Warn, keep: Keep
-) -> Heldout:
-    """Scores the documents under each model. Static models get those that are UTF-8; then no other one is compared.
-
-    Scores of files are read first. Only one static model is in memory at a time.
-    """
-    for path in (name.removeprefix(HUB_PREFIX) for name in models.static):  # before the first one is scored
-        if path.startswith((".", "/", "~")) and not Path(path).exists():
-            raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
-    reported = [read_scored(path, documents, models) for path in models.scores]
-    if models.static:
-        kept = utf8_places(documents)
-        if n_other := len(documents.ids) - len(kept):
-            warn(
-                f"{n_other:,} of {len(documents.ids):,} documents are left out: they are not UTF-8, as static models need"
-            )
-        if not kept:
-            raise CorpusError("nothing to score: no document is UTF-8, as static models need")
-        documents, reported = documents.only(kept), [replace(each, bits=each.bits[kept]) for each in reported]
-    scored, records = list[Scored](), list[dict[str, Any]]()
-    for each in _all_scored(documents, models, runtime, stage, reported):
-        scored.append(each)
-        records.append(each.to_record(documents, runtime))
-        keep(records[-1])
-    losses = [document_losses(record, label_of(i)) for i, record in enumerate(records)]
-    comparison = compare_documents(losses) if len(losses) > 1 else None
-    return Heldout(
-        records=tuple(records),
-        rows=tuple(_scored_rows(documents, scored)),
-        text=format_models(documents, scored, [record["frozen"] for record in records], comparison),
-        comparison=comparison,
-    )
-
-
-def _all_scored(
-    documents: DocumentSet, models: Models, runtime: Runtime, stage: Stage, reported: Iterable[Scored]
-) -> Iterator[Scored]:
-    for name in models.static:
-        with stage(name) as show:
-            yield score_static(name, documents, models, runtime, show)
-    yield from reported
-
-
-# ---- rows of single documents
-
-
-def rows_of(record: Mapping[str, Any], commits: Iterable[Commit] = ()) -> Iterator[dict[str, Any]]:
-    """The documents in the record of a trained learner, under each loss, the costliest first. commits: with their dates."""
-    dates = dict(commits)
-    for loss in filter(record.get, LOSSES):
-        each = record[loss]["each"]
-        documents = [Document(group["name"], 0, group["n_bytes"]) for group in each]
-        for group, row in zip(each, _rows({"loss": loss}, documents, [group["bits"] for group in each]), strict=True):
-            more = {"commit": commit, "date": dates[commit]} if (commit := group["commit"]) in dates else {}
-            yield row | {"number": group["number"]} | more
-
-
-def _scored_rows(documents: DocumentSet, scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:
-    """The documents under each model, in the order of the corpus."""
-    for i, each in enumerate(scored):
-        model = {"model": f"{label_of(i)} {each.name}", "loss": "frozen"}
-        for n, row in enumerate(_rows(model, documents.documents, each.bits.tolist())):
-            commit, date = documents.commits[n] if documents.commits else (None, None)
-            yield row | {"id": documents.ids[n]} | ({"commit": commit, "date": date} if commit else {})
-
-
-def _rows(first: dict[str, Any], documents: Sequence[Document], bits: Sequence[float]) -> Iterator[dict[str, Any]]:
-    for document, language, cost in zip(documents, languages_of(documents), bits, strict=True):
-        n = document.n_bytes
-        per_byte = cost / n if n else None
-        sizes = {"n_bytes": n, "bits": cost, "nats": cost * log(2), "bits_per_byte": per_byte}
-        yield first | {"document": document.name, "language": language} | sizes
-
-
-# ---- a trained learner
-
-
-def _loader(request: HeldoutRequest, stage: Stage) -> LoadLearner:
-    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
-    assert request.train is not None
-    train, runtime = request.train, request.runtime
-    kind = kind_of(train)
-    if kind != "corpus":
-        if request.config or request.train_limit_bytes is not None:
-            raise ConfigError(
-                f"train= names a {kind}, which is a trained learner: leave out config= and train_limit_bytes="
-            )
-
-        def load() -> tuple[OnlineLearner, TrainedOn]:
-            with stage(kind) as show:
-                return load_trained(str(train), kind, runtime, lambda config: _check(request, config), show)
-
-        return load
-
-    config = request.config or preset(DEFAULT_PRESET)
-    _check(request, config)
-
-    def learn() -> tuple[OnlineLearner, TrainedOn]:
-        with open_source(train, request.train_limit_bytes) as source, stage("training") as show:
-            return train_on(source, runtime.learner(config), show)
-
-    return learn
-
-
-def _check(request: HeldoutRequest, config: Config) -> None:
-    """Refuses a learner that is too large or too slow, or that cannot be frozen with the context of the request."""
-    check_size(config, request.runtime)
-    if request.policy:
-        request.policy.stride_for(config)
-
-
-# ---- the public function
+        return f"<{self.text.splitlines()[-1]}>"  # what to conclude
 
 
 @engine_call()
@@ -303,10 +100,12 @@ def heldout(
     stride: int | None = None,
     cluster: str | None = None,
     orders: int | None = None,
+    overlap: bool = True,
     limit_bytes: int | None = None,
     train_limit_bytes: int | None = None,
     runtime: Runtime | None = None,
     on_progress: OnProgress = ignore,
+    keep: Callable[[Record], object] = lambda record: None,
 ) -> Heldout:
     """The loss of static models, or of a learner that read `train` first, on the documents of the corpus `test`.
 
@@ -315,56 +114,174 @@ def heldout(
     nothing from the test corpus, or dynamic. static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores:
     files of what a cluster computed. context, stride: what a frozen model sees before a byte. cluster: what depends on each
     other: a field of the rows, "document" for nothing, or a number of levels of folders. orders: of static models, how many
-    drawn orders are scored, too. docs/MEASURES.md explains them.
+    drawn orders are scored, too. overlap: whether text of `train` is searched in `test`. keep: is given each record at once.
 
-    With two models or more, the result holds the paired difference of each with the first one, and its interval. Nothing is
-    written. Raises ConfigError, CorpusError, MissingDependencyError, and what the learner raises.
+    With two models or more, the result holds their paired differences, and intervals. Nothing is written. Raises ConfigError,
+    CorpusError, MissingDependencyError, and what the learner raises. docs/MEASURES.md explains the losses.
 
     Examples:
         >>> import prequential
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
-        >>> plain = prequential.Runtime(kernels="plain")
-        >>> found = prequential.heldout(
-        ...     b"text " * 9, train="sample:christmas_carol", train_limit_bytes=900, config=small, runtime=plain
-        ... )
-        >>> found.record["dynamic"]["documents"]["n_bytes"], found.to_frame()["loss"].tolist()
+        >>> carol, plain = "sample:christmas_carol", prequential.Runtime(kernels="plain")
+        >>> loss = prequential.heldout(b"text " * 9, train=carol, train_limit_bytes=900, config=small, runtime=plain)
+        >>> loss.record["dynamic"]["documents"]["n_bytes"], loss.to_frame()["loss"].tolist()
         (45, ['frozen', 'dynamic', 'untrained'])
     """
     check_arguments(test=test, train=train, config=config, limit_bytes=limit_bytes, runtime=runtime)
     check_arguments(cluster=cluster, orders=orders, on_progress=on_progress)
     if not losses or not set(losses) <= {"frozen", "dynamic"}:
         raise wrong_argument("losses", losses, '["frozen"], ["dynamic"], or both')
-    if config is not None and learner is not None:
-        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
-    request = HeldoutRequest(
-        test=test,
-        models=models_of(static, scores, context, stride, orders),
-        train=train,
-        config=config,
-        learner=learner if learner is None or isinstance(learner, LearnerSpec) else other_spec(learner),
-        policy=Policy(context or "carried", stride) if "frozen" in losses else None,
-        dynamic="dynamic" in losses,
-        cluster=cluster,
-        limit_bytes=limit_bytes,
-        train_limit_bytes=train_limit_bytes,
-        runtime=runtime or Runtime(),
-    )
-    return measure(request, stage=stages(on_progress), warn=logging.getLogger(__name__).warning)
+    models, runtime, load = _models(static, scores, context, stride, orders), runtime or Runtime(), None
+    if bool(models) == (train is not None):
+        raise ConfigError("name what is measured: train=, or models with static= or scores=, and not both")
+    frozen = Policy(context or "carried", stride) if "frozen" in losses else None
+    passes = Passes(frozen=frozen, dynamic="dynamic" in losses, overlap=overlap)
+    if train is not None:
+        load = _loader(train, _spec(config, learner, runtime), passes, train_limit_bytes, runtime, on_progress)
+    with _opened(test, limit_bytes) as source:
+        grouping, about = grouping_of(source, cluster, test), {**describe(source), "limit_bytes": limit_bytes}
+        if not load:
+            return _of_models(documents_of(source, grouping, about), models, runtime, on_progress, keep)
+        record = measure_heldout(load, source, about, runtime, replace(passes, grouping=grouping), on_progress)
+        keep(record)
+        rows = tuple(_trained_rows(record, dict(source.commits)))
+    return Heldout(records=(record,), rows=rows, text=format_heldout(record))
 
 
-def models_of(
-    static: Any, scores: Any, context: Context | None, stride: int | None, orders: int | None = None
-) -> Models:
-    """The models that arguments of a public function name. Without one, context and stride belong to the learner."""
-    models = Models(static=names_of("static", static), scores=names_of("scores", scores))
+@contextmanager
+def _opened(test: CorpusLike, limit_bytes: int | None) -> Iterator[Source]:
+    """The test corpus, with one document at least. Raises CorpusError for an empty one."""
+    with open_source(test, limit_bytes) as source:
+        if not source.n_bytes:
+            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
+        if not source.documents:  # bytes in memory are one document
+            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
+        yield source
+
+
+# ---- models that learn nothing
+
+
+def _of_models(
+    documents: DocumentSet,
+    models: Models,
+    runtime: Runtime,
+    on_progress: OnProgress,
+    keep: Callable[[Record], object],
+) -> Heldout:
+    """Scores the documents under each model. Static models get those that are UTF-8; then no other one is compared.
+
+    Scores of files are read first. Only one static model is in memory at a time.
+    """
+    for path in (name.removeprefix(HUB_PREFIX) for name in models.static):  # before the first one is scored
+        if path.startswith((".", "/", "~")) and not Path(path).exists():
+            raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
+    if models.orders:
+        check_order(documents.test)
+    scored = [read_scored(path, documents, models, runtime) for path in models.scores]
+    if models.static:
+        kept = utf8_places(documents)
+        if n_other := len(documents.ids) - len(kept):
+            n = f"{n_other:,} of {len(documents.ids):,}"
+            LOG.warning("%s documents are left out: they are not UTF-8, as static models need", n)
+        if not kept:
+            raise CorpusError("nothing to score: no document is UTF-8, as static models need")
+        documents, scored = documents.only(kept), [replace(each, bits=each.bits[kept]) for each in scored]
+    records, rows = list[Record](), list[Record]()
+    static = (score_static(name, documents, models, runtime, on_progress) for name in models.static)
+    for each in chain(static, scored):
+        records.append(each.to_record(documents))
+        rows += _scored_rows(label_of(len(records) - 1), documents, each)
+        keep(records[-1])
+    losses = [document_losses(record, label_of(i)) for i, record in enumerate(records)]
+    comparison = compare_documents(losses) if len(losses) > 1 else None
+    text = format_models(records, comparison)
+    return Heldout(records=tuple(records), rows=tuple(rows), text=text, comparison=comparison)
+
+
+def _models(static: Any, scores: Any, context: Context | None, stride: int | None, orders: int | None) -> Models:
+    """The models that are scored. Without one, context and stride belong to the learner."""
+    models = Models(static=_names("static", static), scores=_names("scores", scores))
     if orders is not None and not models:
         raise ConfigError("orders= tests static models: what a learner read that is trained here is known")
     return replace(models, context=context, stride=stride, orders=orders) if models else models
 
 
-def names_of(name: str, value: Any) -> tuple[Any, ...]:
+def _names(name: str, value: Any) -> tuple[Any, ...]:
     """One name, or several, as a tuple. Raises ConfigError for anything else."""
-    found = (value,) if isinstance(value, str | AnyPath) else value
-    if not isinstance(found, list | tuple) or not all(isinstance(each, str | AnyPath) and each for each in found):
+    names = (value,) if isinstance(value, str | AnyPath) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(each, str | AnyPath) and each for each in names):
         raise wrong_argument(name, value, "a name, or a list of names")
-    return tuple(found)
+    return tuple(names)
+
+
+# ---- rows of single documents
+
+
+def _trained_rows(record: Mapping[str, Any], dates: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first. dates: of commits."""
+    for loss in filter(record.get, LOSSES):
+        for each in record[loss]["each"]:
+            document, commit = Document(each["name"], 0, each["n_bytes"]), each["commit"]
+            yield {"loss": loss, **_row(document, each["bits"], commit, dates), "number": each["number"]}
+
+
+def _scored_rows(label: str, documents: DocumentSet, scored: Scored) -> Iterator[dict[str, Any]]:
+    """The documents under a model, in the order of the corpus."""
+    about, dates = (
+        {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"},
+        dict(documents.commits),
+    )
+    for i, (document, bits) in enumerate(zip(documents.documents, scored.bits.tolist(), strict=True)):
+        commit = documents.commits[i][0] if dates else None
+        yield {**about, **_row(document, bits, commit, dates), "id": documents.ids[i]}
+
+
+def _row(document: Document, bits: float, commit: str | None, dates: Mapping[str, str]) -> dict[str, Any]:
+    n, (language,) = document.n_bytes, languages_of([document])
+    sizes = {"n_bytes": n, "bits": bits, "nats": bits * log(2), "bits_per_byte": bits / n if n else None}
+    more = {"commit": commit, "date": dates[commit]} if commit else {}
+    return {"document": document.name, "language": language, **sizes, **more}
+
+
+# ---- a trained learner
+
+
+def _spec(config: Config | None, learner: Any, runtime: Runtime) -> LearnerSpec | None:
+    """The learner that reads a corpus; None: none is named."""
+    if config is not None and learner is not None:
+        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
+    if config is not None:
+        return own_spec(config, runtime)
+    return learner if learner is None or isinstance(learner, LearnerSpec) else other_spec(learner)
+
+
+def _loader(
+    train: CorpusLike,
+    spec: LearnerSpec | None,
+    passes: Passes,
+    limit_bytes: int | None,
+    runtime: Runtime,
+    on_progress: OnProgress,
+) -> LoadLearner:
+    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
+
+    def checked(spec: LearnerSpec) -> LearnerSpec:
+        passes.check(spec, runtime)
+        return spec
+
+    if (kind := kind_of(train)) != "corpus":
+        if spec or limit_bytes is not None:
+            raise ConfigError(
+                f"train= names a {kind}, which is a trained learner: leave out config=, learner= and train_limit_bytes="
+            )
+        return lambda: load_trained(
+            str(train), kind, lambda config: checked(own_spec(config, runtime)), runtime, on_progress
+        )
+    to_train = checked(spec or own_spec(preset(), runtime))
+
+    def learn() -> Trained:
+        with open_source(train, limit_bytes) as source:
+            return train_on(source, to_train, on_progress)
+
+    return learn

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import blake2b
 from math import fsum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +16,14 @@ from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, read_scores
 from prequential.heldout_loss.heldout import CONTEXTS, Context
-from prequential.heldout_loss.order_test import MIN_ORDERS, OrderTest, shuffled_costs
-from prequential.heldout_loss.summary import by_label, groups_of, kinds_of, summarise_documents
+from prequential.heldout_loss.order_test import MIN_ORDERS, order_test
+from prequential.heldout_loss.run import heldout_record
+from prequential.heldout_loss.summary import summarise_documents
 from prequential.online.coding import OnProgress, Progress
+from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
-from prequential.records import NOT_CODED, SCORES_REPORTED, CommitFields, HeldoutRecord, environment, record_of
+from prequential.records import NOT_CODED, SCORES_REPORTED, environment
 
 BATCH_BYTES = 1 << 18  # of documents that are scored between two calls of on_progress
 
@@ -61,46 +62,17 @@ class Models:
         return bool(self.static or self.scores)
 
 
-NO_MODELS = Models()
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scored:
-    """What each document costs under one model. bits: (k,). config: as in headers. device: where it was computed."""
+    """What each document costs under one model, bits (k,), and the fields of its record that say which model it is."""
 
-    name: str
-    source: Literal["static model", "scores"]
-    config: dict[str, Any]
-    digest: str
-    policy: str
-    coding: str
     bits: NDArray[np.float64]
-    device: str = "cpu"
-    orders: OrderTest | None = None
+    model: dict[str, Any]
 
-    def to_record(self, documents: DocumentSet, runtime: Runtime) -> dict[str, Any]:
+    def to_record(self, documents: DocumentSet) -> dict[str, Any]:
         """The record of a held-out measurement, as JSON values."""
-        loss = summarise_documents(documents.documents, self.bits.tolist(), documents.grouping)
-        frozen = loss.to_record()
-        if documents.commits:
-            frozen["kinds"] = [group.to_record() for group in kinds_of(loss)]
-            frozen["commits"] = by_commit(documents, self.bits)
-        return record_of(
-            HeldoutRecord,
-            self,
-            time=datetime.now(UTC).isoformat(timespec="seconds"),
-            train={"source": self.source, "name": "unknown text"},
-            test=documents.test,
-            learner_digest=self.digest,
-            frozen=frozen,
-            orders=self.orders.to_record() if self.orders else None,
-            dynamic=None,
-            untrained=None,
-            saved_bits=None,
-            baselines=[],
-            overlap=None,
-            environment={**environment(runtime, None), "device": self.device},
-        )
+        loss = summarise_documents(documents.documents, self.bits.tolist(), documents.grouping, documents.commits)
+        return heldout_record(test=documents.test, frozen=loss, **self.model)
 
 
 def score_static(
@@ -127,35 +99,35 @@ def score_static(
         on_progress(done, n_passes * len(documents.symbols))
         return bits
 
+    begin(on_progress, name)
     costs = np.concatenate([scored(batch) for batch in ([documents] if carried else _batches(documents))])
-    drawn = shuffled_costs(lambda batch: fsum(scored(batch).tolist()), documents, models.orders or 0)
-    orders = OrderTest(canonical_bits=fsum(costs.tolist()), shuffled_bits=drawn) if drawn else None
+    canonical_bits, n_orders = fsum(costs.tolist()), models.orders or 0
+    orders = order_test(canonical_bits, lambda batch: fsum(scored(batch).tolist()), documents, n_orders)
     learner = {"name": model.name, "arguments": {"context": models.context}, "n_symbols": model.n_symbols}
-    return Scored(
-        name=model.name,
-        source="static model",
-        config={OTHER: learner | {"run_symbols": model.run_symbols}},
-        digest=model.weights_digest(),
-        policy=f"{models.context}: {model.policy}",
-        coding=NOT_CODED,
-        bits=np.add.reduceat(costs, [document.offset for document in documents.documents]),
-        device=runtime.device,
-        orders=orders,
-    )
+    about = {
+        "train": {"source": "static model", "name": "unknown text"},
+        "config": {OTHER: learner | {"run_symbols": model.run_symbols}},
+        "learner_digest": model.weights_digest(),
+        "coding": NOT_CODED,
+        "policy": f"{models.context}: {model.policy}",
+        "orders": orders if n_orders else None,
+        "environment": {**environment(runtime, None), "device": runtime.device},
+    }
+    return Scored(bits=np.add.reduceat(costs, [document.offset for document in documents.documents]), model=about)
 
 
-def read_scored(path: PathLike, documents: DocumentSet, models: Models) -> Scored:
+def read_scored(path: PathLike, documents: DocumentSet, models: Models, runtime: Runtime) -> Scored:
     """What a cluster computed, which is believed. Raises CorpusError unless each document has exactly one score."""
     bits, name = read_scores(path, documents), printable(f"scores of {unicode_name(Path(path).name)}")
-    return Scored(
-        name=name,
-        source="scores",
-        config={OTHER: {"name": name, "arguments": {}}},
-        digest=blake2b(bits.tobytes(), digest_size=32).hexdigest(),
-        policy=f"{models.context}: as the file of scores was declared",
-        coding=SCORES_REPORTED,
-        bits=bits,
-    )
+    about = {
+        "train": {"source": "scores", "name": "unknown text"},
+        "config": {OTHER: {"name": name, "arguments": {}}},
+        "learner_digest": blake2b(bits.tobytes(), digest_size=32).hexdigest(),
+        "coding": SCORES_REPORTED,
+        "policy": f"{models.context}: as the file of scores was declared",
+        "environment": environment(runtime, None),
+    }
+    return Scored(bits=bits, model=about)
 
 
 def _batches(documents: DocumentSet) -> Iterator[DocumentSet]:
@@ -163,10 +135,3 @@ def _batches(documents: DocumentSet) -> Iterator[DocumentSet]:
     starts = np.array([document.offset for document in documents.documents])
     for members in np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH_BYTES)) + 1):
         yield documents.only(members.tolist())
-
-
-def by_commit(documents: DocumentSet, bits: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """The documents of each commit as one group with its date (records.py, CommitFields), in the order of the window."""
-    groups = groups_of(documents.documents, bits.tolist())
-    found = {group.name: group for group in by_label(groups, [commit for commit, _ in documents.commits])}
-    return [record_of(CommitFields, found[commit], date=date) for commit, date in dict(documents.commits).items()]

@@ -4,11 +4,10 @@ Sums are exact: costs are whole units of 2**-22 bits, and each byte is in one do
 counts the bytes in documents. Bytes outside (a folder's list of files, the ends of documents) are a group of their own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import compress
 from posixpath import splitext
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,150 +15,89 @@ from prequential_corpora.corpus import Document
 from prequential_corpora.git_rules import language_of
 from prequential_corpora.overlap import Overlap
 
-from prequential.comparison.clusters import Clusters, Grouping, RateInterval, cluster, loss_interval
+from prequential.comparison.clusters import Grouping, cluster, loss_interval
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.printable import printable
-from prequential.records import ClusterFields, DocumentFields, DocumentGroupFields, LossFields, record_of
+from prequential.records import ClusterFields, DocumentGroup, HeldoutLoss
 
 MAX_DOCUMENTS = 1000  # in a record: the costliest ones; the others are one group
 NO_LANGUAGE = "(none)"
 CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class DocumentGroup:
-    """Some documents, or some of their bytes, and their exact cost. number, commit: of a single document (`DocumentFields`)."""
-
-    name: str
-    n_documents: int
-    n_bytes: int
-    bits: float
-    number: int | None = None
-    commit: str | None = None
-
-    @property
-    def bits_per_byte(self) -> float | None:
-        """None without bytes."""
-        return self.bits / self.n_bytes if self.n_bytes else None
-
-    def to_record(self) -> dict[str, Any]:
-        """JSON values."""
-        return record_of(DocumentGroupFields, self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldoutLoss:
-    """One code length of a test corpus. Tuples of groups are sorted by cost, the costliest first.
-
-    records.py says what the fields mean. clean, dirty, novel: None if the overlap was not measured. interval: None with too
-    few clusters. macro_: means with equal weights for each document or language that is not empty. Sums agree exactly:
-    documents + outside = total. All documents, all languages, and clean + dirty each add up to `documents`.
-    """
-
-    total: DocumentGroup
-    documents: DocumentGroup
-    outside: DocumentGroup
-    per_language: tuple[DocumentGroup, ...]
-    per_document: tuple[DocumentGroup, ...]
-    macro_documents: float | None
-    macro_languages: float | None
-    clean: DocumentGroup | None = None
-    dirty: DocumentGroup | None = None
-    novel: DocumentGroup | None = None
-    clusters: Clusters
-    interval: RateInterval | None
-
-    @property
-    def bits_per_byte(self) -> float | None:
-        """The held-out loss: of the bytes in documents, with equal weights."""
-        return self.documents.bits_per_byte
-
-    def to_record(self) -> dict[str, Any]:
-        """JSON values, with at most MAX_DOCUMENTS single documents."""
-        shown, others = self.per_document[:MAX_DOCUMENTS], self.per_document[MAX_DOCUMENTS:]
-        groups = {name: getattr(self, name) for name in ("total", "documents", "outside", "clean", "dirty", "novel")}
-        clusters = self.clusters
-        return record_of(
-            LossFields,
-            self,
-            **{name: group.to_record() if group else None for name, group in groups.items()},
-            interval=asdict(self.interval) if self.interval else None,
-            languages=[group.to_record() for group in self.per_language],
-            each=[record_of(DocumentFields, group) for group in shown],
-            all_others=_sum("all others", others).to_record() if others else None,
-            clusters=record_of(ClusterFields, clusters, n_bytes=list(clusters.n_bytes), bits=list(clusters.bits)),
-        )
+Commit = tuple[str, str]  # its id and its date
 
 
 def summarise_heldout(
-    trace: Trace, documents: Sequence[Document], overlap: Overlap | None = None, grouping: Grouping | None = None
+    trace: Trace,
+    documents: Sequence[Document],
+    overlap: Overlap | None = None,
+    grouping: Grouping | None = None,
+    commits: Sequence[Commit] = (),
 ) -> HeldoutLoss:
     """The loss of a trace by documents, which are in stream order.
 
-    overlap, grouping: of the same documents; without a grouping, each is a cluster. Raises CorpusError for documents out of order
-    or outside the corpus, and for an overlap of another corpus.
+    overlap, grouping, commits: of the same documents; without a grouping, each is a cluster. Raises CorpusError for documents out
+    of order or outside the corpus, and for an overlap of another corpus.
     """
     _check(trace, documents, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
-    groups = groups_of(documents, bits, grouping)
-    total = DocumentGroup(
-        name="total",
-        n_documents=len(groups),
-        n_bytes=trace.n_bytes,
-        bits=trace.total_bits(MODEL) if trace.n_bytes else 0.0,
-    )
-    return _summary(total, documents, groups, grouping, _splits(trace, documents, groups, overlap))
+    loss, total_bits = summarise_documents(documents, bits, grouping, commits), trace.total_bits(MODEL)
+    loss.total = _group("total", len(documents), trace.n_bytes, total_bits)
+    n_outside, outside_bits = trace.n_bytes - loss.documents.n_bytes, total_bits - loss.documents.bits
+    loss.outside = _group("outside documents", 0, n_outside, outside_bits)
+    if overlap:
+        groups = _single_documents(documents, bits)
+        loss.clean = _sum("clean", compress(groups, ~overlap.dirty))
+        loss.dirty = _sum("dirty", compress(groups, overlap.dirty))
+        loss.novel = _novel(trace, documents, overlap.novel)
+    return loss
 
 
-def summarise_documents(documents: Sequence[Document], bits: Sequence[float], grouping: Grouping) -> HeldoutLoss:
+def summarise_documents(
+    documents: Sequence[Document],
+    bits: Sequence[float],
+    grouping: Grouping | None = None,
+    commits: Sequence[Commit] = (),
+) -> HeldoutLoss:
     """The loss of documents that cost so many bits each (k,), where bytes outside documents were not scored."""
-    groups = groups_of(documents, bits, grouping)
-    return _summary(_sum("total", groups), documents, groups, grouping, {})
+    groups = _single_documents(documents, bits, [commit for commit, _ in commits])
+    inside, shown = _sum("documents", groups), _costliest_first(groups)
+    languages, others = _by_label(groups, languages_of(documents)), shown[MAX_DOCUMENTS:]
+    clusters = cluster([document.n_bytes for document in documents], bits, grouping)
+    interval = loss_interval(clusters)
+    return HeldoutLoss(
+        total=_sum("total", groups),
+        documents=inside,
+        outside=_group("outside documents", 0, 0, 0.0),
+        bits_per_byte=inside.bits_per_byte,
+        interval=asdict(interval) if interval else None,
+        macro_documents=_mean(groups),
+        macro_languages=_mean(languages),
+        languages=languages,
+        each=shown[:MAX_DOCUMENTS],
+        all_others=_sum("all others", others) if others else None,
+        clusters=ClusterFields(
+            by=clusters.by,
+            n_documents=clusters.n_documents,
+            n_bytes=list(clusters.n_bytes),
+            bits=list(clusters.bits),
+        ),
+        kinds=_kinds(shown) if commits else None,
+        commits=_by_commit(groups, commits) if commits else None,
+    )
 
 
-def groups_of(
-    documents: Sequence[Document], bits: Sequence[float], grouping: Grouping | None = None
+def _single_documents(
+    documents: Sequence[Document], bits: Sequence[float], commits: Sequence[str] = ()
 ) -> list[DocumentGroup]:
     """Each document with its cost as a group, in the same order."""
-    commits = list(map(printable, grouping.labels)) if grouping and grouping.by == "commit" else [None] * len(documents)
-    return [
-        DocumentGroup(name=printable(d.name), n_documents=1, n_bytes=d.n_bytes, bits=b, number=i, commit=commit)
-        for i, (d, b, commit) in enumerate(zip(documents, bits, commits, strict=True))
-    ]
-
-
-def _summary(
-    total: DocumentGroup,
-    documents: Sequence[Document],
-    groups: Sequence[DocumentGroup],
-    grouping: Grouping | None,
-    splits: Mapping[str, Any],
-) -> HeldoutLoss:
-    """The loss of the groups of these documents. splits: by overlap with the training corpus."""
-    inside = _sum("documents", groups)
-    per_language = by_label(groups, languages_of(documents))
-    rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
-    clusters = cluster([group.n_bytes for group in groups], [group.bits for group in groups], grouping)
-    return HeldoutLoss(
-        total=total,
-        documents=inside,
-        outside=DocumentGroup(
-            name="outside documents",
-            n_documents=0,
-            n_bytes=total.n_bytes - inside.n_bytes,
-            bits=total.bits - inside.bits,
-        ),
-        per_language=per_language,
-        per_document=tuple(_costliest_first(groups)),
-        macro_documents=_mean(rates),
-        macro_languages=_mean([group.bits / group.n_bytes for group in per_language if group.n_bytes]),
-        clusters=clusters,
-        interval=loss_interval(clusters),
-        **splits,
-    )
+    groups = [_group(printable(d.name), 1, d.n_bytes, cost) for d, cost in zip(documents, bits, strict=True)]
+    for i, group in enumerate(groups):
+        group.number = i
+        group.commit = commits[i] if commits else None
+    return groups
 
 
 def languages_of(documents: Sequence[Document]) -> list[str]:
@@ -168,6 +106,11 @@ def languages_of(documents: Sequence[Document]) -> list[str]:
         language_of(d.name.encode("utf-8", "surrogateescape")) or printable(splitext(d.name)[1].lower()) or NO_LANGUAGE
         for d in documents
     ]
+
+
+def kind_of_name(name: str) -> str:
+    """The kind of a document of a window, with which its name begins: new or added."""
+    return name.partition("/")[0]
 
 
 def _check(trace: Trace, documents: Sequence[Document], overlap: Overlap | None) -> None:
@@ -180,35 +123,26 @@ def _check(trace: Trace, documents: Sequence[Document], overlap: Overlap | None)
         raise CorpusError("the overlap belongs to another corpus")
 
 
-def by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> tuple[DocumentGroup, ...]:
+def _kinds(groups: Sequence[DocumentGroup]) -> list[DocumentGroup]:
+    kinds = _by_label(groups, [kind_of_name(group.name) for group in groups])
+    return sorted(kinds, key=lambda group: group.name, reverse=True)
+
+
+def _by_commit(groups: Sequence[DocumentGroup], commits: Sequence[Commit]) -> list[DocumentGroup]:
+    """One group for each commit with its date, in the order of the window."""
+    dates = dict(commits)
+    by_commit = {group.name: group for group in _by_label(groups, [commit for commit, _ in commits])}
+    for name, group in by_commit.items():
+        group.date = dates[name]
+    return [by_commit[name] for name in dates]
+
+
+def _by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> list[DocumentGroup]:
     """The groups of each label as one, the costliest first."""
     members: dict[str, list[DocumentGroup]] = {}
     for group, label in zip(groups, labels, strict=True):
         members.setdefault(label, []).append(group)
-    return tuple(_costliest_first(_sum(label, with_label) for label, with_label in members.items()))
-
-
-def kind_of_name(name: str) -> str:
-    """The kind of a document of a window, with which its name begins: new or added."""
-    return name.partition("/")[0]
-
-
-def kinds_of(loss: HeldoutLoss) -> list[DocumentGroup]:
-    """New files and added lines of a window as groups, of documents with the names new/PATH and added/PATH."""
-    kinds = by_label(loss.per_document, [kind_of_name(group.name) for group in loss.per_document])
-    return sorted(kinds, key=lambda group: group.name, reverse=True)
-
-
-def _splits(
-    trace: Trace, documents: Sequence[Document], groups: Sequence[DocumentGroup], overlap: Overlap | None
-) -> Mapping[str, Any]:
-    """The fields clean, dirty and novel of a HeldoutLoss. groups: those of the documents, in the same order."""
-    if overlap is None:
-        return {}
-    clean, dirty = (
-        _sum(name, compress(groups, of)) for name, of in (("clean", ~overlap.dirty), ("dirty", overlap.dirty))
-    )
-    return {"clean": clean, "dirty": dirty, "novel": _novel(trace, documents, overlap.novel)}
+    return _costliest_first(_sum(label, with_label) for label, with_label in members.items())
 
 
 def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]) -> DocumentGroup:
@@ -221,22 +155,25 @@ def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]
             n_bytes += int(np.count_nonzero(novel[where]))
             bits += float(trace.bits(MODEL, where)[novel[where]].sum())
         n_documents += n_bytes > n_before
-    return DocumentGroup(name="novel", n_documents=n_documents, n_bytes=n_bytes, bits=bits)
+    return _group("novel", n_documents, n_bytes, bits)
+
+
+def _group(name: str, n_documents: int, n_bytes: int, bits: float) -> DocumentGroup:
+    rate = bits / n_bytes if n_bytes else None
+    return DocumentGroup(name=name, n_documents=n_documents, n_bytes=n_bytes, bits=bits, bits_per_byte=rate)
 
 
 def _sum(name: str, groups: Iterable[DocumentGroup]) -> DocumentGroup:
     members = list(groups)
-    return DocumentGroup(
-        name=name,
-        n_documents=sum(group.n_documents for group in members),
-        n_bytes=sum(group.n_bytes for group in members),
-        bits=float(sum(group.bits for group in members)),
-    )
+    n_documents, n_bytes = sum(group.n_documents for group in members), sum(group.n_bytes for group in members)
+    return _group(name, n_documents, n_bytes, float(sum(group.bits for group in members)))
 
 
 def _costliest_first(groups: Iterable[DocumentGroup]) -> list[DocumentGroup]:
     return sorted(groups, key=lambda group: -group.bits)
 
 
-def _mean(rates: Sequence[float]) -> float | None:
+def _mean(groups: Sequence[DocumentGroup]) -> float | None:
+    """The mean of the rates of groups that are not empty."""
+    rates = [group.bits / group.n_bytes for group in groups if group.n_bytes]
     return float(np.mean(rates)) if rates else None

@@ -7,56 +7,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import GIVEN
 from prequential_corpora import is_path
 from prequential_corpora.corpus import Document, mapped, spool, unicode_name
 
 from prequential.errors import ConfigError, CorpusError, CorruptArchiveError
+from prequential.evaluation.curves import MODEL
 from prequential.evaluation.runs import ARCHIVE, RECORD, read_run
 from prequential.files import open_regular, reading
+from prequential.heldout_loss.heldout import Bytes, scored_trace
+from prequential.learners.spec import LearnerSpec
 from prequential.model.config import Config
-from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress, Progress, config_of, decompress
+from prequential.online.loop import Learner
 from prequential.online.model_store import DESCRIPTION, TENSORS, load_model
+from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, digest_of
 from prequential.online.training import finish, train
 
-Bytes = NDArray[np.uint8]
 Kind = Literal["corpus", "run", "model"]
-Check = Callable[[Config], object]  # called with the configuration before the learner is built; it may raise an error
+MakeSpec = Callable[[Config], LearnerSpec]  # called before the learner is built; it may raise an error
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedOn:
-    """What a learner was trained on: its kind, and JSON values about it.
+class Trained:
+    """A learner that has read a corpus. spec: what it is one of. about: the corpus, as JSON values of a record.
 
     symbols (n,) uint8, documents: the corpus itself, if its bytes are available. The corpus of a run counts as one document.
     """
 
-    kind: Kind
+    spec: LearnerSpec
+    learner: Learner
     about: dict[str, Any]
     symbols: Bytes | None = None
     documents: Sequence[Document] = ()
 
-    def to_record(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"source": self.kind, **self.about}
 
-
-def kind_of(spec: CorpusLike) -> Kind:
-    """What `spec` names: the folder of a model or of a run. Anything else is a corpus."""
-    if not isinstance(spec, str | os.PathLike) or not is_path(os.fspath(spec)):
+def kind_of(name: CorpusLike) -> Kind:
+    """What `name` names: the folder of a model or of a run. Anything else is a corpus."""
+    if not isinstance(name, str | os.PathLike) or not is_path(os.fspath(name)):
         return "corpus"
-    path = Path(spec)
+    path = Path(name)
     if (path / DESCRIPTION).is_file() and (path / TENSORS).is_file():
         return "model"
-    if (path / RECORD).is_file() and (path / ARCHIVE).is_file():
-        return "run"
-    return "corpus"
+    return "run" if (path / RECORD).is_file() and (path / ARCHIVE).is_file() else "corpus"
 
 
 def describe(source: Source) -> dict[str, Any]:
@@ -65,29 +61,34 @@ def describe(source: Source) -> dict[str, Any]:
     return {**source.origin, **sizes, "blake2b": source.blake2b.hex()}
 
 
-def train_on(source: Source, learner: OnlineLearner, on_progress: OnProgress) -> tuple[OnlineLearner, TrainedOn]:
-    """Trains the learner on the source. Raises CorpusError for an empty source."""
-    symbols = source.symbols[:]
-    done = train(learner, symbols, on_progress)
-    about = {**describe(source), "code_bits": done.code_bits}
-    return learner, TrainedOn(kind="corpus", about=about, symbols=symbols, documents=source.documents)
+def train_on(source: Source, spec: LearnerSpec, on_progress: OnProgress) -> Trained:
+    """A new learner that has read the source. Raises CorpusError for an empty source, and what the learner raises."""
+    if not source.n_bytes:
+        raise CorpusError(f"nothing to learn from: the training corpus {source.name!r} is empty")
+    begin(on_progress, "training")
+    learner, symbols = spec.make(), source.symbols[:]
+    if spec.config:
+        code_bits = train(learner, symbols, on_progress).code_bits
+    else:
+        code_bits = scored_trace(symbols, spec, learner, on_progress).total_bits(MODEL)
+    about = {"source": "corpus", **describe(source), "code_bits": code_bits}
+    return Trained(spec=spec, learner=learner, about=about, symbols=symbols, documents=source.documents)
 
 
-def load_trained(
-    path: str, kind: Kind, runtime: Runtime, check: Check, on_progress: OnProgress
-) -> tuple[OnlineLearner, TrainedOn]:
+def load_trained(path: str, kind: Kind, make_spec: MakeSpec, runtime: Runtime, on_progress: OnProgress) -> Trained:
     """The learner of a run or of a model. The archive of a run is decoded, which takes as long as the run did.
 
-    Raises CorpusError, CorruptArchiveError, ConfigError, OutputError without room for the corpus, and what `check` raises.
+    Raises CorpusError, CorruptArchiveError, ConfigError, OutputError without room for the corpus, and what `make_spec` raises.
     """
+    begin(on_progress, kind)
     if kind == "run":
-        return _of_run(Path(path), runtime, check, on_progress)
+        return _of_run(Path(path), make_spec, on_progress)
     stored = load_model(path, runtime)
-    check(stored.learner.config)
-    return stored.learner, TrainedOn(kind="model", about={**stored.trained_on, "model": unicode_name(path)})
+    about = {"source": "model", **stored.trained_on, "model": unicode_name(path)}
+    return Trained(spec=make_spec(stored.config), learner=stored.learner, about=about)
 
 
-def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress) -> tuple[OnlineLearner, TrainedOn]:
+def _of_run(path: Path, make_spec: MakeSpec, on_progress: OnProgress) -> Trained:
     """The learner that decoded the archive of a run: it has learned what the learner of the run learned."""
     run = read_run(path)
     with reading(run.archive), open_regular(run.archive) as archive:
@@ -99,10 +100,8 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
             raise ConfigError(
                 f"{str(path)!r} is a run with given=, whose learner cannot be used here: name a corpus, or a model of `train`"
             )
-        config = config_of(header)
-        check(config)
-        learner = runtime.learner(config)
-        done = Progress()
+        spec, done = make_spec(config_of(header)), Progress()
+        learner = spec.make()
 
         def decoded() -> Iterator[bytes]:
             nonlocal done
@@ -120,6 +119,6 @@ def _of_run(path: Path, runtime: Runtime, check: Check, on_progress: OnProgress)
         raise CorruptArchiveError(f"{str(run.archive)!r} decodes to other bytes than its header says")
     finish(learner)
     sizes = {"n_bytes": header.n_bytes, "code_bits": done.code_bits, "blake2b": header.blake2b.hex()}
+    about = {"source": "run", **header.corpus, **sizes, "run": unicode_name(run.name)}
     document = Document(str(header.corpus.get("name")), 0, len(symbols))
-    about = {**header.corpus, **sizes, "run": unicode_name(run.name)}
-    return learner, TrainedOn(kind="run", about=about, symbols=symbols, documents=[document])
+    return Trained(spec=spec, learner=learner, about=about, symbols=symbols, documents=[document])

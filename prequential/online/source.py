@@ -52,6 +52,7 @@ class Source:
     """A corpus, or the beginning of one, as bytes. symbols: (n,) uint8, or an object that gives slices of it.
 
     origin: JSON values that identify it, {} for bytes in memory. whole_bytes: of the complete corpus. file: if it is one file.
+    commits: of a window of a repository, id and date of the commit of each document; otherwise empty.
     """
 
     symbols: Symbols
@@ -59,6 +60,7 @@ class Source:
     documents: Sequence[Document]
     whole_bytes: int
     file: Path | None = None
+    commits: Sequence[tuple[str, str]] = ()
     _corpus: Corpus | None = None  # knows the digest of the complete corpus
 
     @property
@@ -243,5 +245,6 @@ def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool 
         documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
         whole_bytes=corpus.n_bytes,
         file=corpus.path if corpus.kind == "file" and corpus.spool is None else None,
+        commits=getattr(corpus, "commits", ()) if corpus.origin.get("read") == "window" else (),
         _corpus=corpus,
     )

@@ -44,7 +44,7 @@ def test_the_tables_begin_with_the_policy_and_the_record_is_appended(run, folder
 
 def test_a_test_set_that_was_seen_in_training_gives_a_warning(run, folder, text):
     (folder / "seen").write_bytes(text[500:1500])
-    done = heldout(run, folder, "--train", "train", "--test", "seen", "--frozen-only", "--quiet", "--no-run", "--json")
+    done = heldout(run, folder, "--train", "train", "--test", "seen", "--frozen-only", "--no-run", "--json")
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("prequential: warning: the test set is mostly seen")
     record = json.loads(done.stdout)

@@ -80,6 +80,11 @@ def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     assert record["config"]["learner"]["name"] == "mine.py:Pairs"
     shown = run(folder, *[each for each in args if each != "--json"])
     assert b"learner: mine.py:Pairs()" in shown.stdout
+    apart = run(folder, *args, "--context", "isolated")
+    assert apart.returncode == 1 and b"has the context carried" in apart.stderr
+    (folder / "empty").touch()
+    empty = run(folder, *["empty" if each == "train" else each for each in args])
+    assert empty.returncode == 1 and b"the training corpus 'empty' is empty" in empty.stderr
     assert run(folder, *args, "-2").returncode == 2
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from prequential_corpora.corpus import Document
@@ -36,7 +37,7 @@ def record(shift: float, *, n: int = N, context: str = "carried", blake2b: str =
     documents = [
         Document(f"{i}.txt", int(end - k), int(k)) for i, (end, k) in enumerate(zip(ends, lengths, strict=True))
     ]
-    loss = json.loads(json.dumps(summarise_heldout(trace, documents).to_record()))
+    loss = msgspec.to_builtins(summarise_heldout(trace, documents))
     return {
         "schema": 1,
         "kind": "heldout",
@@ -104,11 +105,9 @@ def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
     held_out = [record(shift) for shift in (0.0, 0.1)]
     points = []
     for each in held_out:
-        loss = (
-            each["dynamic"] | dict.fromkeys(("clean", "dirty", "novel"), each["dynamic"]["documents"]) | {"kinds": []}
-        )
-        more = {"kind": "monorepo", "overlap": {"train": {"byte_share": 0.0}}, "setting": {}, "untrained": loss}
-        points.append({**each, **more, "frozen": loss, "dynamic": loss})
+        setting = {"config": {}, "languages": None, "train_limit_bytes": None, "context": "carried", "stride": None}
+        losses = {name: each["dynamic"] | {"kinds": []} for name in ("frozen", "dynamic", "untrained")}
+        points.append({**each, **losses, "kind": "monorepo", "environment": {}, "setting": setting})
     found, expected = (compare_documents([document_losses(each, "x") for each in e]) for e in (points, held_out))
     assert found.differences[:2] == expected.differences
 
@@ -170,7 +169,7 @@ def with_clusters(**values) -> dict:
     [
         ({"kind": "evaluation"}, "not the record"),
         ([], "not the record"),
-        (without_clusters(), "incomplete: it has no 'clusters'"),
+        (without_clusters(), "'frozen' has no 'clusters'"),
         (with_clusters(bits=[1.0]), "do not match"),
         (with_clusters(n_bytes=[0] * N), "do not match"),
         (with_clusters(n_documents=3), "do not match"),

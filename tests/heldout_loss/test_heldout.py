@@ -1,23 +1,17 @@
 """Held-out loss: which symbols a policy predicts from, exact to the bit; and sums that add up, exact to the unit."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, UNIT_BITS, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from prequential_corpora.corpus import Document
-from prequential_corpora.overlap import measure_overlap
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
-from prequential.comparison.clusters import rate_interval
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL
-from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
-from prequential.heldout_loss.summary import languages_of, summarise_heldout
-from prequential.heldout_loss.text import interval_note
 from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
@@ -164,103 +158,3 @@ def test_training_saves_bits_on_text_of_the_same_kind(trained):
     dynamic = dynamic_trace(learner, TEXT[20_000:24_000]).total_bits(MODEL)
     untrained = dynamic_trace(new_learner(MIXER), TEXT[20_000:24_000]).total_bits(MODEL)
     assert dynamic < frozen < untrained
-
-
-# ---- sums
-
-
-DOCUMENTS = [
-    Document("a/x.py", 3, 10), Document("y.RS", 14, 5), Document("b/empty.py", 20, 0), Document("z", 20, 6),
-    Document("w.odd", 30, 7),
-]  # fmt: skip
-
-
-@pytest.fixture
-def trace():
-    trace = Trace((MODEL,), 40)
-    trace.append(MODEL, np.random.default_rng(0).integers(1, 1 << 30, 40) * UNIT_BITS)
-    return trace
-
-
-def test_sums_over_documents_languages_and_bytes_outside_documents_add_up_exactly(trace):
-    found = summarise_heldout(trace, DOCUMENTS)
-    bits = trace.bits(MODEL)
-    assert found.total.bits == bits.sum() and found.total.n_bytes == 40
-    assert {g.name: g.bits for g in found.per_document} == {
-        d.name: bits[d.offset : d.offset + d.n_bytes].sum() for d in DOCUMENTS
-    }
-    assert found.documents.bits + found.outside.bits == found.total.bits
-    assert found.documents.n_bytes + found.outside.n_bytes == 28 + 12
-    assert sum(g.bits for g in found.per_document) == sum(g.bits for g in found.per_language) == found.documents.bits
-    assert {g.name: (g.n_documents, g.n_bytes) for g in found.per_language} == {
-        "Python": (2, 10), "Rust": (1, 5), "(none)": (1, 6), ".odd": (1, 7),
-    }  # fmt: skip
-    assert [g.bits for g in found.per_document] == sorted((g.bits for g in found.per_document), reverse=True)
-
-
-def test_each_mean_has_equal_weights_for_bytes_documents_or_languages(trace):
-    found = summarise_heldout(trace, DOCUMENTS)
-    rates = [trace.bits(MODEL)[d.offset : d.offset + d.n_bytes].mean() for d in DOCUMENTS if d.n_bytes]
-    assert found.bits_per_byte == found.documents.bits / 28
-    assert found.macro_documents == pytest.approx(np.mean(rates), rel=1e-12)
-    assert found.macro_languages == pytest.approx(np.mean([g.bits / g.n_bytes for g in found.per_language]), rel=1e-12)
-
-
-def test_clean_dirty_and_novel_agree_with_the_overlap():
-    copied, fresh = TEXT[1000:2000].tobytes(), TEXT[20_000:21_000].tobytes()
-    symbols, documents = corpus_of([copied, fresh, copied[:400], b"few"])
-    seen = measure_overlap(TEXT[:5000], [Document("train", 0, 5000)], symbols, documents)
-    trace = Trace((MODEL,), len(symbols))
-    trace.append(MODEL, np.random.default_rng(1).integers(1, 1 << 25, len(symbols)) * UNIT_BITS)
-    found = summarise_heldout(trace, documents, seen)
-    assert (found.dirty.n_documents, found.clean.n_documents) == (2, 2)
-    assert found.dirty.bits + found.clean.bits == found.documents.bits
-    inside = np.zeros(len(symbols), bool)
-    for d in documents:
-        inside[d.offset : d.offset + d.n_bytes] = True
-    assert found.novel.bits == trace.bits(MODEL)[inside & seen.novel].sum()
-    assert found.novel.n_bytes == (inside & seen.novel).sum() <= 1003
-    record = found.to_record()
-    assert record["novel"]["bits"] == found.novel.bits and record["clean"]["n_documents"] == 2
-
-
-def test_a_record_lists_the_costliest_documents_and_the_sum_of_the_others():
-    trace = Trace((MODEL,), 1200)
-    trace.append(MODEL, np.arange(1200) * UNIT_BITS)
-    record = summarise_heldout(trace, [Document(str(i), i, 1) for i in range(1200)]).to_record()
-    assert (len(record["each"]), record["all_others"]["n_documents"]) == (1000, 200)
-    assert sum(g["bits"] for g in record["each"]) + record["all_others"]["bits"] == record["documents"]["bits"]
-
-
-@pytest.mark.parametrize("n", [2, 12])
-def test_an_interval_is_made_of_three_documents_or_more_in_the_order_of_the_corpus(n):
-    bits = np.random.default_rng(4).integers(1, 1 << 25, 1200) * UNIT_BITS
-    trace = Trace((MODEL,), 1200)
-    trace.append(MODEL, bits)
-    found = summarise_heldout(trace, [Document(str(i), 100 * i + 10, 60 + i) for i in range(n)])
-    record = json.loads(json.dumps(found.to_record()))
-    assert record["clusters"]["n_bytes"] == [60 + i for i in range(n)]
-    assert record["clusters"]["bits"] == [bits[100 * i + 10 : 100 * i + 70 + i].sum() for i in range(n)]
-    assert found.interval == rate_interval(found.clusters)
-    note = interval_note(record).strip()
-    if n == 2:
-        few = "no interval: an interval needs 3 documents, and there are 2"
-        assert found.interval is None and note == few
-        return
-    assert note.startswith("95 % interval: the expected loss")
-    assert record["interval"]["low_bits_per_byte"] < record["bits_per_byte"] < record["interval"]["high_bits_per_byte"]
-
-
-def test_documents_of_another_corpus_are_refused_and_without_documents_means_are_none(trace):
-    for documents in ([Document("a", 35, 6)], [Document("a", 5, 6), Document("b", 10, 1)], [Document("a", 0, -1)]):
-        with pytest.raises(CorpusError):
-            summarise_heldout(trace, documents)
-    found = summarise_heldout(trace, [])
-    assert (found.bits_per_byte, found.macro_documents) == (None, None)
-    assert found.outside.bits == found.total.bits
-
-
-def test_a_language_is_known_by_the_name_or_is_the_extension():
-    names = ["a.py", "b/Makefile", "c.PY", "d.strange", "e", ".hidden", "f.\udcff"]
-    documents = [Document(name, 0, 0) for name in names]
-    assert languages_of(documents) == ["Python", "Make", "Python", ".strange", "(none)", "(none)", ".\\udcff"]

@@ -14,10 +14,9 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 import prequential
 from prequential.errors import ConfigError, CorpusError
 from prequential.heldout_loss.labels import (
-    entropy_bits,
+    codes_without_inputs,
     label_cost,
     label_record,
-    marginal_bits,
     read_rows,
     spelled,
     value_of,
@@ -59,8 +58,8 @@ def test_the_online_code_is_the_cost_of_the_labels_bytes_in_one_run(cost):
         place += len(a) + 1
         expected += sum(bits[place : place + len(b) + 1])
         place += len(b) + 1
-    assert cost.online_bits == pytest.approx(expected, rel=1e-12)
-    assert cost.n_rows == 800
+    assert cost.codes["online"] == pytest.approx(expected, rel=1e-12)
+    assert len(cost.online) == 800
 
 
 def test_inputs_tell_about_labels_and_random_labels_cost_at_least_their_entropy(cost):
@@ -69,59 +68,22 @@ def test_inputs_tell_about_labels_and_random_labels_cost_at_least_their_entropy(
     drawn = label_cost([(name, label) for (name, _), label in zip(ROWS, labels, strict=True)], CONFIG, RUNTIME)
     assert "inputs tell the labels: " in str(cost)
     assert "Nothing shows" in str(drawn)
-    assert cost.online_bits < 0.9 * drawn.online_bits
-    for found in (drawn.online_bits, sum(drawn.block_bits)):
-        assert found >= 0.99 * drawn.entropy_bits
-    assert drawn.entropy_bits == cost.entropy_bits
-
-
-def test_blocks_end_at_the_percentages_of_voita_and_titov_and_the_first_is_uniform(cost):
-    assert cost.block_ends == (1, 2, 3, 6, 13, 26, 50, 100, 200, 400, 800)
-    assert cost.block_bits[0] == math.log2(cost.n_labels)
-    assert all(bits > 0 for bits in cost.block_bits)
-    assert cost.block_bits[-1] / 400 < cost.block_bits[-3] / 100  # it has learned
+    assert cost.codes["online"] < 0.9 * drawn.codes["online"]
+    assert drawn.codes["online"] >= 0.99 * drawn.codes["entropy"] == 0.99 * cost.codes["entropy"]
 
 
 @pytest.mark.thorough
 def test_determined_labels_cost_less_than_2_percent_of_the_uniform_code():
-    """602 bits of 6,000 when the first tenth of the rows was uniform."""
     kinds = [(b"alpha", b"A"), (b"beta", b"B"), (b"gamma", b"C"), (b"delta", b"D")]
     costs = [label_cost(random.Random(seed).choices(kinds, k=3000), CONFIG, RUNTIME) for seed in range(3)]
-    assert np.mean([sum(cost.block_bits) for cost in costs]) < 0.02 * costs[0].uniform_bits == 120
-    assert max(cost.online_bits for cost in costs) < 120
-
-
-def test_a_block_does_not_learn_within_itself():
-    """Its rows cost the same in another order, up to what the contexts of the row before say."""
-    rows = named_characters(300)
-    cost = label_cost(rows, CONFIG, RUNTIME, percentages=(50,))
-    assert len(cost.block_bits) == 2
-    again = label_cost([*rows[:150], *rows[150:][::-1]], CONFIG, RUNTIME, percentages=(50,))
-    assert again.block_bits[1] == pytest.approx(cost.block_bits[1], rel=0.05)
-    assert again.online_bits != cost.online_bits
+    assert max(cost.codes["online"] for cost in costs) < 0.02 * costs[0].codes["uniform"] == 120
 
 
 # ---- a decoder
 
 LABELS = [
-    1,
-    "1",
-    None,
-    "null",
-    'a"',
-    "a\nb",
-    "a\\nb",
-    '"a\\nb"',
-    "",
-    " 1",
-    1.0,
-    True,
-    "true",
-    "NaN",
-    [1, "x"],
-    "[1",
-    {"a": 2},
-]
+    1, "1", None, "null", 'a"', "a\nb", "a\\nb", '"a\\nb"', "", " 1", 1.0, True, "true", "NaN", [1, "x"], "[1", {"a": 2},
+]  # fmt: skip
 
 
 def next_bytes(learner, coder, symbols):
@@ -150,7 +112,7 @@ def test_a_decoder_that_has_the_inputs_restores_every_label_from_the_bits_that_w
         next_bytes(learner, BitCoder(SCORE), np.frombuffer(given + b"\t", np.uint8).copy())
         bits += next_bytes(learner, coder, np.frombuffer(label + b"\n", np.uint8).copy())
     payload = coder.payload()
-    assert bits == pytest.approx(label_cost(rows, CONFIG, RUNTIME).online_bits, rel=1e-12)
+    assert bits == pytest.approx(label_cost(rows, CONFIG, RUNTIME).codes["online"], rel=1e-12)
     assert bits <= 8 * len(payload) < bits + 100
     learner, coder = RUNTIME.learner(CONFIG), BitCoder(DECODE, payload)
     for (given, _), label in zip(rows, labels, strict=True):
@@ -163,25 +125,22 @@ def test_a_decoder_that_has_the_inputs_restores_every_label_from_the_bits_that_w
 def test_no_two_labels_look_alike_and_each_is_one_line_and_common_texts_stand_as_they_are():
     lines = [spelled(label) for label in LABELS]
     assert len(set(lines)) == len(lines) and not any("\n" in line for line in lines)
-    assert [spelled(text) for text in ("positive", "a b", "-", "[" * 100_000)] == [
-        "positive",
-        "a b",
-        "-",
-        "[" * 100_000,
-    ]
+    common = ["positive", "a b", "-", "[" * 100_000]
+    assert list(map(spelled, common)) == common
     assert list(map(value_of, lines)) == LABELS
 
 
 def test_codes_without_inputs():
-    labels = [b"a"] * 3 + [b"b"]
-    assert entropy_bits(labels) == pytest.approx(-3 * math.log2(0.75) - math.log2(0.25))
+    codes = codes_without_inputs([b"a"] * 3 + [b"b"])
+    assert codes["uniform"] == 4.0
+    assert codes["entropy"] == pytest.approx(-3 * math.log2(0.75) - math.log2(0.25))
     expected = -math.log2(0.5 / 1) - math.log2(1.5 / 2) - math.log2(2.5 / 3) - math.log2(0.5 / 4)
-    assert marginal_bits(labels) == pytest.approx(expected)
+    assert codes["marginal"] == pytest.approx(expected)
 
 
 def test_one_label_costs_nothing_to_choose():
     cost = label_cost([(b"x", b"a")] * 20, CONFIG, RUNTIME)
-    assert (cost.uniform_bits, cost.block_bits[0]) == (0.0, 0.0)
+    assert cost.codes["uniform"] == 0.0
     assert "-" in str(cost) and "Nothing shows" in str(cost)
 
 
@@ -222,8 +181,7 @@ def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_pa
 
 def test_the_record_is_json(cost):
     record = json.loads(json.dumps(label_record(cost, RUNTIME)))
-    assert record["block_code_bits"] == sum(block["bits"] for block in record["blocks"])
-    assert record["blocks"][-1]["end"] == record["n_rows"] == 800
+    assert (record["n_rows"], record["online_bits"]) == (800, cost.codes["online"])
     assert "learner, online, given inputs" in str(cost)
 
 
@@ -236,8 +194,6 @@ def test_rows_of_every_kind_are_the_same_rows(tmp_path):
         assert read_rows(same, "y") == expected
     with pytest.raises(CorpusError, match="line 1: JSON has no Timestamp; write it as a text"):
         read_rows(pandas.DataFrame({"t": [pandas.Timestamp(0)], "y": [1]}), "y")
-    with pytest.raises(ConfigError, match="two columns have one name"):
-        read_rows(pandas.DataFrame([["a", "b", 1]], columns=["t", "t", "y"]), "y")
     for wrong in (5, None, ["a"], pandas.Series([1, 2])):
         with pytest.raises(ConfigError, match=r"rows is .*: give a file of JSON lines"):
             read_rows(wrong, "y")

@@ -17,10 +17,9 @@ from tiny_models import plain_nats, save_model
 
 import prequential
 from prequential.cli.main import main
-from prequential.comparison.clusters import Clusters, RateInterval
-from prequential.comparison.documents import LossDifference, compare_documents, read_document_losses, sentence
+from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.errors import ConfigError, CorpusError
-from prequential.heldout_loss.documents import documents_of
+from prequential.heldout_loss.documents import documents_of, grouping_of
 from prequential.heldout_loss.scored import BATCH_BYTES, Models, score_static
 from prequential.online.source import open_source
 
@@ -64,7 +63,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
 
     def call(*args: str) -> tuple[int, str, str]:
         try:
-            code = main([*args, "--quiet"])
+            code = main(args)
         except SystemExit as end:
             code = int(end.code or 0)
         return code, *capsys.readouterr()
@@ -133,14 +132,13 @@ def test_the_difference_of_two_models_is_paired_by_document(corpus: Path) -> Non
     (mirrored,) = prequential.heldout(corpus, static=["hf:b", "hf:a"]).comparison.differences  # type: ignore[union-attr]
     assert difference.interval and mirrored.interval
     assert difference.interval.low_bits_per_byte == pytest.approx(-mirrored.interval.high_bits_per_byte)
-    assert repr(found).startswith("<heldout loss on docs, ") and "A hf:a " in repr(found) and "B hf:b " in repr(found)
-    assert "\n" not in repr(found)
+    assert repr(found).startswith("<B (hf:b) needs ") and "\n" not in repr(found)
 
 
 def test_documents_that_are_not_utf8_are_left_out_with_a_warning(corpus: Path, call: Any) -> None:
     (corpus / "latin.py").write_bytes("é".encode("latin-1") * 9)
     code, out, errors = call("heldout", "--static", "hf:a", "--test", "docs")
-    assert code == 0 and "12 documents scored" in out
+    assert code == 0 and "12 documents\n" in out
     assert errors == "prequential: warning: 1 of 13 documents are left out: they are not UTF-8, as static models need\n"
 
 
@@ -230,58 +228,34 @@ def test_wrong_scores_are_refused_in_one_line(
 # A window of a repository
 
 
-def history(n_commits: int) -> dict[int, dict[bytes, bytes]]:
-    """A commit on each day: two new files, and a line that is added to an old one."""
-    old = [b"line %d of the old file\n" % i for i in range(n_commits)]
-    return {
-        day + 1: {
-            b"old.py": b"".join(old[: day + 1]),
-            b"new%d.py" % day: TEXT[300 * day : 300 * day + 90].encode(),
-            b"note%d.md" % day: TEXT[250 * day : 250 * day + 40 + 9 * day].encode(),
-        }
-        for day in range(n_commits)
-    }
-
-
 @pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
-@pytest.mark.parametrize("n_commits", [13, 5])
 @pytest.mark.first_quick
-def test_a_window_is_scored_by_kind_and_commit_and_nothing_is_trained(corpus: Path, call: Any, n_commits: int) -> None:
-    make(Path("project"), history(n_commits))
-    args = ("project", "--since", "2026-01-02", "--static", "hf:a", "--static", "hf:b")
-    code, out, errors = call("monorepo", *args)
-    assert (code, errors) == (0, "")
-    assert [path.name for path in Path("runs").iterdir()] == ["heldout.jsonl"]
-    found = records()
-    for record in found:
-        loss, commits = record["frozen"], record["frozen"]["commits"]
-        assert [(g["name"], g["n_documents"]) for g in loss["kinds"]] == [
-            ("new", 2 * (n_commits - 1)),
-            ("added", n_commits - 1),
-        ]
-        assert [commit["date"][:10] for commit in commits] == [f"2026-01-{day + 1:02}" for day in range(1, n_commits)]
-        assert sum(commit["bits"] for commit in commits) == pytest.approx(loss["documents"]["bits"])
-        assert {commit["n_documents"] for commit in commits} == {3}
-        assert (record["frozen"]["clusters"]["by"], record["frozen"]["interval"]["n_clusters"]) == (
-            "commit",
-            n_commits - 1,
-        )
-    assert f"over {n_commits - 1} commits is " in out.splitlines()[-2]
-    again = prequential.monorepo("project", since="2026-01-02", static=["hf:a", "hf:b"])
-    assert again.record["frozen"] == found[0]["frozen"] and str(again) in out
-    assert set(again.to_frame()["commit"]) == {commit["name"] for commit in found[0]["frozen"]["commits"]}
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
-def test_the_documents_of_a_window_can_be_scored_elsewhere(corpus: Path, call: Any) -> None:
-    make(Path("project"), history(4))
-    window = ("monorepo", "project", "--since", "2026-01-02")
-    assert call(*window, "--documents", "out.jsonl") == (0, "", "")
+def test_a_window_is_scored_by_kind_and_commit_and_its_documents_can_be_scored_elsewhere(
+    corpus: Path, call: Any
+) -> None:
+    old = [b"line %d of the old file\n" % i for i in range(5)]
+    history: dict[int, dict[bytes, bytes]] = {
+        day + 1: {b"old.py": b"".join(old[: day + 1]), b"new%d.py" % day: TEXT[300 * day : 300 * day + 90].encode()}
+        for day in range(5)
+    }
+    make(Path("project"), history)
+    window = "git:project?since=2026-01-02"
+    assert call("heldout", "--test", window, "--documents", "out.jsonl") == (0, "", "")
     write_scores(cluster_scores())
-    code, out, errors = call(*window, "--scores", "in.jsonl")
-    assert (code, errors) == (0, "") and "  reported, not computed here" in out
-    assert call("monorepo", "project", "--since", "HEAD", "--scores", "in.jsonl")[1].endswith("nothing is appended\n")
-    assert len(records()) == 1
+    code, out, errors = call(
+        "heldout", "--test", window, "--static", "hf:a", "--static", "hf:b", "--scores", "in.jsonl"
+    )
+    assert (code, errors) == (0, "") and "window: 4 commits after " in out
+    for record in records():
+        loss, commits = record["frozen"], record["frozen"]["commits"]
+        assert [(g["name"], g["n_documents"]) for g in loss["kinds"]] == [("new", 4), ("added", 4)]
+        assert [commit["date"][:10] for commit in commits] == [f"2026-01-{day + 1:02}" for day in range(1, 5)]
+        assert sum(commit["bits"] for commit in commits) == pytest.approx(loss["documents"]["bits"])
+        assert (loss["clusters"]["by"], loss["interval"]["n_clusters"]) == ("commit", 4)
+    assert "over 4 commits is " in out
+    again = prequential.heldout(window, static=["hf:a"])
+    assert again.record["frozen"] == records()[0]["frozen"]
+    assert set(again.to_frame()["commit"]) == {commit["name"] for commit in records()[0]["frozen"]["commits"]}
 
 
 # A learner of this program, through the function
@@ -299,56 +273,10 @@ def test_the_function_gives_the_record_of_the_command(corpus: Path, call: Any, s
     for name in ("frozen", "dynamic", "untrained", "test", "config", "learner_digest"):
         assert ours[name] == theirs[name]
     assert set(found.to_frame()["loss"]) == {"frozen", "dynamic", "untrained"}
-    assert repr(found).startswith("<heldout loss on docs, ") and "\n" not in repr(found)
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
-def test_the_function_appends_points_to_the_series_of_the_command(corpus: Path, call: Any, small_config: Path) -> None:
-    make(Path("project"), history(5))
-    config = prequential.Config.from_dict(json.loads(small_config.read_text()))
-    runtime = prequential.Runtime(kernels="fused")
-    first = prequential.monorepo(
-        "project", since="2026-01-02", until="2026-01-04", series="s.jsonl", config=config, runtime=runtime
-    )
-    assert call("monorepo", "project", "--series", "s.jsonl", "--kernels", "fused")[0] == 0
-    points = prequential.read_series("s.jsonl")
-    assert len(points) == 2 and points[1]["test"]["since"] == first.record["test"]["until"]
-    assert points[0]["dynamic"]["total"] == first.record["dynamic"]["total"]
-    nothing = prequential.monorepo("project", series="s.jsonl")
-    assert nothing.records == () and "nothing is appended" in repr(nothing)
-    assert len(prequential.read_series("s.jsonl")) == 2
+    assert "the learner that read train needs " in repr(found) and "\n" not in repr(found)
 
 
 # Sentences and refusals
-
-
-@pytest.mark.parametrize(
-    ("n", "other", "bounds", "words"),
-    [
-        (57, 1.9, (-0.15, -0.05), "B needs 0.1000 bits/byte (5.0 %) less than A, and the 95 % interval of the difference over "
-         "57 documents is -0.1500 to -0.0500: take B for text like this"),
-        (57, 2.1, (0.05, 0.15), "more than A, and the 95 % interval of the difference over 57 documents is +0.0500 to +0.1500: "
-         "take A for text like this"),
-        (57, 2.1, (-0.05, 0.25), "-0.0500 to +0.2500: this does not tell which is better, score more documents"),
-        (1, 2.1, None, "A, but an interval needs 3 documents, and there is 1: do not choose by it, score more documents"),
-    ],
-)  # fmt: skip
-def test_the_last_sentence_says_which_model_to_take(
-    n: int, other: float, bounds: tuple[float, float] | None, words: str
-) -> None:
-    interval = bounds and RateInterval(
-        low_bits_per_byte=bounds[0], high_bits_per_byte=bounds[1], n_documents=n, n_clusters=n, by="document",
-        freedom=9.0, confidence=0.95,
-    )  # fmt: skip
-    difference = LossDifference(
-        loss="frozen",
-        other="B",
-        reference_bits_per_byte=2.0,
-        other_bits_per_byte=other,
-        clusters=Clusters(n_documents=n, n_bytes=(1,) * n, bits=(other - 2.0,) * n),
-        interval=interval,
-    )
-    assert words in sentence(difference, "A", "B")
 
 
 @pytest.mark.parametrize(
@@ -360,16 +288,14 @@ def test_the_last_sentence_says_which_model_to_take(
         ("heldout --test text --static hf:a --frozen-only", 2, "leave out --frozen-only"),
         ("heldout --test text --documents o.jsonl --static hf:a", 2, "leave out --static"),
         ("heldout --test text --documents o.jsonl --train text", 2, "leave out --train"),
-        ("heldout --test text --static hf:a --context isolated --stride 4", 2, "leave out --context or --stride"),
-        ("heldout --test text --static hf:a --context strided", 2, "needs --stride"),
+        ("heldout --test text --static hf:a --context isolated --stride 4", 1, "leave out --context or --stride"),
+        ("heldout --test text --static hf:a --context strided", 1, "needs --stride"),
         ("heldout --test text --static /missing/model", 1, "'/missing/model' does not exist"),
         ("heldout --test text --static hf:./missing", 1, "'./missing' does not exist"),
         ("heldout --test text --scores missing.jsonl", 1, "cannot read 'missing.jsonl'"),
         ("heldout --test empty --scores missing.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
         ("heldout --test empty --documents o.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
-        ("monorepo --static hf:a --since HEAD", 2, "are required: REPO"),
-        ("monorepo repo --static hf:a", 2, "give --since, the beginning of the window"),
-        ("monorepo repo --static hf:a --since HEAD --series s.jsonl", 2, "leave out --series"),
+        ("heldout --test git:repo?when=1 --static hf:a", 1, "unknown options ['when']"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(
@@ -378,14 +304,13 @@ def test_what_cannot_be_measured_is_one_line(
     monkeypatch.chdir(tmp_path)
     Path("text").write_bytes(b"text\n")
     Path("empty").write_bytes(b"")
-    Path("repo").mkdir()
     found, out, errors = call(*command.split())
     assert (found, out, len(errors.splitlines())) == (code, "", 1)
     assert problem in errors
     assert not Path("o.jsonl").exists()
 
 
-def test_wrong_arguments_of_the_functions_are_named(tmp_path: Path) -> None:
+def test_wrong_arguments_of_the_function_are_named() -> None:
     for wrong in (
         {},
         {"static": 3},
@@ -397,10 +322,6 @@ def test_wrong_arguments_of_the_functions_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError):
             prequential.heldout(b"text", **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="not of models with static= or scores="):
-        prequential.monorepo(tmp_path, since="HEAD", static="hf:a", series="s.jsonl")
-    with pytest.raises(ConfigError, match="give since=, the beginning of the window"):
-        prequential.monorepo(tmp_path)
     for wrong in ({"losses": ["all"]}, {"train": "a", "config": prequential.preset(1), "learner": object()}):
         with pytest.raises(ConfigError):
             prequential.heldout(b"text", **wrong)  # type: ignore[arg-type]
@@ -436,6 +357,6 @@ def test_documents_of_usual_cost_give_no_warning(monkeypatch: pytest.MonkeyPatch
     for i in range(40):
         (tmp_path / f"{i}.txt").write_text(TEXT[4000 * i :][:15_000], encoding="utf-8")
     with open_source(tmp_path) as source:
-        documents, health = documents_of(source), prequential.Health()
+        documents, health = documents_of(source, grouping_of(source), {}), prequential.Health()
     score_static("constant", documents, Models(static=["constant"]), prequential.Runtime(), health)
     assert len(documents.symbols) > 2 * BATCH_BYTES and health.findings == []

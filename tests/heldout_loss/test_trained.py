@@ -11,8 +11,8 @@ from prequential_corpora.sources import sample_path
 import prequential
 from prequential.errors import ConfigError, OutputError
 from prequential.evaluation.runs import Run
-from prequential.heldout_loss import trained
 from prequential.heldout_loss.trained import kind_of, load_trained
+from prequential.learners.spec import own_spec
 from prequential.model.config import Config, MixerConfig, ScheduleConfig
 from prequential.online.model_store import save_model
 from prequential.online.runtime import Runtime
@@ -28,8 +28,8 @@ RUNTIME = Runtime(threads=1, kernels="fused")
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 2000)
 
 
-def load(path, kind, check=lambda config: None):
-    return load_trained(str(path), kind, RUNTIME, check, lambda done, n_bytes: None)
+def load(path, kind, make_spec=lambda config: own_spec(config, RUNTIME)):
+    return load_trained(str(path), kind, make_spec, RUNTIME, lambda done, n_bytes: None)
 
 
 def test_a_name_that_is_not_a_model_or_run_is_a_corpus(tmp_path):
@@ -42,24 +42,24 @@ def test_a_name_that_is_not_a_model_or_run_is_a_corpus(tmp_path):
 def run(tmp_path, monkeypatch):
     """A run folder with the archive of TEXT."""
     prequential.compress(TEXT.tobytes(), tmp_path / "archive.pq", config=CONFIG, runtime=RUNTIME)
-    monkeypatch.setattr(trained, "read_run", lambda path: Run(path, {}))
+    monkeypatch.setattr("prequential.heldout_loss.trained.read_run", lambda path: Run(path, {}))
     return tmp_path
 
 
 def test_the_bytes_of_a_run_are_decoded_into_a_temporary_file(run):
-    learner, trained_on = load(run, "run")
-    assert trained_on.symbols.tobytes() == TEXT.tobytes()
-    assert [document.n_bytes for document in trained_on.documents] == [len(TEXT)]
+    trained = load(run, "run")
+    assert trained.symbols.tobytes() == TEXT.tobytes()
+    assert [document.n_bytes for document in trained.documents] == [len(TEXT)]
     expected = RUNTIME.learner(CONFIG)
     done = train(expected, TEXT)
-    assert (learner.digest(), trained_on.about["code_bits"]) == (expected.digest(), done.code_bits)
+    assert (trained.learner.digest(), trained.about["code_bits"]) == (expected.digest(), done.code_bits)
 
     def refuse(config):
         assert config == CONFIG
         raise ConfigError("too large")
 
     with pytest.raises(ConfigError, match="too large"):  # before it is built
-        load(run, "run", check=refuse)
+        load(run, "run", make_spec=refuse)
 
 
 def test_a_run_whose_bytes_do_not_fit_on_the_disk_is_an_output_error(run, monkeypatch):
@@ -86,8 +86,7 @@ def test_the_record_of_a_learner_whose_name_is_not_utf_8_can_be_appended(run, tm
     (tmp_path / f"{odd}-run").mkdir()
     (tmp_path / "archive.pq").rename(tmp_path / f"{odd}-run" / "archive.pq")
     for kind, spec in (("model", odd), ("run", f"{odd}-run")):
-        _, trained_on = load(tmp_path / spec, kind)
-        append_record(tmp_path / "records.jsonl", trained_on.to_record())
+        append_record(tmp_path / "records.jsonl", load(tmp_path / spec, kind).about)
         record = parse_object((tmp_path / "records.jsonl").read_bytes().splitlines()[-1], "it")
         assert "m\\xff" in record[kind]
 
