@@ -186,7 +186,7 @@ def _time_mixer(row: dict[str, Any], config: Config, data: np.ndarray) -> None:
 
 def step(level: str, config: Config, device: str) -> dict[str, Any]:
     """A step and a segment of full size: their seconds on processor and device, also captured; counts, the device's memory."""
-    host = Runtime().exact_backend(config)
+    host = Runtime().exact_backend()
     assert config.gpt and host
     found = Accelerator(torch.device(device), matmul.choose(device))
     gpts = {"cpu": GPT(config.gpt, 0, host), "gpu": DeviceGPT(found, config.gpt, 0, host)}

@@ -61,7 +61,14 @@ def checks() -> Iterator[Check]:
     matmuls = {t.name: partial(_digest, _text(), Runtime(backend=t.name)) for t in trials if t.exact}
     yield _check("matmuls on a text", partial(_compared, matmuls), if_impossible=None)
     yield fixed_run(Runtime())
-    yield from _on_gpu()
+    name, on_gpu = "fixed run on a GPU", Runtime(device="cuda")
+    try:
+        on_gpu.accelerator(FIXED_CONFIG)
+    except PrequentialError as error:  # no device, or one that is not used
+        yield Check(name=name, passed=None, text=str(error))
+        return
+    yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
+    yield fixed_run(on_gpu, name)
 
 
 def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
@@ -69,27 +76,16 @@ def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
     return Check(name=f"matmul {trial.name}{where}", passed=trial.exact, text=rate)
 
 
-def _on_gpu() -> Iterator[Check]:
-    name, runtime = "fixed run on a GPU", Runtime(device="cuda")
-    try:
-        runtime.accelerator(FIXED_CONFIG)
-    except PrequentialError as error:  # no device, or one that is not used
-        yield Check(name=name, passed=None, text=str(error))
-        return
-    yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
-    yield fixed_run(runtime, name)
-
-
 def fixed_run(runtime: Runtime, name: str = "fixed run") -> Check:
     """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
-    return _check(name, partial(_run_fixed, runtime))
 
+    def run() -> tuple[bool, str]:
+        start_s = time.perf_counter()
+        digest = _digest(_text(), runtime)
+        rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
+        return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
 
-def _run_fixed(runtime: Runtime) -> tuple[bool, str]:
-    start_s = time.perf_counter()
-    digest = _digest(_text(), runtime)
-    rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
-    return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
+    return _check(name, run)
 
 
 def _text() -> NDArray[np.uint8]:
@@ -114,8 +110,9 @@ def _compared(runs: Mapping[str, Callable[[], str]]) -> tuple[bool, str]:
 
 
 def _check(name: str, run: Callable[[], tuple[bool, str]], *, if_impossible: bool | None = False) -> Check:
+    passed: bool | None = if_impossible
     try:
-        passed: tuple[bool | None, str] = run()
+        passed, text = run()
     except (ImportError, PrequentialError) as error:
-        passed = if_impossible, str(error)
-    return Check(name=name, passed=passed[0], text=passed[1])
+        text = str(error)
+    return Check(name=name, passed=passed, text=text)

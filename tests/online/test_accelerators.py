@@ -105,7 +105,7 @@ def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kerne
 
 
 def host() -> Backend:
-    return Runtime(threads=1).exact_backend(MIXED)
+    return Runtime(threads=1).exact_backend()
 
 
 def device_gpt(config: GPTConfig = MIXED.gpt, *, captures: bool = True) -> DeviceGPT:

@@ -13,8 +13,9 @@ from prequential.exact import fused, matmul, plain
 from prequential.exact.arrays import to_tensor
 from prequential.exact.backend import Backend
 from prequential.exact.pool import Pool
+from prequential.model.gpt.gpt import GPT
 from prequential.model.learner import OnlineLearner
-from prequential.online.runtime import Runtime, make_gpt
+from prequential.online.runtime import Runtime
 
 BOTH = replace(small.BOTH, gpt=replace(small.GPT, width=32, contexts=("3", "after2"), warmup_updates=1))
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
@@ -176,7 +177,7 @@ class Breaking(Runtime):
     def learner(self, config):
         primitives = plain if self.kernels == "plain" else fused
         backend = Backend(primitives, matmul.choose("cpu", "float32"), Pool(1))
-        return self.kind(config, make_gpt(config, backend))
+        return self.kind(config, GPT(config.gpt, config.seed, backend))
 
 
 @pytest.mark.parametrize(
