@@ -37,7 +37,7 @@ from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.spec import LearnerSpec, follow, other_spec, own_spec, reported, vocabulary_bytes
+from prequential.learners.spec import LearnerSpec, code_lengths, other_spec, own_spec, reported, vocabulary_bytes
 from prequential.machine.facts import peak_memory_bytes, usable_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
@@ -231,7 +231,7 @@ def _coded(
     if MIXER in draft.trace.parts and spec.config:
         begin(on_progress, "mixer alone")
         mixer_alone = own_spec(replace(spec.config, gpt=None), runtime, spec.given)
-        for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
+        for bits in reported(code_lengths(mixer_alone.make(), symbols), symbols, on_progress):
             draft.trace.append(MIXER, bits)
     return _Coding(ledger, draft.trace, draft.ends, wall_s, peak_bytes, verify_wall_s, draft.mixing)
 

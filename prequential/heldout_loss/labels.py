@@ -34,7 +34,7 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import MAX_ROW_DIGITS, LongInteger, bounded_lines, parse_row
-from prequential.learners.spec import follow, reported
+from prequential.learners.spec import code_lengths, reported
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.frozen import FrozenLearner
@@ -270,7 +270,9 @@ def label_cost(
     ends = np.cumsum([len(source) + len(label) + 2 for source, label in rows])
     starts = ends - np.array([len(label) + 1 for _, label in rows])
     symbols = np.frombuffer(stream, np.uint8)
-    costs = np.concatenate([bits for bits in reported(follow(runtime.learner(config), symbols), symbols, on_progress)])
+    costs = np.concatenate(
+        [bits for bits in reported(code_lengths(runtime.learner(config), symbols), symbols, on_progress)]
+    )
     labels = [label for _, label in rows]
     n_labels = len(set(labels))
     cuts = sorted({max(1, round(len(rows) * each / 100)) for each in percentages} | {len(rows)})
@@ -294,10 +296,10 @@ def _block_bits(
     for first, last in pairwise((0, *cuts)):
         part = slice(int(ends[first - 1]) if first else 0, int(ends[last - 1]))
         if first:
-            frozen = np.concatenate([bits for bits in follow(FrozenLearner(learner), symbols[part])])  # type: ignore[arg-type]
+            frozen = np.concatenate([bits for bits in code_lengths(FrozenLearner(learner), symbols[part])])  # type: ignore[arg-type]
             yield float(_sums(frozen, starts[first:last] - part.start, ends[first:last] - part.start).sum())
         if last < len(ends):
-            for _ in follow(learner, symbols[part]):
+            for _ in code_lengths(learner, symbols[part]):
                 pass
             finish(learner)
 

@@ -15,7 +15,7 @@ import prequential
 from prequential.errors import ConfigError, CorruptArchiveError
 from prequential.evaluation.evaluation import evaluation_record
 from prequential.learners.given import with_history_for
-from prequential.learners.spec import follow
+from prequential.learners.spec import code_lengths
 from prequential.model.config import Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.model.presets import preset
 from prequential.online.coding import config_of
@@ -50,7 +50,7 @@ def test_the_cost_is_that_of_a_learner_that_was_trained():
     result = prequential.evaluate(B, config=BOTH, given=A, runtime=ONE, baselines=("xz",), verify=True)
     learner = ONE.learner(with_history_for(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))
-    assert result.ledger.code_bits == sum(bits.sum() for bits in follow(learner, np.frombuffer(B, np.uint8)))
+    assert result.ledger.code_bits == sum(bits.sum() for bits in code_lengths(learner, np.frombuffer(B, np.uint8)))
     assert set(result.trace.parts) == {"model", "gpt", "mixer"}
     assert result.trace.total_bits("mixer") < 8 * len(B)
     record = evaluation_record(result, ONE)

@@ -93,11 +93,11 @@ def test_a_learner_of_one_file_keeps_the_digest_of_that_file(tmp_path):
     assert found == blake2b(LEARNER.encode(), digest_size=32).hexdigest()[:16]
 
 
-def again(name, **arguments):
+def again(name):
     """The digest that a new process finds, which has imported nothing yet."""
     for known in ("mine", "helper", "owned", "owned.parts"):
         sys.modules.pop(known, None)
-    return source(load_spec(name, arguments))
+    return source(load_spec(name))
 
 
 @pytest.mark.parametrize(
@@ -128,18 +128,3 @@ def test_a_module_of_an_installed_learner_that_changed_is_another_learner(tmp_pa
     assert first == again("owned:Counts")
     written(package, parts="RATE = 22")
     assert again("owned:Counts") != first
-
-
-@pytest.mark.parametrize("prefix", ["", "hf:"])
-def test_a_model_folder_or_file_that_changed_is_another_learner(tmp_path, prefix):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "weights").write_bytes(b"1")
-    written(tmp_path, mine=LEARNER + "\ndef make(model, text='x' * 5000):\n    return Counts()\n")
-    name = f"{tmp_path / 'mine.py'}:make"
-    first, of_file = again(name, model=f"{prefix}{folder}"), again(name, model=str(folder / "weights"))
-    assert first == again(name, model=f"{prefix}{folder}")
-    assert again(name, model="x" * 5000) == again(name, model="") != first
-    (folder / "weights").write_bytes(b"2")
-    assert again(name, model=f"{prefix}{folder}") != first
-    assert again(name, model=str(folder / "weights")) != of_file
