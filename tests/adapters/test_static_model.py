@@ -121,16 +121,3 @@ def test_the_figures_are_those_of_lm_eval(model_folder, tokenizer):
     for metric, counts in ((bits_per_byte, n_bytes), (weighted_perplexity, n_bytes), (weighted_perplexity, n_words)):
         mine, other = (metric(list(zip(each, counts, strict=True))) for each in (ours, theirs))
         assert mine == pytest.approx(other, rel=1e-4)
-
-
-def test_a_small_model_with_tied_embeddings_is_mostly_embeddings(tokenizer, tmp_path):
-    """They are registered three times while the model is made, and are stored once."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(vocab_size=400, n_positions=64, n_embd=8, n_layer=1, n_head=1, bos_token_id=0, eos_token_id=0)
-    model = GPT2LMHeadModel(config)
-    assert model.transformer.wte.weight.numel() > 0.6 * sum(each.numel() for each in model.parameters())
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    costs, _ = StaticModel(str(tmp_path)).costs(symbols(b"It was the best of times."))
-    assert (costs > 0).any()
