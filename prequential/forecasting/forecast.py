@@ -102,7 +102,7 @@ class Target:
             return Learner({OTHER: {"name": "training loop", "arguments": arguments}}, self.size.n, flops)
         config = replace(scaled(ladder.base, self.size), seed=self.seed)
         assert config.gpt
-        return Learner(config.to_dict(), n_weights(config.gpt), total_flops(config, self.n_bytes).total)
+        return Learner(config.to_dict(), n_weights(config.gpt), total_flops(config, self.n_bytes))
 
 
 def target_runs(path: PathLike, target: Target, ladder: Ladder) -> list[Run]:

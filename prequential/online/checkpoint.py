@@ -84,7 +84,7 @@ class Checkpoints:
     def load(self, direction: str, header: Header, learner: Learner) -> Saved | None:
         """The state of the interrupted run, with the learner's part loaded into `learner`; None to start from the beginning.
 
-        direction: "compress", "decompress" or "train". Raises CheckpointError.
+        direction: "compress", "decompress", "train" or SCORE. Raises CheckpointError.
         """
         if not self.resume:
             return None
@@ -196,14 +196,13 @@ def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: 
     return Saved(totals=totals, n_open=n_open, open_bits=open_bits, written=written, **of_coder)
 
 
-def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping[str, Any]) -> dict[str, Any]:
+def _described(path: Path, metadata: Mapping[str, str], expected: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        about = json.loads((metadata or {})[METADATA])
-        version = about["version"]
+        about = json.loads(metadata[METADATA])
+        if (version := about["version"]) != VERSION:
+            raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program") from error
-    if version != VERSION:
-        raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
     if reason := mismatch(about, expected):
         raise CheckpointError(f"{str(path)!r} belongs to another run: {reason}")
     return dict(about)

@@ -27,24 +27,6 @@ _TABLE_BYTES = 4 + 4 + 8 + 1
 _LOGIT_BYTES = 6 * 4  # for each logit: two float32 copies, int32 frequencies, gradient, two temporaries
 
 
-class Flops(NamedTuple):
-    """Operations by part. The parts do not overlap.
-
-    reading: products with weights, once for each symbol. learning: the same on the rows of steps, forward and backward.
-    attention: in reading and learning. optimiser: Muon's orthogonalisation. mixer: integer operations, an estimate.
-    """
-
-    reading: float = 0
-    learning: float = 0
-    attention: float = 0
-    optimiser: float = 0
-    mixer: float = 0
-
-    @property
-    def total(self) -> float:
-        return sum(self)
-
-
 class _Segment(NamedTuple):
     """n_symbols are read while a step learns from n_rows rows of row_symbols; from none in the first segment of a corpus."""
 
@@ -59,13 +41,11 @@ def replay_factor(config: Config) -> float:
     return schedule.n_rows * schedule.row_symbols / schedule.segment_symbols
 
 
-def total_flops(config: Config, n_bytes: int) -> Flops:
-    """Operations of coding n_bytes, as integers, with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
+def total_flops(config: Config, n_bytes: int) -> int:
+    """Operations of coding n_bytes with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
     if n_bytes < 1:
         raise CorpusError(f"operations per byte are counted over 1 byte or more, not {n_bytes}")
-    counts = _segment_counts(n_bytes, config.schedule).items()
-    weighted = [[n * part for part in _segment_flops(config, segment)] for segment, n in counts]
-    return Flops(*map(sum, zip(*weighted, strict=True)))
+    return sum(n * _segment_flops(config, segment) for segment, n in _segment_counts(n_bytes, config.schedule).items())
 
 
 def _segment_counts(n_bytes: int, config: ScheduleConfig) -> Counter[_Segment]:
@@ -99,8 +79,8 @@ def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
         yield _Segment(segment.stop - segment.start, n_rows, length)
 
 
-def _segment_flops(config: Config, segment: _Segment) -> Flops:
-    """The operations in a segment.
+def _segment_flops(config: Config, segment: _Segment) -> int:
+    """The operations in a segment: reading, learning and its attention, Muon's orthogonalisation, and the mixer's.
 
     In the backward pass each matrix takes two products of the size of its forward product: the gradient of its input and its own.
     The gradient of the head's input has entries in two halves, so its product counts twice.
@@ -108,21 +88,17 @@ def _segment_flops(config: Config, segment: _Segment) -> Flops:
     n, rows, length = segment
     mixer = n * _mixer_operations(config.mixer, has_gpt=config.gpt is not None) if config.mixer else 0
     if not (gpt := config.gpt):
-        return Flops(mixer=mixer)
+        return mixer
     matrices, head, positions = hidden_matrices(gpt), gpt.width * N_SYMBOLS, rows * length
     hidden = gpt.n_layers * sum(c_in * c_out * n_parts for c_in, c_out, n_parts in matrices)
+    products = 2 * n * (hidden + head) + 2 * positions * (3 * hidden + 4 * head)
     # each run of t columns that are read at once sees W - 1 + t keys, in two products
     runs = [COLUMNS_AT_ONCE] * (n // COLUMNS_AT_ONCE) + [n % COLUMNS_AT_ONCE]
-    reading_attention = sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
+    attention = sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
     # six products of 2 * length * width for each position: scores and output forward; values, weights, queries and keys backward
-    learning_attention = 12 * positions * length * gpt.width
-    return Flops(
-        reading=2 * n * (hidden + head),
-        learning=2 * positions * (3 * hidden + 4 * head),
-        attention=gpt.n_layers * (reading_attention + learning_attention),
-        optimiser=min(rows, 1) * gpt.n_layers * sum(k * _orthogonalisation(r, c) for r, c, k in matrices),
-        mixer=mixer,
-    )
+    attention += 12 * positions * length * gpt.width
+    optimiser = min(rows, 1) * sum(k * _orthogonalisation(r, c) for r, c, k in matrices)
+    return products + gpt.n_layers * (attention + optimiser) + mixer
 
 
 def hidden_matrices(gpt: GPTConfig) -> list[tuple[int, int, int]]:
@@ -193,10 +169,10 @@ def operations_per_byte(config: Config) -> float:
     """
     s = config.schedule
     n_read = min(s.segment_symbols, s.block_symbols, COLUMNS_AT_ONCE)
-    step = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols)).total
+    step: float = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols))
     step += _LAYER_STEP_OPERATIONS * (config.gpt.n_layers if config.gpt else 0)
     n_steps = -(-s.block_symbols // min(s.first_segment_symbols, s.segment_symbols))  # of a block, at most
-    reading = _segment_flops(config, _Segment(n_read, 0, 0)).total / n_read
+    reading = _segment_flops(config, _Segment(n_read, 0, 0)) / n_read
     return reading + (n_steps * step + memory_bytes(config)) / s.block_symbols
 
 

@@ -52,8 +52,7 @@ def checks() -> Iterator[Check]:
     bytecode = stale_bytecode()
     text = f"{str(bytecode)!r} is not of its source: delete its folder" if bytecode else "Python's is of the sources"
     yield Check(name="bytecode", passed=bytecode is None, text=text)
-    trials = matmul.trials("cpu")
-    yield from (_of_trial(trial) for trial in trials)
+    yield from map(_of_trial, trials := matmul.trials("cpu"))
     yield _check("chosen matmul", lambda: (True, f"{matmul.choose('cpu').name}: the fastest exact one"))
     random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
     kernels = {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS}

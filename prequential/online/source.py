@@ -120,14 +120,11 @@ class HashedSymbols:
 
     def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
         start, stop, _ = where.indices(len(self))
-        while self._position < start:
-            self._read(min(CHUNK_N_BYTES, start - self._position))
-        return self._read(max(0, stop - start))
-
-    def _read(self, n: int) -> NDArray[np.uint8]:
-        part = np.array(self._symbols[self._position : self._position + n])  # a copy: what is hashed is what is coded
+        for at in range(self._position, start, CHUNK_N_BYTES):
+            self[at : min(at + CHUNK_N_BYTES, start)]
+        part = np.array(self._symbols[start:stop])  # a copy: what is hashed is what is coded
         self._blake2b.update(part.data)
-        self._position += n
+        self._position += len(part)
         return part
 
     def check(self, expected: bytes, name: str) -> None:

@@ -51,7 +51,7 @@ class Variant:
 
     def flops(self, n_bytes: int) -> float | None:
         """Operations of one run over n_bytes, if they are known."""
-        return total_flops(self.own, n_bytes).total if self.own else None
+        return total_flops(self.own, n_bytes) if self.own else None
 
     def flops_per_byte(self, n_bytes: int) -> float | None:
         return None if (flops := self.flops(n_bytes)) is None else flops / n_bytes

@@ -20,7 +20,7 @@ from prequential.forecasting.backtest import (
 from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import Ladder, Rung, Size, scaled
 
-FLOPS = total_flops(scaled(BASE, WIDE), TARGET.n_bytes).total
+FLOPS = total_flops(scaled(BASE, WIDE), TARGET.n_bytes)
 
 
 def test_a_link_removes_the_difficulty_of_the_text_that_it_assumes_and_brings_it_back() -> None:
@@ -64,7 +64,7 @@ def test_naive_forecasts_are_the_last_rung_and_the_line_through_the_last_two(lad
     found = naive_losses(ladder, FLOPS, TARGET.n_bytes)
     rungs = {rung.config.gpt.width: rung for rung in ladder.rungs if rung.seed == 0 and rung.config.gpt}
     last, before = (float(rungs[width].curve.bits[-1]) / N_BYTES for width in (64, 48))
-    flops = [total_flops(rungs[width].config, N_BYTES).total for width in (48, 64)]
+    flops = [total_flops(rungs[width].config, N_BYTES) for width in (48, 64)]
     slope = math.log(last / before) / math.log(flops[1] / flops[0])
     assert found == {"last_rung": last, "line": pytest.approx(last * (FLOPS / flops[1]) ** slope)}
 

@@ -67,10 +67,7 @@ def products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPa
 )
 def test_counts_equal_the_products_of_a_run(config: Config, n_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = products_of_a_run(config, n_bytes, monkeypatch)
-    flops = total_flops(config, n_bytes)
-    assert flops.reading + flops.learning + flops.optimiser == counted["weights"]
-    assert flops.attention == counted["attention"]
-    assert flops.mixer == 0
+    assert total_flops(config, n_bytes) == counted["weights"] + counted["attention"]
 
 
 def test_the_mixer_has_a_weight_for_each_input() -> None:
@@ -94,7 +91,7 @@ def test_the_longest_corpus_is_counted_in_a_moment() -> None:
     start = time.perf_counter()
     flops = total_flops(smallest, 2**63 - 1)
     assert time.perf_counter() - start < 5
-    assert flops.reading == 2 * (2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 256) * (2**63 - 1)
+    assert flops > 2 * (2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 256) * (2**63 - 1)
 
 
 # ---- memory, and the limits
@@ -173,7 +170,7 @@ def test_the_bound_of_the_work_holds_for_every_length_of_a_corpus(monkeypatch: p
         s = config.schedule
         bound = operations_per_byte(config)
         for n in {1, s.segment_symbols + 1, s.block_symbols, s.block_symbols + 1, random.randint(1, 20_000)}:
-            share = total_flops(config, n).total / (n * bound)
+            share = total_flops(config, n) / (n * bound)
             assert share <= 1, (config, n)
             largest_share = max(largest_share, share)
     assert largest_share > 0.9  # the bound is close for some
@@ -185,9 +182,9 @@ def test_calls_and_digests_are_counted() -> None:
         first_segment_symbols=1, segment_symbols=1, row_symbols=1, n_rows=64, history_bits=28, block_symbols=1
     )
     calls = Config(gpt=GPTConfig(n_layers=64, width=16, n_heads=1, window=2), mixer=None, schedule=shortest)
-    assert operations_per_byte(calls) > 2 * total_flops(calls, 1000).total / 1000
+    assert operations_per_byte(calls) > 2 * total_flops(calls, 1000) / 1000
     digests = Config(gpt=None, mixer=MixerConfig(table_bits=25), schedule=shortest)
-    assert operations_per_byte(digests) > 1e9 > 1e4 * total_flops(digests, 1000).total / 1000
+    assert operations_per_byte(digests) > 1e9 > 1e4 * total_flops(digests, 1000) / 1000
 
 
 @pytest.mark.parametrize("level", PRESETS)

@@ -61,7 +61,7 @@ def test_a_grid_without_a_gpt_or_without_any_configuration_is_an_error():
 
 def test_the_operations_of_a_plan_are_those_of_its_runs():
     plan = sweep_plan(TINY, widths=[16, 32], seeds=[0, 1, 2])
-    assert plan.flops(1024) == sum(total_flops(c, 1024).total for c in plan.configs if isinstance(c, Config))
+    assert plan.flops(1024) == sum(total_flops(c, 1024) for c in plan.configs if isinstance(c, Config))
 
 
 # ---- the results
@@ -82,7 +82,7 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
         assert result.n_seeds == 2
         assert result.bits_per_byte == sum(bits_per_byte) / 2
         assert result.spread == abs(bits_per_byte[0] - bits_per_byte[1])
-        expected = total_flops(plan.variants[i].own, N_BYTES).total / N_BYTES
+        expected = total_flops(plan.variants[i].own, N_BYTES) / N_BYTES
         assert result.flops_per_byte == pytest.approx(expected, rel=1e-12)
     frame = summarise(plan, outcomes).to_frame()
     assert frame["data_multiple"].isna()[0]  # the cheapest is the baseline
