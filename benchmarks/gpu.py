@@ -38,7 +38,7 @@ from prequential.errors import PrequentialError
 from prequential.evaluation.evaluation import warm_up
 from prequential.exact import matmul, plain
 from prequential.exact.arrays import random_words
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import COLUMNS_AT_ONCE, Config
@@ -242,7 +242,7 @@ def _counted(config: Config, n_rows: int, more_layers: int = 0, primitives: Modu
     gpt = dataclasses.replace(config.gpt, n_layers=config.gpt.n_layers + more_layers)
     inputs = torch.zeros(n_rows, config.schedule.row_symbols, gpt.n_inputs, dtype=torch.int64)
     phases_of_rows(gpt, config.schedule.row_symbols, HOST)  # cached, so that the step does not compute them
-    counted, host = Operations(), Backend(plain, matmul.Matmul("int8"), Pool(1))
+    counted, host = Operations(), Arithmetic(plain, matmul.Matmul("int8"), Pool(1))
     with ExitStack() as stack:
         if primitives is not plain:
             from prequential.exact.device import rounding

@@ -13,7 +13,7 @@ import torch
 from prequential.errors import InexactMachineError
 from prequential.exact import matmul, plain
 from prequential.exact.arrays import digest, random_words
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Arithmetic, Primitives
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import LEAST_MEMORY_BITS, Config, GPTConfig
@@ -40,7 +40,7 @@ def cuda_available() -> bool:
         return torch.cuda.is_available()
 
 
-def select_device(name: str, config: Config, host: Backend) -> Accelerator | None:
+def select_device(name: str, config: Config, host: Arithmetic) -> Accelerator | None:
     """The device for a run's GPT. One that fails the test: "auto" warns and gives None, "cuda" raises InexactMachineError."""
     assert config.gpt is not None
     rows = config.schedule.n_rows, config.schedule.row_symbols
@@ -69,7 +69,7 @@ def verify_device(
     """The device for a GPT that learns from rows (R, T) at a time, if it gives the processor's bits; else the reason."""
     if not cuda_available():
         return NO_DEVICE
-    host = Backend(primitives, matmul_of_host, Pool(1))
+    host = Arithmetic(primitives, matmul_of_host, Pool(1))
     try:
         device = torch.device("cuda", torch.cuda.current_device())
         products = matmul.choose(device)
@@ -115,7 +115,7 @@ def triton_primitives() -> ModuleType | None:
     return primitives
 
 
-def compare_with_host(tried: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Backend) -> Accelerator:
+def compare_with_host(tried: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Arithmetic) -> Accelerator:
     """The device as it can be used. Raises InexactMachineError unless such a GPT learns and reads alike here and there."""
     config = replace(
         config,

@@ -215,7 +215,7 @@ def _mixer_bytes(mixer: MixerConfig) -> int:
         + len(mixer.curves) * (curves.N_CURVE_CONTEXTS + curves.N_GPT_CURVE_CONTEXTS) * curves.N_POINTS
     )
     weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * len(mixer.sets)
-    entries = past.N_FOLLOWERS * table_size(mixer, contexts.OF_FOLLOWERS)
+    entries = past.N_SUCCESSORS * table_size(mixer, contexts.OF_SUCCESSORS)
     entries += past.N_FIELDS * table_size(mixer, contexts.OF_FIELDS)
     small = (past.INDIRECT_SIZE + past.PAST_SIZE) * 8 + entries * 4
     buckets = 4 * (lookup.SLOTS + lookup.ENTRIES_PER_BUCKET)

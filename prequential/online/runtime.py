@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.errors import ConfigError, check_number
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.exact.pool import Pool, available_threads
 from prequential.machine.facts import check_usable
 from prequential.model.config import Config
@@ -110,7 +110,7 @@ class Runtime:
         gpt, mixer_threads = GPT(config.gpt, config.seed, backend), max(1, self.n_threads - self.n_step_threads)
         return made(config, gpt, step_thread=backend.pool.n_threads > 1, mixer_threads=mixer_threads)
 
-    def exact_backend(self, *, beside_coding: bool = False) -> Backend:
+    def exact_backend(self, *, beside_coding: bool = False) -> Arithmetic:
         """Primitives, products and threads. Raises InexactMachineError.
 
         beside_coding: steps leave threads to the learner, which codes in parallel with them.
@@ -119,9 +119,9 @@ class Runtime:
 
         n_threads = self.n_step_threads + 1 if beside_coding else self.n_threads
         pool = Pool(n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
-        return Backend(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
+        return Arithmetic(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
 
-    def accelerator(self, config: Config, backend: Backend | None = None) -> Accelerator | None:
+    def accelerator(self, config: Config, backend: Arithmetic | None = None) -> Accelerator | None:
         """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError.
 
         backend: `exact_backend`, if it has been made.

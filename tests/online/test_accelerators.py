@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_flatten
 
 from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import fused, matmul, plain, tables
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import weights
@@ -101,7 +101,7 @@ def test_an_archive_made_on_either_device_is_the_same(monkeypatch, config, kerne
     assert mode.n_operations > 5_000
 
 
-def host() -> Backend:
+def host() -> Arithmetic:
     return Runtime(threads=1).exact_backend()
 
 

@@ -11,7 +11,7 @@ from prequential_codecs.bit_coder import SCORE, BitCoder
 
 from prequential.exact import fused, matmul, plain
 from prequential.exact.arrays import to_tensor
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.exact.pool import Pool
 from prequential.model.gpt.gpt import GPT
 from prequential.model.learner import OnlineLearner
@@ -156,7 +156,7 @@ class Breaking(Runtime):
 
     def learner(self, config):
         primitives = plain if self.kernels == "plain" else fused
-        backend = Backend(primitives, matmul.choose("cpu", "float32"), Pool(1))
+        backend = Arithmetic(primitives, matmul.choose("cpu", "float32"), Pool(1))
         return self.kind(config, GPT(config.gpt, config.seed, backend))
 
 
