@@ -38,7 +38,7 @@ from prequential.errors import PrequentialError
 from prequential.evaluation.evaluation import warm_up
 from prequential.exact import matmul, plain
 from prequential.exact.arrays import random_words
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import COLUMNS_AT_ONCE, Config
@@ -186,7 +186,7 @@ def _time_mixer(row: dict[str, Any], config: Config, data: np.ndarray) -> None:
 
 def step(level: str, config: Config, device: str) -> dict[str, Any]:
     """A step and a segment of full size: their seconds on processor and device, also captured; counts, the device's memory."""
-    host = Runtime().exact_backend(config)
+    host = Runtime().exact_backend()
     assert config.gpt and host
     found = Accelerator(torch.device(device), matmul.choose(device))
     gpts = {"cpu": GPT(config.gpt, 0, host), "gpu": DeviceGPT(found, config.gpt, 0, host)}
@@ -242,7 +242,7 @@ def _counted(config: Config, n_rows: int, more_layers: int = 0, primitives: Modu
     gpt = dataclasses.replace(config.gpt, n_layers=config.gpt.n_layers + more_layers)
     inputs = torch.zeros(n_rows, config.schedule.row_symbols, gpt.n_inputs, dtype=torch.int64)
     phases_of_rows(gpt, config.schedule.row_symbols, HOST)  # cached, so that the step does not compute them
-    counted, host = Operations(), Backend(plain, matmul.Matmul("int8"), Pool(1))
+    counted, host = Operations(), Arithmetic(plain, matmul.Matmul("int8"), Pool(1))
     with ExitStack() as stack:
         if primitives is not plain:
             from prequential.exact.device import rounding

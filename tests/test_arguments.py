@@ -73,7 +73,6 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (prequential.DraftFolder, "path", 5),
     (prequential.memory_bytes, "config", 5),
     (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_threads", "a"),
-    (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_learners", 0),
     (prequential.progress, "title", 5),
     *((lambda read=read, **wrong: read(**wrong), "path", 5)
       for read in (prequential.read_run, prequential.read_runs, prequential.read_series, prequential.read_forecast)),

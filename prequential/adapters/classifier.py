@@ -70,9 +70,9 @@ class ClassifierLearner:
 
 def _one_hot(before: np.ndarray) -> np.ndarray:
     n, order = before.shape
-    found = np.zeros((n, order, N_SYMBOLS), np.float32)
-    np.put_along_axis(found, before[..., None], 1.0, axis=2)
-    return found.reshape(n, -1)
+    features = np.zeros((n, order, N_SYMBOLS), np.float32)
+    np.put_along_axis(features, before[..., None], 1.0, axis=2)
+    return features.reshape(n, -1)
 
 
 def _named(features: np.ndarray) -> dict[str, int]:

@@ -39,9 +39,8 @@ BUFFER_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """model: in float32, ready to predict. first_id: what stands before a text. begins_windows: the model was trained with it
-    before every window. n_bytes: of all files that were read. memory_bytes: what the weights take.
-    weights: the safetensors files, in the order of their names.
+    """model: in float32, ready to predict. first_id: stands before a text; begins_windows: before every window. n_bytes: of all
+    files that were read. memory_bytes: what the weights take. weights: the safetensors files, in the order of their names.
     """
 
     model: Any
@@ -75,8 +74,7 @@ def quiet() -> Iterator[None]:
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from transformers.utils import logging
 
-    with warnings.catch_warnings(), ExitStack() as afterwards:
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), ExitStack() as afterwards:
         for logger in map(getLogger, ("transformers", "huggingface_hub")):
             afterwards.callback(logger.setLevel, logger.level)
             logger.setLevel(CRITICAL + 1)
@@ -106,9 +104,8 @@ def _loaded(name: str, revision: str | None, max_memory_bytes: int | None) -> Lo
     names = sorted(set(file_of.values())) or [WEIGHTS]
     folder = _folder(name, revision, names)
     if not file_of and not os.path.lexists(folder / WEIGHTS):
-        is_pickle = any(path.suffix in (".bin", ".pt", ".pth", ".ckpt") for path in folder.iterdir())
-        pickle = "it has its weights as a pickle only, which may run code: save it as safetensors"
-        raise ConfigError(pickle if is_pickle else f"it has no safetensors file of the name {WEIGHTS}, and no {INDEX}")
+        hint = "weights as a pickle, which may run code, are not read: save it as safetensors"
+        raise ConfigError(f"it has no file {WEIGHTS}, and no {INDEX}; {hint}")
     if missing := {CONFIG, TOKENIZER} - small.keys():
         raise ConfigError(f"it has no {min(missing)}")
     paths, n_bytes = [_path(folder, file) for file in names], sum(map(len, small.values()))
@@ -125,7 +122,10 @@ def _loaded(name: str, revision: str | None, max_memory_bytes: int | None) -> Lo
     check_memory(memory_bytes, max_memory_bytes)
     config, more = _object(small, CONFIG), _object(small, TOKENIZER_CONFIG)
     tokenizer, model = TextTokenizer(small[TOKENIZER]), _model(config, paths, len(n_values), memory_bytes)
-    first_id, begins_windows = _first_id(config, more, tokenizer), _begins_windows(config, more, tokenizer)
+    said = more.get("add_bos_token")
+    begins_windows = said if isinstance(said, bool) else tokenizer.begins_with is not None
+    begins_windows |= str(config.get("model_type")).startswith("gemma")  # which predicts badly without it
+    first_id = _first_id(config, more, tokenizer)
     return LoadedModel(model, tokenizer, first_id, begins_windows, n_bytes, memory_bytes, tuple(paths))
 
 
@@ -179,23 +179,17 @@ def _file_of_each_tensor(index: dict[str, Any]) -> dict[str, str]:
 
 
 def _first_id(config: dict[str, Any], more: dict[str, Any], tokenizer: TextTokenizer) -> int | None:
-    """The beginning-of-text id, else the end-of-text id: of the tokenizer, of which tokenizer_config.json says more, else of the
-    model.
-    """
-    tokens = [more.get(name) for name in ("bos_token", "eos_token")]
-    tokens = [token.get("content") if isinstance(token, dict) else token for token in tokens]
-    first, last = (tokenizer.ids.get(token) if isinstance(token, str) else None for token in tokens)
+    """The beginning-of-text id, else the end-of-text id: of the tokenizer (more: tokenizer_config.json), else of the model."""
+
+    def of_token(name: str) -> int | None:
+        token = more.get(name)
+        content = token.get("content") if isinstance(token, dict) else token
+        return tokenizer.ids.get(content) if isinstance(content, str) else None
+
     of_model = [config.get(name) for name in ("bos_token_id", "eos_token_id")]
     of_model = [each[0] if isinstance(each, list) and each else each for each in of_model]
-    ids = [first, tokenizer.begins_with, last, *(each for each in of_model if type(each) is int and each >= 0)]
-    return next((each for each in ids if each is not None), None)
-
-
-def _begins_windows(config: dict[str, Any], more: dict[str, Any], tokenizer: TextTokenizer) -> bool:
-    """Whether the first id stands before every window: tokenizer_config.json says so, or the tokenizer puts it there."""
-    said = more.get("add_bos_token")
-    is_needed = str(config.get("model_type")).startswith("gemma")  # which predicts badly without it
-    return is_needed or (said if isinstance(said, bool) else tokenizer.begins_with is not None)
+    ids = [of_token("bos_token"), tokenizer.begins_with, of_token("eos_token"), *of_model]
+    return next((each for each in ids if type(each) is int and each >= 0), None)
 
 
 # ---- the model
@@ -216,13 +210,10 @@ def _model(stored: dict[str, Any], paths: list[Path], n_tensors: int, memory_byt
     for path in paths:
         with _named_problems(path.name), safe_open(path, "pt") as file:
             tensors |= {name: file.get_tensor(name).clone() for name in sorted(file.keys())}  # no longer mapped
-    settings = {
-        "dtype": torch.float32,
-        "output_loading_info": True,
-        "ignore_mismatched_sizes": True,
-    }  # all are reported
-    model, report = kind.from_pretrained(None, config=config, state_dict=tensors, **settings)
-    for what in ("missing", "unexpected", "mismatched"):
+    model, report = kind.from_pretrained(
+        None, config=config, state_dict=tensors, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+    )  # fmt: skip
+    for what in ("missing", "unexpected", "mismatched"):  # all are reported
         for key in report[f"{what}_keys"]:
             name = key if isinstance(key, str) else key[0]
             raise ConfigError(f"its weights do not fit its configuration: {name!r} is {what}")

@@ -41,8 +41,8 @@ MATRICES = 3  # that are held at a time: logits, their log-probabilities, and th
 
 
 class StaticModel:
-    """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: of its files.
-    memory_bytes: what weights and logits take.
+    """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: of its files. memory_bytes: of weights
+    and logits. policy: what it sees, in words.
     """
 
     tokenizer: TextTokenizer
@@ -79,12 +79,21 @@ class StaticModel:
             raise ConfigError("the tokenizer has neither a beginning-of-text nor an end-of-text id")
         self._first, self._begins_windows = loaded.first_id, loaded.begins_windows
         self.name: str = printable(HUB_PREFIX + (Path(path).name if Path(path).exists() else source))
-        self._check_memory(loaded.memory_bytes, max_memory_bytes)
+        logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float64.itemsize
+        self.memory_bytes: int = loaded.memory_bytes + logits_bytes
+        try:
+            check_memory(self.memory_bytes, max_memory_bytes)
+        except ConfigError as error:
+            shorter = f"{logits_bytes >> 20:,} MiB are of the logits of {self.run_symbols:,} ids, and a smaller stride has fewer"
+            raise ConfigError(f"the model {self.name!r} is too large: {error}; {shorter}") from error
         self._model = self._model.to(device)
         self._model.config.use_cache = False  # keys and values of a window are not used again
         self._last_only = "logits_to_keep" in inspect.signature(self._model.forward).parameters
         self._isolates = context == "document"
-        self.policy: str = self._described(is_default=not (max_length or stated))
+        window = f"window {self._longest}{'' if max_length or stated else ' (the model states none)'}"
+        first = f"id {self._first} before {'every' if self._begins_windows else 'the first'} window"
+        documents = "documents apart" if self._isolates else "carried"
+        self.policy: str = f"{window}, stride {self.run_symbols}, {first}, {documents}"
         self.weights_bytes, self._weights = loaded.n_bytes, loaded.weights
 
     def weights_digest(self) -> str:
@@ -98,21 +107,6 @@ class StaticModel:
                 hashlib.file_digest(file, lambda: digest)
         return digest.hexdigest()
 
-    def _described(self, *, is_default: bool) -> str:
-        window = f"window {self._longest}{' (the model states none)' if is_default else ''}"
-        first = f"id {self._first} before {'every' if self._begins_windows else 'the first'} window"
-        documents = "documents apart" if self._isolates else "carried"
-        return f"{window}, stride {self.run_symbols}, {first}, {documents}"
-
-    def _check_memory(self, weights_bytes: int, max_memory_bytes: int | None) -> None:
-        logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float64.itemsize
-        self.memory_bytes: int = weights_bytes + logits_bytes
-        try:
-            check_memory(self.memory_bytes, max_memory_bytes)
-        except ConfigError as error:
-            shorter = f"{logits_bytes >> 20:,} MiB are of the logits of {self.run_symbols:,} ids, and a smaller stride has fewer"
-            raise ConfigError(f"the model {self.name!r} is too large: {error}; {shorter}") from error
-
     def costs(self, symbols: np.ndarray, documents: Sequence[Document] = ()) -> tuple[np.ndarray, float]:
         """The ideal code length of each byte, (n,) in bits, and the wall time in seconds. documents: for context="document"."""
         start_s, parts = time.perf_counter(), [slice(0, len(symbols))]
@@ -120,14 +114,10 @@ class StaticModel:
             ends = [document.offset + document.n_bytes for document in documents]
             cuts = sorted({0, len(symbols), *(min(end, len(symbols)) for end in ends)})
             parts = [slice(a, b) for a, b in pairwise(cuts)]
+        of_ids, self._n_learners = {OTHER: {"n_symbols": self.n_symbols}}, 0
         spec = LearnerSpec(
-            description={OTHER: {"n_symbols": self.n_symbols}},
-            schedule=schedule_of(self),
-            make=self._learner,
-            tokenizer=self.tokenizer,
-            is_coded=False,
-        )
-        self._n_learners = 0
+            description=of_ids, schedule=schedule_of(self), make=self._learner, tokenizer=self.tokenizer, is_coded=False
+        )  # fmt: skip
         try:
             costs = [each for part in parts for each in byte_costs(symbols[part], spec)]
         except CorpusError:

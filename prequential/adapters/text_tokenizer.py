@@ -72,8 +72,7 @@ class TiktokenTokenizer:
         return np.array(self._encoding.encode_ordinary(data.decode()), np.int64)
 
     def decode(self, ids: list[int]) -> bytes:
-        found: bytes = self._encoding.decode_bytes(ids)
-        return found
+        return bytes(self._encoding.decode_bytes(ids))
 
 
 def tokenizer_of(tokenizer: Any) -> Any:

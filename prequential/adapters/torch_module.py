@@ -26,7 +26,6 @@ from prequential.learners.protocol import MAX_RUN_SYMBOLS
 
 Tensor = torch.Tensor
 Step = Callable[[torch.nn.Module, torch.optim.Optimizer, Tensor, Tensor], Any]
-POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "block_size")  # in the configuration of a module
 
 
 class TorchLearner:
@@ -84,12 +83,12 @@ class TorchLearner:
 
     def nll(self, context: np.ndarray, symbols: np.ndarray) -> Tensor:
         """The nats (n,) of the run's symbols."""
-        found, start = [], 0
+        nats, start = [], 0
         for logits in self._run_logits(context, symbols):
             targets = torch.from_numpy(symbols[start : start + len(logits)]).to(logits.device)
-            found.append(cross_entropy(logits.float(), targets, reduction="none"))
+            nats.append(cross_entropy(logits.float(), targets, reduction="none"))
             start += len(logits)
-        return torch.cat(found)
+        return torch.cat(nats)
 
     def update(self, symbols: np.ndarray) -> None:
         """`steps` steps on windows that cover the run, which was just predicted, and on others."""
@@ -137,18 +136,12 @@ class TorchLearner:
     def _logits(self, ids: Tensor) -> Tensor:
         logits = self._forward(self.module, ids)
         if logits.dim() != 3 or logits.shape[1] != ids.shape[1]:
-            found = f"{tuple(logits.shape)} for ids {tuple(ids.shape)}"
-            raise ConfigError(f"the module gives {found}; give (rows, columns, V)")
+            shapes = f"{tuple(logits.shape)} for ids {tuple(ids.shape)}"
+            raise ConfigError(f"the module gives {shapes}; give (rows, columns, V)")
         return logits
 
     def _checked_width(self) -> int:
         """V, of the logits of a whole window. Raises ConfigError if the module cannot read one."""
-        config = getattr(self.module, "config", None)
-        positions = [n for name in POSITIONS if isinstance(n := getattr(config, name, None), int)]
-        if positions and self.window > positions[0]:
-            raise ConfigError(
-                f"window = {self.window}, but the model has {positions[0]} positions: give a shorter window"
-            )
         learns = self.module.training
         self.module.eval()
         what = f"the module cannot read a window of {self.window} symbols: give another window"
@@ -179,15 +172,15 @@ class TorchLearner:
     def _symbols_at(self, places: np.ndarray, run: np.ndarray) -> np.ndarray:
         """The symbols at these places of what was read, of which the run is the end; 0 before the first."""
         n_before = len(self._context)
-        found = np.where(places >= n_before, run[np.maximum(places - n_before, 0)], 0)
+        symbols = np.where(places >= n_before, run[np.maximum(places - n_before, 0)], 0)
         known = (places >= 0) & (places < n_before)
-        found[known] = self._context[places[known]]
-        return found
+        symbols[known] = self._context[places[known]]
+        return symbols
 
 
 def _logits_of(module: torch.nn.Module, ids: Tensor) -> Tensor:
-    found = module(ids)
-    logits: Tensor = found[0] if isinstance(found, Sequence) else getattr(found, "logits", found)
+    result = module(ids)
+    logits: Tensor = result[0] if isinstance(result, Sequence) else getattr(result, "logits", result)
     return logits
 
 

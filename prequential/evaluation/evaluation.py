@@ -27,7 +27,7 @@ from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.spec import LearnerSpec, follow, other_spec, own_spec, reported, vocabulary_bytes
+from prequential.learners.spec import LearnerSpec, code_lengths, other_spec, own_spec, reported, vocabulary_bytes
 from prequential.machine.facts import peak_memory_bytes, usable_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
@@ -186,7 +186,7 @@ def _measured(
     if MIXER in run.trace.parts and spec.config:
         begin(on_progress, "mixer alone")
         mixer_alone = own_spec(replace(spec.config, gpt=None), runtime, spec.given)
-        for bits in reported(follow(mixer_alone.make(), symbols), symbols, on_progress):
+        for bits in reported(code_lengths(mixer_alone.make(), symbols), symbols, on_progress):
             run.trace.append(MIXER, bits)
     run.trace.settle()
     curves = {part: Curve(n_bytes=scored.ends, bits=run.trace.sums(part, scored.ends)) for part in run.trace.parts}

@@ -28,7 +28,7 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 @dataclass(frozen=True)
-class Backend:
+class Arithmetic:
     """Everything that a computation of the GPT runs on."""
 
     primitives: Primitives
@@ -36,7 +36,7 @@ class Backend:
     pool: Pool
 
 
-def orthogonalise(g: Tensor, backend: Backend) -> Tensor:
+def orthogonalise(g: Tensor, backend: Arithmetic) -> Tensor:
     """An approximately orthogonal matrix with the row and column spaces of g, for each matrix of the stack.
 
     g: (..., R, C) float32; a stack needs the plain primitives. Returns (..., R, C) float32. A matrix gives the same bits alone

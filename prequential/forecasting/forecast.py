@@ -57,7 +57,7 @@ class Target:
         else:
             own = replace(scaled(ladder.base, self.size), seed=self.seed)
             assert own.gpt
-            config, n, flops = own.to_dict(), n_weights(own.gpt), total_flops(own, self.n_bytes).total
+            config, n, flops = own.to_dict(), n_weights(own.gpt), total_flops(own, self.n_bytes)
         return {"config": config, "n_bytes": self.n_bytes, "blake2b": blake2b, "n_weights": n}, flops
 
 

@@ -71,7 +71,7 @@ def operations(run: Run, n_bytes: int) -> float | None:
     if isinstance(rung := rung_of(run), ReportedRung):
         return rung.operations(n_bytes) or None
     with suppress(ConfigError):
-        return total_flops(Config.from_record(run.record["config"]), n_bytes).total
+        return total_flops(Config.from_record(run.record["config"]), n_bytes)
     return None
 
 

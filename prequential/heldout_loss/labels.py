@@ -31,7 +31,7 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import bounded_lines, parse_row
-from prequential.learners.spec import follow, reported
+from prequential.learners.spec import code_lengths, reported
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.model.presets import preset
@@ -221,7 +221,7 @@ def label_cost(
     symbols = np.frombuffer(b"".join(given + b"\t" + label + b"\n" for given, label in rows), np.uint8)
     ends = np.cumsum([len(given) + len(label) + 2 for given, label in rows])
     starts = ends - np.array([len(label) + 1 for _, label in rows])
-    costs = np.concatenate(list(reported(follow(runtime.learner(config), symbols), symbols, on_progress)))
+    costs = np.concatenate(list(reported(code_lengths(runtime.learner(config), symbols), symbols, on_progress)))
     total = np.concatenate(([0.0], np.cumsum(costs)))
     online, labels = np.asarray(total[ends] - total[starts]), [label for _, label in rows]
     codes = {"online": float(online.sum()), **codes_without_inputs(labels)}

@@ -73,22 +73,18 @@ class AdaptedLearner:
         """Nothing happens between two runs."""
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        """As of the loop: codes a run, or decodes it in place. Raises CausalityError or
-        InvalidDistributionError with the place.
-        """
+        """As of the loop: codes a run, or decodes it in place. Raises CausalityError, InvalidDistributionError with the place."""
         coder.reserve(len(symbols))
-        if coder.decodes:
-            bits = np.concatenate([self._decode(symbols, t, coder) for t in range(len(symbols))])
-        else:
+        if not coder.decodes:
             bits = self._code_known(symbols, coder)
+        else:  # predicts a run of the same length, of which it knows t symbols, so that equal sums are computed
+            bits, known = np.empty(len(symbols)), np.zeros_like(symbols)
+            for t in range(len(symbols)):
+                row, symbol = self._predict(known)[t : t + 1], symbols[t : t + 1]
+                bits[t] = _code(symbol, row, coder, self.n_symbols + t)[0]
+                known[t] = symbol[0]
         self._append(symbols)
         return bits
-
-    def _decode(self, symbols: np.ndarray, t: int, coder: BitCoder) -> np.ndarray:
-        """Decodes symbol t: predicts a run of the same length, of which it knows t symbols, so that equal sums are computed."""
-        known = symbols.copy()
-        known[t:] = 0
-        return _code(symbols[t : t + 1], self._predict(known)[t : t + 1], coder, self.n_symbols + t)
 
     def end(self, n_symbols: int) -> None:
         """The learner learns from the run, unless it is frozen."""
@@ -135,14 +131,14 @@ class AdaptedLearner:
 
     def _predict(self, symbols: np.ndarray) -> np.ndarray:
         with named_failures(f"the learner's predict failed at symbol {self.n_symbols}"):
-            found = self.model.predict(self._context(), symbols.copy())
-        return checked_rows(found, len(symbols), self._n_alphabet)
+            rows = self.model.predict(self._context(), symbols.copy())
+        return checked_rows(rows, len(symbols), self._n_alphabet)
 
     def _nll(self, symbols: np.ndarray) -> np.ndarray:
         model: Any = self.model
         with named_failures(f"the learner's nll failed at symbol {self.n_symbols}"):
-            found = model.nll(self._context(), symbols.copy())
-        return checked_nats(found, len(symbols), self.n_symbols)
+            nats = model.nll(self._context(), symbols.copy())
+        return checked_nats(nats, len(symbols), self.n_symbols)
 
     def _context(self) -> np.ndarray:
         context = self._seen[: self.n_symbols]  # what comes after it in this memory is zero, not the future
@@ -208,19 +204,16 @@ class AdaptedLearner:
             raise ConfigError(NOT_RESUMED)
         if sum(math.prod(shape) * dtype.itemsize for dtype, shape in types.values()) > usable_memory_bytes():
             raise ValueError("it needs more memory than there is")
-        own = {name: each for name, each in types.items() if name == SEEN or name.startswith(MODEL)}
-        return {name: np.broadcast_to(np.zeros((), dtype), shape) for name, (dtype, shape) in own.items()}
+        return {name: np.broadcast_to(np.zeros((), dtype), shape) for name, (dtype, shape) in types.items()}
 
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Continues from the `state` of an equal learner. Raises ConfigError if the learner cannot, ValueError for damage."""
-        if not self.resumes:
-            raise ConfigError(NOT_RESUMED)
+        """Continues from the `state` of an equal learner. Raises ValueError for damage."""
         model: Any = self.model
         if any(array.ndim != 1 or (array.dtype != np.uint8 and name != SEEN) for name, array in arrays.items()):
             raise ValueError("its arrays have other types")
-        found = restored({name.removeprefix(MODEL): each for name, each in arrays.items() if name.startswith(MODEL)})
+        state = restored({name.removeprefix(MODEL): array for name, array in arrays.items() if name != SEEN})
         with named_failures("the learner's load_state_dict failed"):
-            model.load_state_dict(found)
+            model.load_state_dict(state)
         seen = arrays[SEEN].astype(np.int64)
         if seen.size and not 0 <= seen.min() <= seen.max() < self._n_alphabet:
             raise ValueError("symbols out of range")
@@ -265,16 +258,14 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder, first: int) ->
 
 
 def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
+    own, kind = getattr(model, "n_symbols", None), type(model).__name__
     for name in ("predict", "update"):
         if not callable(getattr(model, name, None)):
-            raise ConfigError(f"{type(model).__name__} has no method {name!r}: see docs/LEARNERS.md")
-    own = getattr(model, "n_symbols", None)
+            raise ConfigError(f"{kind} has no method {name!r}: see docs/LEARNERS.md")
     if not isinstance(own, int) or not 2 <= own <= MAX_SYMBOLS:
-        raise ConfigError(f"n_symbols of {type(model).__name__} is {own!r}; give a number from 2 to {MAX_SYMBOLS}")
+        raise ConfigError(f"n_symbols of {kind} is {own!r}; give a number from 2 to {MAX_SYMBOLS}")
     if own < n_symbols:
-        raise ConfigError(
-            f"{type(model).__name__} predicts {own} symbols; the corpus has symbols up to {n_symbols - 1}"
-        )
+        raise ConfigError(f"{kind} predicts {own} symbols; the corpus has {n_symbols}")
     return own
 
 
@@ -287,9 +278,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def flattened(state: Any) -> dict[str, np.ndarray]:
-    """Arrays (n,) uint8 by name; those of tensors and arrays in their own memory if possible. Raises ConfigError for a value of
-    another type.
-    """
+    """Arrays (n,) uint8 by name; of tensors and arrays in their own memory if possible. Raises ConfigError for other types."""
     arrays: dict[str, np.ndarray] = {}
     small = bytearray()
 

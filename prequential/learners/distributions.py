@@ -29,11 +29,11 @@ MIN_SUM, MAX_SUM = np.exp(-MAX_LOG_SUM), np.exp(MAX_LOG_SUM)
 CHUNK_VALUES = 1 << 16
 
 
-def checked_rows(found: Any, n: int, n_symbols: int) -> np.ndarray:
-    """What predict returned as an array (n, V) of floating-point numbers, in its memory if possible. Their values are checked
-    by `probabilities`. Raises InvalidDistributionError for anything else.
+def checked_rows(predicted: Any, n: int, n_symbols: int) -> np.ndarray:
+    """What predict returned as an array (n, V) of floating-point numbers, in its memory if possible; `probabilities` checks the
+    values. Raises InvalidDistributionError for anything else.
     """
-    rows = _array("predict", found)
+    rows = _array("predict", predicted)
     if rows.shape != (n, n_symbols):
         raise InvalidDistributionError(f"predict returned shape {rows.shape} for {n} symbols; give ({n}, {n_symbols})")
     if rows.dtype.kind != "f":
@@ -54,15 +54,15 @@ def probabilities(rows: np.ndarray, first: int) -> np.ndarray:
     Raises InvalidDistributionError unless the sums are one within MAX_LOG_SUM.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        found = np.exp(rows, dtype=np.float64)
-        sums = found.sum(axis=1)
+        p = np.exp(rows, dtype=np.float64)
+        sums = p.sum(axis=1)
     right = (sums >= MIN_SUM) & (sums <= MAX_SUM)  # not so of NaN
     if not right.all():
         t = int(np.argmin(right))
         what = "hold NaN" if np.isnan(rows[t]).any() else f"sum to {sums[t]:.6g}, not to 1"
         raise InvalidDistributionError(f"the probabilities for symbol {first + t} {what}")
-    found /= sums[:, None]
-    return found
+    p /= sums[:, None]
+    return p
 
 
 @kernel
@@ -89,7 +89,8 @@ def row_bits(rows: np.ndarray, symbols: np.ndarray, first: int) -> np.ndarray:
         p = probabilities(rows[part], first + part.start)
         frequencies = np.empty(p.shape, np.int64)
         integer_frequencies(p, 1 << WIDE_TOTAL_BITS, frequencies)
-        bits[part] = _bits(frequencies[np.arange(len(frequencies)), symbols[part]])
+        true = frequencies[np.arange(len(frequencies)), symbols[part]]
+        bits[part] = np.rint((WIDE_TOTAL_BITS - np.log2(true)) / UNIT_BITS) * UNIT_BITS
     return bits
 
 
@@ -107,9 +108,9 @@ def _nll_bits(nats: Array, total: float, bits: Array) -> None:
         bits[i] = np.rint((WIDE_TOTAL_BITS - math.log2(frequency)) / UNIT_BITS) * UNIT_BITS
 
 
-def checked_nats(found: Any, n: int, first: int) -> np.ndarray:
+def checked_nats(given: Any, n: int, first: int) -> np.ndarray:
     """What nll returned as (n,) float64. first: as of `probabilities`. Raises InvalidDistributionError for anything else."""
-    nats = _array("nll", found)
+    nats = _array("nll", given)
     if nats.shape != (n,) or nats.dtype.kind != "f":
         raise InvalidDistributionError(f"nll returned {nats.dtype} of shape {nats.shape}; give floating-point ({n},)")
     if n and not nats.min() >= -MAX_LOG_SUM:  # not so of NaN
@@ -118,20 +119,15 @@ def checked_nats(found: Any, n: int, first: int) -> np.ndarray:
     return nats.astype(np.float64)
 
 
-def _bits(frequencies: np.ndarray) -> np.ndarray:
-    return np.asarray(np.rint((WIDE_TOTAL_BITS - np.log2(frequencies)) / UNIT_BITS) * UNIT_BITS)
-
-
-def _array(name: str, found: Any) -> np.ndarray:
+def _array(name: str, values: Any) -> np.ndarray:
+    kind = type(values).__name__
     try:
-        if hasattr(found, "detach"):
-            found = found.detach()
-            found = found if found.dtype.itemsize > 2 else found.float()  # numpy does not know all short types
-        return to_array(found)
+        if hasattr(values, "detach"):  # numpy does not know all short types
+            values = values.detach() if values.dtype.itemsize > 2 else values.detach().float()
+        return to_array(values)
     except (AttributeError, TypeError, RuntimeError) as error:
-        kind = type(found).__name__
         raise InvalidDistributionError(
-            f"{name} returned {kind}; give log-probabilities as an array or a tensor"
+            f"{name} returned {kind}; give log-probabilities as an array or tensor"
         ) from error
 
 
@@ -215,10 +211,10 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int, first: int = 0) 
     return ids, np.diff(np.maximum(ends, 0), prepend=0)
 
 
-def _refuse(data: bytes, found: bytes, first: int) -> None:
-    if found == data:
+def _refuse(data: bytes, decoded: bytes, first: int) -> None:
+    if decoded == data:
         raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
-    was, becomes = (each.decode(errors="surrogateescape") for each in (data, found))
+    was, becomes = (each.decode(errors="surrogateescape") for each in (data, decoded))
     n = len(commonprefix((was, becomes)))  # noqa: RUF071  # characters are meant
     at = f"{was[n : n + 1]!r} at byte {first + len(was[:n].encode(errors='surrogateescape'))}"
     raise CorpusError(f"the tokenizer does not restore the corpus: {at} comes back as {becomes[n : n + 1]!r}")
@@ -227,32 +223,24 @@ def _refuse(data: bytes, found: bytes, first: int) -> None:
 def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:
     """Ids of a tokenizer as (n,) int64. Raises ConfigError for anything else."""
     try:
-        found = to_array(ids) if hasattr(ids, "detach") else np.asarray(ids)
-        found = found if found.size else found.astype(np.int64)
+        array = to_array(ids) if hasattr(ids, "detach") else np.asarray(ids)
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"the tokenizer's encode returned {type(ids).__name__}; give integers") from error
-    if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise ConfigError(f"the tokenizer's encode returned {found.dtype} of shape {found.shape}; give integers (n,)")
-    if found.size and not 0 <= found.min() <= found.max() < n_symbols:
-        raise ConfigError(f"the tokenizer gives id {found.max()}, but the learner predicts {n_symbols} symbols")
-    return found.astype(np.int64, copy=False)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ConfigError(f"the tokenizer's encode returned {array.dtype} of shape {array.shape}; give integers (n,)")
+    if array.size and not 0 <= array.min() <= array.max() < n_symbols:
+        raise ConfigError(f"the tokenizer gives id {array.max()}, but the learner predicts {n_symbols} symbols")
+    return array.astype(np.int64, copy=False)
 
 
 def spread_bits(bits: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """The same of costs in bits, whole units of 2**-22."""
-    return spread(np.rint(bits / UNIT_BITS).astype(np.int64), widths) * UNIT_BITS
-
-
-def spread(units: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """The cost of each byte, (sum of widths,), from the costs of ids (n,), in whole units. An id's bytes cost the same.
-
-    The first byte takes what cannot be divided, also the cost of ids before it that stand for no byte.
+    """The cost of each byte, (sum of widths,), from the costs of ids (n,), in bits: whole units of 2**-22. An id's bytes cost the
+    same; the first takes what cannot be divided, also the cost of ids before it that stand for no byte.
     """
-    starts = np.cumsum(widths) - widths
-    costs = np.zeros(int(widths.sum()), np.int64)
-    if not costs.size:
-        return costs
-    share, rest = np.divmod(units, np.maximum(widths, 1))
-    costs += np.repeat(np.where(widths > 0, share, 0), widths)
-    np.add.at(costs, np.minimum(starts, costs.size - 1), np.where(widths > 0, rest, units))
-    return costs
+    starts, costs = np.cumsum(widths) - widths, np.zeros(int(widths.sum()), np.int64)
+    if costs.size:
+        units = np.rint(bits / UNIT_BITS).astype(np.int64)
+        share, rest = np.divmod(units, np.maximum(widths, 1))
+        costs += np.repeat(np.where(widths > 0, share, 0), widths)
+        np.add.at(costs, np.minimum(starts, costs.size - 1), np.where(widths > 0, rest, units))
+    return costs * UNIT_BITS

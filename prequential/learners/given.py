@@ -5,10 +5,9 @@ The learner reads and learns from the given text as in `train`; nothing of it is
 """
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from prequential_codecs.archive_header import GIVEN, Header, name_of_given
 
@@ -25,7 +24,7 @@ Given: TypeAlias = CorpusLike  # or the folder of a stored model
 MAX_HISTORY_BITS, MAX_MATCH_BITS = 28, 25  # 256 MiB each
 
 
-def is_model(given: Given) -> bool:
+def is_model(given: Given) -> TypeGuard[str | os.PathLike[str]]:
     """Whether it names the folder of a stored model."""
     # Path.is_file raises for a name that is too long
     return isinstance(given, str | os.PathLike) and os.path.isfile(Path(given) / DESCRIPTION)  # noqa: PTH113
@@ -66,18 +65,19 @@ def conditioned_learner(
     config: None for a stored model, which has its own. needed: the entry `given` of an archive; another one is refused before it
     is read. Raises what `open_source` and `load_model` raise, and ConfigError for a config that is not the model's.
     """
-    given = in_memory(given)
+    given, model = in_memory(given), None
     if is_model(given):
-        assert isinstance(given, str | os.PathLike)
         model = load_model(given, runtime)
-        if config is not None and config != model.config:
+        if config not in (None, model.config):
             raise ConfigError("a stored model has a configuration of its own: leave out the one that you gave")
         entry = {"kind": "model", "state_digest": model.digest, "n_symbols": model.learner.n_symbols}
         description = {**model.config.to_dict(), GIVEN: entry}
-        _check_entry(entry, needed)
+    else:
+        description = describe(config, given, runtime)
+    if needed not in (None, description[GIVEN]):
+        raise ConfigError(f"the archive needs {name_of_given(needed)}, and given= names another one")
+    if model:
         return model.learner, description
-    description = describe(config, given, runtime)
-    _check_entry(description[GIVEN], needed)
     assert config is not None
     learner = runtime.learner(with_history_for(config, description[GIVEN]["n_symbols"]))
     with open_source(given) as source:
@@ -93,8 +93,3 @@ def learner_of(header: Header, given: Given, runtime: Runtime) -> Learner:
     if needed is None:
         raise ConfigError("the archive was made without another text: leave out given=")
     return conditioned_learner(config, given, runtime, needed)[0]
-
-
-def _check_entry(found: Mapping[str, Any], needed: Any) -> None:
-    if needed is not None and found != needed:
-        raise ConfigError(f"the archive needs {name_of_given(needed)}, and given= names another one")

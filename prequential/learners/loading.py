@@ -7,10 +7,12 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from prequential_corpora.corpus import unicode_name
@@ -20,6 +22,7 @@ from prequential.learners.distributions import named_failures
 from prequential.learners.spec import LearnerSpec, other_spec
 
 HUB_PREFIX = "hf:"  # before the folder or name of a model of transformers
+INSTALLED = {"site-packages", "dist-packages"}
 
 
 def load_spec(name: str, arguments: Mapping[str, Any] | None = None) -> LearnerSpec:
@@ -28,19 +31,8 @@ def load_spec(name: str, arguments: Mapping[str, Any] | None = None) -> LearnerS
     A name that ends in .py is a file. A module that is not installed is searched in the current folder. While it is imported, and
     only then, modules of its folder can be imported, too, after installed ones. Raises ConfigError if this fails.
     """
-    before = set(sys.modules)
-    folder, module, factory = _named(name)
-
-    def mark_own() -> None:
-        if folder:
-            _mark_own(folder, sys.modules.keys() - before)
-
-    def source() -> str | None:
-        mark_own()  # also of what the factory has imported
-        return _source_digest(module, factory, folder, arguments or {})
-
-    mark_own()
-
+    module, factory = _named(name)
+    source = partial(_source_digest, module, factory)
     return other_spec(partial(factory, **(arguments or {})), unicode_name(name), arguments, source=source)
 
 
@@ -103,32 +95,29 @@ def _file_digest(path: Path, *identity: int) -> bytes:
         return hashlib.file_digest(file, "blake2b").digest()
 
 
-def _named(name: str) -> tuple[Path | None, Any, Any]:
-    """The learner's own folder, or None for an installed module; its module; and its factory. Raises ConfigError."""
-    module_name, colon, factory = name.rpartition(":")
-    if not colon or not module_name or not factory:
+def _named(name: str) -> tuple[ModuleType, Any]:
+    """The learner's module, imported, and its factory. Raises ConfigError."""
+    module_name, _, factory_name = name.rpartition(":")
+    if not module_name or not factory_name:
         raise ConfigError(f"{name!r} names no learner: give package.module:factory or file.py:factory")
     is_file = module_name.endswith(".py")
     if is_file and not Path(module_name).is_file():
         raise ConfigError(f"the file {module_name!r} does not exist")
     with named_failures(f"{module_name!r} cannot be imported"):
-        folder = Path(module_name).resolve().parent if is_file else _folder_of(module_name)
-        with _importable(folder):
-            module = _file(module_name) if is_file else importlib.import_module(module_name)
-    found = module
-    for part in factory.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(f"{module_name!r} has no {factory!r}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise ConfigError(f"{name!r} is a {type(found).__name__}, not a function or class that makes a learner")
-    return folder, module, found
-
-
-# ---- the learner's own folder
-
-INSTALLED = {"site-packages", "dist-packages"}
-_OWN = "from the folder of a learner"  # marks the specification of a module
+        if is_file:
+            with _importable(Path(module_name).resolve().parent):
+                module = _file(module_name)
+        else:
+            is_known = _top(module_name) in sys.modules or importlib.util.find_spec(_top(module_name))
+            with _importable(None if is_known else Path.cwd()):
+                module = importlib.import_module(module_name)
+    try:
+        factory = attrgetter(factory_name)(module)
+    except AttributeError as error:
+        raise ConfigError(f"{module_name!r} has no {factory_name!r}") from error
+    if not callable(factory):
+        raise ConfigError(f"{name!r} is a {type(factory).__name__}, not a function or class that makes a learner")
+    return module, factory
 
 
 @contextmanager
@@ -144,48 +133,42 @@ def _importable(folder: Path | None) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _is_own(module: Any) -> bool:
-    return getattr(getattr(module, "__spec__", None), "loader_state", None) == _OWN
-
-
-def _mark_own(folder: Path, new: Set[str]) -> None:
-    """Marks those of the new modules that came from the folder."""
-    for module in [sys.modules[name] for name in new if _top(name) != _top(__name__)]:
-        spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
-        if spec and file and Path(file).resolve().is_relative_to(folder) and not INSTALLED & {*Path(file).parts}:
-            spec.loader_state = _OWN
-
-
-def _own_files(folder: Path | None, name: str) -> list[Path]:
-    """The files of the learner's own modules, sorted: marked ones in its folder, and those below them. Of an installed module
-    they are those of its package.
-    """
-    modules = dict(sys.modules)
-    own = {each for each, module in modules.items() if _is_own(module)} if folder else {_top(name)} - {_top(__name__)}
-    files = {getattr(module, "__file__", None) for each, module in modules.items() if own & {each, _top(each)}}
-    found = {Path(file).resolve() for file in files if file}
-    return sorted(path for path in found if not folder or path.is_relative_to(folder))
-
-
-def _top(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def _folder_of(module_name: str) -> Path | None:
-    """The current folder, unless the module is installed."""
-    top = _top(module_name)
-    known = sys.modules.get(top)
-    if _is_own(known) if known else not importlib.util.find_spec(top):
-        return Path.cwd().resolve()
-    return None
-
-
-def _file(name: str) -> Any:
+def _file(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(Path(name).stem, name)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{name} is not a Python file")
-    spec.loader_state = _OWN
+    assert spec and spec.loader  # as of every name that ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(spec.name, module)  # copies and pickles look there
     spec.loader.exec_module(module)
     return module
+
+
+def _source_digest(module: ModuleType, factory: Any) -> str | None:
+    """A digest of the file that defines the factory, and of the learner's own modules that are imported: those in the folder of
+    its module or below, or of an installed package its own. None where there is no source.
+    """
+    try:
+        defining = inspect.getsourcefile(inspect.unwrap(factory))
+    except TypeError:  # an object that makes learners
+        defining = None
+    try:
+        first, own = (Path(file or module.__file__ or "").resolve() for file in (defining, None))
+        code, folder = first.read_bytes(), own.parents[module.__name__.count(".") + (own.name == "__init__.py")]
+        for path in (each for each in _own_files(folder, _top(module.__name__)) if each != first):
+            code += b"\0" + os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes()
+    except OSError:
+        return None
+    return hashlib.blake2b(code, digest_size=32).hexdigest()[:16]
+
+
+def _own_files(folder: Path, top: str) -> list[Path]:
+    """The files of imported modules in the folder or below, sorted; where packages are installed, those of one package."""
+    tops = {top} if INSTALLED & {*folder.parts} else {*map(_top, sys.modules)} - sys.stdlib_module_names
+    tops = {each for each in tops if not each.startswith(_top(__name__))}  # not of this program
+    files = [getattr(each, "__file__", None) for name, each in sys.modules.copy().items() if _top(name) in tops]
+    paths = {Path(file).resolve() for file in files if file and Path(file).is_absolute()}  # "_ops.py" is one of torch
+    own = [path for path in paths if path.is_relative_to(folder)]
+    return sorted(path for path in own if not INSTALLED & {*path.relative_to(folder).parts})
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]

@@ -22,8 +22,6 @@ from prequential.online.coding import OnProgress, Progress
 from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
 
-WITHIN_A_RUN = "the checkpoint does not fit the corpus: its ids end within a run"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LearnerSpec:
@@ -54,27 +52,24 @@ class LearnerSpec:
         """The seed; of a learner that is not of this program, its argument `seed`. None: it has none."""
         if self.config:
             return self.config.seed
-        seed: int | None = self.description[OTHER]["arguments"].get("seed")
-        return seed
+        return cast("int | None", self.description[OTHER]["arguments"].get("seed"))
 
 
 def own_spec(config: Config | None, runtime: Runtime, given: Given | None = None) -> LearnerSpec:
     """A learner of this program, which has read what is given. config: None for a stored model. Raises as given.py."""
-    if given is not None:
+    make: Callable[[], Learner]
+    if given is None:
+        assert config is not None
+        runtime.check(config)
+        description, make = config.to_dict(), partial(runtime.learner, config)
+    else:
         description = describe(config, given, runtime)
-        config = Config.from_dict({name: value for name, value in description.items() if name != GIVEN})
-        return LearnerSpec(
-            description=description,
-            schedule=config.schedule,
-            make=lambda: conditioned_learner(config, given, runtime, description[GIVEN])[0],
-            config=config,
-            given=given,
-            scores_parts=not is_model(given),
-        )
-    assert config is not None
-    runtime.check(config)
-    make = partial(runtime.learner, config)
-    return LearnerSpec(description=config.to_dict(), schedule=config.schedule, make=make, config=config)
+        make = lambda: conditioned_learner(config, given, runtime, description[GIVEN])[0]  # noqa: E731
+    config = Config.from_dict({name: value for name, value in description.items() if name != GIVEN})
+    scores_parts = given is None or not is_model(given)
+    return LearnerSpec(
+        description=description, schedule=config.schedule, make=make, config=config, given=given, scores_parts=scores_parts
+    )  # fmt: skip
 
 
 def other_spec(
@@ -149,45 +144,7 @@ def vocabulary_bytes(spec: LearnerSpec) -> int:
     return len(zlib.compress(b"".join(pieces), 9))
 
 
-# ---- the loop with a coder that only follows
-
-
-def byte_costs(
-    symbols: np.ndarray, spec: LearnerSpec, learner: Learner | None = None, earlier: "Earlier | None" = None
-) -> Iterator[np.ndarray]:
-    """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
-
-    An id's cost is divided among its bytes. earlier: of the first ids, which the learner has read already, and what they cost.
-    Raises what the learner and its tokenizer raise.
-    """
-    learner = learner or spec.make()
-    if spec.tokenizer is None:
-        yield from _costs_of_bytes(symbols, learner, earlier)
-        return
-    n_earlier, n_ids, n_bytes, n_paid = earlier.n_ids if earlier else 0, 0, 0, 0
-    coder = BitCoder(SCORE)
-    unpaid: list[np.ndarray] = []
-    widths: list[np.ndarray] = []
-
-    def paid() -> np.ndarray:
-        if earlier and n_ids <= n_earlier:
-            return earlier.bits(slice(n_paid, n_bytes))
-        return spread_bits(np.concatenate(unpaid), np.concatenate(widths))
-
-    for ids, run_widths in _runs(symbols, spec.tokenizer, spec):
-        if n_ids >= n_earlier:
-            unpaid += (bits for _, bits in run(learner, coder, slice(n_ids, n_ids + len(ids)), ids))
-        n_ids, n_bytes = n_ids + len(ids), n_bytes + int(run_widths.sum())
-        widths.append(run_widths)
-        if earlier and n_ids - len(ids) < n_earlier <= n_ids and (n_ids, n_bytes) != earlier[:2]:
-            raise CheckpointError(WITHIN_A_RUN)
-        # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
-        if n_bytes not in (n_paid, len(symbols)):
-            yield paid()
-            n_paid = n_bytes
-            unpaid, widths = [], []
-    if widths:
-        yield paid()
+# ---- code lengths of symbols that are known
 
 
 class Earlier(NamedTuple):
@@ -198,22 +155,50 @@ class Earlier(NamedTuple):
     bits: Callable[[slice], np.ndarray]
 
 
-def _costs_of_bytes(symbols: np.ndarray, learner: Learner, earlier: Earlier | None) -> Iterator[np.ndarray]:
-    n, n_earlier = learner.schedule.segment_symbols, earlier.n_bytes if earlier else 0
-    if earlier and (earlier.n_ids != n_earlier or (n_earlier % n and n_earlier != len(symbols))):
-        raise CheckpointError(WITHIN_A_RUN)
-    for start in range(0, n_earlier, n):
-        assert earlier
-        yield earlier.bits(slice(start, min(start + n, n_earlier)))
-    for _, bits in run(learner, BitCoder(SCORE), slice(n_earlier, len(symbols)), symbols[n_earlier:].copy()):
-        yield bits
+def byte_costs(
+    symbols: np.ndarray, spec: LearnerSpec, learner: Learner | None = None, earlier: Earlier | None = None
+) -> Iterator[np.ndarray]:
+    """The costs (n,) in bits of the next bytes of `symbols` (N,) uint8, after each run of the learner; whole units of 2**-22.
+
+    An id's cost is divided among its bytes. earlier: of the first ids, which the learner has read already, and what they cost.
+    Raises what the learner and its tokenizer raise.
+    """
+    learner, coder = learner or spec.make(), BitCoder(SCORE)
+    n_earlier, n_ids, n_bytes, n_paid = earlier.n_ids if earlier else 0, 0, 0, 0
+    unpaid: list[np.ndarray] = []
+    widths: list[np.ndarray] = []
+
+    def paid() -> np.ndarray:
+        if earlier and n_ids <= n_earlier:
+            return earlier.bits(slice(n_paid, n_bytes))
+        return spread_bits(np.concatenate(unpaid), np.concatenate(widths))
+
+    for ids, run_widths in _runs(symbols, spec):
+        if n_ids >= n_earlier:
+            unpaid += (bits for _, bits in run(learner, coder, slice(n_ids, n_ids + len(ids)), ids))
+        n_ids, n_bytes = n_ids + len(ids), n_bytes + int(run_widths.sum())
+        widths.append(run_widths)
+        if earlier and n_ids - len(ids) < n_earlier <= n_ids and (n_ids, n_bytes) != earlier[:2]:
+            raise CheckpointError("the checkpoint does not fit the corpus: its ids end within a run")
+        # If these ids stand for no byte, the next byte takes their cost. The last byte also takes the cost of ids after it.
+        if n_bytes not in (n_paid, len(symbols)):
+            yield paid()
+            n_paid = n_bytes
+            unpaid, widths = [], []
+    if widths:
+        yield paid()
 
 
-def _runs(symbols: np.ndarray, tokenizer: Tokenizer, spec: LearnerSpec) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The ids (n,) int64 of each run, and the bytes (n,) int64 that they stand for."""
+def _runs(symbols: np.ndarray, spec: LearnerSpec) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The symbols (n,) of each run, ids or bytes, and the bytes (n,) int64 that each stands for."""
     n = spec.schedule.segment_symbols
+    if spec.tokenizer is None:
+        for start in range(0, len(symbols), n):
+            part = symbols[start : start + n].copy()
+            yield part, np.ones(len(part), np.int64)
+        return
     ids = widths = np.zeros(0, np.int64)
-    for piece in id_pieces(symbols, tokenizer, spec.description[OTHER]["n_symbols"]):
+    for piece in id_pieces(symbols, spec.tokenizer, spec.description[OTHER]["n_symbols"]):
         ids, widths = np.concatenate((ids, piece[0])), np.concatenate((widths, piece[1]))
         whole = len(ids) // n * n
         for start in range(0, whole, n):
@@ -223,7 +208,7 @@ def _runs(symbols: np.ndarray, tokenizer: Tokenizer, spec: LearnerSpec) -> Itera
         yield ids, widths
 
 
-def follow(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
+def code_lengths(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
     """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`."""
     for block in blocks(len(symbols), learner.schedule):
         for _, bits in run(learner, BitCoder(SCORE), block, np.array(symbols[block])):

@@ -13,7 +13,7 @@ import torch
 from prequential.errors import InexactMachineError
 from prequential.exact import matmul, plain
 from prequential.exact.arrays import digest, random_words
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Arithmetic, Primitives
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import LEAST_MEMORY_BITS, Config, GPTConfig
@@ -40,16 +40,16 @@ def cuda_available() -> bool:
         return torch.cuda.is_available()
 
 
-def select_device(name: str, config: Config, host: Backend) -> Accelerator | None:
+def select_device(name: str, config: Config, host: Arithmetic) -> Accelerator | None:
     """The device for a run's GPT. One that fails the test: "auto" warns and gives None, "cuda" raises InexactMachineError."""
     assert config.gpt is not None
     rows = config.schedule.n_rows, config.schedule.row_symbols
-    found = verify_device(config.gpt, rows, host.primitives, host.matmul)
-    if isinstance(found, Accelerator):
-        return found
+    verified = verify_device(config.gpt, rows, host.primitives, host.matmul)
+    if isinstance(verified, Accelerator):
+        return verified
     if name == "cuda":
-        raise InexactMachineError(found)
-    warn_once(f"{found}; continuing without it")
+        raise InexactMachineError(verified)
+    warn_once(f"{verified}; continuing without it")
     return None
 
 
@@ -69,14 +69,14 @@ def verify_device(
     """The device for a GPT that learns from rows (R, T) at a time, if it gives the processor's bits; else the reason."""
     if not cuda_available():
         return NO_DEVICE
-    host = Backend(primitives, matmul_of_host, Pool(1))
+    host = Arithmetic(primitives, matmul_of_host, Pool(1))
     try:
         device = torch.device("cuda", torch.cuda.current_device())
         products = matmul.choose(device)
         failures: list[str] = []
         for own, captures, otherwise in _ways(fused=primitives.COMPILED):
             try:
-                found = compare_with_host(Accelerator(device, products, own, captures), config, rows, host)
+                accelerator = compare_with_host(Accelerator(device, products, own, captures), config, rows, host)
             except InexactMachineError as error:
                 wrong = str(error)
             except Exception as error:  # Triton raises many types
@@ -86,7 +86,7 @@ def verify_device(
             else:
                 for failure in failures:
                     warn_once(failure)
-                return found
+                return accelerator
             failures.append(f"{otherwise}: {wrong}")
     except InexactMachineError as error:
         return str(error)
@@ -102,48 +102,44 @@ def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
         if own := triton_primitives():
             yield own, True, "the GPT runs with torch's own kernels on the device, because it fails with Triton's"
         else:
-            warn_once(
-                "Triton is not installed: the GPT runs with torch's own kernels on the device, which takes longer"
-            )
+            warn_once("Triton is not installed: the GPT runs on the device with torch's own kernels, which are slower")
     yield plain, True, "the GPT runs kernel by kernel, because its graphs compute other bits"
     yield plain, False, ""
 
 
 def triton_primitives() -> ModuleType | None:
     try:
-        from prequential.exact.device import primitives as found
+        from prequential.exact.device import primitives
     except ImportError:
         return None
-    return found
+    return primitives
 
 
-def compare_with_host(found: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Backend) -> Accelerator:
+def compare_with_host(tried: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Arithmetic) -> Accelerator:
     """The device as it can be used. Raises InexactMachineError unless such a GPT learns and reads alike here and there."""
     config = replace(
         config,
         context_bits=min(config.context_bits, TEST_CONTEXT_BITS),
         memory_bits=min(config.memory_bits, LEAST_MEMORY_BITS),
     )
-    here, there = GPT(config, 0, host), DeviceGPT(found, config, 0, host)
+    here, there = GPT(config, 0, host), DeviceGPT(tried, config, 0, host)
     places = places_of_test(*rows)
     for step in range(TEST_STEPS):
-        inputs, targets = (
-            _test_symbols(f"inputs/{step}", *rows, config.n_inputs),
-            _test_symbols(f"targets/{step}", *rows),
-        )
+        inputs = _test_symbols(f"inputs/{step}", *rows, config.n_inputs)
+        targets = _test_symbols(f"targets/{step}", *rows)
         for gpt in (here, there):
             gpt.update(inputs, targets, places)
-        _compare(found, f"step {step + 1}", here.state(), there.state())
+        _compare(tried, f"step {step + 1}", here.state(), there.state())
         for gpt in (here, there):  # the end of a segment commits the step; after two steps, one is captured
             gpt.begin(0)
             gpt.end()
     for i in range(TEST_SEGMENTS):
         together = _test_symbols(f"stream/{i}", TEST_COLUMNS, config.n_inputs)
-        _compare(found, f"reading segment {i + 1}", *(_read(gpt, [together]) for gpt in (here, there)))
+        _compare(tried, f"reading segment {i + 1}", *(_read(gpt, [together]) for gpt in (here, there)))
     for i in range(2):
         singly = _test_symbols(f"single/{i}", TEST_SINGLE_COLUMNS, config.n_inputs).split(1)
-        _compare(found, "reading symbol by symbol", *(_read(gpt, singly) for gpt in (here, there)))
-    return replace(found, captures=there.captures)
+        _compare(tried, "reading symbol by symbol", *(_read(gpt, singly) for gpt in (here, there)))
+    return replace(tried, captures=there.captures)
 
 
 def places_of_test(n_rows: int, n_columns: int) -> Tensor:
@@ -171,10 +167,8 @@ def _test_symbols(name: str, *shape: int) -> Tensor:
     return torch.minimum(symbols[:n], symbols[n:]).view(shape)
 
 
-def _compare(found: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
+def _compare(tried: Accelerator, what: str, here: dict[str, Tensor], there: dict[str, Tensor]) -> None:
     names = [name for name, tensor in here.items() if digest({name: tensor}) != digest({name: there[name]})]
     if names:
-        shown = ", ".join(names[:4])
-        raise InexactMachineError(
-            f"{found.device} ({found.matmul.name}) does not compute the processor's bits: {what}: {shown}"
-        )
+        where, shown = f"{tried.device} ({tried.matmul.name})", ", ".join(names[:4])
+        raise InexactMachineError(f"{where} does not compute the processor's bits: {what}: {shown}")

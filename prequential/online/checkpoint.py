@@ -24,7 +24,6 @@ from prequential.exact.arrays import digest
 from prequential.files import delete_incomplete, open_own_file, sync_folder
 from prequential.files.work_folder import NEW_CHECKPOINT
 from prequential.machine.process import HeldSignals, held
-from prequential.model.presets import name_of
 from prequential.online.loop import Learner
 from prequential.online.tensor_file import TensorFile, open_tensors, write_packed
 
@@ -32,7 +31,7 @@ VERSION = 2
 COST = 1 / 40  # of the run's time that may go into checkpoints
 FIRST_AFTER_S = 60.0
 BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been timed
-LEARNER = "learner."
+LEARNER = "learner."  # before the names of its tensors
 SCORE = "score"  # the direction of a run that writes no archive; its symbols may be ids, not bytes
 METADATA = "prequential"
 CODER_ARRAYS = {name: np.dtype(kind) for name, kind in {"coder": "i8", "words": "i4", "symbols": "u1"}.items()}
@@ -62,11 +61,6 @@ class Saved:
 class Checkpoints:
     """When and where a run is saved, and from what it resumes. Saving takes at most the share COST of the time."""
 
-    path: Path
-    partial: Path | None
-    resume: bool
-    spent_s: float
-
     def __init__(
         self,
         path: Path,
@@ -78,9 +72,7 @@ class Checkpoints:
     ) -> None:
         """partial: the output so far. resume: continue from both. sync: called before each checkpoint, for other files."""
         self.path, self.partial, self.resume, self._sync, self._clock = path, partial, resume, sync, clock
-        self._due = clock() + FIRST_AFTER_S
-        self._is_first = True
-        self._signals = HeldSignals()
+        self._due_s, self._is_first, self._signals = clock() + FIRST_AFTER_S, True, HeldSignals()
         self.spent_s = 0.0  # in saving
 
     @contextmanager
@@ -92,7 +84,7 @@ class Checkpoints:
     def load(self, direction: str, header: Header, learner: Learner) -> Saved | None:
         """The state of the interrupted run, with the learner's part loaded into `learner`; None to start from the beginning.
 
-        direction: "compress", "decompress" or "train". Raises CheckpointError.
+        direction: "compress", "decompress", "train" or SCORE. Raises CheckpointError.
         """
         if not self.resume:
             return None
@@ -104,21 +96,21 @@ class Checkpoints:
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
         """Saves a run between two segments if due, or if a signal waits, which is then delivered. A failure is only a warning."""
-        start, ends = self._clock(), self._signals.pending
+        start_s, ends = self._clock(), self._signals.pending
         if self._is_first:
             self._is_first = False
             n_bytes = sum(array.nbytes for array in learner.state().values())
-            self._due = max(self._due, start + n_bytes / BYTES_PER_S / COST)
-        if ends or start >= self._due:
+            self._due_s = max(self._due_s, start_s + n_bytes / BYTES_PER_S / COST)
+        if ends or start_s >= self._due_s:
             try:
                 self._sync()
                 write(self.path, identity(direction, header), learner, saved())
             except OSError as error:
                 then = "" if ends else "; the run continues without it"
                 logging.getLogger(__name__).warning("cannot save a checkpoint: %s%s", error.strerror, then)
-            done = self._clock()
-            self.spent_s += done - start
-            self._due = done + max(FIRST_AFTER_S, (done - start) / COST)  # after a full disk, too
+            took_s = self._clock() - start_s
+            self.spent_s += took_s
+            self._due_s = start_s + took_s + max(FIRST_AFTER_S, took_s / COST)  # after a full disk, too
         self._signals.deliver()
 
 
@@ -126,10 +118,8 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     """Replaces the checkpoint at `path` durably: there is a complete one at any time. Raises OSError."""
     arrays = {LEARNER + name: array for name, array in learner.state().items()}
     arrays |= {"coder": saved.coder.view(np.int64), "words": saved.words.view(np.int32), "symbols": saved.symbols}
-    about = {
-        "version": VERSION, **expected, "totals": saved.totals, "n_open": saved.n_open, "open_bits": saved.open_bits,
-        "written": saved.written,
-    }  # fmt: skip
+    fields = {name: getattr(saved, name) for name in ("totals", "n_open", "open_bits", "written")}
+    about = {"version": VERSION, **expected, **fields}
     text = json.dumps({**about, "digest": _digest(arrays, about)}, sort_keys=True)
     folder = path.with_name(NEW_CHECKPOINT)
     delete_incomplete(folder)
@@ -148,30 +138,23 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     with open_tensors(path) as file:
         about = _described(path, file.metadata, expected)
         types = {name.removeprefix(LEARNER): each for name, each in file.types.items() if name.startswith(LEARNER)}
-        own = {LEARNER + name: array for name, array in _state_like(learner, types).items()}
+        grows = getattr(learner, "state_like", None)  # the state of somebody else's learner
+        own = {LEARNER + name: array for name, array in (grows(types) if grows else learner.state()).items()}
         most = max(STATE_SIZE, WORDS_PER_SYMBOL * learner.schedule.block_symbols)
-        try:
-            arrays = read_arrays(file, own, CODER_ARRAYS, most=most)
-        except ValueError as error:
-            raise CheckpointError(f"{str(path)!r} does not fit the run: {error}") from error
+        arrays = read_arrays(file, own, CODER_ARRAYS, most=most)
     if about.pop("digest", None) != _digest(arrays, about):
         raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
     try:
         saved = _saved(about, arrays, expected["n_bytes"])
         learner.load_state({name.removeprefix(LEARNER): arrays[name] for name in own})
+        n_before = (
+            expected["config"].get("given", {}).get("n_symbols", 0)
+        )  # read before the first byte (learners/given.py)
+        if expected["direction"] != SCORE and learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
+            raise ValueError("its counts disagree")
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not from a run of this program: {error}") from error
-    n_before = expected["config"].get("given", {}).get("n_symbols", 0)  # read before the first byte (learners/given.py)
-    if expected["direction"] != SCORE and learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
-        raise CheckpointError(f"{str(path)!r} is not from a run of this program: its counts disagree")
     return saved
-
-
-def _state_like(learner: Learner, types: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
-    """Arrays of the types and shapes that the learner's saved state may have. That of somebody else's learner may grow."""
-    like = getattr(learner, "state_like", None)
-    found: Mapping[str, np.ndarray] = like(types) if like else learner.state()
-    return found
 
 
 def read_arrays(
@@ -185,54 +168,41 @@ def read_arrays(
     if file.types.keys() != dtypes.keys():
         raise ValueError("it holds other tensors")
     for name, (dtype, shape) in file.types.items():
-        if shape != own[name].shape if name in own else math.prod(shape) > most:
-            raise ValueError(f"{name} has another shape")
-        if dtype != dtypes[name]:
-            raise ValueError(f"{name} has another type")
+        if dtype != dtypes[name] or (shape != own[name].shape if name in own else math.prod(shape) > most):
+            raise ValueError(f"{name} has another shape or type")
     return {name: file.read(name) for name in file.types}
 
 
 def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: int) -> Saved:
     """The part of the file that is not the learner's, for an original of n_bytes. Raises ValueError if no run can save it."""
-    totals, n_open, written = about.get("totals"), about.get("n_open"), about.get("written")
-    if not isinstance(totals, dict) or totals.keys() != TOTALS.keys():
-        raise ValueError("totals of other names")
-    for name, kind in TOTALS.items():
-        if type(totals[name]) is not kind or not 0 <= totals[name] < 1 << 48:
-            raise ValueError(f"{name} = {totals[name]!r}")
-    if (
-        type(n_open) is not int
-        or not 0 <= n_open <= n_bytes - totals["n_bytes"]
-        or totals["n_blocks"] > totals["n_bytes"]
-    ):
-        raise ValueError("counts out of range")
-    if not isinstance(written, str) or type(about.get("open_bits")) is not float:
+    totals, n_open, open_bits, written = (about.get(name) for name in ("totals", "n_open", "open_bits", "written"))
+    if not isinstance(totals, dict) or {name: type(value) for name, value in totals.items()} != TOTALS:
+        raise ValueError("totals of other names or types")
+    if type(n_open) is not int or type(open_bits) is not float or not isinstance(written, str):
         raise ValueError("fields of other types")
+    in_range = all(0 <= value < 1 << 48 for value in totals.values()) and totals["n_blocks"] <= totals["n_bytes"]
+    if not in_range or not 0 <= n_open <= n_bytes - totals["n_bytes"]:
+        raise ValueError("counts out of range")
     coder, words, symbols = (arrays[name] for name in CODER_ARRAYS)
     if coder.shape != (STATE_SIZE,) or words.ndim != 1 or symbols.ndim != 1 or len(symbols) not in (0, n_open):
         raise ValueError("a coder of another shape")
     if len(words) > WORDS_PER_SYMBOL * n_open or not 0 <= coder[N_WORDS] <= WORDS_PER_SYMBOL * n_open + 2:
         raise ValueError("a coder with too many words")
-    coder, words = coder.view(np.uint64), words.view(np.uint32)
-    return Saved(
-        totals=totals,
-        n_open=n_open,
-        open_bits=about["open_bits"],
-        written=written,
-        coder=coder,
-        words=words,
-        symbols=symbols,
-    )
+    of_coder: dict[str, np.ndarray] = {
+        "coder": coder.view(np.uint64),
+        "words": words.view(np.uint32),
+        "symbols": symbols,
+    }
+    return Saved(totals=totals, n_open=n_open, open_bits=open_bits, written=written, **of_coder)
 
 
-def _described(path: Path, metadata: Mapping[str, str] | None, expected: Mapping[str, Any]) -> dict[str, Any]:
+def _described(path: Path, metadata: Mapping[str, str], expected: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        about = json.loads((metadata or {})[METADATA])
-        version = about["version"]
+        about = json.loads(metadata[METADATA])
+        if (version := about["version"]) != VERSION:
+            raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program") from error
-    if version != VERSION:
-        raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
     if reason := mismatch(about, expected):
         raise CheckpointError(f"{str(path)!r} belongs to another run: {reason}")
     return dict(about)
@@ -244,17 +214,9 @@ def check_identity(path: Path, expected: Mapping[str, Any]) -> None:
         _described(path, file.metadata, expected)
 
 
-def mismatch(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
-    """In what a run (`identity`) differs from the expected one, with the preset that it had; None if it is the expected one."""
-    for name, value in expected.items():
-        if (other := found.get(name)) != value:
-            return MISMATCHES[name] + (_made_with(other) if name == "config" and isinstance(other, dict) else "")
-    return None
-
-
-def _made_with(config: Mapping[str, Any]) -> str:
-    preset = name_of(config)
-    return f"; that run was made with {preset}" if preset else ""
+def mismatch(about: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
+    """In what a run (`identity`) differs from the expected one; None if it is the expected one."""
+    return next((MISMATCHES[name] for name, value in expected.items() if about.get(name) != value), None)
 
 
 MISMATCHES = {
@@ -268,13 +230,9 @@ MISMATCHES = {
 
 def identity(direction: str, header: Header) -> dict[str, Any]:
     """The values that must agree for a run to resume from a checkpoint."""
-    return {
-        "direction": direction,
-        "n_bytes": header.n_bytes,
-        "blake2b": header.blake2b.hex(),
-        "config": json.loads(json.dumps(header.config)),
-        "corpus": json.loads(json.dumps(header.corpus)),
-    }
+    config, corpus = json.loads(json.dumps([header.config, header.corpus]))
+    original = {"n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()}
+    return {"direction": direction, **original, "config": config, "corpus": corpus}
 
 
 def _digest(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> str:

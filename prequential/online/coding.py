@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,13 +68,9 @@ class Progress:
     ) -> "Progress":
         """The totals after a segment, the end of n_bytes that cost code_bits."""
         totals = {"n_bytes": self.n_bytes + n_bytes, "code_bits": self.code_bits + code_bits}
-        about = {
-            "segment": segment,
-            "segment_bits": bits,
-            "segment_gpt_bits": learner.gpt_bits,
-            "update_size": learner.update_size,
-        }
-        return Progress(**vars(self) | totals | about)  # `replace` takes three times as long
+        about = {"segment": segment, "segment_bits": bits, "segment_gpt_bits": learner.gpt_bits}
+        # `replace` takes three times as long
+        return Progress(**vars(self) | totals | about | {"update_size": learner.update_size})
 
     def totals(self) -> dict[str, int | float]:
         """What a checkpoint keeps."""
@@ -94,9 +90,8 @@ class _Run:
     def __init__(
         self, direction: str, header: Header, learner: Learner, sink: "Writable", checkpoints: Checkpoints | None
     ) -> None:
-        assert checkpoints is None or isinstance(sink, Sink)
-        self.direction, self.header, self.learner = direction, header, learner
-        self.sink, self.checkpoints = sink, checkpoints
+        self.direction, self.header, self.learner, self.checkpoints = direction, header, learner, checkpoints
+        self._sink = cast(Sink, sink)  # used only with checkpoints
         self.saved = checkpoints.load(direction, header, learner) if checkpoints else None
         self.done = Progress(**self.saved.totals) if self.saved else Progress()
         self.n_done_before = self.done.n_blocks  # blocks that an interrupted run completed
@@ -107,12 +102,9 @@ class _Run:
         if self.saved and self.saved.n_open:
             n_done, self.open = self.saved.n_open, self.saved.open_bits
             if n_done > len(symbols) or not coder.restore(self.saved.coder, self.saved.words):
-                raise CheckpointError(
-                    "the checkpoint is not from a run of this program: its coder does not fit the block"
-                )
+                raise CheckpointError("the checkpoint is not from a run of this program: its coder does not fit")
             symbols[: len(self.saved.symbols)] = self.saved.symbols
-        self.saved = None
-        first = n_done
+        self.saved, first = None, n_done
         for n, bits in run(self.learner, coder, slice(block.start + first, block.stop), symbols[first:]):
             segment, n_done, self.open = symbols[n_done : first + n], first + n, self.open + float(bits.sum())
             yield self.done.after(segment, bits, self.learner, n_bytes=n_done, code_bits=self.open)
@@ -128,19 +120,14 @@ class _Run:
             n_raw_blocks=done.n_raw_blocks + is_raw,
         )  # fmt: skip
         if self.checkpoints:
-            self._file.sync()
+            self._sink.sync()
             self._save_if_due(None, NO_SYMBOLS)
-
-    @property
-    def _file(self) -> Sink:
-        assert isinstance(self.sink, Sink)
-        return self.sink
 
     def resume_sink(self, n_bytes: int) -> None:
         """Continues the sink after the n_bytes of the completed blocks. Raises CheckpointError for other contents."""
         assert self.saved
-        self._file.resume(n_bytes)
-        if self._file.blake2b.hex() != self.saved.written:
+        self._sink.resume(n_bytes)
+        if self._sink.blake2b.hex() != self.saved.written:
             raise CheckpointError("the partial output and the checkpoint are not from the same run")
 
     def archive_so_far(self) -> ArchiveReader:
@@ -160,12 +147,12 @@ class _Run:
 
     def _save_if_due(self, coder: BitCoder | None, symbols: np.ndarray) -> None:
         def saved() -> Saved:
-            self._file.sync()  # the checkpoint continues from this output
-            saved = Saved(totals=self.done.totals(), written=self._file.blake2b.hex())
+            self._sink.sync()  # the checkpoint continues from this output
+            saved = Saved(totals=self.done.totals(), written=self._sink.blake2b.hex())
             if coder is None:
                 return saved
-            (state, words), is_decoder = coder.saved(), self.direction == "decompress"
-            known = symbols if is_decoder else NO_SYMBOLS
+            state, words = coder.saved()
+            known = symbols if self.direction == "decompress" else NO_SYMBOLS
             return replace(saved, n_open=len(symbols), open_bits=self.open, coder=state, words=words, symbols=known)
 
         assert self.checkpoints
@@ -181,14 +168,12 @@ def config_of(header: Header, *, knows_given: bool = False) -> Config:
     values = dict(header.config)
     if isinstance(other := values.get(OTHER), dict):
         raise ConfigError(
-            f"the archive is of a learner of its own, {other.get('name')!r}, which only an evaluation can use"
+            f"the archive is of a learner of its own, {other.get('name')!r}: only an evaluation can use it"
         )
     if (needed := values.pop(GIVEN, None)) is not None and not knows_given:
         raise ConfigError(f"the archive needs {name_of_given(needed)} to decode: name it with given=")
     if "replicas" in values:
-        raise UnsupportedVersionError(
-            "the archive is of a learner with several GPTs, which only earlier versions decode"
-        )
+        raise UnsupportedVersionError("its learner has several GPTs, which only earlier versions decode")
     try:
         return Config.from_dict(values)
     except ConfigError as error:
@@ -204,26 +189,21 @@ def compress(
     run continues from the state and output of an interrupted run, or raises CheckpointError.
     """
     with checkpoints.holding_signals() if checkpoints else nullcontext():
-        yield from _compress(source, _Run("compress", header, learner, sink, checkpoints))
-
-
-def _compress(source: "Symbols", this: _Run) -> Iterator[Progress]:
-    header, sink, learner = this.header, this.sink, this.learner
-    writer = ArchiveWriter(sink, header, after=this.archive_so_far() if this.saved else None)
-    this.done = replace(this.done, header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
-    for block in islice(blocks(len(source), learner.schedule), this.n_done_before, None):
-        coder, symbols = BitCoder(ENCODE), np.array(source[block])
-        yield from this.block(coder, block, symbols)
-        payload, kind = coder.payload(), BlockKind.CODED
-        if len(payload) >= len(symbols):
-            payload, kind = symbols.tobytes(), BlockKind.RAW
-        digest = learner.digest()
-        writer.write_block(
-            Block(kind=kind, n_bytes=len(symbols), n_symbols=len(symbols), state_digest=digest, payload=payload)
-        )
-        this.block_done(len(symbols), len(payload), is_raw=kind is BlockKind.RAW, archive_bytes=writer.n_bytes_written)
-    writer.close()
-    yield replace(this.done, archive_bytes=writer.n_bytes_written)
+        this = _Run("compress", header, learner, sink, checkpoints)
+        writer = ArchiveWriter(sink, header, after=this.archive_so_far() if this.saved else None)
+        this.done = replace(this.done, header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
+        for block in islice(blocks(len(source), learner.schedule), this.n_done_before, None):
+            coder, symbols = BitCoder(ENCODE), np.array(source[block])
+            yield from this.block(coder, block, symbols)
+            payload, kind, n = coder.payload(), BlockKind.CODED, len(symbols)
+            if len(payload) >= n:
+                payload, kind = symbols.tobytes(), BlockKind.RAW
+            digest = learner.digest()
+            writer.write_block(Block(kind=kind, n_bytes=n, n_symbols=n, state_digest=digest, payload=payload))
+            is_raw = kind is BlockKind.RAW
+            this.block_done(n, len(payload), is_raw=is_raw, archive_bytes=writer.n_bytes_written)
+        writer.close()
+        yield replace(this.done, archive_bytes=writer.n_bytes_written)
 
 
 def decompress(
@@ -235,34 +215,30 @@ def decompress(
     holds a correct prefix of the original. The caller compares the complete output with header.blake2b.
     """
     with checkpoints.holding_signals() if checkpoints else nullcontext():
-        yield from _decompress(reader, _Run("decompress", reader.header, learner, sink, checkpoints))
-
-
-def _decompress(reader: ArchiveReader, this: _Run) -> Iterator[Progress]:
-    header, sink, learner = this.header, this.sink, this.learner
-    if this.saved:
-        this.resume_sink(this.done.n_bytes)
-    this.done = replace(this.done, header_bytes=reader.header_bytes)
-    ranges, start = blocks(header.n_bytes, learner.schedule), 0
-    for number, block in enumerate(reader.blocks()):
-        where = f"block {number} (original bytes {start}-{start + block.n_bytes})"
-        start += block.n_bytes
-        span = next(ranges, slice(0, 0))
-        if block.n_bytes != block.n_symbols or block.n_bytes != span.stop - span.start:
-            raise CorruptArchiveError(f"{where}: its size does not follow from the header")
-        if number < this.n_done_before:
-            continue
-        raw = block.kind is BlockKind.RAW
-        symbols = np.frombuffer(block.payload, np.uint8).copy() if raw else np.zeros(block.n_bytes, np.uint8)
-        try:
-            coder = BitCoder(SCORE) if raw else BitCoder(DECODE, block.payload)
-            yield from this.block(coder, span, symbols)
-            if not raw:
-                coder.check_end()
-        except CorruptArchiveError as error:  # its checksum was right
-            raise CorruptArchiveError(f"{where}: {error}; {WRONG_STATE}") from error
-        if learner.digest() != block.state_digest:
-            raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {WRONG_STATE}")
-        sink.write(symbols.tobytes())
-        this.block_done(block.n_bytes, len(block.payload), is_raw=raw)
-    yield this.done
+        this, header = _Run("decompress", reader.header, learner, sink, checkpoints), reader.header
+        if this.saved:
+            this.resume_sink(this.done.n_bytes)
+        this.done = replace(this.done, header_bytes=reader.header_bytes)
+        ranges, start = blocks(header.n_bytes, learner.schedule), 0
+        for number, block in enumerate(reader.blocks()):
+            where, n = f"block {number} (original bytes {start}-{start + block.n_bytes})", block.n_bytes
+            start += n
+            span = next(ranges, slice(0, 0))
+            if not n == block.n_symbols == span.stop - span.start:
+                raise CorruptArchiveError(f"{where}: its size does not follow from the header")
+            if number < this.n_done_before:
+                continue
+            raw = block.kind is BlockKind.RAW
+            symbols = np.frombuffer(block.payload, np.uint8).copy() if raw else np.zeros(n, np.uint8)
+            try:
+                coder = BitCoder(SCORE) if raw else BitCoder(DECODE, block.payload)
+                yield from this.block(coder, span, symbols)
+                if not raw:
+                    coder.check_end()
+            except CorruptArchiveError as error:  # its checksum was right
+                raise CorruptArchiveError(f"{where}: {error}; {WRONG_STATE}") from error
+            if learner.digest() != block.state_digest:
+                raise CorruptArchiveError(f"{where}: the learner's state differs from the encoder's; {WRONG_STATE}")
+            sink.write(symbols.tobytes())
+            this.block_done(n, len(block.payload), is_raw=raw)
+        yield this.done

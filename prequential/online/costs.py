@@ -11,27 +11,10 @@ from typing import NamedTuple
 
 from prequential.errors import ConfigError, CorpusError, check_number, wrong_argument
 from prequential.exact.backend import NEWTON_SCHULZ_STEPS
-from prequential.model.config import (
-    COLUMNS_AT_ONCE,
-    GROWTH,
-    N_RECALL_TABLES,
-    N_SYMBOLS,
-    RECALL_CONTEXTS,
-    RECALL_KEPT_BITS,
-    WEIGHT_SETS,
-    Config,
-    GPTConfig,
-    MixerConfig,
-    ScheduleConfig,
-    blocks,
-    segments,
-)
-from prequential.model.mixer import curves as refine
-from prequential.model.mixer import evidence, lookup, mixing, sets
-from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS
+from prequential.model import config as parts
+from prequential.model.config import COLUMNS_AT_ONCE, N_SYMBOLS, Config, GPTConfig, MixerConfig, ScheduleConfig
+from prequential.model.mixer import contexts, curves, evidence, lookup, mixing, nodes, past, sets
 from prequential.model.mixer.mixer import n_inputs, table_size
-from prequential.model.mixer.nodes import N_GROUPS, N_HISTORIES
-from prequential.model.mixer.past import INDIRECT_SIZE, N_FIELDS, N_FOLLOWERS, PAST_SIZE
 
 MAX_MEMORY_BYTES = 6 << 30  # the default limit: enough for every preset without an audit
 MAX_OPERATIONS_PER_BYTE = 1e11  # 10 times those of the largest preset
@@ -42,24 +25,6 @@ _MATRIX_BYTES = 4 + 4 + 3 + 4
 # The same for embedding and head: float32 weight, gradient and Adam's two means; int8 levels.
 _TABLE_BYTES = 4 + 4 + 8 + 1
 _LOGIT_BYTES = 6 * 4  # for each logit: two float32 copies, int32 frequencies, gradient, two temporaries
-
-
-class Flops(NamedTuple):
-    """Operations by part. The parts do not overlap.
-
-    reading: products with weights, once for each symbol. learning: the same on the rows of steps, forward and backward.
-    attention: in reading and learning. optimiser: Muon's orthogonalisation. mixer: integer operations, an estimate.
-    """
-
-    reading: float = 0
-    learning: float = 0
-    attention: float = 0
-    optimiser: float = 0
-    mixer: float = 0
-
-    @property
-    def total(self) -> float:
-        return sum(self)
 
 
 class _Segment(NamedTuple):
@@ -76,28 +41,11 @@ def replay_factor(config: Config) -> float:
     return schedule.n_rows * schedule.row_symbols / schedule.segment_symbols
 
 
-def most_flops_per_byte(config: Config) -> float:
-    """A bound of `total_flops(config, n).total / n` for all n: with full runs, and a step on all rows for every segment."""
-    s = config.schedule
-    n_read = min(s.segment_symbols, s.block_symbols, COLUMNS_AT_ONCE)
-    step = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols)).total
-    return _segment_flops(config, _Segment(n_read, 0, 0)).total / n_read + step * steps_per_byte(config)
-
-
-def steps_per_byte(config: Config) -> float:
-    """The most segments, and so steps of the GPT, for each byte. Only the last of a block may be shorter than the first."""
-    s = config.schedule
-    n_symbols = min(s.first_segment_symbols, s.segment_symbols)
-    return -(-s.block_symbols // n_symbols) / s.block_symbols
-
-
-def total_flops(config: Config, n_bytes: int) -> Flops:
-    """Operations of coding n_bytes, as integers, with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
+def total_flops(config: Config, n_bytes: int) -> int:
+    """Operations of coding n_bytes with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
     if n_bytes < 1:
         raise CorpusError(f"operations per byte are counted over 1 byte or more, not {n_bytes}")
-    counts = _segment_counts(n_bytes, config.schedule).items()
-    weighted = [[n * part for part in _segment_flops(config, segment)] for segment, n in counts]
-    return Flops(*map(sum, zip(*weighted, strict=True)))
+    return sum(n * _segment_flops(config, segment) for segment, n in _segment_counts(n_bytes, config.schedule).items())
 
 
 def _segment_counts(n_bytes: int, config: ScheduleConfig) -> Counter[_Segment]:
@@ -106,7 +54,7 @@ def _segment_counts(n_bytes: int, config: ScheduleConfig) -> Counter[_Segment]:
     Once segments have grown to their full size and steps to all rows, the rest of a block has full segments and one remainder.
     """
     counts: Counter[_Segment] = Counter()
-    n_growing, n_done = max(GROWTH * config.segment_symbols, config.n_rows * config.row_symbols), 0
+    n_growing, n_done = max(parts.GROWTH * config.segment_symbols, config.n_rows * config.row_symbols), 0
     for segment in _segments(n_bytes, config):
         if n_done >= n_growing:
             break
@@ -123,7 +71,7 @@ def _segment_counts(n_bytes: int, config: ScheduleConfig) -> Counter[_Segment]:
 
 def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
     """The segments of a corpus. A segment's step runs while it is read, and learns from earlier symbols (`training_rows`)."""
-    ranges = (segment for block in blocks(n_bytes, config) for segment in segments(block, config))
+    ranges = (segment for block in parts.blocks(n_bytes, config) for segment in parts.segments(block, config))
     for last, segment in pairwise(chain([slice(0, 0)], ranges)):
         n_known = last.stop
         length = min(config.row_symbols, n_known, 1 << config.history_bits)
@@ -131,30 +79,26 @@ def _segments(n_bytes: int, config: ScheduleConfig) -> Iterator[_Segment]:
         yield _Segment(segment.stop - segment.start, n_rows, length)
 
 
-def _segment_flops(config: Config, segment: _Segment) -> Flops:
-    mixer = mixer_operations(config.mixer, has_gpt=config.gpt is not None) if config.mixer else 0
-    gpt = _gpt_flops(config.gpt, segment) if config.gpt else Flops()
-    return gpt._replace(mixer=mixer * segment.n_symbols)
-
-
-def _gpt_flops(gpt: GPTConfig, segment: _Segment) -> Flops:
-    """The operations of the GPT in a segment.
+def _segment_flops(config: Config, segment: _Segment) -> int:
+    """The operations in a segment: reading, learning and its attention, Muon's orthogonalisation, and the mixer's.
 
     In the backward pass each matrix takes two products of the size of its forward product: the gradient of its input and its own.
     The gradient of the head's input has entries in two halves, so its product counts twice.
     """
     n, rows, length = segment
-    hidden = gpt.n_layers * sum(c_in * c_out * n_parts for c_in, c_out, n_parts in hidden_matrices(gpt))
-    head = gpt.width * N_SYMBOLS
-    positions = rows * length
+    mixer = n * _mixer_operations(config.mixer, has_gpt=config.gpt is not None) if config.mixer else 0
+    if not (gpt := config.gpt):
+        return mixer
+    matrices, head, positions = hidden_matrices(gpt), gpt.width * N_SYMBOLS, rows * length
+    hidden = gpt.n_layers * sum(c_in * c_out * n_parts for c_in, c_out, n_parts in matrices)
+    products = 2 * n * (hidden + head) + 2 * positions * (3 * hidden + 4 * head)
+    # each run of t columns that are read at once sees W - 1 + t keys, in two products
+    runs = [COLUMNS_AT_ONCE] * (n // COLUMNS_AT_ONCE) + [n % COLUMNS_AT_ONCE]
+    attention = sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
     # six products of 2 * length * width for each position: scores and output forward; values, weights, queries and keys backward
-    learning_attention = gpt.n_layers * 12 * positions * length * gpt.width
-    return Flops(
-        reading=2 * n * (hidden + head),
-        learning=2 * positions * (3 * hidden + 4 * head),
-        attention=gpt.n_layers * _reading_attention(gpt, n) + learning_attention,
-        optimiser=min(rows, 1) * gpt.n_layers * sum(k * _orthogonalisation(r, c) for r, c, k in hidden_matrices(gpt)),
-    )
+    attention += 12 * positions * length * gpt.width
+    optimiser = min(rows, 1) * sum(k * _orthogonalisation(r, c) for r, c, k in matrices)
+    return products + gpt.n_layers * (attention + optimiser) + mixer
 
 
 def hidden_matrices(gpt: GPTConfig) -> list[tuple[int, int, int]]:
@@ -163,45 +107,31 @@ def hidden_matrices(gpt: GPTConfig) -> list[tuple[int, int, int]]:
     return [(d, d, 3), (d, d, 1), (d, m, 1), (m, d, 1)]
 
 
-def _reading_attention(gpt: GPTConfig, n_columns: int) -> int:
-    """Attention of one layer over a segment: each run of t <= COLUMNS_AT_ONCE columns sees W - 1 + t keys, in two products."""
-    n_full, rest = divmod(n_columns, COLUMNS_AT_ONCE)
-    runs = [COLUMNS_AT_ONCE] * n_full + [rest]
-    return sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
-
-
 def _orthogonalisation(n_in: int, n_out: int) -> int:
     """Newton-Schulz on X (R, C), R <= C. A step computes G = X X^T, G G and its product with X: 2 R R C + 2 R R R + 2 R R C."""
     r, c = sorted((n_in, n_out))
     return NEWTON_SCHULZ_STEPS * (4 * r * r * c + 2 * r * r * r)
 
 
-# The mixer's operations apart from its products, counted in model/mixer/. Hashes and look-ups are the smaller part.
-_PER_CONTEXT_AND_BIT = 8  # four adaptive probabilities (history, node, run, history and run): a multiply-add each
-_PER_CURVE_AND_BIT = 4  # interpolated between two points: two multiply-adds
-_PER_CONTEXT_AND_BYTE = 22  # three hashes of six operations, and two bucket addresses of a multiply and an add
-
-
-def mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:
+def _mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:
     """Integer operations for each byte, an estimate: 8 * (4 S (I + F) + 8 C + 4 M) + 22 C, and with a GPT 256 + 8 * 4 M.
 
     C contexts, S weight sets, F last sets, M maps of curves, I inputs. A bit is predicted by S sums of I products and F sums of S
-    products. Each of these weights then learns by a multiply-add: 2 * 2 * (S I + S F).
+    products, whose weights then learn by a multiply-add. A context has four adaptive probabilities for a bit, and for a byte
+    three hashes of six operations and two bucket addresses of two. A curve is interpolated between two points.
     """
-    n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
-    per_bit = 4 * n_sets * (n_inputs(mixer) + sets.N_LAST) + _PER_CONTEXT_AND_BIT * n_contexts
-    per_bit += _PER_CURVE_AND_BIT * len(mixer.curves) * (2 if has_gpt else 1)  # each map has a second one for the GPT
-    return 8 * per_bit + _PER_CONTEXT_AND_BYTE * n_contexts + (N_SYMBOLS if has_gpt else 0)
+    c, s, m = len(mixer.contexts), len(mixer.sets), len(mixer.curves) * (2 if has_gpt else 1)
+    return 8 * (4 * s * (n_inputs(mixer) + sets.N_LAST) + 8 * c + 4 * m) + 22 * c + (N_SYMBOLS if has_gpt else 0)
 
 
 # ---- memory, and the limits
 
 
-def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> int:
+def memory_bytes(config: Config, *, n_threads: int = 1) -> int:
     """Bytes that a learner of this configuration holds, in addition to the interpreter and libraries (some 300 MB).
 
-    n_threads: threads that orthogonalise matrices at the same time. n_learners: learners held together; an audit holds a second
-    one. An estimate on the high side: it serves to refuse learners that do not fit.
+    n_threads: threads that orthogonalise matrices at the same time. An estimate on the high side: it serves to refuse learners
+    that do not fit.
 
     Examples:
         >>> import prequential
@@ -210,24 +140,16 @@ def memory_bytes(config: Config, *, n_threads: int = 1, n_learners: int = 1) -> 
     """
     if not isinstance(config, Config):
         raise wrong_argument("config", config, "a Config, such as prequential.preset(5)")
-    for name, value in (("n_threads", n_threads), ("n_learners", n_learners)):
-        check_number(name, value, 1, 1 << 20)
-    schedule = config.schedule
-    n_positions = max(schedule.n_rows * schedule.row_symbols, schedule.segment_symbols)
-    n_bytes = (1 << schedule.history_bits) + 16  # 16: two counters
+    check_number("n_threads", n_threads, 1, 1 << 20)
+    n_bytes = (1 << config.schedule.history_bits) + 16  # 16: two counters
     if config.gpt:
-        n_bytes += n_positions * N_SYMBOLS * _LOGIT_BYTES
-        n_bytes += _gpt_bytes(config.gpt, n_threads) + _activation_bytes(config.gpt, schedule)
-    if config.mixer:
-        n_bytes += _mixer_bytes(config.mixer)
-    if config.gpt and n_learners > 1:
-        n_bytes += _context_bytes(config.gpt)  # a repeated step holds the table before and after it
-    return n_bytes * n_learners
+        n_bytes += _gpt_bytes(config.gpt, n_threads) + _activation_bytes(config.gpt, config.schedule)
+    return n_bytes + (_mixer_bytes(config.mixer) if config.mixer else 0)
 
 
-def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n_learners: int = 1) -> int:
-    """The learners' memory. Raises ConfigError above the limit, and for more operations than an archive may ask for."""
-    if (n_bytes := memory_bytes(config, n_threads=n_threads, n_learners=n_learners)) > max_memory_bytes:
+def check_limits(config: Config, n_bytes: int, max_memory_bytes: int) -> None:
+    """Raises ConfigError if n_bytes, of its learners, are above the limit, or it takes more operations than an archive may."""
+    if n_bytes > max_memory_bytes:
         raise ConfigError(
             f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
             f"{max_memory_bytes / 2**20:,.0f} MiB; raise max_memory_bytes= if you trust the source"
@@ -237,43 +159,41 @@ def check_limits(config: Config, max_memory_bytes: int, *, n_threads: int = 1, n
             f"this learner takes up to {operations:.2g} operations a byte, and at most "
             f"{MAX_OPERATIONS_PER_BYTE:.0e} are accepted: choose smaller matrices, fewer rows, or longer segments and blocks"
         )
-    return n_bytes
 
 
 def operations_per_byte(config: Config) -> float:
-    """Operations for each byte, at most, whatever the corpus: those of `total_flops`, and two costs that it does not count.
+    """A bound of the operations for each byte, whatever the corpus: those of `total_flops`, and two costs that it does not count.
 
     These are the calls of a layer's step, and the digest of the learner after each block, which reads all its memory. The slowest
     of 534 random learners computed 2e9 of them a second. So a stranger's archive takes some 50 seconds a byte at most.
     """
-    layers = config.gpt.n_layers if config.gpt else 0
-    return (
-        most_flops_per_byte(config)
-        + layers * _LAYER_STEP_OPERATIONS * steps_per_byte(config)
-        + memory_bytes(config) / config.schedule.block_symbols
-    )
-
-
-def _context_bytes(gpt: GPTConfig) -> int:
-    table = ((2 * gpt.width + 4) << gpt.context_bits) + (gpt.width + 1) * gpt.n_places if gpt.contexts else 0
-    recall = (4 * N_RECALL_TABLES << gpt.recall_bits) + (2 * len(RECALL_CONTEXTS) << RECALL_KEPT_BITS)
-    return table + (recall if gpt.recalls else 0)
+    s = config.schedule
+    n_read = min(s.segment_symbols, s.block_symbols, COLUMNS_AT_ONCE)
+    step: float = _segment_flops(config, _Segment(0, s.n_rows, s.row_symbols))
+    step += _LAYER_STEP_OPERATIONS * (config.gpt.n_layers if config.gpt else 0)
+    n_steps = -(-s.block_symbols // min(s.first_segment_symbols, s.segment_symbols))  # of a block, at most
+    reading = _segment_flops(config, _Segment(n_read, 0, 0)) / n_read
+    return reading + (n_steps * step + memory_bytes(config)) / s.block_symbols
 
 
 def _gpt_bytes(gpt: GPTConfig, n_threads: int) -> int:
     largest = max(3, gpt.mlp_factor) * gpt.width**2
     matrices = (4 + 2 * gpt.mlp_factor) * gpt.width**2 * gpt.n_layers
+    table = ((2 * gpt.width + 4) << gpt.context_bits) + (gpt.width + 1) * gpt.n_places if gpt.contexts else 0
+    recall = (4 * parts.N_RECALL_TABLES << gpt.recall_bits) + (2 * len(parts.RECALL_CONTEXTS) << parts.RECALL_KEPT_BITS)
     return (
         matrices * _MATRIX_BYTES
         + largest * 24 * min(n_threads, 4 * gpt.n_layers)  # gradient, direction and orthogonal matrix, in copies
         + (gpt.n_embeddings + 1) * N_SYMBOLS * gpt.width * _TABLE_BYTES
-        + _context_bytes(gpt)
+        + table
+        + (recall if gpt.recalls else 0)
     )
 
 
 def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
-    """A step's saved activations, keys, values and attention scores, and those of the columns that are read at once."""
+    """Logits, a step's saved activations, keys, values and attention scores, and those of the columns that are read at once."""
     n_positions = schedule.n_rows * schedule.row_symbols
+    logits = max(n_positions, schedule.segment_symbols) * N_SYMBOLS * _LOGIT_BYTES
     kept = n_positions * gpt.width * (8 + 6 * gpt.mlp_factor) * 4
     scores = n_positions * gpt.n_heads * schedule.row_symbols * 4
     n_read = min(schedule.segment_symbols, COLUMNS_AT_ONCE)
@@ -281,22 +201,22 @@ def _activation_bytes(gpt: GPTConfig, schedule: ScheduleConfig) -> int:
     # for each slot: key and value, carried, new and interleaved, and their factors
     cache = gpt.n_layers * (gpt.window + schedule.segment_symbols) * (6 * gpt.width + 20 * gpt.n_heads)
     # for each row of the table that occurs: sums, gradient, its levels and the change
-    contexts = n_positions * len(gpt.contexts) * gpt.width * 4 * 4
-    return gpt.n_layers * (kept + scores) + 9 * scores + reading + cache + contexts
+    of_contexts = n_positions * len(gpt.contexts) * gpt.width * 4 * 4
+    return logits + gpt.n_layers * (kept + scores) + 9 * scores + reading + cache + of_contexts
 
 
 def _mixer_bytes(mixer: MixerConfig) -> int:
-    n_contexts, n_sets = len(mixer.contexts), len(mixer.sets)
-    rows = sum(size for name, size in zip(WEIGHT_SETS, sets.SET_SIZES, strict=True) if name in mixer.sets)
+    rows = sum(size for name, size in zip(parts.WEIGHT_SETS, sets.SET_SIZES, strict=True) if name in mixer.sets)
     packed = (
-        n_contexts * (N_HISTORIES + evidence.RUN_MAP + N_GROUPS * evidence.RUN_STATES)
+        len(mixer.contexts) * (nodes.N_HISTORIES + evidence.RUN_MAP + nodes.N_GROUPS * evidence.RUN_STATES)
         + mixing.MATCH_MAP
         + mixing.MATCH_BYTE_MAP
         + 2 * mixing.ORDER_MAP
-        + len(mixer.curves) * (refine.N_CURVE_CONTEXTS + refine.N_GPT_CURVE_CONTEXTS) * refine.N_POINTS
+        + len(mixer.curves) * (curves.N_CURVE_CONTEXTS + curves.N_GPT_CURVE_CONTEXTS) * curves.N_POINTS
     )
-    weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * n_sets
-    entries = N_FOLLOWERS * table_size(mixer, OF_FOLLOWERS) + N_FIELDS * table_size(mixer, OF_FIELDS)
-    small = (INDIRECT_SIZE + PAST_SIZE) * 8 + entries * 4
+    weights = rows * n_inputs(mixer) + sum(sets.LAST_SIZES) * len(mixer.sets)
+    entries = past.N_SUCCESSORS * table_size(mixer, contexts.OF_SUCCESSORS)
+    entries += past.N_FIELDS * table_size(mixer, contexts.OF_FIELDS)
+    small = (past.INDIRECT_SIZE + past.PAST_SIZE) * 8 + entries * 4
     buckets = 4 * (lookup.SLOTS + lookup.ENTRIES_PER_BUCKET)
     return (buckets << mixer.table_bits) + (8 << mixer.match_bits) + 4 * (packed + weights) + small

@@ -49,12 +49,9 @@ class Finding(Struct, frozen=True, kw_only=True):
         return f"byte {self.position:,}, block {self.block}: {self.message}; most likely the {self.cause}"
 
 
-# ---- windows
-
-
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Some successive segments. update_size: the largest of the window's optimiser steps."""
+    """Some successive segments. update_size: the largest of their optimiser steps."""
 
     start: int
     n_bytes: int
@@ -72,23 +69,6 @@ class Window:
         return self.gzip_bits / self.n_bytes
 
 
-class Recent(deque[Window]):
-    """The last N_RECENT windows, which define what is usual."""
-
-    def usual(self, figure: str) -> float | None:
-        """The median of a figure of the windows; None of fewer than MIN_WINDOWS."""
-        known = [getattr(window, figure) for window in self]
-        return statistics.median(known) if len(known) >= MIN_WINDOWS else None
-
-    def is_spike(self, window: Window) -> bool:
-        """Whether its cost is above the median by at least 6 deviations, half a bit, and a quarter of the median."""
-        usual, rate = self.usual("bits_per_byte"), window.bits_per_byte
-        if usual is None or not usual + max(0.5, 0.25 * usual) < rate < math.inf:
-            return False
-        deviation = 1.4826 * statistics.median(abs(other.bits_per_byte - usual) for other in self)
-        return rate > usual + 6 * deviation
-
-
 class _Mark(NamedTuple):
     n_bytes: int
     code_bits: float
@@ -96,14 +76,15 @@ class _Mark(NamedTuple):
 
 
 class Windows:
-    """The windows of one run, from its first report on. gzip deflates one stream, at level 6: within 1 % of gzip -9 on text."""
+    """The windows of one run, from its first report on. gzip deflates one stream, at level 6: within 1 % of gzip -9 on text.
 
-    recent: Recent
-    done: Progress
+    recent: the last N_RECENT, which define what is usual. free: those up to the latest one, as one window, that are almost free.
+    """
 
     def __init__(self, first: Progress, clock: Callable[[], float]) -> None:
-        self._clock, self.recent = clock, Recent(maxlen=N_RECENT)
-        self._has_beginning = first.n_bytes == len(first.segment)
+        self.recent: deque[Window] = deque(maxlen=N_RECENT)
+        self.free: Window | None = None
+        self._clock, self._has_beginning = clock, first.n_bytes == len(first.segment)
         self.done, self._now_s = first, clock()
         start = (0, 0.0) if self._has_beginning else (first.n_bytes, first.code_bits)
         self._marks = deque([_Mark(*start, self._now_s)], N_RECENT)
@@ -112,104 +93,79 @@ class Windows:
 
     def add(self, done: Progress) -> Window | None:
         """Adds a report; returns the window that it completes, if any."""
-        self.done, self._now_s = done, self._clock()
+        self.done, self._now_s, start = done, self._clock(), self._marks[-1]
         size = done.update_size or 0.0
         self._update_size = max(self._update_size, size if math.isfinite(size) else math.inf)
-        n_bytes = done.n_bytes - self._marks[-1].n_bytes
+        n_bytes = done.n_bytes - start.n_bytes
         if n_bytes > 0:
             self._gzip_bytes += len(self._deflate.compress(done.segment.tobytes()))
         if n_bytes < WINDOW_BYTES:
             return None
-        window = self._finished_window(n_bytes)
+        self._gzip_bytes += len(self._deflate.flush(zlib.Z_SYNC_FLUSH))
+        self._gzip_total += self._gzip_bytes
+        window = Window(
+            start=start.n_bytes, n_bytes=n_bytes, block=self._block, code_bits=done.code_bits - start.code_bits,
+            gzip_bits=8 * self._gzip_bytes, update_size=self._update_size,
+        )  # fmt: skip
         self._marks.append(_Mark(done.n_bytes, done.code_bits, self._now_s))
         self._block, self._update_size, self._gzip_bytes = done.n_blocks, 0.0, 0
         return window
 
-    def _finished_window(self, n_bytes: int) -> Window:
-        start = self._marks[-1]
-        self._gzip_bytes += len(self._deflate.flush(zlib.Z_SYNC_FLUSH))
-        self._gzip_total += self._gzip_bytes
-        return Window(
-            start=start.n_bytes,
-            n_bytes=n_bytes,
-            block=self._block,
-            code_bits=self.done.code_bits - start.code_bits,
-            gzip_bits=8 * self._gzip_bytes,
-            update_size=self._update_size,
-        )
+    def usual(self, figure: str) -> float | None:
+        """The median of a figure of the recent windows; None of fewer than MIN_WINDOWS."""
+        known = [getattr(window, figure) for window in self.recent]
+        return statistics.median(known) if len(known) >= MIN_WINDOWS else None
 
-    @property
-    def latest_bits_per_byte(self) -> float | None:
-        """Ideal code length per byte over the last LATEST_BYTES, or up to one window more."""
-        done = self.done
-        mark = next((mark for mark in reversed(self._marks) if done.n_bytes - mark.n_bytes >= LATEST_BYTES), None)
-        return (done.code_bits - mark.code_bits) / (done.n_bytes - mark.n_bytes) if mark else None
+    def is_spike(self, window: Window) -> bool:
+        """Whether its cost is above the median by at least 6 deviations, half a bit, and a quarter of the median."""
+        usual, rate = self.usual("bits_per_byte"), window.bits_per_byte
+        if usual is None or not usual + max(0.5, 0.25 * usual) < rate < math.inf:
+            return False
+        deviation = 1.4826 * statistics.median(abs(other.bits_per_byte - usual) for other in self.recent)
+        return rate > usual + 6 * deviation
 
-    @property
-    def gzip_bits_per_byte(self) -> float | None:
-        """gzip's bits per byte up to the latest window; None before the first one, and for a resumed run."""
-        n_bytes = self._marks[-1].n_bytes
-        return 8 * self._gzip_total / n_bytes if self._gzip_total and self._has_beginning else None
+    def status(self, n_bytes: int) -> str:
+        """The state of a run over n_bytes in one line: bits per byte, gzip's, speed and time left, as far as they are known.
 
-    @property
-    def bytes_per_s(self) -> float | None:
-        """Speed over the last SPEED_S seconds, or up to one window more."""
-        marks = reversed(self._marks)
-        mark = next((mark for mark in marks if self._now_s - mark.time_s >= SPEED_S), self._marks[0])
-        seconds, n_bytes = self._now_s - mark.time_s, self.done.n_bytes - mark.n_bytes
-        return n_bytes / seconds if seconds > MIN_SPEED_S and n_bytes > 0 else None
-
-    def seconds_left(self, n_bytes: int) -> float | None:
-        """Time until a run over n_bytes ends; None if the speed is not known. The short first segments of a GPT are slow."""
-        speed = self.bytes_per_s
-        return max(0, n_bytes - self.done.n_bytes) / speed if speed else None
+        The latest rate is over LATEST_BYTES, the speed over SPEED_S seconds, or up to one window more. The time left is too long
+        in the first segments of a GPT, which are short and slow.
+        """
+        done, rates, marks = self.done, [], list(reversed(self._marks))
+        if mark := next((mark for mark in marks if done.n_bytes - mark.n_bytes >= LATEST_BYTES), None):
+            rates.append(f"last 64K {(done.code_bits - mark.code_bits) / (done.n_bytes - mark.n_bytes):.3f}")
+        if self._gzip_total and self._has_beginning:  # up to the latest window
+            rates.append(f"gzip {8 * self._gzip_total / marks[0].n_bytes:.3f}")
+        parts = [f"{done.code_bits / done.n_bytes:.3f} bits/byte" + (f" ({', '.join(rates)})" if rates else "")]
+        mark = next((mark for mark in marks if self._now_s - mark.time_s >= SPEED_S), marks[-1])
+        seconds, n_new = self._now_s - mark.time_s, done.n_bytes - mark.n_bytes
+        if seconds > MIN_SPEED_S and n_new > 0:
+            left_s = max(0, n_bytes - done.n_bytes) * seconds / n_new
+            parts += [f"{n_new / seconds / 1e3:.1f} kB/s", f"{_duration(round(left_s))} left"]
+        return ", ".join(parts)
 
 
-# ---- detectors: each inspects a window; `recent` has the windows before it
-
-
-def _found(window: Window, kind: str, message: str, cause: str) -> Finding:
-    return Finding(kind=kind, position=window.start, block=window.block, message=message, cause=cause)
-
-
-def _not_finite(window: Window, recent: Recent) -> Iterator[Finding]:
+def _findings(window: Window, run: Windows) -> Iterator[Finding]:
+    """What is unusual about a window after those of `run`, whose stretch of free data it continues."""
+    rate, gzip, usual_gzip = window.bits_per_byte, window.gzip_bits_per_byte, run.usual("gzip_bits_per_byte")
+    at = {"position": window.start, "block": window.block}
     if not (math.isfinite(window.code_bits) and math.isfinite(window.update_size)):
-        message = f"the cost is {window.bits_per_byte} bits/byte, the GPT's largest step {window.update_size}"
-        yield _found(window, "not finite", f"not finite: {message}", "model")
-
-
-def _spike(window: Window, recent: Recent) -> Iterator[Finding]:
-    if recent.is_spike(window):
-        reason, cause = _reason_for_spike(window, recent)
-        message = f"{window.bits_per_byte:.2f} bits/byte, usually {recent.usual('bits_per_byte'):.2f}; {reason}"
-        yield _found(window, "spike", f"loss spike: {message}", cause)
-
-
-def _reason_for_spike(window: Window, recent: Recent) -> tuple[str, str]:
-    gzip, usual_gzip = window.gzip_bits_per_byte, recent.usual("gzip_bits_per_byte")
-    if usual_gzip is not None and gzip > 1.25 * usual_gzip + 0.2:
-        return f"gzip's bits/byte rose too, from {usual_gzip:.2f} to {gzip:.2f}", "data"
-    if window.bits_per_byte > gzip:
-        return f"gzip needs only {gzip:.2f}, no more than before", "model"
-    return "what the model has learned helps less here", "data"
-
-
-class _RepeatedData:
-    """Data that are almost free for the learner or for gzip."""
-
-    _stretch: Window | None = None
-
-    def __call__(self, window: Window, recent: Recent) -> Iterator[Finding]:
-        is_free = min(window.bits_per_byte, window.gzip_bits_per_byte) < FREE_BITS_PER_BYTE
-        now = window if is_free else None
-        if now and self._stretch:
-            before = self._stretch
-            total = before.n_bytes + window.n_bytes, before.code_bits + window.code_bits
-            now = replace(before, n_bytes=total[0], code_bits=total[1])
-        self._stretch = now
-        if now and now.n_bytes >= REPEATED_BYTES > now.n_bytes - window.n_bytes:
-            message = f"repeated data: {now.bits_per_byte:.3f} bits/byte for {REPEATED_BYTES >> 10} KiB or more"
-            yield _found(now, "repeated", message, "data")
+        message = f"not finite: the cost is {rate} bits/byte, the GPT's largest step {window.update_size}"
+        yield Finding(kind="not finite", **at, message=message, cause="model")
+    if run.is_spike(window):
+        reason, cause = "what the model has learned helps less here", "data"
+        if usual_gzip is not None and gzip > 1.25 * usual_gzip + 0.2:
+            reason = f"gzip's bits/byte rose too, from {usual_gzip:.2f} to {gzip:.2f}"
+        elif rate > gzip:
+            reason, cause = f"gzip needs only {gzip:.2f}, no more than before", "model"
+        message = f"loss spike: {rate:.2f} bits/byte, usually {run.usual('bits_per_byte'):.2f}; {reason}"
+        yield Finding(kind="spike", **at, message=message, cause=cause)
+    is_free, free = min(rate, gzip) < FREE_BITS_PER_BYTE, run.free
+    if is_free and free:
+        free = replace(free, n_bytes=free.n_bytes + window.n_bytes, code_bits=free.code_bits + window.code_bits)
+    run.free = (free or window) if is_free else None
+    if run.free and run.free.n_bytes >= REPEATED_BYTES > run.free.n_bytes - window.n_bytes:
+        message = f"repeated data: {run.free.bits_per_byte:.3f} bits/byte for {REPEATED_BYTES >> 10} KiB or more"
+        yield Finding(kind="repeated", position=run.free.start, block=run.free.block, message=message, cause="data")
 
 
 class Health:
@@ -226,9 +182,10 @@ class Health:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.findings: list[Finding] = []
         self._clock = clock
-        self._windows: Windows | None = None
-        self._detectors: list[Callable[[Window, Recent], Iterator[Finding]]] = []
-        self._is_over = self._has_failed = False
+        self._run: Windows | None = None
+        # of each kind: the byte where its silence ends, and the next one's length
+        self._silence: dict[str, tuple[int, int]] = {}
+        self._is_over = self._has_failed = self._is_second = False
 
     def __call__(self, done: Progress, n_bytes: int) -> list[Finding]:
         """Receives a report of a run over n_bytes; returns the new findings."""
@@ -244,16 +201,12 @@ class Health:
         return new
 
     def _watch(self, done: Progress, n_bytes: int) -> Iterator[Finding]:
-        if self._windows is None or self._is_over or done.n_bytes < self._windows.done.n_bytes:
-            self._detectors = [_not_finite, _spike, _RepeatedData()] if self._windows is None else []
-            # of each kind: the byte where it ends, and the next one's length
-            self._silence: dict[str, tuple[int, int]] = {}
-            self._windows = Windows(done, self._clock)
-        recent = self._windows.recent
-        if window := self._windows.add(done):
-            for inspect in self._detectors:
-                yield from filter(self._is_reported, inspect(window, recent))
-            recent.append(window)
+        if self._run is None or self._is_over or done.n_bytes < self._run.done.n_bytes:
+            self._is_second, self._run = self._run is not None, Windows(done, self._clock)
+        if window := self._run.add(done):
+            if not self._is_second:
+                yield from filter(self._is_reported, _findings(window, self._run))
+            self._run.recent.append(window)
         self._is_over = done.n_bytes >= n_bytes and not len(done.segment)
 
     def _is_reported(self, finding: Finding) -> bool:
@@ -265,16 +218,8 @@ class Health:
         return True
 
     def status(self, n_bytes: int) -> str:
-        """The state of a run over n_bytes in one line: bits per byte, gzip's, speed and time left, as far as they are known."""
-        now = self._windows
-        if now is None or not now.done.n_bytes:
-            return ""
-        rates = [("last 64K", now.latest_bits_per_byte), ("gzip", now.gzip_bits_per_byte)]
-        others = ", ".join(f"{name} {rate:.3f}" for name, rate in rates if rate is not None)
-        parts = [f"{now.done.code_bits / now.done.n_bytes:.3f} bits/byte" + (f" ({others})" if others else "")]
-        if now.bytes_per_s:
-            parts += [f"{now.bytes_per_s / 1e3:.1f} kB/s", f"{_duration(round(now.seconds_left(n_bytes) or 0))} left"]
-        return ", ".join(parts)
+        """The state of a run over n_bytes in one line, as `Windows.status`; "" before the first report."""
+        return self._run.status(n_bytes) if self._run and self._run.done.n_bytes else ""
 
 
 def _duration(seconds: int) -> str:

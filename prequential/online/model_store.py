@@ -13,17 +13,17 @@ from typing import Any
 
 from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
 from prequential.exact.arrays import digest
-from prequential.files import PathLike, new_folder, open_regular, read_regular, write_text
+from prequential.files import PathLike, new_folder, read_regular, write_text
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.checkpoint import read_arrays
 from prequential.online.runtime import Runtime
 from prequential.online.tensor_file import open_tensors, write_packed
 
-FORMAT, VERSION = "prequential model", 2
+FORMAT, VERSION = "prequential model", 3
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
 MAX_DESCRIPTION_BYTES = 1 << 20
-FIELDS = {"format", "version", "config", "trained_on", "state_digest", "tensors_blake2b", "digest"}
+FIELDS = {"format", "version", "config", "trained_on", "state_digest", "digest"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +45,16 @@ def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str
     trained_on: JSON values that describe what it has read. mode: permissions that the folder has at most; a model contains what
     its learner has read. Raises OutputError, also if `folder` exists and is not empty.
     """
+    arrays = learner.state()
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "config": learner.config.to_dict(),
+        "trained_on": dict(trained_on),
+        "state_digest": (state_digest := digest(arrays, 16).hex()),
+    }
     with new_folder(folder, mode=mode) as draft:
-        arrays = learner.state()
         write_packed(draft / TENSORS, arrays)
-        about = {
-            "format": FORMAT,
-            "version": VERSION,
-            "config": learner.config.to_dict(),
-            "trained_on": dict(trained_on),
-            "state_digest": (state_digest := digest(arrays, 16).hex()),
-            "tensors_blake2b": _blake2b(draft / TENSORS),
-        }
         write_text(draft / DESCRIPTION, json.dumps({**about, "digest": _digest_of_text(about)}, indent=2) + "\n")
     return state_digest
 
@@ -66,15 +65,11 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
     Raises CheckpointError for a folder that is damaged or not a model, UnsupportedVersionError, and ConfigError for a learner
     that exceeds the limits of the runtime.
     """
-    about = _described(Path(folder) / DESCRIPTION)
-    path = Path(folder) / TENSORS
+    about, path = _described(Path(folder) / DESCRIPTION), Path(folder) / TENSORS
     try:
         config = Config.from_dict(about["config"])
     except ConfigError as error:
         raise CheckpointError(f"{str(Path(folder) / DESCRIPTION)!r} holds an invalid configuration: {error}") from error
-    runtime.check(config)
-    if _blake2b(path) != about["tensors_blake2b"]:
-        raise CheckpointError(f"{str(path)!r} is damaged: its digest differs from the one in {DESCRIPTION}")
     learner = runtime.learner(config)
     with open_tensors(path, follow_links=False) as file:
         arrays = read_arrays(file, learner.state())
@@ -82,45 +77,26 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
         learner.load_state(arrays)
     except ValueError as error:
         raise CheckpointError(f"{str(path)!r} is not the state of a learner: {error}") from error
-    if (found := digest(learner.state(), 16).hex()) != about["state_digest"]:
+    if digest(learner.state(), 16).hex() != about["state_digest"]:
         raise CheckpointError(f"{str(path)!r} is damaged: the learner's digest differs from the one in {DESCRIPTION}")
-    return StoredModel(learner=learner, trained_on=about["trained_on"], digest=found)
-
-
-# ---- reading files that may come from a stranger
+    return StoredModel(learner=learner, trained_on=about["trained_on"], digest=about["state_digest"])
 
 
 def _described(path: Path) -> dict[str, Any]:
+    """The description of a model, which may come from a stranger."""
     try:
         about = json.loads(read_regular(path, MAX_DESCRIPTION_BYTES, follow_links=False))
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{str(path)!r} does not describe a model: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise CheckpointError(f"{str(path)!r} does not describe a model of this program")
-    if about.get("version") != VERSION:
-        raise UnsupportedVersionError(
-            f"{str(path)!r} has version {about.get('version')!r}; this program reads {VERSION}"
-        )
+    if (version := about.get("version")) != VERSION:
+        raise UnsupportedVersionError(f"{str(path)!r} has version {version!r}; this program reads {VERSION}")
     if about.keys() != FIELDS or about.pop("digest") != _digest_of_text(about):
         raise CheckpointError(f"{str(path)!r} is damaged: its digest does not match its contents")
     if not isinstance(about["trained_on"], dict):
         raise CheckpointError(f"{str(path)!r} does not describe a model: trained_on is not an object")
     return about
-
-
-def _blake2b(path: Path) -> str:
-    try:
-        with open_regular(path, follow_links=False) as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> CheckpointError:
-    reason = "a link" if path.is_symlink() else getattr(error, "strerror", None) or error
-    return CheckpointError(f"{str(path)!r} cannot be read: {reason}")
 
 
 def _digest_of_text(about: Mapping[str, Any]) -> str:

@@ -26,9 +26,8 @@ class SilentProgress:
 
     def __init__(self, title: str) -> None:
         self.health: Health = Health()
-        self._title, self._phase = printable(title), ""
+        self._title, self._phase, self._has_failed = printable(title), "", False
         self._due_s = time.monotonic() + self.delay_s
-        self._has_failed = False
 
     def __call__(self, done: Progress, n_bytes: int) -> None:
         findings, now_s = self.health(done, n_bytes), time.monotonic()
@@ -90,10 +89,8 @@ class ProgressLines(SilentProgress):
 class ProgressBar(SilentProgress):
     """A tqdm bar, by default on stderr. stays: it remains after each run, and the next run has a new one."""
 
-    period_s: float
-    delay_s: float
-
-    period_s, delay_s = 0.2, 0.0
+    period_s: float = 0.2
+    delay_s: float = 0.0
     shows_end = True
 
     def __init__(self, title: str, tqdm: Any, *, stays: bool, terminal: TextIO | None = None) -> None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prequential.errors import ConfigError, check_number
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.exact.pool import Pool, available_threads
 from prequential.machine.facts import check_usable
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
+from prequential.online.costs import MAX_MEMORY_BYTES, check_limits, memory_bytes
 
 # Imported where they are used: a mixer alone needs no torch, a decoder of plain archives no devices.
 if TYPE_CHECKING:
     from prequential.model.gpt.device import Accelerator
-    from prequential.model.gpt.gpt import GPT
 
 KERNELS = ("fused", "plain")
 BACKENDS = ("int8", "float32", "float64")
@@ -29,9 +28,9 @@ DEVICES = ("cpu", "cuda", "auto")
 class Runtime:
     """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
 
-    backend: int8, float32 or float64. kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs, "cpu",
-    "cuda" or "auto"; the rest is of the processor. audit_every: segments between two comparisons of an
-    audit; 0: no audit. max_memory_bytes: a learner that takes more is refused; None: 6 GiB, or less if this process may use less.
+    kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs; the rest is of the processor.
+    audit_every: segments between two comparisons of an audit; 0: no audit. max_memory_bytes: a learner that takes more is
+    refused; None: 6 GiB, or less if this process may use less.
 
     Examples:
         >>> import prequential
@@ -50,14 +49,12 @@ class Runtime:
     max_memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.threads is not None:
-            check_number("threads", self.threads, 1, 1024)
-        check_number("audit_every", self.audit_every, 0, 1 << 62)
-        if self.max_memory_bytes is not None:
-            check_number("max_memory_bytes", self.max_memory_bytes, 0, 1 << 62)
-        _check_name("kernels", self.kernels, (None, *KERNELS))
-        _check_name("backend", self.backend, (None, *BACKENDS))
-        _check_name("device", self.device, DEVICES)
+        for name, least, most in (("threads", 1, 1024), ("audit_every", 0, 1 << 62), ("max_memory_bytes", 0, 1 << 62)):
+            if (value := getattr(self, name)) is not None or name == "audit_every":
+                check_number(name, value, least, most)
+        for name, known in (("kernels", KERNELS), ("backend", BACKENDS), ("device", DEVICES)):
+            if (value := getattr(self, name)) not in known and (value is not None or name == "device"):
+                raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
         if self.device == "auto":
             from prequential.online.accelerators import cuda_available
 
@@ -68,7 +65,6 @@ class Runtime:
 
     @property
     def n_threads(self) -> int:
-        """Threads of the run."""
         return self.threads or available_threads()
 
     @property
@@ -79,16 +75,12 @@ class Runtime:
         """
         return min(max(1, self.n_threads // 2), 4)
 
-    def check(self, config: Config, *, n_learners: int = 1, extra_bytes: int = 0) -> None:
-        """Raises ConfigError for learners that exceed the limits or that cannot be computed in this way on any machine.
-
-        n_learners: how many are held at a time, not counting the second one of an audit. extra_bytes: of other memory.
-        """
-        n_learners += self.audit_every > 0
-        most = MAX_MEMORY_BYTES if self.max_memory_bytes is None else self.max_memory_bytes
-        n_bytes = check_limits(config, most - extra_bytes, n_threads=self.n_threads, n_learners=n_learners)
+    def check(self, config: Config, *, extra_bytes: int = 0) -> None:
+        """Raises ConfigError for learners that exceed the limits: one, or two in an audit. extra_bytes: of other memory."""
+        n_bytes = memory_bytes(config, n_threads=self.n_threads) * (2 if self.audit_every else 1) + extra_bytes
+        check_limits(config, n_bytes, MAX_MEMORY_BYTES if self.max_memory_bytes is None else self.max_memory_bytes)
         if self.max_memory_bytes is None:
-            check_usable(n_bytes + extra_bytes, has_gpt=config.gpt is not None)
+            check_usable(n_bytes, has_gpt=config.gpt is not None)
 
     def learner(self, config: Config) -> OnlineLearner:
         """A fresh learner on this machine. Raises ConfigError like `check`, InexactMachineError if no backend is exact here."""
@@ -100,59 +92,42 @@ class Runtime:
             kernels = "fused" if self.kernels == "plain" else "plain"
             replica = replace(self, audit_every=0, kernels=kernels, backend=None).learner(config)
             made = partial(AuditedLearner, replica=replica, every=self.audit_every)
-        backend = self.exact_backend(config, beside_coding=self.n_step_threads < self.n_threads)
-        if backend is None or config.gpt is None:
+        if config.gpt is None:
             if self.device == "cuda":
                 from prequential.online.accelerators import warn_without_gpt
 
                 warn_without_gpt()
             return made(config, mixer_threads=self.n_threads)
+        backend = self.exact_backend(beside_coding=self.n_step_threads < self.n_threads)
         accelerator = self.accelerator(config, backend)
-        step_thread = backend.pool.n_threads > 1 or accelerator is not None  # coding continues while a device computes
-        gpt = make_gpt(config, backend, accelerator)
-        mixer_threads = self.n_threads if accelerator else self.n_threads - self.n_step_threads
-        return made(config, gpt, step_thread=step_thread, mixer_threads=max(1, mixer_threads))
+        if accelerator:  # coding continues while a device computes
+            from prequential.model.gpt.device import DeviceGPT
 
-    def exact_backend(self, config: Config, *, beside_coding: bool = False) -> Backend | None:
-        """Primitives, products and threads; None for a learner that needs none. Raises InexactMachineError.
+            on_device = DeviceGPT(accelerator, config.gpt, config.seed, backend)
+            return made(config, on_device, step_thread=True, mixer_threads=self.n_threads)
+        from prequential.model.gpt.gpt import GPT
+
+        gpt, mixer_threads = GPT(config.gpt, config.seed, backend), max(1, self.n_threads - self.n_step_threads)
+        return made(config, gpt, step_thread=backend.pool.n_threads > 1, mixer_threads=mixer_threads)
+
+    def exact_backend(self, *, beside_coding: bool = False) -> Arithmetic:
+        """Primitives, products and threads. Raises InexactMachineError.
 
         beside_coding: steps leave threads to the learner, which codes in parallel with them.
         """
-        if config.gpt is None and self.backend is None:
-            return None
         from prequential.exact import fused, matmul, plain
 
         n_threads = self.n_step_threads + 1 if beside_coding else self.n_threads
         pool = Pool(n_threads, with_helper=beside_coding)  # first: backends are rated as they will be used
-        return Backend(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
+        return Arithmetic(plain if self.kernels == "plain" else fused, matmul.choose("cpu", self.backend), pool)
 
-    def accelerator(self, config: Config, backend: Backend | None = None) -> Accelerator | None:
+    def accelerator(self, config: Config, backend: Arithmetic | None = None) -> Accelerator | None:
         """Where the GPT of a learner runs, verified at the first call; None: on the processor. Raises InexactMachineError.
 
-        backend: `exact_backend` of the configuration, if it has been made.
+        backend: `exact_backend`, if it has been made.
         """
         if self.device == "cpu" or config.gpt is None:
             return None
         from prequential.online.accelerators import select_device
 
-        backend = backend or self.exact_backend(config)
-        assert backend is not None
-        return select_device(self.device, config, backend)
-
-
-def _check_name(name: str, value: Any, known: Sequence[str | None]) -> None:
-    if not isinstance(value, str | None) or value not in known:
-        names = ", ".join(each for each in known if each)
-        raise ConfigError(f"unknown {name} {value!r}; choose one of {names}")
-
-
-def make_gpt(config: Config, backend: Backend, accelerator: Accelerator | None = None) -> GPT:
-    """The configuration's GPT: on the accelerator if there is one."""
-    assert config.gpt is not None
-    if accelerator:
-        from prequential.model.gpt.device import DeviceGPT
-
-        return DeviceGPT(accelerator, config.gpt, config.seed, backend)
-    from prequential.model.gpt.gpt import GPT
-
-    return GPT(config.gpt, config.seed, backend)
+        return select_device(self.device, config, backend or self.exact_backend())

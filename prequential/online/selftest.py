@@ -19,6 +19,7 @@ from prequential_corpora.sources import sample_path
 
 from prequential.errors import PrequentialError
 from prequential.exact import matmul
+from prequential.machine.kernel_cache import stale_bytecode
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
@@ -48,8 +49,10 @@ class Check:
 
 def checks() -> Iterator[Check]:
     """Makes all checks in turn. They take some seconds, and longer if kernels must be compiled first."""
-    trials = matmul.trials("cpu")
-    yield from (_of_trial(trial) for trial in trials)
+    bytecode = stale_bytecode()
+    text = f"{str(bytecode)!r} is not of its source: delete its folder" if bytecode else "Python's is of the sources"
+    yield Check(name="bytecode", passed=bytecode is None, text=text)
+    yield from map(_of_trial, trials := matmul.trials("cpu"))
     yield _check("chosen matmul", lambda: (True, f"{matmul.choose('cpu').name}: the fastest exact one"))
     random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
     kernels = {k: partial(_digest, random, Runtime(kernels=k)) for k in KERNELS}
@@ -57,7 +60,14 @@ def checks() -> Iterator[Check]:
     matmuls = {t.name: partial(_digest, _text(), Runtime(backend=t.name)) for t in trials if t.exact}
     yield _check("matmuls on a text", partial(_compared, matmuls), if_impossible=None)
     yield fixed_run(Runtime())
-    yield from _on_gpu()
+    name, on_gpu = "fixed run on a GPU", Runtime(device="cuda")
+    try:
+        on_gpu.accelerator(FIXED_CONFIG)
+    except PrequentialError as error:  # no device, or one that is not used
+        yield Check(name=name, passed=None, text=str(error))
+        return
+    yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
+    yield fixed_run(on_gpu, name)
 
 
 def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
@@ -65,27 +75,16 @@ def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
     return Check(name=f"matmul {trial.name}{where}", passed=trial.exact, text=rate)
 
 
-def _on_gpu() -> Iterator[Check]:
-    name, runtime = "fixed run on a GPU", Runtime(device="cuda")
-    try:
-        runtime.accelerator(FIXED_CONFIG)
-    except PrequentialError as error:  # no device, or one that is not used
-        yield Check(name=name, passed=None, text=str(error))
-        return
-    yield from (_of_trial(trial, " on cuda") for trial in matmul.trials("cuda"))
-    yield fixed_run(runtime, name)
-
-
 def fixed_run(runtime: Runtime, name: str = "fixed run") -> Check:
     """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
-    return _check(name, partial(_run_fixed, runtime))
 
+    def run() -> tuple[bool, str]:
+        start_s = time.perf_counter()
+        digest = _digest(_text(), runtime)
+        rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
+        return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
 
-def _run_fixed(runtime: Runtime) -> tuple[bool, str]:
-    start_s = time.perf_counter()
-    digest = _digest(_text(), runtime)
-    rate = f"{FIXED_N_BYTES / (time.perf_counter() - start_s) / 1e3:,.1f} kB/s"
-    return digest == EXPECTED_DIGEST, f"{digest}, expected {EXPECTED_DIGEST}, {rate}"
+    return _check(name, run)
 
 
 def _text() -> NDArray[np.uint8]:
@@ -110,8 +109,9 @@ def _compared(runs: Mapping[str, Callable[[], str]]) -> tuple[bool, str]:
 
 
 def _check(name: str, run: Callable[[], tuple[bool, str]], *, if_impossible: bool | None = False) -> Check:
+    passed: bool | None = if_impossible
     try:
-        passed: tuple[bool | None, str] = run()
+        passed, text = run()
     except (ImportError, PrequentialError) as error:
-        passed = if_impossible, str(error)
-    return Check(name=name, passed=passed[0], text=passed[1])
+        text = str(error)
+    return Check(name=name, passed=passed, text=text)

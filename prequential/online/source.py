@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -44,7 +45,7 @@ class Column(Protocol):
 CorpusLike: TypeAlias = Data | PathLike | Readable | Column | Sequence[str | bytes]
 
 MAX_NAMED = 10  # files in one message
-MAX_NAME, MAX_SHOWN = 255, 40  # letters of a file's name, and of a text in a message
+MAX_NAME = 255  # letters of a file's name
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,13 @@ class Source:
         lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
         if lost:
             names = ", ".join(map(repr, lost[:MAX_NAMED])) + " and others" * (len(lost) > MAX_NAMED)
-            raise CorpusError(
-                f"an archive cannot hold {names}: links that lead out of the folder, or no files; move them away first"
-            )
+            reason = "links that lead out of the folder, or no files; move them away first"
+            raise CorpusError(f"an archive cannot hold {names}: {reason}")
+        log = logging.getLogger(__name__)
         if self.origin.get("n_files") == 0:
-            logging.getLogger(__name__).warning("%r has no files: the archive restores an empty folder", self.name)
+            log.warning("%r has no files: the archive restores an empty folder", self.name)
         if skipped:
-            logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])
+            log.warning("%r is not in the archive: git's own files are left out", skipped[0])
 
     @property
     def name(self) -> str:
@@ -103,39 +104,29 @@ class Source:
         config = learner.to_dict() if isinstance(learner, Config) else dict(learner)
         return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=config, corpus=dict(self.origin))
 
-    def record(self) -> dict[str, Any]:
-        return {**self.origin, "n_bytes": self.n_bytes, "blake2b": self.blake2b.hex()}
-
 
 def mode_of(*sources: CorpusLike | None) -> int:
     """The permissions that all of them have: corpora, stored models, runs. Raises CorpusError for a missing corpus."""
-    mode = 0o777
-    for source in sources:
-        if isinstance(source, str | os.PathLike):
-            mode &= corpus_mode(source)
-    return mode
+    named = [corpus_mode(source) for source in sources if isinstance(source, str | os.PathLike)]
+    return reduce(and_, named, 0o777)
 
 
 class HashedSymbols:
     """Symbols for one reading from front to back, with the digest of what was read. A jump ahead reads the part between, too."""
 
     def __init__(self, symbols: Symbols) -> None:
-        self._symbols, self._position = symbols, 0
-        self._blake2b = hashlib.blake2b(digest_size=32)
+        self._symbols, self._position, self._blake2b = symbols, 0, hashlib.blake2b(digest_size=32)
 
     def __len__(self) -> int:
         return len(self._symbols)
 
     def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
         start, stop, _ = where.indices(len(self))
-        while self._position < start:
-            self._read(min(CHUNK_N_BYTES, start - self._position))
-        return self._read(max(0, stop - start))
-
-    def _read(self, n: int) -> NDArray[np.uint8]:
-        part = np.array(self._symbols[self._position : self._position + n])  # a copy: what is hashed is what is coded
+        for at in range(self._position, start, CHUNK_N_BYTES):
+            self[at : min(at + CHUNK_N_BYTES, start)]
+        part = np.array(self._symbols[start:stop])  # a copy: what is hashed is what is coded
         self._blake2b.update(part.data)
-        self._position += n
+        self._position += len(part)
         return part
 
     def check(self, expected: bytes, name: str) -> None:
@@ -184,9 +175,10 @@ def _documents(values: Sequence[Any]) -> tuple[bytes, list[Document]]:
     parts, documents, end = list[bytes](), list[Document](), 0
     for i, value in enumerate(values):
         if not isinstance(value, str | bytes | bytearray | memoryview):
-            is_missing = value is None or isinstance(value, float)
-            found = repr(value) if is_missing else f"of type {type(value).__name__}"
-            raise ConfigError(f"document {i} is {found}: a list or column of documents holds texts or bytes only")
+            kind = type(value).__name__
+            raise ConfigError(
+                f"document {i} is of type {kind}: a list or column of documents holds texts or bytes only"
+            )
         try:
             part = value.encode() if isinstance(value, str) else bytes(value)
         except UnicodeEncodeError as error:
@@ -198,17 +190,14 @@ def _documents(values: Sequence[Any]) -> tuple[bytes, list[Document]]:
 
 
 def _check_meaning(source: Any) -> None:
-    """Raises ConfigError for a text where a name is expected, and for names where texts are: both would be misread."""
-    if isinstance(source, str) and is_path(source) and not os.path.lexists(source):
-        if any(map(str.isspace, source)) or len(source) > MAX_NAME:
-            shown = source if len(source) <= MAX_SHOWN else f"{source[:MAX_SHOWN]}..."
-            raise CorpusError(
-                f"{shown!r} does not exist: a str names a corpus; if it is the text itself, give text.encode()"
-            )
-    elif isinstance(source, list | tuple) and source and all(map(_is_file_name, source)):
-        raise ConfigError(
-            f"a list holds documents, and {source[0]!r} is the name of a file: give the name alone, or what the files hold"
-        )
+    """Raises CorpusError for a text where a name is expected, ConfigError for names where texts are: both would be misread."""
+    is_missing = isinstance(source, str) and is_path(source) and not os.path.lexists(source)
+    if is_missing and (" " in source or len(source) > MAX_NAME):
+        hint = "a str names a corpus; if it is the text itself, give text.encode()"
+        raise CorpusError(f"{source[:40] + '...' * (len(source) > 40)!r} does not exist: {hint}")
+    if isinstance(source, list | tuple) and source and all(map(_is_file_name, source)):
+        hint = "give the name alone, or what the files hold"
+        raise ConfigError(f"a list holds documents, and {source[0]!r} is the name of a file: {hint}")
 
 
 def _is_file_name(value: Any) -> bool:
@@ -224,15 +213,14 @@ def open_source(source: CorpusLike, limit_bytes: int | None = None, *, in_order:
     """
     held: Any = in_memory(source)
     _check_meaning(held)
-    if not isinstance(held, str | os.PathLike):
-        is_list = isinstance(held, Sequence) and not isinstance(held, bytes | bytearray | memoryview)
-        data, documents = _documents(held) if is_list else (held, [])
-        symbols = np.frombuffer(data, np.uint8)
-        n_bytes = len(symbols) if limit_bytes is None else min(limit_bytes, len(symbols))
-        yield Source(symbols[:n_bytes], {}, beginning(documents, n_bytes), len(symbols))
+    if isinstance(held, str | os.PathLike):
+        with open_corpus(held) as corpus:
+            yield source_of(corpus, limit_bytes, in_order=in_order)
         return
-    with open_corpus(held) as corpus:
-        yield source_of(corpus, limit_bytes, in_order=in_order)
+    is_list = isinstance(held, Sequence) and not isinstance(held, bytes | bytearray | memoryview)
+    data, documents = _documents(held) if is_list else (held, [])
+    symbols = (whole := np.frombuffer(data, np.uint8))[:limit_bytes]
+    yield Source(symbols, {}, beginning(documents, len(symbols)), len(whole))
 
 
 def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool = False) -> Source:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from prequential.files import open_regular, sync
 from prequential.files.strict_json import parse_json
 
 MAX_HEADER_BYTES = 1 << 20  # JSON, which expands in memory
-MAX_DIMENSIONS, MAX_SIZE = 8, 1 << 48
 METADATA, PACKED = "__metadata__", "packed"
 PACKED_FROM_BYTES, PACK_LEVEL, THREADS_FROM_BYTES = 1 << 16, 1, 1 << 24
 LARGEST_PLACE = 10**15, 2 * 10**15  # no place in a file needs more digits
@@ -29,102 +28,82 @@ DTYPES = {
     name: np.dtype(kind).newbyteorder("<")
     for name, kind in {"F64": "f8", "F32": "f4", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1", "U8": "u1"}.items()
 }
-
-
-class StoredTensor(NamedTuple):
-    """Where a tensor lies in its file: n_bytes bytes from `start` on."""
-
-    dtype: Any  # one of the dtypes that the reader knows: of numpy or torch
-    shape: tuple[int, ...]
-    start: int
-    n_bytes: int
-
-
-def read_header(
-    file: BufferedReader, dtypes: Mapping[str, Any], max_bytes: int
-) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
-    """Metadata, and the tensors by name, of a safetensors file with a header of at most max_bytes.
-
-    Raises ValueError if the file is not complete, or holds anything but tensors of these dtypes.
-    """
-    n_file, n_header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
-    if n_header > max_bytes:
-        raise ValueError(f"it declares a header of {n_header:,} bytes")
-    end = 8 + n_header
-    with _refusing_damage():
-        header = parse_json(file.read(n_header))
-        metadata = dict(header.pop(METADATA, {}))
-        tensors = {name: _stored(entry, end, dtypes) for name, entry in header.items()}
-    for name, stored in sorted(tensors.items(), key=lambda item: item[1][2:]):
-        if stored.start != end:
-            raise ValueError("its tensors leave gaps or overlap")
-        end += stored.n_bytes
-        if end > n_file:
-            raise ValueError(f"it ends within {name!r}")
-    if end != n_file:
-        raise ValueError(f"it has {n_file:,} bytes, but its header says {end:,}")
-    return metadata, tensors
-
-
-def read_values(file: BufferedReader, name: str, stored: StoredTensor) -> np.ndarray:
-    """The bytes of a tensor, (n_bytes,) uint8, in memory of their own. Raises ValueError if the file has become shorter."""
-    if stored.start + stored.n_bytes > os.fstat(file.fileno()).st_size:  # before memory is taken for it
-        raise ValueError(f"it ends within {name!r}")
-    values = np.empty(stored.n_bytes, np.uint8)
-    file.seek(stored.start)
-    if stored.n_bytes and file.readinto(values.data) != stored.n_bytes:
-        raise ValueError(f"it ends within {name!r}")
-    return values
-
-
-@contextmanager
-def _refusing_damage() -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-        raise ValueError(f"its header is damaged: {type(error).__name__}") from error
-
-
-def _stored(entry: Any, first: int, dtypes: Mapping[str, Any]) -> StoredTensor:
-    """One entry of a header. first: where the values begin."""
-    dtype, shape, (start, end) = dtypes[entry["dtype"]], tuple(map(_size, entry["shape"])), entry["data_offsets"]
-    stored = StoredTensor(dtype, shape, first + _size(start), _size(end) - _size(start))
-    if len(shape) > MAX_DIMENSIONS or stored.n_bytes != math.prod(shape) * dtype.itemsize:
-        raise ValueError("another size than its values")
-    return stored
-
-
-def _size(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < MAX_SIZE:
-        raise ValueError("not a size")
-    return value
+Type = tuple[np.dtype, tuple[int, ...]]
 
 
 class TensorFile:
     """An open safetensors file. metadata: strings by name. types: dtype and shape of each tensor by name."""
 
     metadata: dict[str, Any]
-    types: dict[str, tuple[Any, tuple[int, ...]]]
+    types: dict[str, Type]
 
     def __init__(self, file: BufferedReader) -> None:
-        """Reads the header. Raises ValueError if it is not that of a safetensors file of these dtypes."""
-        self._file = file
-        self.metadata, self._stored = read_header(file, DTYPES, MAX_HEADER_BYTES)
-        self.types = {name: (stored.dtype, stored.shape) for name, stored in self._stored.items()}
-        with _refusing_damage():
+        """Reads the header. Raises ValueError if the file is not complete, or holds anything but tensors of DTYPES."""
+        self._file, self._places = file, dict[str, tuple[int, int]]()  # where each begins and ends
+        n_file, n_header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
+        if n_header > MAX_HEADER_BYTES:
+            raise ValueError(f"it declares a header of {n_header:,} bytes")
+        end = 8 + n_header
+        try:
+            header = parse_json(file.read(n_header))
+            self.metadata = dict(header.pop(METADATA, {}))
+            self.types = {name: _type(entry["dtype"], entry["shape"]) for name, entry in header.items()}
+            for name, (dtype, shape) in self.types.items():
+                start, stop = map(_size, header[name]["data_offsets"])
+                self._places[name] = end + start, end + stop
+                if stop - start != math.prod(shape) * dtype.itemsize:
+                    raise ValueError("another size than its values")
             self._packed = parse_json(self.metadata.get(PACKED, "{}").encode())
-            for name, (dtype, shape) in self._packed.items():
-                if name not in self._stored:
-                    raise KeyError(name)
-                self.types[name] = DTYPES[dtype], tuple(map(_size, shape))
+            self.types |= {name: _type(*self._packed[name]) for name in self.types if name in self._packed}
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise ValueError(f"its header is damaged: {type(error).__name__}") from error
+        for name, (start, stop) in sorted(self._places.items(), key=lambda item: item[1]):
+            if start != end:
+                raise ValueError("its tensors leave gaps or overlap")
+            if stop > n_file:
+                raise ValueError(f"it ends within {name!r}")
+            end = stop
+        if end != n_file:
+            raise ValueError(f"it has {n_file:,} bytes, but its header says {end:,}")
 
     def read(self, name: str) -> np.ndarray:
         """A tensor as an array, in memory that it does not share. Raises ValueError if the file ends before its last byte."""
-        dtype, shape = self.types[name]
-        values = read_values(self._file, name, self._stored[name])
-        if name not in self._packed:
-            return values.view(dtype).reshape(shape)
-        return np.frombuffer(_unpacked(name, values, math.prod(shape) * dtype.itemsize), dtype).reshape(shape)
+        (dtype, shape), (start, stop) = self.types[name], self._places[name]
+        if stop > os.fstat(self._file.fileno()).st_size:  # before memory is taken for it
+            raise ValueError(f"it ends within {name!r}")
+        values = np.empty(stop - start, np.uint8)
+        self._file.seek(start)
+        if len(values) and self._file.readinto(values.data) != len(values):
+            raise ValueError(f"it ends within {name!r}")
+        if name in self._packed:
+            values = _unpacked(name, values, math.prod(shape) * dtype.itemsize)
+        return values.view(dtype).reshape(shape)
+
+
+def _type(dtype: str, shape: list[Any]) -> Type:
+    return DTYPES[dtype], tuple(map(_size, shape))
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 48:
+        raise ValueError("not a size")
+    return value
+
+
+def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> np.ndarray:
+    """The n_bytes of a frame. Raises ValueError if it holds anything else, before more memory is taken."""
+    import zstandard
+
+    try:
+        if zstandard.frame_content_size(frame.data) != n_bytes:
+            raise ValueError(f"{name} has another size than its values")
+        values = np.empty(n_bytes, np.uint8)
+        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(frame.data) as reader:
+            if reader.readinto(values.data) != n_bytes:
+                raise ValueError(f"it ends within {name!r}")
+    except zstandard.ZstdError as error:
+        raise ValueError(f"{name} is damaged: {error}") from error
+    return values
 
 
 def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
@@ -148,40 +127,21 @@ def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping
         file.seek(8 + room)
         # The widest items first and frames last: so all are aligned, as in files of the library.
         for name in sorted(arrays, key=lambda name: (name in packed, -arrays[name].itemsize)):
-            values = pack(arrays[name]) if name in packed else np.ascontiguousarray(arrays[name])
-            file.write(values.reshape(-1).view(np.uint8).data)
-            places[name] = end, end + values.nbytes
-            end += values.nbytes
+            data = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
+            n_bytes = file.write(_pack(data) if name in packed else data)
+            places[name] = end, end + n_bytes
+            end += n_bytes
         file.seek(0)
         file.write(room.to_bytes(8, "little") + header(places).ljust(room))
         file.flush()
         sync(file.fileno())
 
 
-def pack(array: np.ndarray) -> np.ndarray:
+def _pack(data: memoryview) -> bytes:
     import zstandard
 
-    threads = -1 if array.nbytes >= THREADS_FROM_BYTES else 0
-    options = zstandard.ZstdCompressor(level=PACK_LEVEL, threads=threads, write_checksum=False)
-    return np.frombuffer(options.compress(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data), np.uint8)
-
-
-def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> bytearray:
-    """The n_bytes of a frame. Raises ValueError if it holds anything else, before more memory is taken."""
-    import zstandard
-
-    try:
-        if zstandard.frame_content_size(frame.data) != n_bytes:
-            raise ValueError(f"{name} has another size than its values")
-        found, place = bytearray(n_bytes), 0
-        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(frame.data) as reader:
-            while place < n_bytes and (n := reader.readinto(memoryview(found)[place:])):
-                place += n
-    except zstandard.ZstdError as error:
-        raise ValueError(f"{name} is damaged: {error}") from error
-    if place < n_bytes:
-        raise ValueError(f"it ends within {name!r}")
-    return found
+    threads = -1 if data.nbytes >= THREADS_FROM_BYTES else 0
+    return zstandard.ZstdCompressor(level=PACK_LEVEL, threads=threads, write_checksum=False).compress(data)
 
 
 @contextmanager

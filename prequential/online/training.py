@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +14,7 @@ from prequential.errors import CheckpointError, CorpusError, OutputError
 from prequential.files import PathLike
 from prequential.model.config import blocks
 from prequential.online.checkpoint import Checkpoints, Saved
-from prequential.online.coding import NO_BITS, NO_SYMBOLS, OnProgress, Progress, ignore
+from prequential.online.coding import OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
 
 DIRECTION = "train"  # of a checkpoint
@@ -58,9 +57,7 @@ def _train(
                 checkpoints, header = saving
                 checkpoints.save_if_due(DIRECTION, header, learner, partial(Saved, totals=done.totals()))
     finish(learner)
-    done = replace(
-        done, segment=NO_SYMBOLS, segment_bits=NO_BITS, segment_gpt_bits=None, update_size=learner.update_size
-    )
+    done = Progress(n_bytes=done.n_bytes, code_bits=done.code_bits, update_size=learner.update_size)
     on_progress(done, len(symbols))
     return done
 

@@ -146,7 +146,7 @@ class Rung:
 
     def operations(self, n_bytes: int) -> float:
         """Those of the run over its first bytes."""
-        return total_flops(self.config, n_bytes).total
+        return total_flops(self.config, n_bytes)
 
     @property
     def n_weights(self) -> int:

@@ -38,7 +38,7 @@ class Variant:
 
     def flops(self, n_bytes: int) -> float:
         """Operations of one run over n_bytes."""
-        return total_flops(self.configs[0], n_bytes).total
+        return total_flops(self.configs[0], n_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

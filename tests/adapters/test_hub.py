@@ -163,19 +163,6 @@ def test_a_tensor_without_a_place_and_a_place_without_a_tensor_are_refused(folde
     assert "'lm_head.weight' is missing" in refusal(folder)
 
 
-def test_other_names_and_types_that_the_library_knows_are_used(folder: Path) -> None:
-    """As in files of earlier versions: names without their first part, and masks among the weights. Half precision is computed
-    in single.
-    """
-    tensors = {name: value.bfloat16() for name, value in load_file(folder / WEIGHTS).items()}
-    save_file({name: value.float() for name, value in tensors.items()}, folder / WEIGHTS)
-    single = costs(folder)
-    older = {name.removeprefix("transformer."): value for name, value in tensors.items()}
-    save_file(older | {"h.0.attn.bias": torch.ones(1, 1, 64, 64).tril().bool()}, folder / WEIGHTS)
-    change(folder / "config.json", dtype="bfloat16")
-    assert np.array_equal(costs(folder), single)
-
-
 def test_damaged_weights_are_refused(folder: Path) -> None:
     whole, header = (folder / WEIGHTS).read_bytes(), json.dumps({FORGED: 7}).encode()
     for damaged in (b"", whole[:-1], len(header).to_bytes(8, "little") + header):
@@ -209,18 +196,22 @@ def test_the_model_names_the_first_id_if_the_tokenizer_does_not(folder: Path) ->
 KERNEL = "stranger/kernel"
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"attn_implementation": KERNEL, "_attn_implementation": KERNEL, "_attn_implementation_internal": KERNEL},
-        {"experts_implementation": KERNEL, "fusion_config": {"patch_embeddings": True}, "dtype": "float16"},
-        {"auto_map": {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"}, "num_labels": 1 << 24},
-        {"transformers_weights": "../other.safetensors", "distributed_config": {"tp_size": 2}},
-    ],
-)
-def test_a_configuration_chooses_no_code_and_no_file(values: dict[str, Any], folder: Path) -> None:
-    good = costs(folder)
-    change(folder / "config.json", **values)
+def test_a_configuration_chooses_no_code_and_no_file(folder: Path) -> None:
+    good, kernels = (
+        costs(folder),
+        ("attn_implementation", "_attn_implementation", "_attn_implementation_internal", "experts_implementation"),
+    )
+    more = {
+        "fusion_config": {"patch_embeddings": True},
+        "dtype": "float16",
+        "num_labels": 1 << 24,
+        "distributed_config": {"tp_size": 2},
+    }
+    code = {
+        "auto_map": {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"},
+        "transformers_weights": "../o.safetensors",
+    }
+    change(folder / "config.json", **dict.fromkeys(kernels, KERNEL), **more, **code)
     assert np.array_equal(costs(folder), good)
 
 

@@ -13,7 +13,6 @@ from prequential_corpora.sources import sample_path
 
 import prequential
 from prequential.adapters import StaticModel
-from prequential.cli.main import main
 from prequential.errors import ConfigError, CorpusError
 from prequential.online.costs import memory_bytes
 from prequential.online.source import open_source
@@ -100,14 +99,6 @@ def test_the_first_id_stands_before_every_window_of_a_model_that_was_trained_so(
     assert static.costs(np.frombuffer(data, np.uint8))[0].sum() == pytest.approx(expected, rel=1e-4)
 
 
-def test_only_the_logits_of_the_scored_ids_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    static, found = StaticModel(str(saved("qwen", tmp_path)), stride=16), []
-    forward = static._model.lm_head.forward
-    monkeypatch.setattr(static._model.lm_head, "forward", lambda x: found.append(x.shape[-2]) or forward(x))
-    static.costs(np.frombuffer(HARD.encode(), np.uint8))
-    assert found and max(found) == 16
-
-
 def test_a_model_of_a_large_vocabulary_and_window_takes_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,14 +124,3 @@ def test_a_learner_has_to_fit_beside_a_static_model(tmp_path: Path) -> None:
                 prequential.evaluate(b"abc" * 9, config=config, runtime=runtime, baselines=[static])
         else:
             prequential.evaluate(b"abc" * 9, config=config, runtime=runtime, baselines=[static])
-
-
-def test_evaluate_says_the_policy_of_a_static_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder, corpus = saved("gemma", tmp_path), tmp_path / "corpus"
-    corpus.write_bytes(HARD.encode())
-    command = ["evaluate", "-1", str(corpus), "--static", f"hf:{folder}", "--no-run", "--baselines", "none"]
-    assert main([*command, "--static-window", "32", "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert "window 32, stride 32, id 1 before every window, carried" in record["baselines"][0]["label"]
-    assert main([*command, "--static-window", "32"]) == 0
-    assert "id 1 before every window" in capsys.readouterr().out

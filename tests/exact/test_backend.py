@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prequential.exact import fused, plain
-from prequential.exact.backend import Backend, Primitives, orthogonalise
+from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
 from prequential.exact.matmul import Matmul, trials
 from prequential.exact.pool import Pool
 
@@ -22,8 +22,8 @@ def exact_products() -> list[str]:
     return [trial.name for trial in trials() if trial.exact]
 
 
-def backend(ops: Primitives, products: str = "float64") -> Backend:
-    return Backend(ops, Matmul(products), Pool(1))
+def backend(ops: Primitives, products: str = "float64") -> Arithmetic:
+    return Arithmetic(ops, Matmul(products), Pool(1))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

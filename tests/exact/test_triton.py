@@ -26,7 +26,7 @@ import triton.language as tl
 from same_bits import Draw, assert_same_bits, check_attention, check_rows
 
 from prequential.exact import fused, plain
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.exact.device import primitives as triton_primitives
 from prequential.exact.device.rounding import rounded
 from prequential.exact.matmul import choose
@@ -100,7 +100,7 @@ def test_a_gpt_learns_and_reads_with_the_same_bits(monkeypatch):
     monkeypatch.setattr(accelerators, "TEST_COLUMNS", 9)
     accelerator = Accelerator(DEVICE, choose(DEVICE), triton_primitives)
     accelerators.compare_with_host(
-        accelerator, config, (4, 4), Backend(plain, choose(), Pool(1))
+        accelerator, config, (4, 4), Arithmetic(plain, choose(), Pool(1))
     )  # raises if bits differ
 
 

@@ -7,7 +7,7 @@ import own_learners
 import pytest
 
 from prequential.errors import ConfigError
-from prequential.learners.loading import load_spec
+from prequential.learners.loading import load_spec, parse_arguments
 
 LEARNER = Path(own_learners.__file__).read_text()
 
@@ -36,14 +36,6 @@ def test_a_module_of_the_current_folder_does_not_stand_in_for_an_installed_one(t
     monkeypatch.delitem(sys.modules, "pyppmd", raising=False)
     load_spec("mine:Counts")
     load_spec(f"{tmp_path / 'mine.py'}:Counts")
-
-
-def test_an_installed_learner_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
-    written(tmp_path, river="open('planted', 'w')", brotli="open('planted', 'w')")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError):
-        load_spec("prequential.adapters:ClassifierLearner")
-    assert not (tmp_path / "planted").exists()
 
 
 def test_the_current_folder_is_not_on_the_path_afterwards(tmp_path, monkeypatch):
@@ -79,25 +71,11 @@ def test_a_learner_imports_the_modules_beside_it_and_its_digest_covers_them(tmp_
     assert after(tmp_path, helper="from parts import rates  # changed") != first
 
 
-def test_a_module_that_an_installed_package_lacks_is_not_taken_from_the_folder(tmp_path):
-    tried = "try:\n    import json.beside\nexcept ImportError:\n    pass\n"
-    written(tmp_path, mine=tried + LEARNER, beside="raise SystemExit('planted')")
-    load_spec(f"{tmp_path / 'mine.py'}:Counts")
-
-
-def test_a_learner_of_one_file_keeps_the_digest_of_that_file(tmp_path):
-    from hashlib import blake2b
-
-    written(tmp_path, mine=LEARNER)
-    found = source(load_spec(f"{tmp_path / 'mine.py'}:Counts"))
-    assert found == blake2b(LEARNER.encode(), digest_size=32).hexdigest()[:16]
-
-
-def again(name, **arguments):
+def again(name):
     """The digest that a new process finds, which has imported nothing yet."""
     for known in ("mine", "helper", "owned", "owned.parts"):
         sys.modules.pop(known, None)
-    return source(load_spec(name, arguments))
+    return source(load_spec(name))
 
 
 @pytest.mark.parametrize(
@@ -130,16 +108,27 @@ def test_a_module_of_an_installed_learner_that_changed_is_another_learner(tmp_pa
     assert again("owned:Counts") != first
 
 
-@pytest.mark.parametrize("prefix", ["", "hf:"])
-def test_a_model_folder_or_file_that_changed_is_another_learner(tmp_path, prefix):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "weights").write_bytes(b"1")
-    written(tmp_path, mine=LEARNER + "\ndef make(model, text='x' * 5000):\n    return Counts()\n")
-    name = f"{tmp_path / 'mine.py'}:make"
-    first, of_file = again(name, model=f"{prefix}{folder}"), again(name, model=str(folder / "weights"))
-    assert first == again(name, model=f"{prefix}{folder}")
-    assert again(name, model="x" * 5000) == again(name, model="") != first
-    (folder / "weights").write_bytes(b"2")
-    assert again(name, model=f"{prefix}{folder}") != first
-    assert again(name, model=str(folder / "weights")) != of_file
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("no.such.module:f", "'no.such.module' cannot be imported: ModuleNotFoundError"),
+        ("own_learners:nothing", "has no 'nothing'"),
+        ("own_learners", "names no learner"),
+        ("own_learners:not_a_factory", "not a function or class"),
+        ("missing.py:f", "file 'missing.py' does not exist"),
+    ],
+)
+def test_a_name_that_names_no_learner_is_one_line(name, text):
+    with pytest.raises(ConfigError, match=text):
+        load_spec(name)
+
+
+def test_arguments_are_json_or_text():
+    assert parse_arguments(["lr=3e-4", "name=gpt", 'x={"a":1}', "b=true"]) == {
+        "lr": 3e-4, "name": "gpt", "x": {"a": 1}, "b": True,
+    }  # fmt: skip
+    for wrong in (["lr"], ["=3"], ["a b=3"], ["a=1", "a=2"]):
+        with pytest.raises(ConfigError):
+            parse_arguments(wrong)
+    with pytest.raises(ConfigError, match="cannot be made: TypeError"):
+        load_spec("own_learners:Counts", {"no_such": 1})

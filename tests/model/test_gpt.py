@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from prequential.exact import fused, plain
 from prequential.exact.arrays import digest
-from prequential.exact.backend import Backend
+from prequential.exact.backend import Arithmetic
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
@@ -27,7 +27,7 @@ KERNELS = pytest.mark.parametrize("ops", [plain, fused], ids=["plain", "fused"])
 
 
 def make_gpt(ops=plain, config=CONFIG, n_threads=1, backend="float64"):
-    return GPT(config, seed=1, backend=Backend(ops, Matmul(backend), Pool(n_threads)))
+    return GPT(config, seed=1, backend=Arithmetic(ops, Matmul(backend), Pool(n_threads)))
 
 
 def drawn(seed, *shape):

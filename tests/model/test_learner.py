@@ -119,16 +119,16 @@ def test_threads_and_kernels_change_neither_payload_nor_state(config):
 @CONFIGS
 @pytest.mark.parametrize("kernels", ["fused", "plain"])
 @pytest.mark.first_quick
-def test_decoder_and_follower_have_the_same_cost_and_end_in_the_same_state(config, kernels):
+def test_decoder_and_scorer_have_the_same_cost_and_end_in_the_same_state(config, kernels):
     encoder, coder, decoder = make_learner(config), BitCoder(ENCODE), make_learner(config, 2, kernels)
     symbols, code_bits = learn(encoder, TEXT, coder)
-    follower, nothing = make_learner(config), BitCoder(SCORE)
-    assert learn(follower, TEXT, nothing)[1] == code_bits
+    scorer, nothing = make_learner(config), BitCoder(SCORE)
+    assert learn(scorer, TEXT, nothing)[1] == code_bits
     assert nothing.payload() == b""
     decoded, decoded_bits = learn(decoder, np.zeros_like(TEXT), BitCoder(DECODE, coder.payload()))
     assert np.array_equal(decoded, symbols)
     assert decoded_bits == pytest.approx(code_bits, rel=1e-12)
-    assert decoder.digest() == follower.digest() == encoder.digest()
+    assert decoder.digest() == scorer.digest() == encoder.digest()
 
 
 def test_a_step_has_no_effect_on_its_segment_and_is_finished_at_the_segments_end():

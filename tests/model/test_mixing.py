@@ -48,13 +48,13 @@ def code(mixer, coder, symbols, frequencies=None, cuts=()):
     return symbols, code_bits
 
 
-def followed(mixer, symbols, frequencies=None):
+def scored(mixer, symbols, frequencies=None):
     return code(mixer, BitCoder(SCORE), symbols, frequencies)[1]
 
 
 def assert_decoded(data, config=SMALL, ring_bits=10, frequencies=None, cuts=((), ())):
-    """Decoder and follower end in the encoder's state, at its cost. cuts: of the encoder's and the decoder's calls."""
-    encoder, decoder, follower = (make_mixer(config, ring_bits) for _ in range(3))
+    """Decoder and scorer end in the encoder's state, at its cost. cuts: of the encoder's and the decoder's calls."""
+    encoder, decoder, scorer = (make_mixer(config, ring_bits) for _ in range(3))
     coder = BitCoder(ENCODE)
     _, code_bits = code(encoder, coder, data, frequencies, cuts[0])
     reader = BitCoder(DECODE, coder.payload())
@@ -62,7 +62,7 @@ def assert_decoded(data, config=SMALL, ring_bits=10, frequencies=None, cuts=((),
     assert np.array_equal(decoded, data)
     reader.check_end()
     assert 8 * len(coder.payload()) <= code_bits + 64 + 8 * len(data) * 2**-15
-    for bits, other in ((decoded_bits, decoder), (followed(follower, data, frequencies), follower)):
+    for bits, other in ((decoded_bits, decoder), (scored(scorer, data, frequencies), scorer)):
         assert bits == pytest.approx(code_bits, rel=1e-12)
         for name, tensor in encoder.state().items():
             assert (tensor == other.state()[name]).all(), name
@@ -117,9 +117,9 @@ def test_the_cost_of_a_byte_does_not_depend_on_later_bytes(gpt):
 def test_the_probabilities_of_all_256_bytes_sum_to_one(gpt):
     mixer = make_mixer(MixerConfig(contexts=("1", "3", "word", "match"), table_bits=6, match_bits=6))
     frequencies = drawn_frequencies(201, 7) if gpt else None
-    followed(mixer, TEXT[:200], None if frequencies is None else frequencies[:200])
+    scored(mixer, TEXT[:200], None if frequencies is None else frequencies[:200])
     last = None if frequencies is None else frequencies[200:]
-    code_bits = [followed(deepcopy(mixer), [byte], last) for byte in range(256)]
+    code_bits = [scored(deepcopy(mixer), [byte], last) for byte in range(256)]
     assert math.fsum(2.0**-bits for bits in code_bits) == pytest.approx(1, abs=8 * UNIT_BITS / 2)  # each is rounded
 
 
@@ -131,9 +131,9 @@ def test_a_long_repeat_of_noise_costs_next_to_nothing(contexts):
     """Without contexts, only the match can predict the repeat."""
     noise = np.random.default_rng(2).integers(0, 256, 2000)
     mixer = make_mixer(MixerConfig(contexts=contexts, table_bits=18, match_bits=12), ring_bits=14)
-    followed(mixer, np.ones(advance.FEW_CONTROLS, np.int64))  # binary data: the code of the noise does not change
-    assert followed(mixer, noise) > 8 * 2000
-    assert followed(mixer, noise) < 0.3 * 2000
+    scored(mixer, np.ones(advance.FEW_CONTROLS, np.int64))  # binary data: the code of the noise does not change
+    assert scored(mixer, noise) > 8 * 2000
+    assert scored(mixer, noise) < 0.3 * 2000
 
 
 def test_a_match_is_found_at_its_fifth_byte_and_points_at_the_byte_that_followed():
@@ -150,8 +150,8 @@ def test_the_mixer_soon_trusts_frequencies_that_contain_the_next_byte():
     frequencies = np.full((2000, 256), 1, np.int32)
     frequencies[np.arange(2000), symbols] = (1 << 24) - 255
     mixer = make_mixer()
-    followed(mixer, symbols[:1000], frequencies[:1000])
-    assert followed(mixer, symbols[1000:], frequencies[1000:]) < 0.5 * 1000
+    scored(mixer, symbols[:1000], frequencies[:1000])
+    assert scored(mixer, symbols[1000:], frequencies[1000:]) < 0.5 * 1000
 
 
 def test_the_ring_may_wrap():
@@ -359,7 +359,7 @@ def test_a_picture_costs_less_than_its_rows_in_another_order_of_bytes():
         row[:] = np.where(random.random(150) < 0.2, row, above)
     mixed = np.array([random.permutation(row) for row in rows])
     config = MixerConfig(table_bits=16, match_bits=12)
-    costs = [followed(make_mixer(config, ring_bits=16), text.ravel()) / text.size for text in (rows, mixed)]
+    costs = [scored(make_mixer(config, ring_bits=16), text.ravel()) / text.size for text in (rows, mixed)]
     assert costs[0] < 3.0 and costs[1] > 4.9  # the entropy of the first is 1.7 bits, and that of single bytes 5
 
 
@@ -370,7 +370,7 @@ def test_every_set_and_curve_uses_rows_that_it_has(gpt):
     frequencies = drawn_frequencies(len(data), 9) if gpt else None
     mixer = make_mixer(MixerConfig(**ALL, table_bits=14, match_bits=10), ring_bits=12)
     fresh = make_mixer(MixerConfig(**ALL, table_bits=14, match_bits=10), ring_bits=12)
-    followed(mixer, data, frequencies)
+    scored(mixer, data, frequencies)
     moved = (mixer.state()["weights"] != fresh.state()["weights"]).any(1)
     for start, size in zip(mixer.arrays.set_starts, sets.SET_SIZES, strict=True):
         assert moved[start : start + size].any()
@@ -559,7 +559,7 @@ def test_the_code_is_chosen_by_what_came_before():
     chosen = []
     zeros, controls, stays = np.zeros(600, np.int64), np.ones(advance.FEW_CONTROLS, np.int64), advance.STAYS_BINARY
     for part in (TEXT[:300], zeros, TEXT[:16], controls[1:], controls[:1], TEXT[: stays - 1], TEXT[:1]):
-        followed(mixer, part)
+        scored(mixer, part)
         chosen.append(int(sets.code_of(mixer.arrays.past)))
     assert chosen == [0, 0, 0, 0, 1, 1, 0]  # zeros fill up texts
 

@@ -11,7 +11,7 @@ from prequential.errors import ConfigError
 from prequential.exact.pool import MAX_DEFAULT_THREADS
 from prequential.model.config import Config
 from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, FEATURES, PRESETS, name_of, preset, without
-from prequential.online.costs import MAX_MEMORY_BYTES, check_limits
+from prequential.online.costs import MAX_MEMORY_BYTES, check_limits, memory_bytes
 from prequential.sweeps.ladder import n_weights
 
 
@@ -36,7 +36,7 @@ def test_unknown_presets_are_refused() -> None:
 
 def test_the_preset_for_devices_has_the_weights_that_its_help_says_and_fits() -> None:
     config = DEVICE_PRESETS["gpu-small"]
-    check_limits(config, MAX_MEMORY_BYTES, n_threads=MAX_DEFAULT_THREADS)
+    check_limits(config, memory_bytes(config, n_threads=MAX_DEFAULT_THREADS), MAX_MEMORY_BYTES)
     assert config.gpt is not None
     assert round(n_weights(config.gpt) / 1e6) == 7
 

@@ -117,15 +117,6 @@ def test_a_flipped_bit_is_named_with_its_tensor_block_and_bytes(name):
         learner.digest()
 
 
-def test_the_tensor_with_the_fewest_wrong_values_is_named_first():
-    """A step spreads a flipped bit of a momentum over the weights of its matrix."""
-    learner = make(every=1)
-    learn(learner, 5)
-    flip(OnlineLearner.state(learner)["gpt.momentum.0.up"])
-    with pytest.raises(FaultError, match=r"original bytes 240-288\): .* differs in gpt\.momentum\.0\.up \(1 of"):
-        learn(learner, 1, first=5)
-
-
 def test_a_flipped_bit_of_the_encoder_is_found_in_that_segment():
     learner, coder = make(MIXER, every=1000), BitCoder(ENCODE)
     learn(learner, 4, coder=coder)

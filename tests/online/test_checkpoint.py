@@ -1,17 +1,10 @@
 """An interrupted run resumes, and its result has the bytes of an uninterrupted run."""
 
-import json
-import os
 import signal
-import tracemalloc
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import safetensors.numpy
-import safetensors.torch
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from interruption import InterruptionError, stopping_at
@@ -24,7 +17,6 @@ from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
 from prequential.files import checkpoint_path, partial_path, work_folder
 from prequential.online import checkpoint
 from prequential.online.runtime import Runtime
-from prequential.online.tensor_file import open_tensors, write_packed
 
 pytestmark = pytest.mark.usefixtures("always_due")
 
@@ -102,14 +94,6 @@ def test_finished_blocks_stay_after_an_error_without_a_checkpoint(monkeypatch, a
     assert compress(tmp_path, overwrite=True) == archives["both"]
 
 
-@pytest.mark.thorough
-def test_resume_without_a_checkpoint_says_that_it_starts_anew(archives, tmp_path, caplog):
-    assert compress(tmp_path, resume=True) == archives["both"]
-    assert [record.message for record in caplog.records] == [
-        "nothing was saved of an interrupted run: this one starts anew"
-    ]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_until_the_run_is_saved(monkeypatch, archives, tmp_path, number):
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
@@ -173,21 +157,6 @@ def test_decompression_of_a_folder_resumes_and_is_saved_although_the_empty_folde
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "tree"]
 
 
-@pytest.mark.thorough
-def test_the_partial_output_of_another_folder_is_refused(tmp_path):
-    for name, data in (("tree", DATA), ("short", b"")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "one").write_bytes(data)
-    long, short = (prequential.compress(tmp_path / name, config=CONFIG, runtime=ONE) for name in ("tree", "short"))
-    with pytest.raises(InterruptionError):
-        prequential.decompress(long, tmp_path / "again", runtime=ONE, on_progress=stopping_at(12))
-    (tmp_path / "again").mkdir()
-    with pytest.raises(CheckpointError, match="another original"):
-        prequential.decompress(short, tmp_path / "again", runtime=ONE, resume=True)
-    prequential.decompress(long, tmp_path / "again", runtime=ONE, resume=True)
-    assert (tmp_path / "again" / "one").read_bytes() == DATA
-
-
 # ---- refusals
 
 
@@ -245,61 +214,6 @@ def test_any_flipped_bit_of_a_checkpoint_and_any_missing_end_is_found(tmp_path):
             compress(tmp_path, resume=True)
 
 
-BOMB = zstandard.compress(bytes(1 << 30))
-SHORT = zstandard.ZstdCompressor(write_content_size=False).compress(b"short")
-
-
-@pytest.mark.parametrize(
-    ("shape", "frame", "reason"),
-    [
-        ([1 << 17], BOMB, "another size than its values"),
-        ([1 << 17], SHORT, "another size than its values"),
-        ([1 << 17], zstandard.compress(bytes(1 << 17))[:-3], "ends within|is damaged"),
-        ([1 << 17], b"no frame", "is damaged"),
-        ([1 << 16, 2], zstandard.compress(bytes(1 << 17)), "another shape"),
-        (["x"], zstandard.compress(bytes(1 << 17)), "header is damaged"),
-    ],
-)
-def test_a_crafted_packed_tensor_takes_no_more_memory_than_its_shape(shape, frame, reason, tmp_path):
-    path, own = tmp_path / "c", {"a": np.zeros(1 << 17, np.int8)}
-    tensors = {"a": np.frombuffer(frame, np.uint8)}
-    safetensors.numpy.save_file(tensors, path, {"packed": json.dumps({"a": ["I8", shape]})})
-    tracemalloc.start()
-    with pytest.raises(CheckpointError, match=reason), open_tensors(path) as file:
-        checkpoint.read_arrays(file, own)
-    assert tracemalloc.get_traced_memory()[1] < 1 << 24
-    tracemalloc.stop()
-
-
-def test_tables_that_are_mostly_untouched_take_little_room(tmp_path):
-    values = np.zeros(1 << 22, np.int32)
-    values[::100_000] = 7
-    write_packed(tmp_path / "c", {"a": values, "b": np.arange(3)})
-    assert (tmp_path / "c").stat().st_size < values.nbytes / 1000
-    with open_tensors(tmp_path / "c") as file:
-        read = checkpoint.read_arrays(file, {"a": values, "b": np.arange(3)})
-    assert np.array_equal(read["a"], values) and read["a"].flags.writeable and read["b"].tolist() == [0, 1, 2]
-
-
-def test_packing_full_tables_holds_one_frame_at_a_time(tmp_path):
-    random = np.random.default_rng(0)
-    arrays = {f"a{i}": random.integers(0, 256, 1 << 22, np.uint8) for i in range(6)} | {
-        "empty": np.zeros((0, 3), np.int32)
-    }
-    tracemalloc.start()
-    try:
-        write_packed(tmp_path / "c", arrays, {"x": "y"})
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 3 << 22
-    with open_tensors(tmp_path / "c") as file:
-        assert file.metadata["x"] == "y"
-        read = checkpoint.read_arrays(file, arrays)
-    assert all(np.array_equal(read[name], array) for name, array in arrays.items())
-    assert safetensors.numpy.load_file(tmp_path / "c").keys() == arrays.keys()
-
-
 # ---- when
 
 
@@ -334,69 +248,3 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_does_not_end_the_run(mo
     assert compress(tmp_path) == archives["both"]
     assert "No space left" in caplog.text
     assert not list(tmp_path.glob("*checkpoint*"))
-
-
-@pytest.mark.thorough
-def test_compression_of_a_read_only_source_resumes_and_the_archive_has_its_mode(archives, tmp_path):
-    source = tmp_path / "source"
-    source.write_bytes(DATA)
-    source.chmod(0o444)
-    for resume, on_progress in ((False, stopping_at(9)), (True, lambda done, n_bytes: None)):
-        with suppress(InterruptionError):
-            prequential.compress(
-                source, tmp_path / "a.pq", config=CONFIG, runtime=ONE, resume=resume, on_progress=on_progress
-            )
-        if not resume:
-            assert partial_path(tmp_path / "a.pq").stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "a.pq").stat().st_mode & 0o777 == 0o444
-
-
-def test_what_was_read_does_not_change_with_the_file(tmp_path):
-    """A process that rewrites the file after the check of its values must not reach the kernels."""
-    path, values = tmp_path / "a.safetensors", np.arange(1000)
-    write_packed(path, {"a": values})
-    with open_tensors(path) as file:
-        read = checkpoint.read_arrays(file, {"a": values})
-        with path.open("r+b") as other:
-            other.seek(-8 * len(values), 2)
-            other.write(b"\xff" * 8 * len(values))
-        assert np.array_equal(read["a"], values)
-    assert np.array_equal(read["a"], values)
-
-
-def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path):
-    """The library would map the file, and end the program by a signal."""
-    path, values = tmp_path / "a.safetensors", np.arange(100_000)
-    write_packed(path, {"a": values})
-    with pytest.raises(CheckpointError, match="ends within 'a'"), open_tensors(path) as file:
-        os.truncate(path, 1000)
-        checkpoint.read_arrays(file, {"a": values})
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        b"[]", b"{", b"[" * 100_000, b'{"a":1}', b'{"a":{"dtype":"I64","shape":[-1],"data_offsets":[0,8]}}',
-        b'{"a":{"dtype":"X","shape":[1],"data_offsets":[0,8]}}', b'{"a":{"dtype":"I64","shape":[1],"data_offsets":[]}}',
-        b'{"a":{"dtype":"I64","shape":1,"data_offsets":[0,8]}}', b'{"__metadata__":3}',
-        b'{"a":{"dtype":"I64","shape":[true],"data_offsets":[0,8]}}', b"\xff\xfe",
-        b'{"a":{"dtype":"I64","shape":[1],"data_offsets":[0,12]}}', b'{"a":{"dtype":"I64","shape":[1],"data_offsets":[8,8]}}',
-    ],
-)  # fmt: skip
-def test_a_crafted_header_of_tensors_is_refused(header, tmp_path):
-    path = tmp_path / "a.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
-    with pytest.raises(CheckpointError, match="header is damaged"), open_tensors(path):
-        pass
-
-
-@pytest.mark.parametrize("shape", ["[1099511627776]", "[1048576,1048576]"])  # 2**43 bytes both
-def test_a_header_does_not_take_memory_that_the_file_does_not_have(shape, tmp_path):
-    path = tmp_path / "a.safetensors"
-    header = b'{"a":{"dtype":"I64","shape":%b,"data_offsets":[0,%d]}}' % (shape.encode(), 1 << 43)
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
-    with pytest.raises(CheckpointError, match="ends within 'a'"), open_tensors(path) as file:
-        file.read("a")
-    path.write_bytes((1 << 27).to_bytes(8, "little") + b"{}")
-    with pytest.raises(CheckpointError, match="declares a header of 134,217,728 bytes"), open_tensors(path):
-        pass

@@ -10,13 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_codecs.bit_coder import SCORE, BitCoder
-from small import BOTH, CONFIGS, SCHEDULE
+from small import BOTH, CONFIGS
 
 from prequential.errors import CorruptArchiveError, UnsupportedVersionError
-from prequential.model.config import blocks
 from prequential.online.coding import compress, config_of, decompress
-from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 
 TEXT = (
@@ -102,43 +99,6 @@ def test_a_decoder_in_another_state_stops_at_the_first_block_before_it_writes():
     with pytest.raises(CorruptArchiveError, match="block 0"):
         decode(reader, sink)
     assert sink.getvalue() == b""
-
-
-class Recorder:
-    """Replaces a learner's mixer. Codes symbol by symbol and records the GPT's frequencies and the coded ones of each."""
-
-    def __init__(self, mixer):
-        self.mixer, self.arrays, self.rows, self.coded = mixer, mixer.arrays, [], []
-
-    def code(self, symbols, frequencies, coder):
-        for i in range(len(symbols)):
-            self.rows.append(frequencies[i].copy())
-            self.coded.append(self.mixer.code(symbols[i : i + 1], frequencies[i : i + 1], coder))
-        return np.concatenate(self.coded[-len(symbols) :])
-
-    def state(self):
-        return self.mixer.state()
-
-
-def recorded(data):
-    learner = ONE.learner(BOTH)
-    learner.mixer = Recorder(learner.mixer)
-    for block in blocks(len(data), SCHEDULE):
-        list(run(learner, BitCoder(SCORE), block, np.frombuffer(data, np.uint8)[block].copy()))
-    return np.stack(learner.mixer.rows), np.concatenate(learner.mixer.coded)
-
-
-def test_a_prediction_depends_on_no_later_symbol():
-    """On the real loop: the text is changed from some symbol on, and the symbols before it cost the same bits."""
-    rows, coded = recorded(TEXT[:500])
-    for first in (0, 7, 40, 299, 300, 420):
-        changed = bytearray(TEXT[:500])
-        changed[first:] = bytes((symbol + 1) % 256 for symbol in changed[first:])
-        changed_rows, changed_coded = recorded(bytes(changed))
-        assert np.array_equal(rows[: first + 1], changed_rows[: first + 1])
-        assert np.array_equal(coded[:first], changed_coded[:first])
-        assert not np.array_equal(coded[first + 1 :], changed_coded[first + 1 :])
-        assert first < 32 or not np.array_equal(rows[first + 1 :], changed_rows[first + 1 :])
 
 
 def test_an_archive_of_a_learner_that_went_is_of_a_version_that_is_not_read_and_not_damaged():

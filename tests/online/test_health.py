@@ -84,22 +84,6 @@ def test_ordinary_text_gives_no_finding(machine: Machine) -> None:
     assert machine.found == []
 
 
-@pytest.mark.thorough
-def test_a_real_learner_has_no_finding_on_the_sample() -> None:
-    import prequential
-
-    config = prequential.Config(
-        gpt=None,
-        mixer=prequential.MixerConfig(contexts=("1", "2", "3", "4", "word"), table_bits=16),
-        schedule=prequential.ScheduleConfig(block_symbols=1 << 14),
-    )
-    health = Health()
-    archive = prequential.compress(SAMPLE, config=config, on_progress=health)
-    assert health.findings == []
-    prequential.decompress(archive, on_progress=health)
-    assert health.findings == []
-
-
 @pytest.mark.parametrize(
     ("before", "rate", "data", "spike_rate", "cause", "reason"),
     [
@@ -177,8 +161,3 @@ def test_the_status_has_the_total_and_latest_rate_gzip_speed_and_time_left(machi
     assert parts[0] == "2.250 bits/byte last 64K 2.500"
     assert float(parts[1].removeprefix("gzip ")) == pytest.approx(gzip, rel=0.01)
     assert parts[2:] == ["10.0 kB/s", "0:13 left"]
-
-
-def test_the_status_omits_what_is_not_known_yet(machine: Machine) -> None:
-    assert machine.health.status(0) == ""
-    assert machine.run(PROSE[:SEGMENT]).health.status(MIB) == "2.000 bits/byte"

@@ -1,24 +1,44 @@
-"""A stored learner continues as if it had never stopped. Its folder is complete or absent."""
+"""A stored learner continues as if it had never stopped. Its folder is complete or absent.
+
+Damaged and hostile folders are refused in one line, in bounded time and memory, and no code in them runs.
+"""
 
 import json
+import os
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from limits import bounded
 from prequential_codecs.bit_coder import ENCODE, BitCoder
+from safetensors.torch import save_file
+from seeds import MAX_MEMORY_BYTES, PURE, SCHEDULE
 from small import BOTH as CONFIG
 from small import CONFIGS
+from watch import confined
 
-from prequential.errors import CorpusError, OutputError
-from prequential.exact.arrays import to_tensor
-from prequential.files import check_new_folder
+from prequential.errors import (
+    CheckpointError,
+    ConfigError,
+    CorpusError,
+    OutputError,
+    PrequentialError,
+    UnsupportedVersionError,
+)
+from prequential.exact.arrays import digest, to_tensor
+from prequential.model.config import Config, MixerConfig
 from prequential.model.learner import training_rows
 from prequential.online import model_store
 from prequential.online.loop import run
-from prequential.online.model_store import load_model, save_model
+from prequential.online.model_store import DESCRIPTION, TENSORS, load_model, save_model
 from prequential.online.runtime import Runtime
-from prequential.online.training import finish, train
+from prequential.online.tensor_file import open_tensors
+from prequential.online.training import train
 
 DATA = np.frombuffer(b"It was the best of times, it was the worst of times, it was the age of wisdom. " * 9, np.uint8)
 FIRST, REST = DATA[:500], DATA[500:]
@@ -100,17 +120,6 @@ def test_a_loaded_learner_continues_bit_for_bit_like_the_saved_one(config, tmp_p
         assert loaded.digest() == learner.digest()
 
 
-def test_a_learner_is_stored_between_any_two_segments(tmp_path):
-    learner = ONE.learner(CONFIG)
-    for _ in run(learner, BitCoder(ENCODE), slice(0, 500), FIRST.copy()):
-        pass
-    save_model(tmp_path / "m", learner, {})
-    loaded = load_model(tmp_path / "m", ONE).learner
-    for one in (learner, loaded):
-        finish(one)
-    assert loaded.digest() == learner.digest()
-
-
 def test_a_model_records_what_it_was_trained_on(tmp_path):
     trained_on = {"kind": "file", "name": "böok", "n_bytes": len(FIRST), "blake2b": "00", "origin": None}
     digest = save_model(tmp_path / "m", shared_learner(), trained_on)
@@ -147,14 +156,6 @@ def test_an_existing_path_is_not_overwritten(kind, tmp_path):
     assert kind == "dangling link" or own.read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_made_is_refused_before_the_run(tmp_path):
-    with pytest.raises(OutputError, match="does not exist or is not writable"):
-        check_new_folder(tmp_path / "a" / "m")
-    for name in (".", "..", "/"):
-        with pytest.raises(OutputError, match="cannot be the name of a new folder"):
-            check_new_folder(name)
-
-
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("last", ["write_packed", "write_text"])
 def test_a_save_that_fails_leaves_nothing(error, last, monkeypatch, tmp_path):
@@ -167,3 +168,155 @@ def test_a_save_that_fails_leaves_nothing(error, last, monkeypatch, tmp_path):
     with pytest.raises(OutputError if isinstance(error, OSError) else KeyboardInterrupt):
         save_model(tmp_path / "m", learner, {})
     assert not list(tmp_path.iterdir())
+
+
+# ---- damaged and hostile folders
+
+
+Tensors = dict[str, torch.Tensor]
+
+SMALLEST = replace(PURE, mixer=MixerConfig(contexts=("1", "2"), table_bits=6, match_bits=4), schedule=SCHEDULE)
+LIMITED = Runtime(kernels="fused", threads=1, max_memory_bytes=MAX_MEMORY_BYTES)
+TEXT = np.frombuffer(b"the cat sat on the mat, the cat sat on the hat", np.uint8)
+LARGE = 1 << 62
+EXTRA_BYTES = 64 << 20  # these learners take 10 MB
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a model that loads."""
+    learner, folder = LIMITED.learner(SMALLEST), tmp_path_factory.mktemp("good") / "m"
+    train(learner, TEXT)
+    save_model(folder, learner, {"name": "text", "n_bytes": len(TEXT)})
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(good: dict[str, bytes], tmp_path: Path) -> Path:
+    """A copy of that model."""
+    for name, data in good.items():
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def refusal(folder: Path) -> str:
+    """The reason why the model is refused. Fails if it loads."""
+    with bounded(extra_bytes=EXTRA_BYTES), confined(Path(os.devnull)), pytest.raises(PrequentialError) as refused:
+        load_model(folder, LIMITED)
+    assert refused.type in (CheckpointError, UnsupportedVersionError, ConfigError)
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 1000
+    return str(refused.value)
+
+
+def unpacked(path: Path) -> Tensors:
+    with open_tensors(path) as file:
+        return {name: torch.from_numpy(file.read(name)) for name in file.types}
+
+
+def forge(folder: Path, tensors: Tensors | None = None, **changes: Any) -> None:
+    """Writes the given tensors and the changed entries of the description, those of parts of the configuration too, with
+    matching digests.
+    """
+    if tensors is not None:
+        save_file(tensors, folder / TENSORS)
+    about = json.loads((folder / DESCRIPTION).read_text())
+    if tensors is not None:
+        about["state_digest"] = digest(tensors, 16).hex()
+    del about["digest"]
+    for name, value in changes.items():
+        if isinstance(about["config"].get(name), dict):
+            about["config"][name].update(value)
+        else:
+            about[name] = value
+    about["digest"] = model_store._digest_of_text(about)
+    (folder / DESCRIPTION).write_text(json.dumps(about))
+
+
+def test_a_forged_model_without_faults_loads_with_its_declared_configuration(folder: Path) -> None:
+    forge(folder, unpacked(folder / TENSORS), config={**SMALLEST.to_dict(), "seed": 7})
+    loaded = load_model(folder, LIMITED)
+    assert loaded.trained_on["name"] == "text" and loaded.config == Config.from_dict({**SMALLEST.to_dict(), "seed": 7})
+
+
+# ---- damage
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
+def test_any_flipped_bit_is_found(name: str, folder: Path, good: dict[str, bytes]) -> None:
+    random, intact = Random(0), good[name]
+    for place in [0, 1, 9, 100, len(intact) - 2, *(random.randrange(len(intact)) for _ in range(25))]:
+        damaged = bytearray(intact)
+        damaged[place] ^= 1 << random.randrange(8)
+        if name == DESCRIPTION and intact[place : place + 1].isspace():  # it may become another white space
+            continue
+        (folder / name).write_bytes(damaged)
+        assert refusal(folder)
+
+
+@pytest.mark.parametrize("name", [DESCRIPTION, TENSORS])
+def test_a_file_that_is_cut_missing_a_link_or_a_pipe_is_refused(
+    name: str, folder: Path, good: dict[str, bytes]
+) -> None:
+    path = folder / name
+    for n_bytes in (0, 7, 300, -3):
+        path.write_bytes(good[name][:n_bytes])
+        assert name in refusal(folder)
+    path.unlink()
+    assert "No such file" in refusal(folder)
+    (folder / "elsewhere").write_bytes(good[name])
+    path.symlink_to(folder / "elsewhere")
+    assert "link" in refusal(folder)
+    path.unlink()
+    os.mkfifo(path)
+    assert "not a regular file" in refusal(folder)
+
+
+def test_what_is_no_folder_or_no_description_is_refused(folder: Path) -> None:
+    assert "cannot be read" in refusal(folder / DESCRIPTION)
+    assert "cannot be read" in refusal(folder / "a\0b")
+    too_long = b" " * (model_store.MAX_DESCRIPTION_BYTES + 1)
+    for text in (
+        b"null",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        too_long,
+        b'{"format": "prequential model", "version": 1}',
+    ):
+        (folder / DESCRIPTION).write_bytes(text)
+        assert DESCRIPTION in refusal(folder)
+
+
+# ---- forged files, with the right digests
+
+
+FORGED: list[tuple[dict[str, Any], str]] = [
+    ({"version": 2}, "version 2"), ({"version": "\x1b[2J\n" * 500}, "version"), ({"surplus": 1}, "digest"),
+    ({"format": "another"}, "not describe a model of this program"), ({"trained_on": [1]}, "not an object"),
+    ({"config": {"seed": 0}}, "missing names"), ({"state_digest": "00" * 16}, "learner's digest"),
+    ({"gpt": {"width": 1 << 40}}, "outside"),
+    ({"gpt": {"width": 4096, "n_heads": 64, "n_layers": 64}}, "more than the limit"),
+    ({"mixer": {"table_bits": 26}}, "more than the limit"), ({"schedule": {"history_bits": 30}}, "more than the limit"),
+    ({"mixer": {"table_bits": 7}}, "another shape"), ({"gpt": {"n_layers": 2}}, "other tensors"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "reason"), FORGED)
+def test_a_forged_description_is_refused_for_the_right_reason(changes: Any, reason: str, folder: Path) -> None:
+    forge(folder, **changes)
+    assert reason in refusal(folder)
+
+
+IMPOSSIBLE = [
+    ("gpt.head", float("nan")), ("gpt.embedding", 3e38), ("gpt.counters", LARGE), ("mixer.table", -1), ("mixer.past", LARGE),
+    ("mixer.matches", LARGE), ("counters", -1), ("counters", 1 << 47),  # the next step would make rows of this many symbols
+    ("surplus", torch.zeros(3)), ("gpt.head", torch.zeros(1 << 22)), ("gpt.head", torch.zeros(16, 256, dtype=torch.complex64)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), IMPOSSIBLE)
+def test_tensors_of_another_shape_or_of_impossible_values_are_refused(name: str, value: Any, folder: Path) -> None:
+    tensors = unpacked(folder / TENSORS)
+    tensors[name] = value if isinstance(value, torch.Tensor) else torch.full_like(tensors[name], value)
+    forge(folder, tensors)
+    assert TENSORS in refusal(folder)

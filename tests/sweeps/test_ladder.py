@@ -12,16 +12,13 @@ import prequential
 from prequential import ConfigError, CorpusError, Curve, MixerConfig, preset
 from prequential.evaluation.runs import Run
 from prequential.forecasting.members import read_ladder
-from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import (
-    DEFAULT_SIZES,
     Rung,
     Size,
     diverged_runs,
     family,
     ladder_of,
     ladder_plan,
-    n_weights,
     scaled,
 )
 from prequential.sweeps.plans import sweep_plan
@@ -58,13 +55,6 @@ def test_a_rung_differs_from_the_base_only_in_size_heads_and_the_step_of_the_rul
         assert family(config.to_dict()) == family(base.to_dict())
         other = replace(config, gpt=replace(config.gpt, matrix_step=2 * config.gpt.matrix_step))
         assert family(other.to_dict()) != family(base.to_dict())
-
-
-def test_n_is_the_number_of_weights_that_a_symbol_is_multiplied_with():
-    for config in (scaled(preset(5, pure=True), size) for size in DEFAULT_SIZES):
-        assert config.gpt
-        reading = total_flops(config, 1 << 16).reading / (1 << 16)
-        assert 2 * n_weights(config.gpt) == reading
 
 
 def test_a_plan_has_every_size_and_all_seeds_on_two():

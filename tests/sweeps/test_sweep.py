@@ -78,7 +78,7 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
         assert result.n_seeds == 2
         assert result.bits_per_byte == sum(bits_per_byte) / 2
         assert result.spread == abs(bits_per_byte[0] - bits_per_byte[1])
-        expected = total_flops(plan.configs[2 * i], N_BYTES).total / N_BYTES
+        expected = total_flops(plan.configs[2 * i], N_BYTES) / N_BYTES
         assert result.flops_per_byte == pytest.approx(expected, rel=1e-12)
     frame = summarise(plan, outcomes).to_frame()
     assert frame["data_multiple"].isna()[0]  # the cheapest is the baseline

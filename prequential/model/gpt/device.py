@@ -17,7 +17,7 @@ from functools import partial
 import torch
 
 from prequential.exact import plain
-from prequential.exact.backend import Backend, Primitives, orthogonalise
+from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
 from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.exact.tables import ROTARY_PERIOD
@@ -49,8 +49,8 @@ class DeviceGPT(GPT):
 
     moves_contexts = True  # whether the context table may lie on the device
 
-    def __init__(self, accelerator: Accelerator, config: GPTConfig, seed: int, host: Backend) -> None:
-        backend = Backend(accelerator.primitives, accelerator.matmul, Pool(1))
+    def __init__(self, accelerator: Accelerator, config: GPTConfig, seed: int, host: Arithmetic) -> None:
+        backend = Arithmetic(accelerator.primitives, accelerator.matmul, Pool(1))
         super().__init__(config, seed, backend, accelerator.device)
         self.accelerator, self._host = accelerator, host
         # As long as the table is on the host, so are its steps.

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from prequential.errors import ConfigError
-from prequential.exact.backend import Backend, Primitives, orthogonalise
+from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
 from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -45,9 +45,9 @@ class GPT:
     """
 
     config: GPTConfig
-    backend: Backend
+    backend: Arithmetic
 
-    def __init__(self, config: GPTConfig, seed: int, backend: Backend, device: torch.device = HOST) -> None:
+    def __init__(self, config: GPTConfig, seed: int, backend: Arithmetic, device: torch.device = HOST) -> None:
         self.config, self.backend = config, backend
         self._weights = Weights.initial(config, seed, backend, device)
         layers = enumerate(self._weights.layers)

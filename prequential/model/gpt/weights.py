@@ -19,7 +19,7 @@ from typing import Self
 import torch
 
 from prequential.exact.arrays import uniform
-from prequential.exact.backend import Backend, Primitives
+from prequential.exact.backend import Arithmetic, Primitives
 from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
@@ -40,11 +40,11 @@ class Linear:
     """
 
     weight: Tensor
-    backend: Backend
+    backend: Arithmetic
     levels: torch.Tensor
     scale: torch.Tensor
 
-    def __init__(self, weight: Tensor, backend: Backend) -> None:
+    def __init__(self, weight: Tensor, backend: Arithmetic) -> None:
         self.weight, self.backend = weight, backend
         self.quantise()
 
@@ -54,7 +54,7 @@ class Linear:
         peaks = ops.column_peaks(self.weight)
         self.levels, self.scale = ops.round_columns(self.weight, peaks), peaks * (1.0 / INT8_LIMIT)
 
-    def with_backend(self, backend: Backend, device: torch.device) -> "Linear":
+    def with_backend(self, backend: Arithmetic, device: torch.device) -> "Linear":
         """The same levels for another backend, on a device. The float32 master copy is shared."""
         other = copy(self)
         other.backend = backend
@@ -95,10 +95,10 @@ class Weights:
     layers: Sequence[dict[str, Linear]]
     head: Linear
     head_width: int
-    backend: Backend
+    backend: Arithmetic
 
     @classmethod
-    def initial(cls, config: GPTConfig, seed: int, backend: Backend, device: torch.device) -> Self:
+    def initial(cls, config: GPTConfig, seed: int, backend: Arithmetic, device: torch.device) -> Self:
         """The weights before the first step: output projections, head, context table and all but one embedding table are zero."""
         d, m = config.width, config.mlp_factor * config.width
         half_width = math.sqrt(3.0 / d) * 0.5  # the standard deviation is 0.5 / sqrt(D)
@@ -133,7 +133,7 @@ class Weights:
         layers = [{name: copy(linear) for name, linear in layer.items()} for layer in self.layers]
         return replace(self, embedding=self.embedding.clone(), layers=layers, head=copy(self.head))
 
-    def with_backend(self, backend: Backend, device: torch.device = HOST) -> "Weights":
+    def with_backend(self, backend: Arithmetic, device: torch.device = HOST) -> "Weights":
         """The same weights for another backend, on a device. The context table is on the host."""
         layers = [{name: m.with_backend(backend, device) for name, m in layer.items()} for layer in self.layers]
         head = self.head.with_backend(backend, device)

@@ -100,7 +100,7 @@ class MixerArrays(NamedTuple):
     curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
     gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
     indirect: Array  # (INDIRECT_SIZE,) int64: see past/entries.py
-    followers: Array  # (N_FOLLOWERS, a power of two) uint32: see past/entries.py
+    followers: Array  # (N_SUCCESSORS, a power of two) uint32: see past/entries.py
     fields: Array  # (N_FIELDS, a power of two) uint32: see past/entries.py
     ring: Array  # (a power of two,) uint8: the last bytes
     matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them

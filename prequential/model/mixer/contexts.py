@@ -19,16 +19,16 @@ from prequential.machine.compiled import Array, inlined
 from prequential.model.config import CONTEXTS
 from prequential.model.hashing import hashed, is_letter
 from prequential.model.mixer import past as at
-from prequential.model.mixer.past import byte_above, byte_above2, byte_at, follower, word_or_gap
+from prequential.model.mixer.past import byte_above, byte_above2, byte_at, successor, word_or_gap
 from prequential.model.mixer.past_advance import BINARY, MAX_RECORD, RECORDS, input_kind
 
-# The contexts that are made of `followers`, and of `fields`. A mixer without them keeps none.
-OF_FOLLOWERS = ("after3,2", "after4,2", "afterword,2", "afterword,1", "nextword", "nextword2")
+# The contexts that are made of `successors`, and of `fields`. A mixer without them keeps none.
+OF_SUCCESSORS = ("after3,2", "after4,2", "afterword,2", "afterword,1", "nextword", "nextword2")
 OF_FIELDS = ("template,next", "words,next", "field,next")
 
 
 @inlined
-def context_hashes(past: Array, ring: Array, indirect: Array, followers: Array, parts: Array, every: Array) -> None:
+def context_hashes(past: Array, ring: Array, indirect: Array, successors: Array, parts: Array, every: Array) -> None:
     """every[i] = what the i-th context depends on, for each of N_HASHES: of records only within records, of parts only if needed.
 
     parts: see `parts_of`.
@@ -41,7 +41,7 @@ def context_hashes(past: Array, ring: Array, indirect: Array, followers: Array, 
     if parts[0]:
         structure_contexts(past, every)
     if parts[1]:
-        indirect_contexts(past, indirect, followers, every)
+        indirect_contexts(past, indirect, successors, every)
     if parts[2]:
         field_contexts(past, ring, every)
     kind = input_kind(past)
@@ -189,16 +189,16 @@ def structure_contexts(past: Array, h: Array) -> None:
 
 
 @inlined
-def indirect_contexts(past: Array, indirect: Array, followers: Array, h: Array) -> None:
+def indirect_contexts(past: Array, indirect: Array, successors: Array, h: Array) -> None:
     """The bytes or words that followed earlier occurrences of the last ones."""
     last4, word, lengths = past[at.LAST4], past[at.WORD], min(past[at.LENGTH], 7)
     c1 = last4 & 255
     after1, after2 = indirect[at.AFTER_1 + c1], indirect[at.AFTER_2 + (last4 & 0xFFFF)]
-    after3 = follower(followers, at.AFTER_3, hashed(last4 & 0xFFFFFF, 5))
-    after4 = follower(followers, at.AFTER_4, hashed(last4, 7))
-    after_word = follower(followers, at.AFTER_WORD, hashed(word_or_gap(past), 6))
-    next_word = follower(followers, at.NEXT_WORD, past[at.WORD2])
-    next_word2 = follower(followers, at.NEXT_WORD2, hashed(past[at.WORD2], past[at.WORD3]))
+    after3 = successor(successors, at.AFTER_3, hashed(last4 & 0xFFFFFF, 5))
+    after4 = successor(successors, at.AFTER_4, hashed(last4, 7))
+    after_word = successor(successors, at.AFTER_WORD, hashed(word_or_gap(past), 6))
+    next_word = successor(successors, at.NEXT_WORD, past[at.WORD2])
+    next_word2 = successor(successors, at.NEXT_WORD2, hashed(past[at.WORD2], past[at.WORD3]))
     h[46] = hashed(after1 & 0xFFFF, c1)  # "after1,2"
     h[47] = after1 & 0xFFFFFF  # "after1,3"
     h[48] = hashed(after2 & 0xFF, last4 & 0xFFFF)  # "after2,1"
@@ -252,10 +252,10 @@ def expected_next(past: Array, ring: Array, by: int) -> Any:
 def parts_of(kinds: Array) -> Array:
     """(3,) bool: whether contexts of these kinds need `structure_contexts`, `indirect_contexts` and `field_contexts`."""
     past, ring, indirect = np.zeros(at.PAST_SIZE, np.int64), np.zeros(1, np.uint8), np.zeros(at.INDIRECT_SIZE, np.int64)
-    followers = np.zeros((at.N_FOLLOWERS, 1), np.uint32)
+    successors = np.zeros((at.N_SUCCESSORS, 1), np.uint32)
     needed = []
     for make, arguments in (
-        (structure_contexts, (past,)), (indirect_contexts, (past, indirect, followers)), (field_contexts, (past, ring))
+        (structure_contexts, (past,)), (indirect_contexts, (past, indirect, successors)), (field_contexts, (past, ring))
     ):  # fmt: skip
         made = np.full(N_HASHES, -1)
         getattr(make, "py_func", make)(*arguments, made)

@@ -18,7 +18,7 @@ from prequential.model.mixer import curves as refine
 from prequential.model.mixer import evidence, lookup, mixing, nodes, sets, weights
 from prequential.model.mixer import past as at
 from prequential.model.mixer.arrays import MixerArrays
-from prequential.model.mixer.contexts import OF_FIELDS, OF_FOLLOWERS, kinds_by_input, parts_of
+from prequential.model.mixer.contexts import OF_FIELDS, OF_SUCCESSORS, kinds_by_input, parts_of
 from prequential.model.mixer.exchange import apart
 from prequential.model.mixer.past import MAX_MATCH_LENGTH
 from prequential.model.mixer.past_advance import MAX_RECORD, STAYS_BINARY
@@ -78,7 +78,7 @@ class Mixer:
             curves=apart((len(curve_kinds), refine.N_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             gpt_curves=np.zeros((len(curve_kinds), refine.N_GPT_CURVE_CONTEXTS, refine.N_POINTS), np.uint32),
             indirect=np.zeros(at.INDIRECT_SIZE, np.int64),
-            followers=np.zeros((at.N_FOLLOWERS, table_size(config, OF_FOLLOWERS)), np.uint32),
+            followers=np.zeros((at.N_SUCCESSORS, table_size(config, OF_SUCCESSORS)), np.uint32),
             fields=np.zeros((at.N_FIELDS, table_size(config, OF_FIELDS)), np.uint32),
             ring=ring,
             matches=np.zeros(1 << config.match_bits, np.int64),
@@ -155,8 +155,8 @@ def n_inputs(config: MixerConfig) -> int:
 
 
 def table_size(config: MixerConfig, users: Sequence[str]) -> int:
-    """The entries of each table of `followers` or `fields`: one, if the config has none of the contexts that are made of them."""
-    return 1 << at.FOLLOWER_BITS if set(users) & set(config.contexts) else 1
+    """The entries of each table of `successors` or `fields`: one, if the config has no contexts that are made of them."""
+    return 1 << at.SUCCESSOR_BITS if set(users) & set(config.contexts) else 1
 
 
 def past_limits(position: int) -> np.ndarray:

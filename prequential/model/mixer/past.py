@@ -1,7 +1,7 @@
 """The past of the mixer: a summary of all bytes before the next one, as an array of a few integers. This file names its entries.
 
 `advance` updates it after each byte. The contexts (contexts.py) and the choice of weights (sets.py) are made of it. Older bytes
-are read from `ring`, which holds the last bytes (a power of two of them). `indirect` and `followers` hold what followed the last
+are read from `ring`, which holds the last bytes (a power of two of them). `indirect` and `successors` hold what followed the last
 occurrences of some contexts: their entries keep the last four bytes, or the last word. `fields` holds positions after some.
 
 Names: a word is a sequence of letters, in lower case; a gap is what stands between two words. c1 is the last byte, c2 the one
@@ -118,7 +118,7 @@ PAST_SIZE = OWNERS + N_OWNERS
     AFTER_2,  # by the last two bytes: the last four bytes that followed them
 ) = range(0, 1024, 256)
 INDIRECT_SIZE = 768 + 65536
-# The tables of `followers`, by a hash.
+# The tables of `successors`, by a hash.
 (
     AFTER_3,  # of the last three bytes: the last four bytes that followed them
     AFTER_4,  # of the last four bytes
@@ -126,7 +126,7 @@ INDIRECT_SIZE = 768 + 65536
     NEXT_WORD,  # of a word: the word that followed it
     NEXT_WORD2,  # of two words: the word that followed them
 ) = range(5)
-N_FOLLOWERS, FOLLOWER_BITS = 5, 20
+N_SUCCESSORS, SUCCESSOR_BITS = 5, 20
 # The tables of `fields`, by a hash: positions after the last occurrence of a template, of words, of a number of fields in a line.
 AT_TEMPLATE, AT_WORDS, AT_FIELD = range(3)
 N_FIELDS = 3
@@ -159,12 +159,12 @@ def shifted(bits: Any, n: int, new: Any) -> Any:
 
 @inlined
 def place_after(tables: Array, h: Any) -> Any:
-    """The entry of each table of `followers` or of `fields` for a hash."""
+    """The entry of each table of `successors` or of `fields` for a hash."""
     return h & (tables.shape[1] - 1)
 
 
 @inlined
-def follower(tables: Array, table: int, h: Any) -> Any:
+def successor(tables: Array, table: int, h: Any) -> Any:
     """What followed the last occurrence of what has this hash."""
     return np.int64(tables[table, place_after(tables, h)])
 

@@ -11,9 +11,9 @@ from prequential.model.mixer.past import (
     byte_above,
     byte_at,
     follow_matches,
-    follower,
     place_after,
     shifted,
+    successor,
     word_or_gap,
 )
 
@@ -151,7 +151,7 @@ def follow_field(
         if past[by + 1] == 0 and expected != byte:
             past[by + 1] = 1 if byte == expected + 1 else 2 if byte > expected else 3
     else:
-        past[by], past[by + 1] = follower(fields, table, h), 0
+        past[by], past[by + 1] = successor(fields, table, h), 0
         if learns:
             fields[table, place_after(fields, h)] = past[at.POSITION] & HASH_MASK
 
@@ -251,10 +251,10 @@ def advance_word(past: Array, byte: int) -> None:
 
 
 @inlined
-def advance_gap(past: Array, followers: Array, byte: int, learns: bool) -> None:
+def advance_gap(past: Array, successors: Array, byte: int, learns: bool) -> None:
     """One more byte that is not a letter."""
     if past[at.WORD] != 0:
-        end_word(past, followers, byte, learns)
+        end_word(past, successors, byte, learns)
     past[at.GAP] = hashed(past[at.GAP], BLANK if byte == NEWLINE else byte)
     past[at.VOWELS] = shifted(past[at.VOWELS], 8, np.int64(GROUP[byte]))
     if byte in (BLANK, NEWLINE):
@@ -267,7 +267,7 @@ def advance_gap(past: Array, followers: Array, byte: int, learns: bool) -> None:
 
 
 @inlined
-def end_word(past: Array, followers: Array, byte: int, learns: bool) -> None:
+def end_word(past: Array, successors: Array, byte: int, learns: bool) -> None:
     word = past[at.WORD]
     past[at.MARK2], past[at.MARK] = past[at.MARK], byte
     if byte == 58 or byte == 61:  # : or =
@@ -277,8 +277,8 @@ def end_word(past: Array, followers: Array, byte: int, learns: bool) -> None:
             past[start] = word
     past[at.SENTENCE_WORDS] += 1
     if learns:
-        followers[at.NEXT_WORD, place_after(followers, past[at.WORD2])] = word
-        followers[at.NEXT_WORD2, place_after(followers, hashed(past[at.WORD2], past[at.WORD3]))] = word
+        successors[at.NEXT_WORD, place_after(successors, past[at.WORD2])] = word
+        successors[at.NEXT_WORD2, place_after(successors, hashed(past[at.WORD2], past[at.WORD3]))] = word
     past[at.WORD4], past[at.WORD3], past[at.WORD2], past[at.WORD] = past[at.WORD3], past[at.WORD2], word, 0
     past[at.SUFFIX3], past[at.SUFFIX2], past[at.SUFFIX] = past[at.SUFFIX2], past[at.SUFFIX], past[at.ENDING]
     past[at.LENGTH2], past[at.LENGTH], past[at.VOWELS] = min(past[at.LENGTH], 7), 0, 0
@@ -333,13 +333,13 @@ def advance_line(past: Array, byte: int, last: int) -> None:
 
 @sharing_kernel
 def advance(
-    past: Array, ring: Array, indirect: Array, followers: Array, fields: Array, byte: int, learns: bool
+    past: Array, ring: Array, indirect: Array, successors: Array, fields: Array, byte: int, learns: bool
 ) -> None:
-    """Updates all of the past after one more byte; `indirect`, `followers` and `fields` only with `learns`."""
+    """Updates all of the past after one more byte; `indirect`, `successors` and `fields` only with `learns`."""
     follow_matches(past, ring, byte)
     past[at.ABOVE_RUN] = min(past[at.ABOVE_RUN] + 1, 255) if byte_above(past, ring) == byte else 0
     if learns:
-        record_followers(past, indirect, followers, byte)
+        record_successors(past, indirect, successors, byte)
     ring[past[at.POSITION] & (ring.size - 1)] = np.uint8(byte)
     past[at.POSITION] += 1
     last = past[at.LAST4] & 255
@@ -347,7 +347,7 @@ def advance(
     if is_letter(byte):
         advance_word(past, byte)
     else:
-        advance_gap(past, followers, byte, learns)
+        advance_gap(past, successors, byte, learns)
     advance_structure(past, byte)
     advance_record(past, indirect, byte, learns)
     if past[at.IN_RECORDS]:
@@ -360,7 +360,7 @@ def advance(
 
 
 @inlined
-def record_followers(past: Array, indirect: Array, followers: Array, byte: int) -> None:
+def record_successors(past: Array, indirect: Array, successors: Array, byte: int) -> None:
     last4 = past[at.LAST4]
     for place in (at.AFTER_1 + (last4 & 255), at.AFTER_2 + (last4 & 0xFFFF)):
         indirect[place] = shifted(indirect[place], 8, byte)
@@ -369,5 +369,5 @@ def record_followers(past: Array, indirect: Array, followers: Array, byte: int) 
         (at.AFTER_4, hashed(last4, 7)),
         (at.AFTER_WORD, hashed(word_or_gap(past), 6)),
     ):
-        place = place_after(followers, h)
-        followers[table, place] = shifted(np.int64(followers[table, place]), 8, byte)
+        place = place_after(successors, h)
+        successors[table, place] = shifted(np.int64(successors[table, place]), 8, byte)

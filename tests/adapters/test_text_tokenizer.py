@@ -84,12 +84,6 @@ def test_a_text_that_is_not_restored_is_refused_at_its_first_lost_byte(normalize
     assert "\n" not in str(refused.value)
 
 
-def test_a_sign_for_spaces_in_the_text_itself_is_refused() -> None:
-    """It has the ids of a space."""
-    with pytest.raises(CorpusError, match=f"'{SPACE}' at byte 1 comes back as ' '$"):
-        tokenise(f"a{SPACE}b".encode(), made(sentencepiece("prepend")), 10_000)
-
-
 # ---- bytes of each id
 
 
