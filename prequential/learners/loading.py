@@ -52,49 +52,6 @@ def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:
     return arguments
 
 
-def _source_digest(module: Any, factory: Any, folder: Path | None, arguments: Mapping[str, Any]) -> str | None:
-    """A digest of the file that defines the factory, of the learner's own modules, and of the files that its arguments name."""
-    try:
-        defining = inspect.getsourcefile(inspect.unwrap(factory))
-    except TypeError:  # an object that makes learners
-        defining = None
-    try:
-        defining = str(Path(defining or module.__file__).resolve())
-        code = Path(defining).read_bytes()
-        for path in _own_files(folder, module.__name__):
-            if str(path) != defining:
-                name = path.relative_to(folder) if folder else path.name
-                code += b"\0" + os.fsencode(name) + b"\0" + path.read_bytes()
-        for path in _given_files(arguments):
-            code += b"\0\0" + os.fsencode(path.name) + b"\0" + _file_digest(path, *_identity(path))
-    except (TypeError, AttributeError, OSError):
-        return None
-    return hashlib.blake2b(code, digest_size=32).hexdigest()[:16]
-
-
-def _given_files(arguments: Mapping[str, Any]) -> list[Path]:
-    """Files that arguments name, and the files directly in folders that they name, such as the folder of a model."""
-    found: list[Path] = []
-    for value in arguments.values():
-        with suppress(OSError):  # a text that cannot be a name
-            path = Path(value.removeprefix(HUB_PREFIX) if isinstance(value, str) else os.devnull)
-            within = sorted(path.iterdir()) if value and path.is_dir() else [path]
-            found += [each for each in within if each.is_file()]
-    return found
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    status = path.stat()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-@cache
-def _file_digest(path: Path, *identity: int) -> bytes:
-    """A digest of the file's bytes; it is read once as long as it keeps its identity, because a sweep asks for each run."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").digest()
-
-
 def _named(name: str) -> tuple[ModuleType, Any]:
     """The learner's module, imported, and its factory. Raises ConfigError."""
     module_name, _, factory_name = name.rpartition(":")

@@ -19,7 +19,6 @@ from prequential_corpora.sources import sample_path
 
 from prequential.errors import PrequentialError
 from prequential.exact import matmul
-from prequential.machine.kernel_cache import stale_bytecode
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
 from prequential.online import coding
 from prequential.online.runtime import KERNELS, Runtime
@@ -49,9 +48,6 @@ class Check:
 
 def checks() -> Iterator[Check]:
     """Makes all checks in turn. They take some seconds, and longer if kernels must be compiled first."""
-    bytecode = stale_bytecode()
-    text = f"{str(bytecode)!r} is not of its source: delete its folder" if bytecode else "Python's is of the sources"
-    yield Check(name="bytecode", passed=bytecode is None, text=text)
     yield from map(_of_trial, trials := matmul.trials("cpu"))
     yield _check("chosen matmul", lambda: (True, f"{matmul.choose('cpu').name}: the fastest exact one"))
     random = np.random.default_rng(0).integers(0, 256, 2048, dtype=np.uint8)
