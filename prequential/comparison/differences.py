@@ -129,7 +129,7 @@ class Comparison:
         >>> runs = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")
         >>> comparison = prequential.compare(runs[:2], groups=["small", "large"])
         >>> comparison.to_frame()[["reference", "other", "eighths"]].values.tolist()
-        [['small', 'large', 8]]
+        [['small', 'large', 5]]
     """
 
     corpus: Mapping[str, Any]

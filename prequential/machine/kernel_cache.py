@@ -112,7 +112,7 @@ def _cache_home() -> Path:
         if (path := Path(os.environ.get(name, ""))).is_absolute():
             return path
     home = Path(os.path.expanduser("~"))  # noqa: PTH111  # of pathlib it raises where there is no home
-    if not home.is_absolute():
+    if not home.is_absolute() or os.environ.get("HOME") == "":
         raise OSError("this user has no home folder")
     return home / ".cache"
 

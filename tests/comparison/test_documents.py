@@ -169,7 +169,7 @@ def with_clusters(**values) -> dict:
     [
         ({"kind": "evaluation"}, "not the record"),
         ([], "not the record"),
-        (without_clusters(), "'frozen' has no 'clusters'"),
+        (without_clusters(), "missing required field `clusters`"),
         (with_clusters(bits=[1.0]), "do not match"),
         (with_clusters(n_bytes=[0] * N), "do not match"),
         (with_clusters(n_documents=3), "do not match"),
