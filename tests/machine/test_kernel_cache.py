@@ -69,12 +69,11 @@ def test_a_damaged_file_is_compiled_again(cache):
     fresh()(5)
     (path,) = kernel_cache.kernel_folder().iterdir()
     data = path.read_bytes()
-    for damaged in (data[: len(data) // 2] + b"x" + data[len(data) // 2 + 1 :], data[:100], b""):
+    flipped = bytes([*data[:1000], data[1000] ^ 1, *data[1001:]])
+    for damaged in (flipped, data[:100], b""):
         path.write_bytes(damaged)
         again = fresh()
         assert again(5) == 10 and hits_and_misses(again) == (0, 1)
-        for other in set(path.parent.iterdir()) - {path}:
-            other.unlink()
 
 
 def test_a_full_disk_costs_time_only_and_one_warning(cache, monkeypatch, caplog):
