@@ -1,4 +1,4 @@
-"""Compare runs over the same corpus, with confidence and prediction intervals.
+"""Compare runs over the same corpus: on this text, with other seeds, on other texts.
 
 The first run of `evaluate` is the reference. Runs that differ only in the seed form one group. Records of `heldout` or `monorepo`
 over the same documents are compared, too (docs/MEASURES.md).
