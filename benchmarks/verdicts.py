@@ -1,4 +1,4 @@
-"""How often the verdicts of `compare` are right, on simulated differences: the tables in docs/RESULTS.md, "Coverage of intervals".
+"""How often the verdicts of `compare` are right, on simulated differences (docs/RESULTS.md, "Coverage of intervals").
 
     python benchmarks/verdicts.py clusters      # a model that is better by 0.05 bits/byte, over commits of uneven sizes
     python benchmarks/verdicts.py seeds         # equal learners, deviations over seeds pooled over all groups
