@@ -114,11 +114,11 @@ def test_tokenizers_of_other_libraries_have_bytes() -> None:
     described = sentencepiece("prepend")
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=library(described))
     assert np.array_equal(byte_lengths(fast)[0], byte_lengths(library(described))[0])
-    with pytest.raises(ConfigError, match="slow tokenizer"):
+    with pytest.raises(ConfigError, match="slow one"):
         byte_lengths(transformers.ByT5Tokenizer())
-    with pytest.raises(ConfigError, match="no tokenizer that is known"):
+    with pytest.raises(ConfigError, match="int has no tokenizer.json"):
         byte_lengths(7)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(CorpusError, match="cannot"):
         byte_lengths("nowhere/tokenizer.json")
 
 

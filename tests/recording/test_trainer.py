@@ -3,7 +3,6 @@
 import math
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -214,23 +213,6 @@ def test_labels_that_a_model_does_not_shift_are_not_scored(tmp_path: Path) -> No
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0))
     _train(tmp_path, model, rec)
     assert "no labels (rows, columns) of a causal language model" in rec.faults[0]
-
-
-class Shifted(transformers.Trainer):  # type: ignore[misc]
-    """The data set has shifted the labels, and the loss does not."""
-
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
-        logits = model(input_ids=inputs["input_ids"][:, :-1]).logits
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), inputs["labels"][:, :-1].flatten())
-
-
-def test_labels_that_the_data_set_has_shifted_are_told_and_not_shifted_again(tmp_path: Path, monkeypatch: Any) -> None:
-    ids = torch.randint(0, 256, (N_ROWS, COLUMNS + 1), generator=torch.Generator().manual_seed(0))
-    rows = [{"input_ids": row[:-1], "labels": row[1:]} for row in ids]
-    monkeypatch.setattr(sys.modules[__name__], "_rows", lambda n=N_ROWS: rows[:n])
-    rec = _recorder(tmp_path)
-    _train(tmp_path, _gpt(), rec)
-    assert "the data set has shifted the labels" in rec.faults[0]
 
 
 class Once(transformers.Trainer):  # type: ignore[misc]
