@@ -81,11 +81,7 @@ class StaticModel:
         self.name: str = printable(HUB_PREFIX + (Path(path).name if Path(path).exists() else source))
         logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float64.itemsize
         self.memory_bytes: int = loaded.memory_bytes + logits_bytes
-        try:
-            check_memory(self.memory_bytes, max_memory_bytes)
-        except ConfigError as error:
-            shorter = f"{logits_bytes >> 20:,} MiB are of the logits of {self.run_symbols:,} ids, and a smaller stride has fewer"
-            raise ConfigError(f"the model {self.name!r} is too large: {error}; {shorter}") from error
+        check_memory(self.memory_bytes, max_memory_bytes, f"with the logits of {self.run_symbols:,} ids ")
         self._model = self._model.to(device)
         self._model.config.use_cache = False  # keys and values of a window are not used again
         self._last_only = "logits_to_keep" in inspect.signature(self._model.forward).parameters

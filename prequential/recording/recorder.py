@@ -32,7 +32,7 @@ from prequential.recording.score import IGNORED, n_parameters, scores_of, units_
 from prequential.records import REPORTED
 
 FLUSH_STEPS = 64
-STATE_VERSION = 3
+STATE_VERSION = 4
 MAX_FAULTS = 100
 
 
@@ -75,10 +75,10 @@ class Recorder:
     are never scored. units: "bytes" for ids 0 to 255 that are bytes, or the bytes of each id, (V,).
 
     model, optimizer: a step of the optimiser ends a step of the recorder; the calls of the model in training are checked against
-    the scores. Either may come later (`attach`). repeats: whether rows seen before count: "exclude" or "include".
-    process_group: of torch.distributed; by default the default group, if there is one. audit_every: steps between two checks for
-    a look ahead; 0: none. strict: for tests; a mistake raises CausalityError, even in `optimizer.step()`. Otherwise it is
-    recorded, the first one is logged as a warning, and the page shows all. ignore_index: targets that are not scored, like -100.
+    the scores. Either may come later (`attach`). process_group: of torch.distributed; by default the default group, if there is
+    one. audit_every: steps between two checks for a look ahead; 0: none. strict: for tests; a mistake raises CausalityError, even
+    in `optimizer.step()`. Otherwise it is recorded, the first one is logged as a warning, and the page shows all. ignore_index:
+    targets that are not scored, like -100.
 
     Raises ConfigError for wrong arguments.
 
@@ -110,7 +110,6 @@ class Recorder:
         optimizer: Any = None,
         tokenizer: Any = None,
         units: Any = None,
-        repeats: str = "exclude",
         process_group: Any = None,
         audit_every: int = 1000,
         strict: bool = False,
@@ -118,7 +117,7 @@ class Recorder:
         data: str | None = None,
         ignore_index: int = IGNORED,
     ) -> None:
-        check_arguments(folder=folder, name=name, repeats=repeats, audit_every=audit_every, ignore_index=ignore_index)
+        check_arguments(folder=folder, name=name, audit_every=audit_every, ignore_index=ignore_index)
         check_can_write(folder)
         check_texts(name, data, dict(arguments or {}))
         self._folder, self._name, self._data, self._arguments = folder, name, data, dict(arguments or {})
@@ -127,7 +126,7 @@ class Recorder:
         self.faults: list[str] = []
         self.observed: Observed = Observed()
         self._ranks, self._audit_every, self._ignored = Ranks(process_group), audit_every, ignore_index
-        self._account = Account(self._ranks, self._units, counts_repeats=repeats == "include")
+        self._account = Account(self._ranks, self._units)
         self._forward: Callable[[Any, Any], Any] | None = None
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._has_warned = False
@@ -254,7 +253,7 @@ class Recorder:
             self.observed.wall_s, self._since_s = self.observed.wall_s + now_s - self._since_s, now_s
         mistakes = self._account.read(self.observed.n_steps)
         totals, n_steps = self._account.totals, self.observed.n_steps
-        if self._ranks.own == 0 and (n_bytes := totals.counted[2]):  # for `runs list` after a crash
+        if self._ranks.own == 0 and (n_bytes := totals.new[2]):  # for `runs list` after a crash
             try:
                 self._partial.append(name=self._name, n_steps=n_steps, n_bytes=n_bytes, code_bits=totals.code_bits)
             except OutputError as error:  # at its end, the run is written nevertheless
@@ -333,7 +332,7 @@ class Recorder:
 
     def _record(self) -> dict[str, Any]:
         totals, units, about = self._account.totals, self._units, asdict(self.observed)
-        _, n_tokens, n_bytes, _ = totals.counted
+        _, n_tokens, n_bytes, _ = totals.new
         if not n_bytes:
             raise ConfigError("; ".join(["rec.finish(): nothing was scored", *self.faults[:1]]))
         wall_s, device, digest = about.pop("wall_s"), about.pop("device"), totals.rows_digest()
@@ -384,8 +383,6 @@ class Recorder:
             raise ConfigError("rec.load_state_dict(): this is not the state of a Recorder of this version")
         if state["units"] != self._units.digest:
             raise ConfigError("rec.load_state_dict(): the state is of another tokenizer, or of other units")
-        if state["totals"]["counts_repeats"] != self._account.totals.counts_repeats:
-            raise ConfigError("rec.load_state_dict(): the state counts repeated rows: give the same `repeats`")
         self._account.load(state)
         self.observed, self.faults = Observed(**state["observed"]), list(state["faults"])
         self._heldout = copy.deepcopy(state["heldout"])

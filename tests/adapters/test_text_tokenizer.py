@@ -116,7 +116,7 @@ def test_tokenizers_of_other_libraries_have_bytes() -> None:
     assert np.array_equal(byte_lengths(fast)[0], byte_lengths(library(described))[0])
     with pytest.raises(ConfigError, match="slow one"):
         byte_lengths(transformers.ByT5Tokenizer())
-    with pytest.raises(ConfigError, match="int has no tokenizer.json"):
+    with pytest.raises(ConfigError, match="int has no"):
         byte_lengths(7)
     with pytest.raises(CorpusError, match="cannot"):
         byte_lengths("nowhere/tokenizer.json")

@@ -127,40 +127,10 @@ def _tensor_parallel(rank: int, folder: str) -> None:
     _train(model, f"{folder}/runs", _rows(), is_first, process_group=group, audit_every=0)
 
 
-def _pipeline(rank: int, folder: str) -> None:
-    stage = _model()[rank]
-    optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
-    groups = [dist.new_group([each]) for each in range(2)]  # the processes of one stage: here one each
-    rec = None
-    if rank == 1:  # the last stage, which has the scores
-        options = {"name": "m", "optimizer": optimizer, "units": "bytes", "process_group": groups[rank]}
-        rec = prequential.Recorder(f"{folder}/runs", **options)
-    for rows in _rows():
-        x, y = rows[:, :-1], rows[:, 1:]
-        if rec is None:
-            hidden = stage(x)
-            gradient = torch.empty_like(hidden)
-            dist.send(hidden.detach(), 1)
-            dist.recv(gradient, 1)
-            hidden.backward(gradient)
-        else:
-            hidden = torch.empty(*x.shape, 16)
-            dist.recv(hidden, 0)
-            logits = stage(hidden.requires_grad_())
-            rec.score(logits=logits, targets=y, inputs=x)
-            cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
-            dist.send(hidden.grad, 0)
-        optimizer.step()
-        optimizer.zero_grad()
-    if rec:
-        rec.finish()
-
-
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("train", [_tensor_parallel, _pipeline])
-def test_a_model_divided_over_two_processes_leaves_the_run_of_one(tmp_path: Path, train: Callable[..., None]) -> None:
-    _two(tmp_path, train)
+def test_a_model_divided_over_two_processes_leaves_the_run_of_one(tmp_path: Path) -> None:
+    _two(tmp_path, _tensor_parallel)
     (run,), one = prequential.read_runs(tmp_path / "runs"), _train(_model(), str(tmp_path / "one"), _rows())
     assert run.record["corpus"] == one.record["corpus"] and run.record["findings"] == one.record["findings"]
     assert run.record["reported"]["order"] == one.record["reported"]["order"]

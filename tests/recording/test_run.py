@@ -55,16 +55,6 @@ def test_a_recorder_of_another_name_does_not_take_the_folder(tmp_path: Path) -> 
     assert so_far(tmp_path)["name"] == "bigrams"
 
 
-def test_a_state_cannot_name_a_folder_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    state = Loop(tmp_path / "runs").run(batches(1)).rec.state_dict()
-    state["run"][1] = "../work"
-    loop = Loop(tmp_path / "runs")
-    loop.rec.load_state_dict(state)
-    loop.rec.finish()
-    assert (tmp_path / "work").exists()
-
-
 def test_a_line_that_was_half_written_does_not_count(tmp_path: Path) -> None:
     loop = Loop(tmp_path).run(batches(64))
     (file,) = tmp_path.glob(".run-*/unfinished.jsonl")

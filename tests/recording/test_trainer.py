@@ -37,12 +37,6 @@ def _mixtral() -> Any:
     return transformers.MixtralForCausalLM(config)
 
 
-def _compiled() -> Any:
-    model = _gpt()
-    model.compile(backend="eager")
-    return model
-
-
 class Fused(torch.nn.Module):
     """A model in the manner of Liger: with labels it returns the loss alone."""
 
@@ -115,7 +109,6 @@ def _recorder(folder: Path, **options: Any) -> prequential.Recorder:
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "label smoothing": {"label_smoothing_factor": 0.1},
     "router loss": {"make": _mixtral},
     "two parts": {"gradient_accumulation_steps": 2},
     "three parts": {"gradient_accumulation_steps": 3, "label_smoothing_factor": 0.1},
@@ -125,7 +118,6 @@ CASES: dict[str, dict[str, Any]] = {
     "a loss method": {"kind": OwnLoss},
     "evaluations": {"eval_strategy": "steps", "eval_steps": 2},
     "compiled": {"torch_compile": True, "torch_compile_backend": "eager"},
-    "compiled in place": {"make": _compiled},
     "fused": {"make": Fused},
 }
 
@@ -190,20 +182,6 @@ def test_the_scores_of_a_loss_method_of_ones_own_are_the_only_ones(tmp_path: Pat
     _train(tmp_path, Fused(), rec, Scoring)
     record = rec.finish().record
     assert record["reported"]["n_rows"] == N_ROWS and not record["findings"]
-
-
-def test_a_batch_without_labels_is_told(tmp_path: Path) -> None:
-    class Own(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = _gpt()
-
-        def forward(self, input_ids: Any) -> Any:
-            return {"loss": self.inner(input_ids, labels=input_ids).loss}
-
-    rec = _recorder(tmp_path)
-    _train(tmp_path, Own(), rec)
-    assert "the batch has no labels" in rec.faults[0]
 
 
 def test_labels_that_a_model_does_not_shift_are_not_scored(tmp_path: Path) -> None:
