@@ -23,7 +23,6 @@ from prequential_corpora.corpus import Document
 from torch.nn.functional import log_softmax
 
 from prequential.adapters.hub import check_memory, load_model, quiet
-from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
@@ -44,9 +43,6 @@ class StaticModel:
     """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: of its files. memory_bytes: of weights
     and logits. policy: what it sees, in words.
     """
-
-    tokenizer: TextTokenizer
-    weights_bytes: int
 
     def __init__(
         self,

@@ -192,18 +192,16 @@ def _bytes_of(token: str, family: Family, *, is_added: bool) -> bytes:
 def byte_lengths(tokenizer: Any) -> tuple[np.ndarray, str]:
     """Bytes of each id, (V,) int64, -1 for ids that stand for no text; and the tokenizer's name.
 
-    tokenizer: one of transformers (fast), tokenizers, tiktoken or sentencepiece, or the path of a tokenizer.json. A space that a
+    tokenizer: one of transformers (fast), tokenizers or tiktoken, or the path of a tokenizer.json. A space that a
     tokenizer puts before a text counts, although it is not in the text. Raises ConfigError for another one, CorpusError for a
     file that cannot be read.
     """
     if hasattr(tokenizer, "decode_single_token_bytes"):
         return _of_tiktoken(tokenizer), f"tiktoken {tokenizer.name}"
-    if hasattr(tokenizer, "id_to_piece") and hasattr(tokenizer, "is_control"):
-        return _of_sentencepiece(tokenizer), "sentencepiece"
     text_tokenizer = tokenizer_of(tokenizer)
     if not isinstance(text_tokenizer, TextTokenizer):
         what = f"a {type(tokenizer).__name__} has no tokenizer.json (a slow one of transformers?)"
-        raise ConfigError(f"{what}: give one of transformers, tokenizers, tiktoken or sentencepiece, or units=")
+        raise ConfigError(f"{what}: give one of transformers, tokenizers or tiktoken, or units=")
     lengths = np.full(1 + max(text_tokenizer.ids.values(), default=-1), -1, np.int64)
     for i in text_tokenizer.ids.values():
         lengths[i] = len(text_tokenizer.decode([i])) or -1
@@ -217,14 +215,4 @@ def _of_tiktoken(tokenizer: Any) -> np.ndarray:
     for i in set(range(tokenizer.n_vocab)) - special:
         with suppress(KeyError):  # an unused number
             lengths[i] = len(tokenizer.decode_single_token_bytes(i))
-    return lengths
-
-
-def _of_sentencepiece(tokenizer: Any) -> np.ndarray:
-    lengths = np.full(tokenizer.get_piece_size(), -1, np.int64)
-    for i in range(len(lengths)):
-        if tokenizer.is_byte(i):
-            lengths[i] = 1
-        elif not (tokenizer.is_control(i) or tokenizer.is_unknown(i) or tokenizer.is_unused(i)):
-            lengths[i] = len(tokenizer.id_to_piece(i).replace("\u2581", " ").encode())
     return lengths
