@@ -170,6 +170,15 @@ def test_damaged_weights_are_refused(folder: Path) -> None:
         assert f"{WEIGHTS} cannot be used" in refusal(folder)
 
 
+def test_weights_that_the_memory_does_not_hold_are_not_read(folder: Path) -> None:
+    """The file is of holes, so it takes no place on the disk."""
+    header = json.dumps({"a": {"dtype": "U8", "shape": [1 << 40], "data_offsets": [0, 1 << 40]}}).encode()
+    with (folder / WEIGHTS).open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + (1 << 40))
+    assert "and this process may use" in refusal(folder)
+
+
 def test_the_model_names_the_first_id_if_the_tokenizer_does_not(folder: Path) -> None:
     good = costs(folder)
     (folder / "tokenizer_config.json").unlink()
