@@ -3,7 +3,7 @@
 TorchLearner        a torch.nn.Module over bytes, with an optimiser
 TransformersLearner a causal language model of transformers, with its tokenizer
 StaticModel         the same model, which learns nothing
-ClassifierLearner   an object with predict_proba and partial_fit (scikit-learn) or predict_proba_one and learn_one (river)
+ClassifierLearner   an object with predict_proba and partial_fit (scikit-learn)
 """
 
 import importlib

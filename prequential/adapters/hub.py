@@ -85,11 +85,11 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def check_memory(need: int, max_memory_bytes: int | None = None) -> None:
+def check_memory(need: int, max_memory_bytes: int | None, what: str = "") -> None:
     """Raises ConfigError if this process may not use so much memory, or max_memory_bytes is less."""
     have = usable_memory_bytes() if max_memory_bytes is None else max_memory_bytes
     if need > have:
-        raise ConfigError(f"it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
+        raise ConfigError(f"{what}it takes {need >> 20:,} MiB of memory, and this process may use {have >> 20:,} MiB")
 
 
 # ---- the files

@@ -23,7 +23,6 @@ from prequential_corpora.corpus import Document
 from torch.nn.functional import log_softmax
 
 from prequential.adapters.hub import check_memory, load_model, quiet
-from prequential.adapters.text_tokenizer import TextTokenizer
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import open_regular, reading
 from prequential.learners.adapted import AdaptedLearner, schedule_of
@@ -44,9 +43,6 @@ class StaticModel:
     """A frozen model, an OnlineModel that learns nothing. name: for tables. weights_bytes: of its files. memory_bytes: of weights
     and logits. policy: what it sees, in words.
     """
-
-    tokenizer: TextTokenizer
-    weights_bytes: int
 
     def __init__(
         self,
@@ -81,11 +77,7 @@ class StaticModel:
         self.name: str = printable(HUB_PREFIX + (Path(path).name if Path(path).exists() else source))
         logits_bytes = MATRICES * self.run_symbols * self.n_symbols * torch.float64.itemsize
         self.memory_bytes: int = loaded.memory_bytes + logits_bytes
-        try:
-            check_memory(self.memory_bytes, max_memory_bytes)
-        except ConfigError as error:
-            shorter = f"{logits_bytes >> 20:,} MiB are of the logits of {self.run_symbols:,} ids, and a smaller stride has fewer"
-            raise ConfigError(f"the model {self.name!r} is too large: {error}; {shorter}") from error
+        check_memory(self.memory_bytes, max_memory_bytes, f"with the logits of {self.run_symbols:,} ids ")
         self._model = self._model.to(device)
         self._model.config.use_cache = False  # keys and values of a window are not used again
         self._last_only = "logits_to_keep" in inspect.signature(self._model.forward).parameters

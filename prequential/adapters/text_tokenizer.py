@@ -78,21 +78,16 @@ class TiktokenTokenizer:
 def tokenizer_of(tokenizer: Any) -> Any:
     """A `Tokenizer` (learners/protocol.py) from one of transformers, tokenizers or tiktoken, or the path of a tokenizer.json.
 
-    Another object is returned as it is. Raises ConfigError, CorpusError.
+    A path may be that of its folder. Another object is returned as it is. Raises ConfigError, CorpusError.
     """
     if isinstance(tokenizer, str | Path):
-        path = tokenizer_file(tokenizer)
+        path = Path(tokenizer) / "tokenizer.json" if Path(tokenizer).is_dir() else Path(tokenizer)
         with reading(path):
             return TextTokenizer(path.read_bytes())
     if hasattr(tokenizer, "decode_single_token_bytes"):
         return TiktokenTokenizer(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     return TextTokenizer(backend.to_str().encode()) if hasattr(backend, "to_str") else tokenizer
-
-
-def tokenizer_file(path: str | Path) -> Path:
-    """The path of a tokenizer.json, which may be named by its folder."""
-    return Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
 
 
 # ---- what tokenizer.json says
@@ -197,36 +192,21 @@ def _bytes_of(token: str, family: Family, *, is_added: bool) -> bytes:
 def byte_lengths(tokenizer: Any) -> tuple[np.ndarray, str]:
     """Bytes of each id, (V,) int64, -1 for ids that stand for no text; and the tokenizer's name.
 
-    tokenizer: one of transformers (fast), tokenizers, tiktoken or sentencepiece, or the path of a tokenizer.json. A space that a
-    tokenizer puts before a text counts, although it is not in the text. Raises ConfigError for another one.
+    tokenizer: one of transformers (fast), tokenizers or tiktoken, or the path of a tokenizer.json. A space that a
+    tokenizer puts before a text counts, although it is not in the text. Raises ConfigError for another one, CorpusError for a
+    file that cannot be read.
     """
-    if isinstance(tokenizer, str | Path):
-        path = tokenizer_file(tokenizer)
-        try:
-            return _of_text(TextTokenizer(path.read_bytes())), str(path)
-        except OSError as error:
-            raise ConfigError(f"the tokenizer {str(path)!r} cannot be read: {error.strerror}") from error
     if hasattr(tokenizer, "decode_single_token_bytes"):
         return _of_tiktoken(tokenizer), f"tiktoken {tokenizer.name}"
-    if hasattr(tokenizer, "id_to_piece") and hasattr(tokenizer, "is_control"):
-        return _of_sentencepiece(tokenizer), "sentencepiece"
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not hasattr(backend, "to_str"):
-        is_slow = hasattr(tokenizer, "convert_ids_to_tokens")  # of transformers
-        what = "a slow tokenizer, without tokenizer.json" if is_slow else "no tokenizer that is known here"
-        raise ConfigError(
-            f"a {type(tokenizer).__name__} is {what}: give a fast one of transformers, one of tokenizers, tiktoken or "
-            "sentencepiece, or the bytes of each id as units="
-        )
-    name = str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
-    return _of_text(TextTokenizer(backend.to_str().encode())), name
-
-
-def _of_text(tokenizer: TextTokenizer) -> np.ndarray:
-    lengths = np.full(1 + max(tokenizer.ids.values(), default=-1), -1, np.int64)
-    for i in tokenizer.ids.values():
-        lengths[i] = len(tokenizer.decode([i])) or -1
-    return lengths
+    text_tokenizer = tokenizer_of(tokenizer)
+    if not isinstance(text_tokenizer, TextTokenizer):
+        what = f"a {type(tokenizer).__name__} has no tokenizer.json (a slow one of transformers?)"
+        raise ConfigError(f"{what}: give one of transformers, tokenizers or tiktoken, or units=")
+    lengths = np.full(1 + max(text_tokenizer.ids.values(), default=-1), -1, np.int64)
+    for i in text_tokenizer.ids.values():
+        lengths[i] = len(text_tokenizer.decode([i])) or -1
+    is_path = isinstance(tokenizer, str | Path)
+    return lengths, str(tokenizer) if is_path else str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
 
 
 def _of_tiktoken(tokenizer: Any) -> np.ndarray:
@@ -235,14 +215,4 @@ def _of_tiktoken(tokenizer: Any) -> np.ndarray:
     for i in set(range(tokenizer.n_vocab)) - special:
         with suppress(KeyError):  # an unused number
             lengths[i] = len(tokenizer.decode_single_token_bytes(i))
-    return lengths
-
-
-def _of_sentencepiece(tokenizer: Any) -> np.ndarray:
-    lengths = np.full(tokenizer.get_piece_size(), -1, np.int64)
-    for i in range(len(lengths)):
-        if tokenizer.is_byte(i):
-            lengths[i] = 1
-        elif not (tokenizer.is_control(i) or tokenizer.is_unknown(i) or tokenizer.is_unused(i)):
-            lengths[i] = len(tokenizer.id_to_piece(i).replace("\u2581", " ").encode())
     return lengths

@@ -36,12 +36,6 @@ class TorchLearner:
     results, so archives of bytes can be decoded; decoding takes as many calls of the module as there are bytes.
     """
 
-    module: torch.nn.Module
-    optimiser: torch.optim.Optimizer
-    window: int
-    rows: int
-    steps: int
-
     def __init__(
         self,
         module: torch.nn.Module,

@@ -15,7 +15,6 @@ LOG = {
     "--loss NAME !": "column with the mean loss since the last line, in nats",
     "--bytes-per-token NUMBER !": "mean bytes per token of this text",
     "--tokens-per-step N": "needed if --tokens names a column of steps",
-    "--epochs NUMBER": "epochs that the log covers, whatever its column `epoch` says; only the first counts",
     "--name NAME": "name of the model (default: the file)",
     "--data NAME": "name of the data; runs with equal names and lengths can be compared",
 }

@@ -100,31 +100,27 @@ def _file(name: str) -> ModuleType:
 
 
 def _source_digest(module: ModuleType, factory: Any) -> str | None:
-    """A digest of the file that defines the factory, and of the learner's own modules that are imported: those in the folder of
-    its module or below, or of an installed package its own. None where there is no source.
+    """A digest of the file that defines the factory, and of the imported modules in the folder of the learner's module or below.
+
+    Installed packages there, and this program, do not count. None where there is no source.
     """
     try:
-        defining = inspect.getsourcefile(inspect.unwrap(factory))
+        first = Path(inspect.getsourcefile(inspect.unwrap(factory)) or "").resolve()
     except TypeError:  # an object that makes learners
-        defining = None
+        first = Path(module.__file__ or "").resolve()
+    folder = Path(module.__file__ or first).resolve().parent
+    modules = [each for name, each in sys.modules.copy().items() if not name.startswith(_top(__name__))]
+    files = [file for each in modules if (file := getattr(each, "__file__", None))]
+    paths = {Path(file).resolve() for file in files if Path(file).is_absolute()}  # "_ops.py" is one of torch
+    own = [path for path in paths - {first} if path.is_relative_to(folder)]
+    own = [path for path in own if not INSTALLED & {*path.relative_to(folder.parent).parts}]
     try:
-        first, own = (Path(file or module.__file__ or "").resolve() for file in (defining, None))
-        code, folder = first.read_bytes(), own.parents[module.__name__.count(".") + (own.name == "__init__.py")]
-        for path in (each for each in _own_files(folder, _top(module.__name__)) if each != first):
+        code = first.read_bytes()
+        for path in sorted(own):
             code += b"\0" + os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes()
     except OSError:
         return None
     return hashlib.blake2b(code, digest_size=32).hexdigest()[:16]
-
-
-def _own_files(folder: Path, top: str) -> list[Path]:
-    """The files of imported modules in the folder or below, sorted; where packages are installed, those of one package."""
-    tops = {top} if INSTALLED & {*folder.parts} else {*map(_top, sys.modules)} - sys.stdlib_module_names
-    tops = {each for each in tops if not each.startswith(_top(__name__))}  # not of this program
-    files = [getattr(each, "__file__", None) for name, each in sys.modules.copy().items() if _top(name) in tops]
-    paths = {Path(file).resolve() for file in files if file and Path(file).is_absolute()}  # "_ops.py" is one of torch
-    own = [path for path in paths if path.is_relative_to(folder)]
-    return sorted(path for path in own if not INSTALLED & {*path.relative_to(folder).parts})
 
 
 def _top(name: str) -> str:

@@ -51,8 +51,8 @@ class Ranks:
 class Account:
     """Totals of the complete steps, and what is queued of later ones."""
 
-    def __init__(self, ranks: Ranks, units: Units, *, counts_repeats: bool) -> None:
-        self.totals = Totals(counts_repeats=counts_repeats)
+    def __init__(self, ranks: Ranks, units: Units) -> None:
+        self.totals = Totals()
         self._ranks, self._units, self._seen = ranks, units, SeenRows()
         self._drop_queues()
 

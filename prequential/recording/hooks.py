@@ -17,7 +17,6 @@ STATE_FILE = "recorder.pt"
 REMEDY = "call rec.score(nll=..., targets=..., inputs=...) in compute_loss"
 NO_TARGETS = "the batch has no labels (rows, columns) of a causal language model"
 NO_LOGITS = "the model returned no logits of the labels' shape, as with a fused loss (use_liger_kernel=False)"
-SHIFTED = "the data set has shifted the labels, and this callback shifts them again"
 
 
 def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
@@ -26,11 +25,8 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
     The targets are read before `Trainer.compute_loss`, which may take them out of the batch; the logits are those that the model
     returns within it. Where compute_loss of the user calls `rec.score` itself, nothing more is scored.
     """
-    whole, batch = (
-        trainer.compute_loss,
-        dict[str, Any](),
-    )  # targets, ids; then logits and inputs of the call that counts
-    once: dict[str, Any] = {}  # whether the labels of the first batch were shifted, and the first mistake
+    whole, mistakes = trainer.compute_loss, list[ConfigError]()
+    batch: dict[str, Any] = {}  # targets, ids; then logits and inputs of the call that counts
 
     @torch.compiler.disable
     def saw(model: Any, args: Any, kwargs: Any, returned: Any) -> None:
@@ -44,13 +40,8 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
     def score() -> None:
         if "logits" not in batch:
             raise ConfigError(f"{NO_LOGITS if batch else NO_TARGETS}: {REMEDY}")
-        logits, targets, inputs = batch["logits"], batch["targets"], batch["inputs"]
-        targets = targets.to(logits.device)
-        if "is_shifted" not in once:
-            once["is_shifted"] = _is_shifted_twice(inputs, targets)
-        if once["is_shifted"]:
-            raise ConfigError(f"{SHIFTED}: {REMEDY}")
-        recorder.score(logits=logits, targets=targets, inputs=inputs)
+        logits = batch["logits"]
+        recorder.score(logits=logits, targets=batch["targets"].to(logits.device), inputs=batch["inputs"])
 
     def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not (model.training and torch.is_grad_enabled()):  # an evaluation is no training
@@ -63,7 +54,8 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
             if recorder._n_scores == n_scores:
                 score()
         except ConfigError as error:
-            if once.setdefault("mistake", error) is error:
+            mistakes.append(error)
+            if len(mistakes) == 1:
                 recorder._fault(f"step {recorder.observed.n_steps + 1}: {error}")
         batch.clear()
         return loss
@@ -76,14 +68,6 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
         trainer.compute_loss = whole
 
     return end
-
-
-def _is_shifted_twice(ids: Any, targets: Any) -> bool:
-    """Whether all targets (rows, columns) that are used are the ids two places on, and not all the ids one place on."""
-    if ids is None or ids.shape != targets.shape:
-        return False
-    one, two = (bool(((targets[:, :-n] == ids[:, n:]) | (targets[:, :-n] == IGNORED)).all()) for n in (1, 2))
-    return two and not one
 
 
 def _targets(model: Any, inputs: Any) -> Any:

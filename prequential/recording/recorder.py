@@ -8,31 +8,31 @@ exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is
 """
 
 import copy
-import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from prequential.arguments import check_arguments
 from prequential.errors import CausalityError, ConfigError, OutputError
+from prequential.evaluation.curves import MODEL, curve_table
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
 from prequential.recording.account import Account, Ranks
 from prequential.recording.causal import Call, CallHook, look_ahead, rows_of
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
 from prequential.recording.hooks import hf_callback, lightning_callback
-from prequential.recording.run import PartialRun, TrainingRun, check_texts
+from prequential.recording.run import PartialRun, check_texts, save_run, training_record
 from prequential.recording.score import IGNORED, n_parameters, scores_of, units_of
 from prequential.records import REPORTED
 
 FLUSH_STEPS = 64
-STATE_VERSION = 3
+STATE_VERSION = 4
 MAX_FAULTS = 100
 
 
@@ -75,10 +75,10 @@ class Recorder:
     are never scored. units: "bytes" for ids 0 to 255 that are bytes, or the bytes of each id, (V,).
 
     model, optimizer: a step of the optimiser ends a step of the recorder; the calls of the model in training are checked against
-    the scores. Either may come later (`attach`). repeats: whether rows seen before count: "exclude" or "include".
-    process_group: of torch.distributed; by default the default group, if there is one. audit_every: steps between two checks for
-    a look ahead; 0: none. strict: for tests; a mistake raises CausalityError, even in `optimizer.step()`. Otherwise it is
-    recorded, the first one is logged as a warning, and the page shows all. ignore_index: targets that are not scored, like -100.
+    the scores. Either may come later (`attach`). process_group: of torch.distributed; by default the default group, if there is
+    one. audit_every: steps between two checks for a look ahead; 0: none. strict: for tests; a mistake raises CausalityError, even
+    in `optimizer.step()`. Otherwise it is recorded, the first one is logged as a warning, and the page shows all. ignore_index:
+    targets that are not scored, like -100.
 
     Raises ConfigError for wrong arguments.
 
@@ -110,7 +110,6 @@ class Recorder:
         optimizer: Any = None,
         tokenizer: Any = None,
         units: Any = None,
-        repeats: str = "exclude",
         process_group: Any = None,
         audit_every: int = 1000,
         strict: bool = False,
@@ -118,7 +117,7 @@ class Recorder:
         data: str | None = None,
         ignore_index: int = IGNORED,
     ) -> None:
-        check_arguments(folder=folder, name=name, repeats=repeats, audit_every=audit_every, ignore_index=ignore_index)
+        check_arguments(folder=folder, name=name, audit_every=audit_every, ignore_index=ignore_index)
         check_can_write(folder)
         check_texts(name, data, dict(arguments or {}))
         self._folder, self._name, self._data, self._arguments = folder, name, data, dict(arguments or {})
@@ -127,7 +126,7 @@ class Recorder:
         self.faults: list[str] = []
         self.observed: Observed = Observed()
         self._ranks, self._audit_every, self._ignored = Ranks(process_group), audit_every, ignore_index
-        self._account = Account(self._ranks, self._units, counts_repeats=repeats == "include")
+        self._account = Account(self._ranks, self._units)
         self._forward: Callable[[Any, Any], Any] | None = None
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._has_warned = False
@@ -254,7 +253,7 @@ class Recorder:
             self.observed.wall_s, self._since_s = self.observed.wall_s + now_s - self._since_s, now_s
         mistakes = self._account.read(self.observed.n_steps)
         totals, n_steps = self._account.totals, self.observed.n_steps
-        if self._ranks.own == 0 and (n_bytes := totals.counted[2]):  # for `runs list` after a crash
+        if self._ranks.own == 0 and (n_bytes := totals.new[2]):  # for `runs list` after a crash
             try:
                 self._partial.append(name=self._name, n_steps=n_steps, n_bytes=n_bytes, code_bits=totals.code_bits)
             except OutputError as error:  # at its end, the run is written nevertheless
@@ -318,24 +317,27 @@ class Recorder:
         return self._run
 
     def _saved(self) -> Run:
-        run = self._training_run()
+        record, curve = self._record(), self._account.totals.curve()
         for _, hook in self._hooks:
             hook.remove()
-        record, parts, others = run.record(), self._ranks.gathered(self._heldout), {}
+        parts, others = self._ranks.gathered(self._heldout), {}
         for name in sorted({name for part in parts for name in part}):
             step = max(part[name][0] for part in parts if name in part)
             documents = joined(part[name][1] for part in parts if name in part and part[name][0] == step)
             if documents:
                 others[f"heldout-{name}.jsonl"] = heldout_record(name, documents, step, record)
-        return run.save(self._folder, others, partial=self._partial, is_writer=self._ranks.own == 0)
+        if self._ranks.own:
+            return Run(Path(self._folder) / "elsewhere", record, curve_table({MODEL: curve}))
+        return save_run(self._folder, record, curve, others, partial=self._partial)
 
-    def _training_run(self) -> TrainingRun:
+    def _record(self) -> dict[str, Any]:
         totals, units, about = self._account.totals, self._units, asdict(self.observed)
-        _, n_tokens, n_bytes, _ = totals.counted
+        _, n_tokens, n_bytes, _ = totals.new
         if not n_bytes:
             raise ConfigError("; ".join(["rec.finish(): nothing was scored", *self.faults[:1]]))
         wall_s, device, digest = about.pop("wall_s"), about.pop("device"), totals.rows_digest()
-        return TrainingRun(
+        return training_record(
+            totals.curve(),
             coding=REPORTED,
             corpus={"name": self._data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": digest},
             learner={"name": self._name, "arguments": self._arguments, "n_symbols": units.n_symbols},
@@ -349,11 +351,10 @@ class Recorder:
                 **about,
             },
             n_tokens=n_tokens,
-            curve=totals.curve(),
-            findings=(
+            findings=[
                 *(("law", "program", fault) for fault in self.faults),
                 *(("repeated", "data", message) for message in totals.not_of_the_data()),
-            ),
+            ],
             wall_s=wall_s,
             device=device,
         )
@@ -366,7 +367,7 @@ class Recorder:
         All ranks call it. Each gets the complete state, so that it can be loaded by another number of ranks.
         """
         self._read()
-        state = {
+        return {
             "version": STATE_VERSION,
             "units": self._units.digest,
             "run": [self._name, self._ranks.gathered(self._partial.name)[0]],
@@ -375,32 +376,20 @@ class Recorder:
             "faults": list(self.faults),
             "heldout": copy.deepcopy(self._heldout),
         }
-        return state | {"digest": _digest(state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from what `state_dict` gave. Raises ConfigError for something else, or for another vocabulary."""
-        is_whole = False
-        with suppress(Exception):  # a damaged state may hold anything
-            is_whole = state["version"] == STATE_VERSION and state["digest"] == _digest(state)
-        if not is_whole:
-            raise ConfigError("rec.load_state_dict(): this is not the state of a Recorder of this version, or damaged")
+        if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
+            raise ConfigError("rec.load_state_dict(): this is not the state of a Recorder of this version")
         if state["units"] != self._units.digest:
             raise ConfigError("rec.load_state_dict(): the state is of another tokenizer, or of other units")
-        if state["totals"]["counts_repeats"] != self._account.totals.counts_repeats:
-            raise ConfigError("rec.load_state_dict(): the state counts repeated rows: give the same `repeats`")
         self._account.load(state)
         self.observed, self.faults = Observed(**state["observed"]), list(state["faults"])
         self._heldout = copy.deepcopy(state["heldout"])
-        self._partial.before = state["run"][1] if state["run"][0] == self._name else ""
+        if state["run"][0] == self._name:  # the draft of the run that ended
+            self._partial.name = Path(state["run"][1]).name
         self._new_faults, self._n_scores = [], 0
         self._call, self._targets, self._since_s = None, None, None
 
     hf_callback = hf_callback
     lightning_callback = lightning_callback
-
-
-def _digest(state: Mapping[str, Any]) -> str:
-    """Of all values of a state but this."""
-    plain = {name: value for name, value in state.items() if name not in ("seen", "digest")}
-    text = json.dumps([plain, str(state["seen"].dtype), state["seen"].shape], sort_keys=True)
-    return hashlib.blake2b(text.encode() + state["seen"].cpu().numpy().tobytes(), digest_size=32).hexdigest()

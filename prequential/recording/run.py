@@ -3,8 +3,8 @@
 import json
 import math
 import secrets
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from prequential_codecs.archive_header import OTHER
 
 from prequential import files
 from prequential.errors import ConfigError
-from prequential.evaluation.curves import MODEL, Curve, curve_table
+from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
 from prequential.online.runtime import Runtime
@@ -31,23 +31,15 @@ def check_texts(*values: Any) -> None:
 
 @dataclass
 class PartialRun:
-    """The draft of a run folder, in which a run keeps what it has so far. It is made when the first line is written.
-
-    before: the name of the draft in a state that was loaded, which is taken: if its run still goes on, that makes another one.
-    """
+    """The draft of a run folder, in which a run keeps what it has so far. It is made when the first line is written."""
 
     folder: PathLike
     name: str = field(default_factory=lambda: DRAFT + secrets.token_hex(4))
-    before: str = ""
 
     def draft(self) -> Path:
         """Its path. Raises OutputError."""
         path = Path(self.folder, self.name)
         with files.writing(path):
-            if self.before:
-                with suppress(FileNotFoundError, ValueError):  # ValueError: it is not a name within the folder
-                    path.with_name(self.before).rename(path)
-                self.before = ""
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
@@ -59,81 +51,64 @@ class PartialRun:
             file.write(line.encode() + b"\n")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingRun:
-    """What somebody else's program says about its training, under the names of the record. The curve ends with the run.
+def training_record(
+    curve: Curve, *, findings: Sequence[Any] = (), device: str = "not known", **values: Any
+) -> dict[str, Any]:
+    """What somebody else's program says about its training: the record of an evaluation without archive, tables and baselines.
 
-    findings: kind, cause and message of each. mode: the permissions that its files have at most.
+    curve: it ends with the run. findings: kind, cause and message of each. values: fields of `TrainingRecord`, and learner.
     """
+    n_bytes, n_tokens, code_bits = values["corpus"]["n_bytes"], values["n_tokens"], float(curve.bits[-1])
+    ledger, wall_s = Ledger.of_code_length(n_bytes, code_bits), max(values.pop("wall_s", 0.0), 1e-9)
+    return record_of(
+        TrainingRecord,
+        ledger,
+        time=_now(),
+        config={OTHER: values.pop("learner")},
+        bits_per_byte=ledger.code_bits_per_byte,
+        ledger=ledger.entries(),
+        decoder_bytes=0,
+        n_configs=1,
+        n_seeds=1,
+        total_bits=ledger.archive_bits,
+        benchmark_bytes=ledger.archive_bytes,
+        parts={MODEL: code_bits},
+        crossings={},
+        tables={},
+        passages=[],
+        wall_s=wall_s,
+        bytes_per_s=n_bytes / wall_s,
+        verified=False,
+        **dict.fromkeys(("limit_bytes", "verify_wall_s", "verify_bytes_per_s")),
+        peak_memory_bytes=0,
+        baselines=[],
+        findings=[{"kind": k, "position": 0, "block": 0, "message": m, "cause": c} for k, c, m in findings],
+        environment={**environment(Runtime(), None), "device": device},
+        bits_per_token=code_bits / n_tokens,
+        nats_per_token=code_bits / n_tokens * math.log(2.0),
+        tokens_per_byte=n_tokens / n_bytes,
+        **({"notes": []} | values),
+    )
 
-    coding: str
-    corpus: dict[str, Any]
-    learner: dict[str, Any]
-    reported: dict[str, Any]
-    n_tokens: int
-    curve: Curve
-    findings: tuple[tuple[str, str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    mode: int = 0o777
-    wall_s: float = 0.0
-    device: str = "not known"
 
-    def record(self) -> dict[str, Any]:
-        """The record of an evaluation without archive, tables and baselines. Raises ConfigError."""
-        check_texts(self.learner, self.corpus)
-        n_bytes, code_bits = self.corpus["n_bytes"], float(self.curve.bits[-1])
-        ledger, wall_s = Ledger.of_code_length(n_bytes, code_bits), max(self.wall_s, 1e-9)
-        return record_of(
-            TrainingRecord,
-            self,
-            ledger,
-            time=_now(),
-            config={OTHER: self.learner},
-            bits_per_byte=ledger.code_bits_per_byte,
-            ledger=ledger.entries(),
-            decoder_bytes=0,
-            n_configs=1,
-            n_seeds=1,
-            total_bits=ledger.archive_bits,
-            benchmark_bytes=ledger.archive_bytes,
-            parts={MODEL: code_bits},
-            crossings={},
-            tables={},
-            passages=[],
-            wall_s=wall_s,
-            bytes_per_s=n_bytes / wall_s,
-            verified=False,
-            **dict.fromkeys(("limit_bytes", "verify_wall_s", "verify_bytes_per_s")),
-            peak_memory_bytes=0,
-            baselines=[],
-            notes=list(self.notes),
-            findings=[{"kind": k, "position": 0, "block": 0, "message": m, "cause": c} for k, c, m in self.findings],
-            environment={**environment(Runtime(), None), "device": self.device},
-            bits_per_token=code_bits / self.n_tokens,
-            nats_per_token=code_bits / self.n_tokens * math.log(2.0),
-            tokens_per_byte=self.n_tokens / n_bytes,
-        )
+def save_run(
+    folder: PathLike,
+    record: dict[str, Any],
+    curve: Curve,
+    others: Mapping[str, Any] | None = None,
+    *,
+    partial: PartialRun | None = None,
+    mode: int = 0o777,
+) -> Run:
+    """The run in a new run folder. others: further records, by file. mode: at most these permissions. Raises OutputError.
 
-    def save(
-        self,
-        folder: PathLike,
-        others: Mapping[str, Any] | None = None,
-        *,
-        partial: PartialRun | None = None,
-        is_writer: bool = True,
-    ) -> Run:
-        """The run, in a new run folder if this process writes. others: further records, by file. Raises OutputError.
-
-        partial: the draft that becomes the folder; it stays if it cannot.
-        """
-        record, curves = self.record(), {MODEL: self.curve}
-        if not is_writer:
-            return Run(Path(folder) / "elsewhere", record, curve_table(curves))
-        with nullcontext(RunFolder(partial.draft())) if partial else new_run_folder(folder) as draft:
-            for name, other in (others or {}).items():
-                with files.writing(folder):
-                    files.write_text(draft.draft / name, record_line(other))
-            return Run(draft.finish(Path(folder), record, curves, mode=self.mode), record)
+    partial: the draft that becomes the folder; it stays if it cannot.
+    """
+    with nullcontext(RunFolder(partial.draft())) if partial else new_run_folder(folder) as draft:
+        for name, other in (others or {}).items():
+            with files.writing(folder):
+                files.write_text(draft.draft / name, record_line(other))
+        return Run(draft.finish(Path(folder), record, {MODEL: curve}, mode=mode), record)
 
 
 def _now() -> str:

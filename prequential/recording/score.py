@@ -174,11 +174,7 @@ def row_sums(scores: Scores, units: Units) -> torch.Tensor:
         return torch.stack(columns, 1)
 
 
-def n_parameters(model: Any) -> int:
-    """Of whole tensors, also where the weights are sharded: numel() of a DTensor is that; FSDP1 keeps flat pieces."""
-    flat = {
-        id(handle.flat_param): handle.flat_param for m in model.modules() if (handle := getattr(m, "_handle", None))
-    }
-    pieces = {id(each) for whole in flat.values() for each in (whole, *(whole._params or ()))}
-    n_flat = sum(shape.numel() for whole in flat.values() for shape in whole._shapes)
-    return n_flat + sum(each.numel() for each in model.parameters() if id(each) not in pieces)
+def n_parameters(model: Any) -> int | None:
+    """Of whole tensors, as numel() of a DTensor is. None of a model in flat pieces (FullyShardedDataParallel)."""
+    is_flat = any(getattr(module, "_handle", None) for module in model.modules())
+    return None if is_flat else sum(each.numel() for each in model.parameters())

@@ -135,7 +135,6 @@ class Totals:
     all_rows_kept: bool = True
     points: list[tuple[int, int]] = field(default_factory=list)
     stride: int = 1
-    counts_repeats: bool = False
     impossible: dict[str, int] = field(default_factory=lambda: {"n_outside": 0, "n_not_finite": 0, "n_negative": 0})
     n_grams: int = 0
     n_grams_seen: int = 0
@@ -157,21 +156,16 @@ class Totals:
 
     def mark(self) -> None:
         """A point of the curve, where bytes were added; bits without bytes belong to the last one."""
-        point = (self.counted[2], self.counted[3])
+        point = (self.new[2], self.new[3])
         if self.points and self.points[-1][0] == point[0]:
             self.points.pop()
         if point[0]:
             self.points.append(point)
 
     @property
-    def counted(self) -> list[int]:
-        """The four sums of what counts: new rows, or all of them."""
-        return [a + b for a, b in zip(self.new, self.repeated, strict=True)] if self.counts_repeats else self.new
-
-    @property
     def code_bits(self) -> float:
-        """The code length of what counts."""
-        return self.counted[3] * UNIT_BITS
+        """The code length of the new rows."""
+        return self.new[3] * UNIT_BITS
 
     def not_of_the_data(self) -> list[str]:
         """Why the sum is not the code length of the data; nothing, if nothing is known against it.
@@ -203,6 +197,6 @@ class Totals:
             name: dict(zip(COUNTS, sums, strict=False)) | {"code_bits": sums[3] * UNIT_BITS}
             for name, sums in (("new", self.new), ("repeated", self.repeated))
         }
-        plain = ("counts_repeats", "n_grams", "n_grams_seen", "all_rows_kept", "order", "n_checked_steps")
+        plain = ("n_grams", "n_grams_seen", "all_rows_kept", "order", "n_checked_steps")
         n_rows = self.new[0] + self.repeated[0] + sum(self.impossible.values())
         return {"n_rows": n_rows, **parts, **self.impossible, **{name: getattr(self, name) for name in plain}}

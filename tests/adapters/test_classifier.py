@@ -1,4 +1,4 @@
-"""Classifiers of scikit-learn and river as learners."""
+"""Classifiers of scikit-learn as learners."""
 
 import pytest
 from prequential_corpora.sources import sample_path
@@ -19,25 +19,5 @@ def test_a_classifier_of_scikit_learn_learns_online():
     result = prequential.evaluate(TEXT[:1000], learner=make, baselines=())
     assert 0 < result.code_bits < 8 * 1000 * 4
     assert result.bits_per_byte != 8.0
-
-
-def test_a_classifier_of_river_learns_online():
-    class Nearest:
-        """predict_proba_one and learn_one, as river has them: counts by the last byte."""
-
-        def __init__(self):
-            self.counts = {}
-
-        def predict_proba_one(self, x):
-            seen = self.counts.get(x["1"], {})
-            total = sum(seen.values())
-            return {symbol: n / total for symbol, n in seen.items()} if total else {}
-
-        def learn_one(self, x, y):
-            seen = self.counts.setdefault(x["1"], {})
-            seen[y] = seen.get(y, 0) + 1
-
-    result = prequential.evaluate(TEXT, learner=lambda: ClassifierLearner(Nearest(), order=1), baselines=())
-    assert result.bits_per_byte < 8
-    with pytest.raises(ConfigError, match="has neither"):
+    with pytest.raises(ConfigError, match="object lacks predict_proba"):
         ClassifierLearner(object())

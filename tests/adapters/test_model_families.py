@@ -105,7 +105,7 @@ def test_a_model_of_a_large_vocabulary_and_window_takes_bounded_memory(
     folder = saved("qwen", tmp_path)
     monkeypatch.setattr("prequential.adapters.static_model.MAX_LOGITS", 400 * 10)
     assert StaticModel(str(folder)).run_symbols == 10
-    with pytest.raises(ConfigError, match=r"too large.*logits of 64 ids, and a smaller stride"):
+    with pytest.raises(ConfigError, match="with the logits of 64 ids it takes"):
         StaticModel(str(folder), stride=64, max_memory_bytes=400_000)
     StaticModel(str(folder), stride=4, max_memory_bytes=400_000)
     with pytest.raises(ConfigError, match="cannot be loaded: it takes"):

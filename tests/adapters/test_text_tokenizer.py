@@ -114,11 +114,11 @@ def test_tokenizers_of_other_libraries_have_bytes() -> None:
     described = sentencepiece("prepend")
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=library(described))
     assert np.array_equal(byte_lengths(fast)[0], byte_lengths(library(described))[0])
-    with pytest.raises(ConfigError, match="slow tokenizer"):
+    with pytest.raises(ConfigError, match="slow one"):
         byte_lengths(transformers.ByT5Tokenizer())
-    with pytest.raises(ConfigError, match="no tokenizer that is known"):
+    with pytest.raises(ConfigError, match="int has no"):
         byte_lengths(7)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(CorpusError, match="cannot"):
         byte_lengths("nowhere/tokenizer.json")
 
 
@@ -128,19 +128,3 @@ def test_an_encoding_of_tiktoken_has_bytes() -> None:
     encoding = tiktoken.Encoding("small", pat_str=r".+", mergeable_ranks=ranks, special_tokens={FIRST: 258})
     lengths, name = byte_lengths(encoding)
     assert name == "tiktoken small" and lengths.tolist() == [1] * 256 + [4, -1, -1]
-
-
-def test_a_processor_of_sentencepiece_has_bytes() -> None:
-    import io
-
-    sentencepiece_library = pytest.importorskip("sentencepiece")
-    written = io.BytesIO()
-    sentencepiece_library.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the cat sat on the mat", "it was the end"] * 20), model_writer=written, vocab_size=300,
-        model_type="bpe", byte_fallback=True, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
-    processor = sentencepiece_library.SentencePieceProcessor(model_proto=written.getvalue())
-    lengths, _ = byte_lengths(processor)
-    assert lengths[processor.piece_to_id("<0xC3>")] == 1 and lengths[processor.piece_to_id(f"{SPACE}the")] == 4
-    assert lengths[processor.bos_id()] == -1
-    assert lengths[processor.encode("the \u00e9")].sum() == len(" the \u00e9".encode())

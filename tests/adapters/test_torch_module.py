@@ -155,22 +155,6 @@ def of_ids(tokenizer=None, positions=None, **settings):
     return TorchLearner(module, torch.optim.AdamW(module.parameters(), lr=1e-2), tokenizer=tokenizer, **settings)
 
 
-def test_a_module_over_ids_costs_what_its_own_loop_says():
-    run, ids, bits = 32, np.array(models.Words().encode(TEXT)), 0.0
-    made = of_ids(models.Words(), window=64, rows=1)
-    for start in range(0, len(ids), run):
-        part = ids[start : start + run]
-        known = np.concatenate(([0], ids))[start : start + len(part)]
-        with torch.no_grad():
-            logits = made.module(torch.from_numpy(known[None]))[0]
-        bits += torch.nn.functional.cross_entropy(logits, torch.from_numpy(part), reduction="sum").item() / np.log(2)
-        made._context = ids[:start]
-        made.update(part)
-    result = prequential.evaluate(TEXT, learner=lambda: of_ids(models.Words(), window=64, rows=1), baselines=())
-    assert made.n_symbols == 300 and not result.is_coded
-    assert result.code_bits == pytest.approx(bits, rel=1e-5)
-
-
 @pytest.mark.parametrize("tokenizer", [None, models.Words()], ids=["bytes", "ids"])
 def test_a_run_may_be_longer_than_the_window_and_is_predicted_and_learned_as_a_whole(tokenizer):
     learned = []

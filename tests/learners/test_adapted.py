@@ -1,6 +1,5 @@
 """Learners of one's own: figures from an independent computation, archives, and every cheat and every fault is refused."""
 
-import json
 import re
 import subprocess
 import sys
@@ -259,15 +258,6 @@ def test_every_value_comes_back_equal():
 def test_a_value_of_another_type_is_refused(value):
     with pytest.raises(ConfigError, match="state_dict of the learner"):
         flattened(value)
-
-
-def test_a_change_of_any_value_or_place_changes_the_bytes():
-    def of(state):
-        return {name: array.tobytes() for name, array in flattened(state).items()}
-
-    states = [{"a": [1, np.ones(2)]}, {"a": [1.0, np.ones(2)]}, {"b": [1, np.ones(2)]}, {"a": (1, np.ones(2))}]
-    states += [{"a": [1, np.ones((2, 1))]}, {"a": [1, np.ones(2, np.float32)]}, {"a": [1, torch.ones(2)]}]
-    assert len({json.dumps(sorted((k, v.hex()) for k, v in of(state).items())) for state in states}) == len(states)
 
 
 @pytest.mark.parametrize(

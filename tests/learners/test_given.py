@@ -58,12 +58,6 @@ def test_the_cost_is_that_of_a_learner_that_was_trained():
     assert result.baselines[0].compressed_bytes < alone.compressed_bytes
 
 
-def test_an_archive_without_a_given_text_refuses_one():
-    archive = prequential.compress(B, config=ALONE, runtime=ONE)
-    with pytest.raises(ConfigError, match="leave out given="):
-        prequential.decompress(archive, given=A, runtime=ONE)
-
-
 def test_a_stored_model_serves_as_the_given_text(tmp_path):
     learner = ONE.learner(with_history_for(BOTH, len(A)))
     train(learner, np.frombuffer(A, np.uint8))

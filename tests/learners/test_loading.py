@@ -97,17 +97,6 @@ def test_a_helper_that_changed_is_another_learner(tmp_path, monkeypatch, code):
     assert again(name) != first
 
 
-def test_a_module_of_an_installed_learner_that_changed_is_another_learner(tmp_path, monkeypatch):
-    package = tmp_path / "owned"
-    package.mkdir()
-    written(package, __init__="from owned import parts\n" + LEARNER, parts="RATE = 1")
-    monkeypatch.syspath_prepend(tmp_path)
-    first = again("owned:Counts")
-    assert first == again("owned:Counts")
-    written(package, parts="RATE = 22")
-    assert again("owned:Counts") != first
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [

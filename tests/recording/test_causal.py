@@ -59,22 +59,6 @@ def test_a_leak_is_found_in_training_and_beside_logits_that_are_minus_infinity(t
         _run(Loop(tmp_path, model=model, audit_every=1))
 
 
-@pytest.mark.parametrize("kind", ["dict", "packed"])
-def test_ids_are_found_wherever_a_model_takes_them(tmp_path: Path, kind: str) -> None:
-    class Model(Bigrams):
-        def forward(self, batch: object) -> torch.Tensor:
-            return self.table(torch.roll(batch["tokens"] if isinstance(batch, dict) else batch, -1, -1))
-
-    loop = Loop(tmp_path, model=Model(), audit_every=20)
-    loop.rec.attach(forward=lambda model, ids: model({"tokens": ids} if kind == "dict" else ids))
-    with pytest.raises(CausalityError, match="looks ahead"):
-        for rows in few_letters(60):
-            x, y = (rows[:, :-1], rows[:, 1:]) if kind == "dict" else (rows.flatten()[:-1], rows.flatten()[1:])
-            logits = loop.model({"attention_mask": torch.ones_like(x), "tokens": x} if kind == "dict" else x)
-            loop.rec.score(logits=logits, targets=y, inputs=x)
-            loop.learn(logits.view(1, -1, V), y)
-
-
 class Attention(torch.nn.Module):
     """One layer of attention, where the arguments of a call let it look. scale: a tensor with a gradient."""
 

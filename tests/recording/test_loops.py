@@ -101,7 +101,7 @@ def test_a_lightning_run_that_resumes_equals_a_whole_one(tmp_path: Path, loop: A
 
     def fit(n_epochs: int, checkpoint: Path | None = None) -> tuple[Any, prequential.Run]:
         torch.manual_seed(0)
-        rec = prequential.Recorder(tmp_path / "runs", name="l", units="bytes", repeats="include")
+        rec = prequential.Recorder(tmp_path / "runs", name="l", units="bytes")
         task = example.Task(rec)
         rec.attach(model=task.model)
         trainer = lightning.Trainer(

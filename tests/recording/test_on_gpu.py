@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from loops import Bigrams, Loop, batches, few_letters
 
 from prequential.errors import CausalityError
-from prequential.recording.account import Ranks
 from prequential.recording.recorder import FLUSH_STEPS
 
 pytestmark = [
@@ -43,18 +41,6 @@ def test_a_model_that_sees_the_future_is_caught_on_a_gpu(tmp_path: Path) -> None
         loop.run(_on("cuda", few_letters(60)))
 
 
-def test_bf16_logits_give_the_nats_of_the_same_logits_in_float32(tmp_path: Path) -> None:
-    draw = torch.Generator("cuda").manual_seed(0)
-    logits = 4 * torch.randn(8, 512, 256, generator=draw, device="cuda").bfloat16()
-    targets = torch.randint(0, 256, (8, 512), generator=draw, device="cuda")
-    loop = Loop(tmp_path, audit_every=0)
-    loop.rec.score(logits=logits, targets=targets)
-    loop.rec.step()
-    found = loop.rec.finish().record["nats_per_token"]
-    exact = torch.nn.functional.cross_entropy(logits.double().flatten(0, 1), targets.flatten()).item()
-    assert found == pytest.approx(exact, rel=1e-6)
-
-
 @pytest.mark.parametrize("scores", ["logits", "nll"])
 def test_no_step_before_the_reading_waits_for_the_device(tmp_path: Path, scores: str) -> None:
     loop = Loop(tmp_path, model=Bigrams().cuda(), audit_every=0)
@@ -69,25 +55,3 @@ def test_no_step_before_the_reading_waits_for_the_device(tmp_path: Path, scores:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert loop.rec.finish().record["reported"]["n_steps"] == FLUSH_STEPS - 1
-
-
-def test_a_group_of_nccl_gives_the_figures_of_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = _figures(tmp_path, "cuda")
-    n_exchanges = 0
-
-    def gathered(self: Ranks, value: Any) -> list[Any]:  # as of several ranks
-        nonlocal n_exchanges
-        n_exchanges += 1
-        parts: list[Any] = [None]
-        dist.all_gather_object(parts, value, group=self.group)
-        return parts
-
-    monkeypatch.setattr(Ranks, "gathered", gathered)
-    torch.cuda.set_device(0)
-    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
-        grouped = _figures(tmp_path, "cuda")
-    finally:
-        dist.destroy_process_group()
-    assert n_exchanges
-    assert grouped["code_bits"] == alone["code_bits"] and grouped["reported"] == alone["reported"]

@@ -12,7 +12,6 @@ from loops import Loop, batches
 import prequential
 from prequential.cli.main import main
 from prequential.evaluation.runs import unfinished_trainings
-from prequential.recording.recorder import _digest
 
 
 def listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -48,34 +47,12 @@ def test_a_run_that_crashed_is_listed_as_unfinished_and_continued_in_the_same_fo
     assert {each.name for each in run.path.iterdir()} == {"record.jsonl", "curve.parquet"}
 
 
-def test_a_run_whose_folder_another_one_took_goes_on_in_a_new_one(tmp_path: Path) -> None:
-    trunk = Loop(tmp_path).run(batches(64))
-    branch = Loop(tmp_path)
-    branch.rec.load_state_dict(trunk.rec.state_dict())
-    for loop in (branch, trunk):
-        loop.run(batches(64, seed=1))
-    assert [each["n_steps"] for _, each in unfinished_trainings(tmp_path)] == [128, 128]
-    paths = {loop.rec.finish().path for loop in (trunk, branch)}
-    assert len(paths) == 2 and set(tmp_path.iterdir()) == paths
-
-
 def test_a_recorder_of_another_name_does_not_take_the_folder(tmp_path: Path) -> None:
     state = Loop(tmp_path).run(batches(64)).rec.state_dict()
     other = prequential.Recorder(tmp_path, name="other", units="bytes")
     other.load_state_dict(state)
     other.finish()
     assert so_far(tmp_path)["name"] == "bigrams"
-
-
-def test_a_state_cannot_name_a_folder_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    state = Loop(tmp_path / "runs").run(batches(1)).rec.state_dict()
-    state["run"][1] = "../work"
-    state["digest"] = _digest(state)
-    loop = Loop(tmp_path / "runs")
-    loop.rec.load_state_dict(state)
-    loop.rec.finish()
-    assert (tmp_path / "work").exists()
 
 
 def test_a_line_that_was_half_written_does_not_count(tmp_path: Path) -> None:

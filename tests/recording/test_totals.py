@@ -11,7 +11,7 @@ import torch
 
 import prequential
 from prequential.cli.main import main
-from prequential.recording.totals import GRAM, MAX_POINTS, SeenRows, Totals, sampled_grams
+from prequential.recording.totals import GRAM, MAX_POINTS, SeenRows, Totals
 
 WHAT_IT_SAYS = "this is not the code length of the data"
 
@@ -27,14 +27,6 @@ def test_rows_that_were_seen_are_found_again_as_a_set_finds_them() -> None:
             known.add(key)
         assert is_new.tolist() == expected
     assert len(seen) == len(known) and seen.keys().tolist() == sorted(known)
-
-
-def test_rows_beyond_the_limit_are_looked_up_but_not_kept() -> None:
-    seen = SeenRows(max_rows=10)
-    seen.add(np.arange(10, dtype=np.uint64))
-    assert seen.is_full
-    keys = np.arange(5, 15, dtype=np.uint64)
-    assert [seen.add(keys).sum() for _ in range(2)] == [5, 5] and len(seen) == 10
 
 
 def test_the_curve_of_a_long_run_has_a_bounded_number_of_points() -> None:
@@ -154,17 +146,6 @@ def test_rows_shorter_than_a_sample_are_compared_as_wholes_and_the_record_says_s
     assert run.record["reported"]["n_grams"] == 0 and not run.record["findings"]
     assert main(["runs", "show", str(run.path)]) == 0
     assert "not checked: no 32 targets of a row were sampled" in capsys.readouterr().out
-
-
-def test_a_sample_depends_on_its_ids_alone_and_holds_no_ignored_one() -> None:
-    ids = torch.randint(0, 50_000, (8, 4000), generator=torch.Generator().manual_seed(0))
-    found = sampled_grams(ids, torch.ones_like(ids, dtype=torch.bool))
-    assert 60 < (found != 0).sum() < 190  # 8 * 3969 / 256 = 124
-    shifted = sampled_grams(ids[:, 7:], torch.ones_like(ids[:, 7:], dtype=torch.bool))
-    assert set(shifted.flatten().tolist()) <= set(found.flatten().tolist()) | {0}
-    used = torch.ones_like(ids, dtype=torch.bool)
-    used[:, ::31] = False  # no 32 successive ones are left
-    assert not sampled_grams(ids, used).any()
 
 
 def test_memory_of_text_is_bounded_and_the_record_says_when_it_is_full(

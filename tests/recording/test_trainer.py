@@ -3,7 +3,6 @@
 import math
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,6 @@ def _mixtral() -> Any:
         router_aux_loss_coef=0.5,
     )  # fmt: skip
     return transformers.MixtralForCausalLM(config)
-
-
-def _compiled() -> Any:
-    model = _gpt()
-    model.compile(backend="eager")
-    return model
 
 
 class Fused(torch.nn.Module):
@@ -116,7 +109,6 @@ def _recorder(folder: Path, **options: Any) -> prequential.Recorder:
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "label smoothing": {"label_smoothing_factor": 0.1},
     "router loss": {"make": _mixtral},
     "two parts": {"gradient_accumulation_steps": 2},
     "three parts": {"gradient_accumulation_steps": 3, "label_smoothing_factor": 0.1},
@@ -126,7 +118,6 @@ CASES: dict[str, dict[str, Any]] = {
     "a loss method": {"kind": OwnLoss},
     "evaluations": {"eval_strategy": "steps", "eval_steps": 2},
     "compiled": {"torch_compile": True, "torch_compile_backend": "eager"},
-    "compiled in place": {"make": _compiled},
     "fused": {"make": Fused},
 }
 
@@ -193,20 +184,6 @@ def test_the_scores_of_a_loss_method_of_ones_own_are_the_only_ones(tmp_path: Pat
     assert record["reported"]["n_rows"] == N_ROWS and not record["findings"]
 
 
-def test_a_batch_without_labels_is_told(tmp_path: Path) -> None:
-    class Own(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = _gpt()
-
-        def forward(self, input_ids: Any) -> Any:
-            return {"loss": self.inner(input_ids, labels=input_ids).loss}
-
-    rec = _recorder(tmp_path)
-    _train(tmp_path, Own(), rec)
-    assert "the batch has no labels" in rec.faults[0]
-
-
 def test_labels_that_a_model_does_not_shift_are_not_scored(tmp_path: Path) -> None:
     torch.manual_seed(0)
     sizes = {"vocab_size": 256, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
@@ -214,23 +191,6 @@ def test_labels_that_a_model_does_not_shift_are_not_scored(tmp_path: Path) -> No
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0))
     _train(tmp_path, model, rec)
     assert "no labels (rows, columns) of a causal language model" in rec.faults[0]
-
-
-class Shifted(transformers.Trainer):  # type: ignore[misc]
-    """The data set has shifted the labels, and the loss does not."""
-
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
-        logits = model(input_ids=inputs["input_ids"][:, :-1]).logits
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), inputs["labels"][:, :-1].flatten())
-
-
-def test_labels_that_the_data_set_has_shifted_are_told_and_not_shifted_again(tmp_path: Path, monkeypatch: Any) -> None:
-    ids = torch.randint(0, 256, (N_ROWS, COLUMNS + 1), generator=torch.Generator().manual_seed(0))
-    rows = [{"input_ids": row[:-1], "labels": row[1:]} for row in ids]
-    monkeypatch.setattr(sys.modules[__name__], "_rows", lambda n=N_ROWS: rows[:n])
-    rec = _recorder(tmp_path)
-    _train(tmp_path, _gpt(), rec)
-    assert "the data set has shifted the labels" in rec.faults[0]
 
 
 class Once(transformers.Trainer):  # type: ignore[misc]
