@@ -73,13 +73,6 @@ def test_a_long_name_is_cut_at_the_end_of_its_line_and_complete_below() -> None:
     assert "<small>In full: a name that is longer than the margin.</small>" in html_figure(panel)
 
 
-def test_lines_that_coincide_are_dashed_in_their_colours_by_turns() -> None:
-    root = drawn(Series("a and b", np.array([1.0, 9.0]), np.array([2.0, 3.0]), colour=4, also=(7,)))
-    keys = ("class", "stroke-dasharray", "stroke-dashoffset")
-    lines = [tuple(map(path.get, keys)) for path in root.iter("path") if "line" in path.get("class", "")]
-    assert lines == [("line s4", "9 9", "-0"), ("line s7", "9 9", "-9")]
-
-
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
 @example(134217728.0, 6e-8)
 @example(0.0, 5e-324)
