@@ -12,22 +12,14 @@ import prequential
 from prequential import ConfigError, CorpusError, Curve, MixerConfig, preset
 from prequential.evaluation.runs import Run
 from prequential.forecasting.members import read_ladder
-from prequential.sweeps.ladder import (
-    Rung,
-    Size,
-    diverged_runs,
-    family,
-    ladder_of,
-    ladder_plan,
-    scaled,
-)
+from prequential.sweeps.ladder import Rung, Size, diverged_runs, family, ladder_of, ladder_plan, scaled
 from prequential.sweeps.plans import sweep_plan
 
 SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
 
 
 @pytest.mark.parametrize("mixer", [None, SMALL_MIXER])
-@pytest.mark.parametrize("n_bytes", [128, 700, 1024, 1500])
+@pytest.mark.parametrize("n_bytes", [128, 1500])
 @pytest.mark.first_quick
 def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer, n_bytes):
     config = replace(TINY, mixer=mixer)
@@ -61,8 +53,6 @@ def test_a_plan_has_every_size_and_all_seeds_on_two():
     plan = ladder_plan(preset(5, pure=True))
     assert [variant.name for variant in plan.variants] == ["24x2", "32x2", "48x2", "64x2", "96x2"]
     assert [[c.seed for c in variant.configs] for variant in plan.variants] == [[0], [0, 1, 2], [0], [0, 1, 2], [0]]
-    chosen = ladder_plan(preset(5, pure=True), repeated=[Size(24, 2)], seeds=[5, 6])
-    assert [[c.seed for c in variant.configs] for variant in chosen.variants] == [[5, 6], [5], [5], [5], [5]]
 
 
 def test_an_impossible_size_refuses_the_complete_ladder():
@@ -110,5 +100,4 @@ def test_a_run_above_the_uniform_code_or_with_an_unusual_rise_looks_diverged():
     rising = synthetic(harder_text | {64: [4.0, 3.0, 2.5, 2.6, 2.8, 3.2, 3.5, 3.9]})
     assert list(diverged_runs(rising)) == ["64x1, seed 0"]
     assert "looks diverged: 64x1, seed 0: its loss rises by 56% within the run" in rising.to_text()
-    wild = diverged_runs(synthetic(harder_text | {64: [8.0, 9.0, 9.5, 9.1, 9.2, 9.3, 9.9, 9.9]}))
-    assert "the uniform code has 8" in wild["64x1, seed 0"]
+    assert list(diverged_runs(synthetic(harder_text | {64: [8.1] * 8}))) == ["64x1, seed 0"]
