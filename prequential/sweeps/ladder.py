@@ -115,13 +115,9 @@ def _gpt(config: Config) -> GPTConfig:
 
 @dataclass(frozen=True)
 class Rung:
-    """A finished run of the ladder, with its learning curve. fault: why it cannot be a member; empty if it can."""
+    """A finished run of the ladder, with its learning curve."""
 
     run: Run
-
-    @property
-    def fault(self) -> str:
-        return ""
 
     @cached_property
     def config(self) -> Config:
@@ -167,11 +163,6 @@ class Ladder:
     @property
     def sizes(self) -> list[AnySize]:
         return list(dict.fromkeys(rung.size for rung in self.rungs))
-
-    @property
-    def base(self) -> Config:
-        """The configuration of the largest rung, with the first rung's seed."""
-        return replace(self.rungs[-1].config, seed=self.rungs[0].config.seed)
 
     def prefixes(self) -> NDArray[np.int64]:
         """(N_PREFIXES,) lengths in bytes, ascending by the factor sqrt 2; the last is the length of the runs."""

@@ -62,10 +62,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> None:
-    ladder, left_out = read_ladder(folder / "runs")
+    ladder = read_ladder(folder / "runs")
     assert [rung.n_weights for rung in ladder.rungs] == [n_parameters(width) for width in WIDTHS]
-    assert str(ladder.sizes[0]) == "1,280 parameters" and left_out == {}
-    assert what_is_known(ladder, left_out)["rows"] == "the same rows, in the same order"
+    assert str(ladder.sizes[0]) == "1,280 parameters"
+    assert what_is_known(ladder)["rows"] == "the same rows, in the same order"
     last, n_bytes = ladder.rungs[-1], N_STEPS * N_ROWS * COLUMNS
     assert last.operations(n_bytes) == 6 * last.n_weights * n_bytes  # a byte is a token here
     with pytest.raises(ConfigError, match="the ladder is of training loops: give --target-parameters"):
@@ -73,20 +73,20 @@ def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> No
 
 
 @pytest.mark.thorough
-def test_a_loop_with_other_rows_or_without_a_size_is_left_out_with_the_reason(folder: Path, tmp_path: Path) -> None:
+def test_a_loop_with_other_rows_is_no_member_the_newest_of_a_size_counts_and_one_without_a_size_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
     rows = text_rows(N_STEPS)
     for width in WIDTHS[:3]:
         train(tmp_path, width, rows)
-    other = train(tmp_path, 6, rows.roll(1, 1)).name
-    unknown = train(tmp_path, 8, rows, knows_model=False).name
-    older = read_ladder(tmp_path)[0].rungs[0].run.name
-    train(tmp_path, WIDTHS[0], rows)
-    ladder, left_out = read_ladder(tmp_path)
+    train(tmp_path, 6, rows.roll(1, 1))
+    newest = train(tmp_path, WIDTHS[0], rows)
+    ladder = read_ladder(tmp_path)
     assert [rung.n_weights for rung in ladder.rungs] == [n_parameters(width) for width in WIDTHS[:3]]
-    assert left_out[other] == "the loops scored different rows, or rows of another tokenizer"
-    assert left_out[unknown].startswith("its size is not known")
-    assert left_out[older] == "a newer run has its size and seed"
-    assert len(left_out) == 3
+    assert ladder.rungs[0].run.name == newest.name
+    train(tmp_path, 8, rows, knows_model=False)
+    with pytest.raises(CorpusError, match="cannot be in a ladder: its size is not known"):
+        read_ladder(tmp_path)
 
 
 @pytest.mark.thorough
@@ -119,7 +119,7 @@ def test_a_forecast_says_that_the_order_differs(tmp_path: Path) -> None:
     rows = text_rows(N_STEPS)
     for i, width in enumerate(WIDTHS[:4]):
         train(tmp_path, width, rows.flip(0) if i == 1 else rows)
-    ladder, _ = read_ladder(tmp_path)
+    ladder = read_ladder(tmp_path)
     record = forecast_record(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
     assert "in another order" in record["rows"] and "different orders" in format_forecast(record)
 
@@ -133,9 +133,9 @@ def test_a_forecast_of_logs_says_that_the_order_is_unknown_and_a_log_is_no_proxy
         (tmp_path / "log.csv").write_text("\n".join(["seen,loss", *losses]))
         size = {"n_parameters": n_parameters(width)}
         run = prequential.import_log(tmp_path / "log.csv", tmp_path / "runs", **columns, arguments=size)
-    ladder, _ = read_ladder(tmp_path / "runs")
+    ladder = read_ladder(tmp_path / "runs")
     record = forecast_record(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
     assert "declared equal, not checked" in record["rows"] and record["proof"].endswith("; not proved")
-    loops, _ = read_ladder(folder / "runs")
+    loops = read_ladder(folder / "runs")
     with pytest.raises(CorpusError, match="is not reported like the runs of the ladder"):
         forecast_record(loops, Target(size=Parameters(9000), n_bytes=50_000), proxies=[run])

@@ -117,7 +117,7 @@ def test_a_forecast_names_its_runs_by_digests_which_are_those_of_the_packed_ladd
 ) -> None:
     ladder = make_ladder(tmp_path / "runs", noise=0.002)
     pack_runs(tmp_path / "runs", tmp_path / "ladder.jsonl")
-    packed, _ = read_ladder(tmp_path / "ladder.jsonl")
+    packed = read_ladder(tmp_path / "ladder.jsonl")
     assert (packed.corpus, [rung.name for rung in packed.rungs]) == (ladder.corpus, [r.name for r in ladder.rungs])
     for rung, other in zip(ladder.rungs, packed.rungs, strict=True):
         assert run_digests(other.run) == run_digests(rung.run)
