@@ -155,8 +155,6 @@ def test_the_first_line_is_the_conclusion_with_the_figures_of_the_record(
     assert first_line(html_report([changed(runs[0], tmp_path, parts=parts, baselines=[])])) == (
         f"{rate}; without its GPT 11 % more"
     )
-    parts |= {"mixer": 899.0}
-    assert first_line(html_report([changed(runs[0], tmp_path, parts=parts)])).endswith("; its GPT saves nothing")
     assert [percent(share) for share in (0.00218, 0.0123, 0.1249, 12.5)] == ["0.22 %", "1.2 %", "12 %", "1,250 %"]
 
 
@@ -266,9 +264,7 @@ def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_p
     assert "say nothing about the models" in text
     assert "has the same bytes: 2 contexts on christmas_carol, 3 contexts on elsewhere." in text
     assert "<h2>prequential" not in text
-    three = html_report([runs[0], other, runs[1]])
-    assert "has the same bytes: 3 contexts on elsewhere." in three
-    assert "<h2>prequential 3 contexts needs" in three
+    assert "<h2>prequential 3 contexts needs" in html_report([runs[0], other, runs[1]])
 
 
 def test_runs_that_differ_only_in_the_seed_are_not_called_different(runs: list[Run], tmp_path: Path) -> None:
