@@ -110,8 +110,7 @@ def test_a_forecast_says_that_the_order_differs(tmp_path: Path) -> None:
     rows = text_rows(N_STEPS)
     for i, width in enumerate(WIDTHS[:4]):
         train(tmp_path, width, rows.flip(0) if i == 1 else rows)
-    ladder = read_ladder(tmp_path)
-    record = forecast_record(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
+    record = forecast_record(read_ladder(tmp_path), Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
     assert "in another order" in record["rows"] and "different orders" in format_forecast(record)
 
 
@@ -124,9 +123,8 @@ def test_a_forecast_of_logs_says_that_the_order_is_unknown_and_a_log_is_no_proxy
         (tmp_path / "log.csv").write_text("\n".join(["seen,loss", *losses]))
         size = {"n_parameters": n_parameters(width)}
         run = prequential.import_log(tmp_path / "log.csv", tmp_path / "runs", **columns, arguments=size)
-    ladder = read_ladder(tmp_path / "runs")
-    record = forecast_record(ladder, Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
+    target = Target(size=Parameters(n_parameters(16)), n_bytes=200_000)
+    record = forecast_record(read_ladder(tmp_path / "runs"), target)
     assert "declared equal, not checked" in record["rows"] and record["proof"].endswith("; not proved")
-    loops = read_ladder(folder / "runs")
     with pytest.raises(CorpusError, match="is not reported like the runs of the ladder"):
-        forecast_record(loops, Target(size=Parameters(9000), n_bytes=50_000), proxies=[run])
+        forecast_record(read_ladder(folder / "runs"), target, proxies=[run])

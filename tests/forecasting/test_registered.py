@@ -76,12 +76,11 @@ def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_f
 
 
 def test_a_run_of_another_size_length_or_text_is_refused(registered: dict[str, Any], tmp_path: Path) -> None:
-    run = make_run(tmp_path, WIDE, TARGET.n_bytes)
     known = with_digest({**registered, "target": {**registered["target"], "blake2b": "other"}})
-    others = (make_run(tmp_path, Size(96, 1), TARGET.n_bytes), make_run(tmp_path, WIDE, TARGET.n_bytes + 1))
-    for forecast, other in ((known, run), *((registered, other) for other in others)):
+    others = [(registered, Size(96, 1), TARGET.n_bytes), (registered, WIDE, TARGET.n_bytes + 1)]
+    for forecast, size, n_bytes in ((known, WIDE, TARGET.n_bytes), *others):
         with pytest.raises(CorpusError, match="not the run that was forecast"):
-            score(forecast, other)
+            score(forecast, make_run(tmp_path, size, n_bytes))
 
 
 # ---- the digest
