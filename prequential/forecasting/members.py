@@ -77,14 +77,15 @@ def read_ladder(path: PathLike) -> Ladder:
         raise CorpusError(f"{str(path)!r} has no runs of a ladder: {makers}")
     n_sizes = {key: len({size for size, _ in members}) for key, members in ladders.items()}
     largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
+    for rung in (rung for key in largest for rung in ladders[key].values()):
+        if isinstance(rung, ReportedRung) and rung.fault:
+            raise CorpusError(f"the run {str(rung.run.path)!r} cannot be in a ladder: {rung.fault}; or move it away")
     ladder = ladder_of(ladders[largest[0]].values())
     if len(largest) > 1:
         differ = DIFFERENT_ROWS.get(ladder.rungs[0].run.record.get("coding", ""), "which differ in bytes or settings")
         several = f"{len(largest)} ladders of {n_sizes[largest[0]]} sizes each, {differ}"
         raise CorpusError(f"{str(path)!r} has {several}: keep each ladder in its own folder")
     for rung in ladder.rungs:
-        if isinstance(rung, ReportedRung) and rung.fault:
-            raise CorpusError(f"the run {str(rung.run.path)!r} cannot be in a ladder: {rung.fault}; or move it away")
         check_archive(rung.run)
     return ladder
 
