@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 DEFAULT_SEEDS = (0, 1, 2)  # of a ladder
-OF_LADDER = "each run contains the runs over every prefix of the corpus"
 OF_GRID = ("replay", "width", "layers", "update_size")
 OWN = {
     "source: CORPUS": "file, folder, sample:NAME, hf:NAME or shards:FOLDER",
@@ -49,7 +48,7 @@ OPTIONS = (
     options.Group(OWN),
     *options.LEARNER,
     options.Group(GRID, "grid (each is a list such as 1,2,4; default: the value of the configuration)"),
-    options.Group(LADDER, f"ladder ({OF_LADDER})"),
+    options.Group(LADDER, "ladder (each run contains the runs over every prefix of the corpus)"),
 )
 
 
@@ -67,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
         report_failure(None, error, verbose=args.verbose)
     is_shown = not (args.json or args.quiet)
     if is_shown or (args.dry_run and not args.json):
-        shown = format_plan(plan, corpus, n_finished, OF_LADDER if args.ladder else "")
-        print(fitted(in_options(shown)), flush=True)
+        print(fitted(in_options(format_plan(plan, corpus, n_finished))), flush=True)
     outcomes = [] if args.dry_run else _run_all(args, plan, runtime)
     made = [outcome.run for outcome in outcomes if outcome.run]
     summary = (ladder_of(map(Rung, made)) if args.ladder else summarise(plan, outcomes)) if made else None

@@ -58,7 +58,7 @@ class Target:
             config: dict[str, Any] = {OTHER: {"name": "training loop", "arguments": arguments}}
             flops = largest.operations(self.n_bytes) * n / largest.n_weights
         else:
-            own = replace(scaled(ladder.base, self.size), seed=self.seed)
+            own = replace(scaled(largest.config, self.size), seed=self.seed)
             assert own.gpt
             config, n, flops = own.to_dict(), n_weights(own.gpt), total_flops(own, self.n_bytes)
         return {"config": config, "n_bytes": self.n_bytes, "blake2b": blake2b, "n_weights": n}, flops
@@ -99,23 +99,28 @@ def forecast_record(
     proxies: Sequence[Run] = (),
     target_blake2b: str | None = None,
     after_the_fact: bool = False,
-    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The registered record of a forecast (docs/STUDIES.md).
 
-    proxies: runs over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. left_out: as
-    `read_ladder` gives it, for the record. Raises ConfigError for a ladder that is too small or looks diverged, and for a target
-    within it, CorpusError for a proxy that is too short.
+    proxies: runs over the target's bytes, or more. target_blake2b: of the target's bytes, if they are known. Raises ConfigError
+    for a ladder that is too small or looks diverged, and for a target within it, CorpusError for a proxy that is too short.
     """
     for name, reason in diverged_runs(ladder).items():
         raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
     wanted, flops = target.to_record(ladder, target_blake2b)
-    compute = _compute(ladder, wanted, flops, proxies)
+    compute = _compute(ladder, wanted, flops)
     losses, n_bytes = losses_of(ladder), target.n_bytes
     curves = [_proxy(ladder, proxy, target) for proxy in proxies]
     made = law.estimate(losses, curves, wanted["n_weights"], n_bytes)
     naive = law.line(losses, curves, flops, n_bytes)
-    links = [(kind, unicode_name(proxy.name)) for proxy in proxies for kind in ("ratio", "difference")]
+    links = [{"link": kind, "proxy": unicode_name(run.name)} for run in proxies for kind in ("ratio", "difference")]
+    by_link = zip(links, made.by_link, strict=False)  # without a proxy, none
+    total = {
+        **{name: getattr(made, name) * n_bytes for name in ("point", "low", "high", "at_largest_size")},
+        "by_link": [{**link, "bits": loss * n_bytes} for link, loss in by_link],
+        "backtest": {"rms": made.rms, "n_hidden": made.n_hidden},
+        "naive": {"line_with_proxy" if proxies else "line": naive * n_bytes},
+    }
     return registered.with_digest(
         {
             "schema": registered.SCHEMA,
@@ -123,8 +128,8 @@ def forecast_record(
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "program_version": VERSION,
             "after_the_fact": after_the_fact,
-            **members.what_is_known(ladder, left_out or {}),
-            "corpus": {**ladder.rungs[0].run.record["corpus"]},
+            **members.what_is_known(ladder),
+            "corpus": ladder.rungs[0].run.record["corpus"],
             "fitted": [registered.run_digests(rung.run) for rung in ladder.rungs],
             "fitted_prefixes": ladder.prefixes().tolist(),
             "largest_size": str(ladder.sizes[-1]),
@@ -133,41 +138,22 @@ def forecast_record(
             "compute": compute,
             "proxies": [registered.run_digests(proxy) for proxy in proxies],
             "confidence": law.CONFIDENCE,
-            "forecasts": {
-                "total_bits": {
-                    **{name: getattr(made, name) * n_bytes for name in ("point", "low", "high", "at_largest_size")},
-                    "by_link": [
-                        {"link": kind, "proxy": proxy, "bits": loss * n_bytes}
-                        for (kind, proxy), loss in zip(links, made.by_link, strict=False)  # without a proxy, none
-                    ],
-                    "backtest": {"rms": made.rms, "n_hidden": made.n_hidden},
-                    "naive": {"line_with_proxy" if proxies else "line": naive * n_bytes},
-                }
-            },
+            "forecasts": {"total_bits": total},
         }
     )
 
 
-def _compute(ladder: Ladder, target: Mapping[str, Any], flops: float, proxies: Sequence[Run]) -> dict[str, Any]:
-    """Operations of the target, of the largest fitted run and of the proxies; and the target's multiples of that run.
-
-    Raises ConfigError if the target takes no more than each of them.
-    """
-    largest = max(ladder.rungs, key=lambda rung: rung.operations(ladder.corpus.n_bytes))
-    fitted = largest.operations(ladder.corpus.n_bytes)
-    of_proxies = [members.operations(proxy, proxy.record["corpus"]["n_bytes"]) for proxy in proxies]
-    most = max(fitted, *(each or 0.0 for each in of_proxies), 0.0)
-    if flops <= most:
-        raise ConfigError(
-            f"the target takes {flops / most:.2f} times the operations of the largest run, so this would not be a forecast: "
-            "choose a larger target"
-        )
+def _compute(ladder: Ladder, target: Mapping[str, Any], flops: float) -> dict[str, float]:
+    """Operations of the target and of the largest fitted run, and the target's multiples of it. Raises ConfigError if smaller."""
+    fitted = max(rung.operations(ladder.corpus.n_bytes) for rung in ladder.rungs)
+    if flops <= fitted:
+        times = f"{flops / fitted:.2f} times the operations of the largest run"
+        raise ConfigError(f"the target takes {times}, so this would not be a forecast: choose a larger target")
     return {
         "target_flops": flops,
         "largest_flops": fitted,
-        "proxy_flops": of_proxies,
         "ratio": flops / fitted,
-        "weights_ratio": target["n_weights"] / largest.n_weights,
+        "weights_ratio": target["n_weights"] / ladder.rungs[-1].n_weights,
         "data_ratio": target["n_bytes"] / ladder.corpus.n_bytes,
     }
 
@@ -191,22 +177,21 @@ def format_forecast(record: dict[str, Any]) -> str:
         return conclusion(record)
     target, made, compute = record["target"], record["forecasts"]["total_bits"], record["compute"]
     gpt, tested = target["config"].get("gpt"), made["backtest"]
-    size = f"{gpt['width']}x{gpt['n_layers']}" if gpt else f"{target['n_weights']:,} parameters"
-    hidden = f"{tested['n_hidden']} hidden runs of {law.MIN_RATIO:g} times the operations or more"
+    size = Size(gpt["width"], gpt["n_layers"]) if gpt else Parameters(target["n_weights"])
+    lines = [
+        f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
+        f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted"
+    ]
+    if record["proof"]:
+        lines.append(f"{record['proof']}; rows: {record['rows']}")
+    lines.append(format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in _parts(made).items()]))
     largest = made["at_largest_size"] / target["n_bytes"]
-    return "\n".join(
-        [
-            f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
-            f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted",
-            *([f"{record['proof']}; rows: {record['rows']}"] if record["proof"] else []),
-            format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in _parts(made).items()]),
-            f"if models beyond {printable(record['largest_size'])} no longer help: {largest:.3f} bits/byte",
-            *([f"backtest: rms error {100 * tested['rms']:.2f} % of {hidden}"] if tested["n_hidden"] else []),
-            *(f"warning: {line}" for line in forecast_warnings(record)),
-            f"registered: {record['blake2b']}",
-            conclusion(record),
-        ]
-    )
+    lines.append(f"if models beyond {printable(record['largest_size'])} no longer help: {largest:.3f} bits/byte")
+    if n := tested["n_hidden"]:
+        hidden = f"{n} hidden runs of {law.MIN_RATIO:g} times the operations or more"
+        lines.append(f"backtest: rms error {100 * tested['rms']:.2f} % of {hidden}")
+    lines += [f"warning: {warning}" for warning in forecast_warnings(record)]
+    return "\n".join([*lines, f"registered: {record['blake2b']}", conclusion(record)])
 
 
 def _parts(made: Mapping[str, Any]) -> dict[str, float]:
@@ -244,7 +229,6 @@ def forecast_warnings(record: Mapping[str, Any]) -> Iterator[str]:
         yield "a prefix stands for a shorter run: true only if the learning rate did not depend on the length of the run"
     if record["rows"] == OTHER_ORDER:
         yield "the loops saw their rows in different orders: prefixes of two sizes hold different rows"
-    yield from (f"{name} is left out: {reason}" for name, reason in record["left_out"].items())
 
 
 # ---- the call
@@ -277,12 +261,10 @@ class ForecastScore:
         return "\n".join([shown, *notes, *filter(None, [record["proof"]]), repr(self)[1:-1]])
 
     def __repr__(self) -> str:
-        percent, line = self.record["percent"], abs(self.record["naive_percent"])
+        percent, line = self.record["percent"], f"{abs(self.record['naive_percent']):.1f} % off"
         error = f"{abs(percent):.1f} % too {'high' if percent > 0 else 'low'}"
         place = "within" if self.record["hit"] else "outside"
-        return (
-            f"<The forecast was {error}, {place} its interval; a line through the last two sizes was {line:.1f} % off.>"
-        )
+        return f"<The forecast was {error}, {place} its interval; a line through the last two sizes was {line}.>"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -303,19 +285,23 @@ class Forecast:
     mode: int = 0o777
 
     @property
+    def _total(self) -> dict[str, Any]:
+        return dict(self.record["forecasts"]["total_bits"])
+
+    @property
     def bits(self) -> float:
-        """The forecast of the ideal code length of the complete target, in bits."""
-        return float(self.record["forecasts"]["total_bits"]["point"])
+        """The forecast of the ideal code length of the target, in bits."""
+        return float(self._total["point"])
 
     @property
     def low_bits(self) -> float:
         """The lower end of the interval."""
-        return float(self.record["forecasts"]["total_bits"]["low"])
+        return float(self._total["low"])
 
     @property
     def high_bits(self) -> float:
         """The upper end of the interval."""
-        return float(self.record["forecasts"]["total_bits"]["high"])
+        return float(self._total["high"])
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for the forecast, for each link to a proxy, and for the naive forecast: bits and bits_per_byte.
@@ -324,10 +310,10 @@ class Forecast:
         """
         import pandas
 
-        bits = pandas.Series({"forecast": self.bits, **_parts(self.record["forecasts"]["total_bits"])}, name="bits")
-        frame = bits.rename_axis("forecast").reset_index()
-        ends = pandas.DataFrame([{"low_bits": self.low_bits, "high_bits": self.high_bits}])
-        return frame.assign(bits_per_byte=frame["bits"] / self.record["target"]["n_bytes"]).join(ends)
+        parts, n_bytes = {"forecast": self.bits, **_parts(self._total)}, self.record["target"]["n_bytes"]
+        rows = [{"forecast": name, "bits": bits, "bits_per_byte": bits / n_bytes} for name, bits in parts.items()]
+        rows[0] |= {"low_bits": self.low_bits, "high_bits": self.high_bits}
+        return pandas.DataFrame(rows)
 
     def save(self, path: PathLike) -> None:
         """Writes the forecast to a file, for `read_forecast`. Raises OutputError, also for a file that exists."""
@@ -395,26 +381,22 @@ def forecast(
     check_number("target_seed", target_seed, 0, (1 << 63) - 1)
     if (target_width is None) == (target_parameters is None):
         raise ConfigError("name the target's size: target_width= of a GPT, or target_parameters= of a training loop")
-    ladder, left_out = members.read_ladder(runs)
+    ladder = members.read_ladder(runs)
     depth = getattr(ladder.sizes[-1], "n_layers", 1) if target_layers is None else target_layers
     size = Parameters(target_parameters) if target_parameters else Size(target_width or 0, depth)
     for value in size:
         check_number("the target's size", value, 1, members.MAX_PARAMETERS if target_parameters else 1 << 20)
     target = Target(size=size, n_bytes=target_bytes, seed=target_seed)
     wanted, _ = target.to_record(ladder)
-    if not after_the_fact and (done := [run for run in read_runs(runs) if registered.contains_target(run, wanted)]):
-        raise ConfigError(
-            f"the target has been run already: {str(done[0].path)!r}; to forecast it nevertheless, give after_the_fact=True, "
-            "which the record says"
-        )
     opened = [proxy if isinstance(proxy, Run) else read_run(proxy) for proxy in proxies]
+    done = [str(run.path) for run in [*read_runs(runs), *opened] if registered.contains_target(run, wanted)]
+    if done and not after_the_fact:
+        raise ConfigError(
+            f"the target has been run already: {done[0]!r}; after_the_fact=True forecasts it, and says so"
+        )
     digest = None if corpus is None else target_digest(os.fspath(corpus), ladder, target_bytes)
     for proxy in opened if digest else ():
         if recorded_corpus(proxy.record) != (target_bytes, digest):
-            raise CorpusError(
-                f"the proxy {str(proxy.path)!r} did not read the target's {target_bytes} bytes of {str(corpus)!r}"
-            )
-    record = forecast_record(
-        ladder, target, proxies=opened, target_blake2b=digest, after_the_fact=after_the_fact, left_out=left_out
-    )
+            raise CorpusError(f"the proxy {str(proxy.path)!r} did not read the {target_bytes} bytes of the target")
+    record = forecast_record(ladder, target, proxies=opened, target_blake2b=digest, after_the_fact=after_the_fact)
     return Forecast(record=record, mode=mode_of(corpus) & mode_of_all([*(rung.run for rung in ladder.rungs), *opened]))

@@ -5,17 +5,13 @@ shorter run is the beginning of a longer one, with a learning rate that does not
 """
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from prequential_codecs.archive_header import OTHER
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import CorpusError
 from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.evaluation.summary import DIFFERENT_ROWS, is_reported, proof, rows_known
-from prequential.model.config import Config
-from prequential.online.costs import total_flops
 from prequential.sweeps.ladder import Ladder, Parameters, Rung, ladder_of
 from prequential.sweeps.plans import CorpusKey, check_archive, recorded_corpus
 
@@ -47,6 +43,7 @@ class ReportedRung(Rung):
 
     @property
     def fault(self) -> str:
+        """Why it cannot be a member; empty if it can."""
         if self.run.record.get("findings"):
             return "a mistake was seen in its loop, so its figures are worth nothing"
         if not self.n_weights:
@@ -66,69 +63,36 @@ def is_reported_ladder(ladder: Ladder) -> bool:
     return isinstance(ladder.rungs[0], ReportedRung)
 
 
-def operations(run: Run, n_bytes: int) -> float | None:
-    """Those of a run over its first bytes; None if they are not known, as those of an earlier version's configuration."""
-    if isinstance(rung := rung_of(run), ReportedRung):
-        return rung.operations(n_bytes) or None
-    with suppress(ConfigError):
-        return total_flops(Config.from_record(run.record["config"]), n_bytes)
-    return None
+def read_ladder(path: PathLike) -> Ladder:
+    """The ladder with the most sizes among the runs at `path`. Of several runs of a size and a seed, the newest counts.
 
-
-def read_ladder(path: PathLike) -> tuple[Ladder, dict[str, str]]:
-    """The ladder with the most sizes among the runs at `path`; and the reported runs that are no members of it, with reasons.
-
-    Of several runs of a size and a seed, the newest counts. Raises CorpusError if there is no ladder, if several have the most
-    sizes, and if one of its runs has lost its archive.
+    Raises CorpusError if there is no ladder, if several have the most sizes, for a run that has lost its archive, and for a run
+    of a training loop that can be no member.
     """
-    rungs = [rung for run in read_runs(path) if (rung := rung_of(run))]
     ladders: dict[tuple[CorpusKey, str], dict[Any, Rung]] = {}
-    for rung in rungs:
-        if not rung.fault:
-            ladders.setdefault(_key(rung), {})[rung.size, rung.seed] = rung
+    for rung in filter(None, map(rung_of, read_runs(path))):
+        ladders.setdefault((recorded_corpus(rung.run.record), rung.family), {})[rung.size, rung.seed] = rung
     if not ladders:
-        fault = "".join([f"; {rung.run.name}: {rung.fault}" for rung in rungs][:1])
         makers = "`prequential sweep --ladder` or training loops at several sizes make them"
-        raise CorpusError(f"{str(path)!r} has no runs of a ladder: {makers}{fault}")
+        raise CorpusError(f"{str(path)!r} has no runs of a ladder: {makers}")
     n_sizes = {key: len({size for size, _ in members}) for key, members in ladders.items()}
     largest = [key for key, n in n_sizes.items() if n == max(n_sizes.values())]
+    for rung in (rung for key in largest for rung in ladders[key].values()):
+        if isinstance(rung, ReportedRung) and rung.fault:
+            raise CorpusError(f"the run {str(rung.run.path)!r} cannot be in a ladder: {rung.fault}; or move it away")
     ladder = ladder_of(ladders[largest[0]].values())
     if len(largest) > 1:
-        coding, otherwise = (
-            ladder.rungs[0].run.record.get("coding", ""),
-            "which differ in their bytes or their settings",
-        )
-        several = f"{len(largest)} ladders of {n_sizes[largest[0]]} sizes each, {DIFFERENT_ROWS.get(coding, otherwise)}"
+        differ = DIFFERENT_ROWS.get(ladder.rungs[0].run.record.get("coding", ""), "which differ in bytes or settings")
+        several = f"{len(largest)} ladders of {n_sizes[largest[0]]} sizes each, {differ}"
         raise CorpusError(f"{str(path)!r} has {several}: keep each ladder in its own folder")
     for rung in ladder.rungs:
         check_archive(rung.run)
-    return ladder, _left_out(ladder, rungs) if is_reported_ladder(ladder) else {}
+    return ladder
 
 
-def _key(rung: Rung) -> tuple[CorpusKey, str]:
-    return recorded_corpus(rung.run.record), rung.family
-
-
-def _left_out(ladder: Ladder, rungs: list[Rung]) -> dict[str, str]:
-    """Why a reported run that is no longer than the ladder is not in it, by name. A longer one may be the target or the proxy."""
-    key, inside = _key(ladder.rungs[0]), {rung.run.name for rung in ladder.rungs}
-    other_rows = DIFFERENT_ROWS[ladder.rungs[0].run.record["coding"]]
-    reasons = {True: "a newer run has its size and seed", False: other_rows}
-    return {
-        rung.run.name: rung.fault or reasons[_key(rung) == key]
-        for rung in rungs
-        if isinstance(rung, ReportedRung)
-        and rung.run.name not in inside
-        and rung.run.record["corpus"]["n_bytes"] <= ladder.corpus.n_bytes
-    }
-
-
-def what_is_known(ladder: Ladder, left_out: Mapping[str, str]) -> dict[str, Any]:
-    """What proves the figures of the members, what is known about their rows, and which runs are no members, as JSON values.
-
-    None for runs of this program, whose archives prove that they coded equal bytes.
-    """
+def what_is_known(ladder: Ladder) -> dict[str, str | None]:
+    """What proves the figures of the members, and what is known about their rows; None: archives of equal bytes."""
     if not is_reported_ladder(ladder):
-        return {"proof": None, "rows": None, "left_out": {}}
+        return {"proof": None, "rows": None}
     records = [rung.run.record for rung in ladder.rungs]
-    return {"proof": proof(records[0]), "rows": rows_known(records), "left_out": dict(left_out)}
+    return {"proof": proof(records[0]), "rows": rows_known(records)}

@@ -113,8 +113,8 @@ def contains_target(run: Run, target: Mapping[str, Any]) -> bool:
     if isinstance(rung, ReportedRung) or OTHER in config:
         size = {"n_parameters": rung.n_weights, "family": rung.family}
         return OTHER in config and size == config[OTHER]["arguments"]
-    sizes = [(gpt["width"], gpt["n_layers"], gpt["n_heads"]) for gpt in (run.record["config"]["gpt"], config["gpt"])]
-    return rung.family == family(config) and sizes[0] == sizes[1]
+    own, sizes = run.record["config"]["gpt"], ("width", "n_layers", "n_heads")
+    return rung.family == family(config) and all(own[name] == config["gpt"][name] for name in sizes)
 
 
 def _is_target(run: Run, target: Mapping[str, Any]) -> bool:

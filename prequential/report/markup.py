@@ -8,9 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from prequential.printable import printable
 from prequential.report.run_panels import STYLE_SHEET
 
-EVERYWHERE, NEVER = "0: everywhere", "never"  # of a crossing: the byte from which the model is ahead to the end
-_PLAIN = r"[+-]?[0-9,]+(\.[0-9]+)?"
-NUMBER = re.compile(rf"{_PLAIN}(( ±| to) {_PLAIN})?( ?%)?|{EVERYWHERE}|{NEVER}")
+NUMBER = re.compile(r"[+-]?[0-9][0-9,.]*( ?%)?|0: everywhere|never")
 MARK = '<meta name="generator" content="prequential report">'  # by it, a later report knows that it may replace a page
 
 
@@ -35,11 +33,6 @@ def join(*content: str) -> Html:
 
 def _escaped(text: str) -> str:
     return html.escape(printable(text, multiline=True))
-
-
-def heading(level: str, sentence: str) -> Html:
-    """A heading in which no line ends between a figure and its unit."""
-    return element(level, re.sub("(?<=[0-9]) (?=[%b±])|(?<=±) ", "\u00a0", sentence))
 
 
 def folded(title: str, *content: Html) -> Html:
@@ -77,18 +70,12 @@ def html_table(
     columns: Mapping[str, Sequence[object]],
     caption: str = "",
     strong: Collection[int] = (),
-    n_narrow: int | None = None,
 ) -> Html:
     """A <figure> of a table, which scrolls if it is too wide, with its caption below. Columns of numbers are aligned right.
 
     columns: of equal lengths, under their titles; the first one names the rows. strong: places of the rows in bold type.
-    n_narrow: how many columns a narrow page shows; None: all.
     """
-    kinds = [  # n: aligned right; wide: not on narrow pages
-        " ".join(["n"] * (i > 0 and all(map(_is_number, column))) + ["wide"] * (i >= (n_narrow or len(columns))))
-        or None
-        for i, column in enumerate(columns.values())
-    ]
+    kinds = ["n" if i and all(map(_is_number, column)) else None for i, column in enumerate(columns.values())]
     head = (element("th", name, scope="col", class_=kind) for name, kind in zip(columns, kinds, strict=True))
     body = []
     for place, (name, *texts) in enumerate(zip(*map(_column, columns.values()), strict=True)):

@@ -1,21 +1,13 @@
 """HTML pages about runs. A page is one file without scripts, whose policy forbids the browser to load anything."""
 
-import json
-import math
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
-
-from prequential_codecs.archive_header import GIVEN, OTHER, name_of_given
 
 from prequential.comparison.compare import Comparison, compare
 from prequential.comparison.differences import SEEDS_DOUBT
 from prequential.comparison.differences import sentence as difference_sentence
-from prequential.comparison.evidence import Interval
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import MODEL, mean_curve
-from prequential.evaluation.runs import ARCHIVE, Run
+from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import (
     is_coded,
     is_reported,
@@ -23,54 +15,29 @@ from prequential.evaluation.summary import (
     seed_of,
     verified_word,
     what_is_measured,
+    without_common_arguments,
 )
-from prequential.model.presets import name_of
 from prequential.report import run_panels, sections
-from prequential.report.markup import Html, element, folded, heading, html_document, html_table, join
+from prequential.report.markup import Html, element, folded, html_document, html_table, join
 from prequential.report.sections import corpus_name
 from prequential.report.svg import html_figure
 
-CONFIG_FILE = "config.json"  # in the commands that repeat a run
-INCOMPLETE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
-
 Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
-Colours = Mapping[str, int]
-Record = Mapping[str, Any]
 
 
 def html_report(runs: Sequence[Run]) -> str:
     """The page about one or more runs: first the conclusion. Raises CorpusError for incomplete records or curves."""
-    labels = []
-    for run in runs:
-        with _naming(run):
-            labels.append(learner_label(run.record["config"]))
-    rankings = _rankings(runs) if len(runs) > 1 else []
-    names = run_panels.run_names(labels, runs)
-    every_line = [*(name for groups in rankings for name in groups), *(name for run in runs for name in run.curves)]
-    colours = run_panels.line_colours(every_line)
-    shown, level = [], "h2" if len(runs) == 1 else "h3"
-    for number, (name, run) in enumerate(zip(names, runs, strict=True), 1):
-        with _naming(run):
-            shown.append((sections.conclusion(run, name), _article(run, name, colours, f"run-{number}", level)))
+    names = without_common_arguments(learner_label(run.record["config"]) for run in runs)
     corpora = " and ".join(dict.fromkeys(map(corpus_name, runs)))
     if len(runs) == 1:
-        ((sentence, article),) = shown
-        return html_document(f"{corpora}: prequential report", join(heading("h1", sentence), article))
-    parts = [*_comparisons(rankings, colours), element("h2", "Each run")]
-    for number in (number for groups in rankings for group in groups.values() for number, _ in group):
-        sentence, article = shown[number - 1]
-        parts.append(folded(sentence, article))
+        sentence = element("h1", sections.conclusion(runs[0], names[0]))
+        return html_document(f"{corpora}: prequential report", join(sentence, _article(runs[0], names[0], 1, "h2")))
+    rankings = _rankings(runs)
+    parts = [*_comparisons(rankings), element("h2", "Each run")]
+    for number, run in (each for groups in rankings for group in groups.values() for each in group):
+        name = names[number - 1]
+        parts.append(folded(sections.conclusion(run, name), _article(run, name, number, "h3")))
     return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
-
-
-@contextmanager
-def _naming(run: Run) -> Iterator[None]:
-    """Turns errors about what a record lacks into a CorpusError that names the run."""
-    try:
-        yield
-    except INCOMPLETE as error:
-        name = str(run.path)
-        raise CorpusError(f"{name!r} is not a complete run: {type(error).__name__}: {error}") from error
 
 
 # ---- several runs
@@ -94,7 +61,7 @@ def _mean(field: str, group: Sequence[tuple[int, Run]]) -> float:
     return sum(run.record[field] for _, run in group) / len(group)
 
 
-def _comparisons(rankings: Sequence[Groups], colours: Colours) -> Iterator[Html]:
+def _comparisons(rankings: Sequence[Groups]) -> Iterator[Html]:
     """The ranking on each corpus, and the runs that have no other one to be compared with."""
     if len(rankings) > 1:
         yield element("h1", f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models")
@@ -105,10 +72,10 @@ def _comparisons(rankings: Sequence[Groups], colours: Colours) -> Iterator[Html]
             alone.append(f"{name} on {corpus_name(run)}")
             continue
         differences = _compared(groups)
-        yield heading("h1" if len(rankings) == 1 else "h2", conclusion(groups, differences))
+        yield element("h1" if len(rankings) == 1 else "h2", conclusion(groups, differences))
         yield ranking_table(groups, differences)
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
-        for panel in (run_panels.learning(curves, colours=colours), run_panels.saved(curves, colours=colours)):
+        for panel in (run_panels.learning(curves), run_panels.saved(curves)):
             if panel.series:
                 yield html_figure(panel)
     if alone:
@@ -143,7 +110,7 @@ def conclusion(groups: Groups, compared: Comparison | str) -> str:
 
 
 def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
-    """The groups, what each needs more than the best, and what to expect on another text."""
+    """The groups, what each needs more than the best, and below what to expect with other seeds and on other texts."""
     records = [[run.record for _, run in group] for group in groups.values()]
     size = what_is_measured([is_coded(record) for group in records for record in group], "bytes")
     columns: dict[str, Sequence[object]] = {
@@ -154,22 +121,12 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     if not isinstance(compared, str):
         differences = compared.differences
         columns["more than the best"] = [None, *(f"{each.percent:+.2f} %" for each in differences)]
-        columns["in eighths of the text"] = [
-            None,
-            *(f"{each.n_same_sign} of {len(each.parts_percent)}" for each in differences),
-        ]
-        columns["with other seeds"] = [None, *(_bounds(each.seeds) for each in differences)]
-        columns["on other texts"] = [None, *(_bounds(each.texts) for each in differences)]
         caption = " ".join(map(difference_sentence, differences)) + f" Data: {compared.rows}." * bool(compared.rows)
     columns[size] = [round(_mean("archive_bytes", group)) for group in groups.values()]
     columns["verified"] = [_words(map(verified_word, group)) for group in records]
     if max(map(len, records)) > 1:
         columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
-    return html_table("Ranking", columns, caption, [0], n_narrow=3)
-
-
-def _bounds(interval: Interval | None) -> str | None:
-    return None if interval is None else f"{interval.low_percent:+.1f} to {interval.high_percent:+.1f} %"
+    return html_table("Ranking", columns, caption, [0])
 
 
 def _words(words: Iterable[str]) -> str:
@@ -179,106 +136,22 @@ def _words(words: Iterable[str]) -> str:
 # ---- each run
 
 
-def _article(run: Run, name: str, colours: Colours, prefix: str, level: str) -> Html:
-    """Everything about one run but its conclusion. prefix: its id, with which those of its sections begin. level: h2 or h3."""
+def _article(run: Run, name: str, number: int, level: str) -> Html:
+    """Everything about one run but its conclusion. number: on the page. level: h2 or h3."""
     record, labels = run.record, {**run_panels.PARTS, MODEL: name}
     beside = [sections.reported(record)] if is_reported(record) else sections.sizes(record, name)
-    parts = [("curves", "Learning curves", sections.curves(run, labels, colours))]
+    parts = {"Learning curves": sections.curves(run, labels)}
     if not is_reported(record):
-        proof = [folded("Total cost, with the decoder", sections.ledger(record)), _repetition(run)]
-        parts += [
-            ("passages", "What the text costs", sections.passages(record.get("passages", []))),
-            ("tables", "Where the bits went", [*sections.breakdowns(record["tables"], labels)]),
-            ("proof", "Total cost, and how to repeat the run", proof),
-        ]
-    shown, links = [], []
-    for kind, title, content in parts:
-        if content:
-            place = f"{prefix}-{kind}"
-            links.append(element("a", title, href=f"#{place}"))
-            shown.append(element("section", element(level, title, id=place), *content, aria_labelledby=place))
+        parts |= {
+            "What the text costs": sections.passages(record.get("passages", [])),
+            "Where the bits went": [*sections.breakdowns(record["tables"], labels)],
+            "Total cost, and how to repeat the run": [sections.ledger(record), sections.repetition(record)],
+        }
     return element(
         "article",
         element("p", sections.origin(run), class_="origin"),
-        *([element("nav", *links, aria_label=f"Sections of {name}")] if len(links) > 1 else []),
         *sections.findings(record),
         element("div", sections.cards(record), element("div", *beside), class_="lead"),
-        *shown,
-        id=prefix,
+        *(element("section", element(level, title), *content) for title, content in parts.items() if content),
+        id=f"run-{number}",
     )
-
-
-def _repetition(run: Run) -> Html:
-    """What was read and chosen, the commands that repeat the run and test its archive, and a configuration that they need."""
-    record, is_other, line = run.record, OTHER in run.record["config"], command(run.record)
-    test = f"\nprequential test {shlex.quote(f'{run.path.resolve().name}/{ARCHIVE}')}"
-    own = "The archive decodes on any machine, and the same command makes the same archive, byte for byte:"
-    other = f"Proof: {record.get('coding', 'not said')}. The command, where the learner's module can be imported:"
-    parts = [
-        element("p", _extent(record)),
-        element("p", _selection(record)),
-        element("p", other if is_other else own),
-        element("pre", element("code", line + ("" if is_other else test))),
-        element("p", _machine(record["environment"])),
-    ]
-    if CONFIG_FILE in shlex.split(line):
-        text = json.dumps(record["config"], indent=2, ensure_ascii=False)
-        parts += [element("p", f"{CONFIG_FILE}:"), element("pre", element("code", text))]
-    return folded("How to repeat the run", *parts)
-
-
-def _extent(record: Record) -> str:
-    corpus, limit = record["corpus"], record.get("limit_bytes")
-    source = f"the {corpus['kind']} {corpus.get('name')}" if "kind" in corpus else "data given in memory"
-    is_full = limit is None or limit > corpus["n_bytes"]
-    start = "The full input" if is_full else f"At most the first {limit:,} bytes"
-    return f"{start}: {corpus['n_bytes']:,} bytes of {source}, BLAKE2b {corpus['blake2b']}."
-
-
-def _selection(record: Record) -> str:
-    """What the learner knew before, and among how many configurations and seeds it was chosen."""
-    config, n_configs, n_seeds = record["config"], record["n_configs"], record["n_seeds"]
-    given = "The learner's source, what it knew before and its tokenizer are not counted. " if OTHER in config else ""
-    if GIVEN in config:
-        given = f"Before, the learner had read {name_of_given(config[GIVEN])}, which is not counted. "
-    if n_configs * n_seeds == 1:
-        return f"{given}The user declared that one configuration and one seed were tried: nothing was selected."
-    return (
-        f"{given}The user declared it as the best of {n_configs:,} configurations and {n_seeds:,} seeds. To name the selected "
-        f"one costs {math.log2(n_configs) + math.log2(n_seeds):.1f} bits, which the total cost includes."
-    )
-
-
-def _machine(environment: Record) -> str:
-    commit = environment.get("git_commit") or ""
-    changed = ", with files that differ from it" if commit.endswith("-dirty") else ""
-    where = f"; commit {commit.removesuffix('-dirty')}{changed}" if commit else ""
-    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-    names = [name for name in ("threads", "backend", "kernels", "device") if name in environment]
-    machine = ", ".join([environment["machine"]["cpu"], *(f"{name} {environment[name]}" for name in names)])
-    return f"Made with {versions}{where}. Machine: {machine}."
-
-
-def command(record: Record) -> str:
-    """The shell command that repeats the run, with a configuration that is not a preset in the file config.json.
-
-    Data sets, shards, standard input and git windows appear as CORPUS: the record lacks options that they were opened with.
-    """
-    corpus = record["corpus"]
-    name = str(corpus.get("name") or "FILE")
-    source = {"file": name, "tree": name, "sample": f"sample:{name}", None: name}.get(corpus.get("kind"), "CORPUS")
-    tried = {"--configs-tried": record["n_configs"], "--seeds-tried": record["n_seeds"]}
-    declared = [f"{option} {n}" for option, n in tried.items() if n != 1]
-    options = [*_model_options(record["config"]), f"--limit {corpus['n_bytes']}", *declared]
-    return " ".join(["prequential evaluate", *options, "--verify --", shlex.quote(source)])
-
-
-def _model_options(config: Record) -> list[str]:
-    if other := config.get(OTHER):
-        values = [shlex.quote(f"{name}={json.dumps(value)}") for name, value in other["arguments"].items()]
-        return ["--learner", shlex.quote(other["name"]), *(f"--learner-arg {value}" for value in values)]
-    if GIVEN in config:
-        own = {name: value for name, value in config.items() if name != GIVEN}
-        return [*_model_options(own), "--given GIVEN"]
-    name = name_of(config)
-    return [name] if name else [f"--config {CONFIG_FILE}"]

@@ -19,13 +19,11 @@ from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import learner_label
 from prequential.printable import printable
 from prequential.report import run_panels
-from prequential.report.run_panels import LINE_COLOURS, Panel, Series, spread
+from prequential.report.run_panels import LINE_COLOURS, Panel, spread
 from prequential.report.sections import ColouredText
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from prequential.sweeps.sweep import Summary
 
 MAX_NAME = 80  # letters
 NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
@@ -36,7 +34,9 @@ PLAIN: dict[str, Any] = {"fontsize": "small", "parse_math": False}  # a name may
 def draw(plot: Axes, panel: Panel) -> None:
     """Draws a panel, with the names of its lines at their ends."""
     for line in panel.series:
-        _draw_line(plot, line)
+        width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
+        marker = "o" if len(line.x) == 1 else None
+        plot.plot(line.x, line.y, marker=marker, color=LINE_COLOURS[line.colour], linewidth=width, zorder=order)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)
     plot.set(
@@ -50,21 +50,15 @@ def draw(plot: Axes, panel: Panel) -> None:
         plot.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     plot.set_title(short(panel.title), fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
-    _draw_names(plot, panel.series)
+    _draw_names(plot, panel)
     if panel.note:
         plot.text(0.0, -0.2, short(panel.note), transform=plot.transAxes, va="top", **PLAIN)
 
 
-def _draw_line(plot: Any, line: Series) -> None:
-    width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
-    marker = "o" if len(line.x) == 1 else None
-    plot.plot(line.x, line.y, marker=marker, color=LINE_COLOURS[line.colour], linewidth=width, zorder=order)
-
-
-def _draw_names(plot: Any, series: Sequence[Series]) -> None:
+def _draw_names(plot: Any, panel: Panel) -> None:
     """The names of the lines on the right of the plot, each joined to the end of its line."""
     plot.autoscale_view()
-    to_share = plot.transData + plot.transAxes.inverted()
+    series, to_share = panel.series, plot.transData + plot.transAxes.inverted()
     ends = [to_share.transform((float(line.x[-1]), float(line.y[-1]))) for line in series]
     heights = [float(y) for _, y in ends]
     for line, (x, y), height in zip(series, ends, spread(heights, NAME_HEIGHT, 0.0, 1.0), strict=True):
@@ -93,7 +87,7 @@ def new_axes(ax: Axes | None = None, width: float = 8.0, height: float = 5.0) ->
     return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
 
 
-__all__ = ["costs", "front", "learning_curves", "monorepo", "regret", "text"]
+__all__ = ["costs", "learning_curves", "monorepo", "regret", "text"]
 
 Measured: TypeAlias = Run | Evaluation
 Runs: TypeAlias = Measured | Sequence[Measured] | Mapping[str, Measured | Curve]
@@ -103,7 +97,6 @@ def learning_curves(runs: Runs, *, ax: Axes | None = None) -> Axes:
     """Bits per byte up to each position, in bytes of the original.
 
     runs: one run, whose parts and baselines are drawn, too; or several, by their names in a mapping, each of which is one line.
-    Curves that differ by 1 % or less are one line.
     """
     return _drawn(ax, run_panels.learning(*_curves(runs)))
 
@@ -111,26 +104,9 @@ def learning_curves(runs: Runs, *, ax: Axes | None = None) -> Axes:
 def regret(run: Measured | Mapping[str, Curve], *, ax: Axes | None = None) -> Axes:
     """The bits that the model saves up to each position against each other curve of the run: the regret with its sign changed.
 
-    run: or curves by name, of which one is called "model".
+    run: or curves by name; that which is called "model", or else the first, is compared with the others.
     """
-    curves, labels = _curves(run)
-    if MODEL not in curves:
-        raise wrong_argument("run", run, 'a run, or curves by name, of which one is called "model"')
-    return _drawn(ax, run_panels.saved(curves, labels))
-
-
-def front(summary: Summary, *, ax: Axes | None = None) -> Axes:
-    """The results of a sweep: bits per byte against operations per byte. A line joins those on the front."""
-    best = sorted((result.flops_per_byte, result.bits_per_byte) for result in summary.results if result.on_front)
-    x, y = np.array(best, np.float64).reshape(-1, 2).T
-    plot = _drawn(ax, Panel("", [Series("front", x, y)], "operations per byte"))
-    for result in summary.results:
-        at = result.flops_per_byte, result.bits_per_byte
-        plot.plot(*at, "o", color=LINE_COLOURS[0])
-        plot.annotate(short(result.name), at, (5, 5), textcoords="offset points", **PLAIN)
-    plot.autoscale()
-    plot.margins(x=0.25, y=0.12)
-    return plot
+    return _drawn(ax, run_panels.saved(*_curves(run)))
 
 
 def costs(run: Measured, table: str = "byte_classes", *, ax: Axes | None = None) -> Axes:
@@ -138,7 +114,7 @@ def costs(run: Measured, table: str = "byte_classes", *, ax: Axes | None = None)
 
     table: a name in `run.tables`. Raises ConfigError if there is none.
     """
-    rows = [row for row in table_of(_tables(run), table)["rows"] if row["n_bytes"]]
+    rows = [row for row in table_of(_record(run).get("tables", {}), table)["rows"] if row["n_bytes"]]
     parts = list(rows[0]["bits"])
     total = sum(row["bits"][parts[0]] for row in rows) or 1.0
     plot, height = new_axes(ax, 8.0, 1.4 + 0.34 * len(rows)), 0.8 / len(parts)
@@ -152,14 +128,13 @@ def costs(run: Measured, table: str = "byte_classes", *, ax: Axes | None = None)
     plot.set(xlabel="bits/byte")
     plot.grid(visible=True, axis="x", linewidth=0.4)
     plot.set_axisbelow(True)
-    for label in plot.legend(fontsize="small").get_texts():
-        label.set_parse_math(False)
+    plot.legend(fontsize="small")
     return plot
 
 
 def text(run: Measured) -> ColouredText:
     """Passages of the corpus, each character coloured by its bits, for a notebook."""
-    return ColouredText(run.passages if isinstance(run, Evaluation) else run.record["passages"])
+    return ColouredText(_record(run)["passages"])
 
 
 def monorepo(records: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
@@ -176,21 +151,16 @@ def _drawn(ax: Axes | None, panel: Panel) -> Axes:
 def _curves(runs: Runs) -> tuple[Curves, Mapping[str, str]]:
     """The curves that a picture of these runs shows, and what they are called."""
     if isinstance(runs, Run | Evaluation):
-        name = run_panels.full_name(_label(runs), _config(runs))
+        config = _record(runs)["config"]
+        name = run_panels.full_name(learner_label(config), config)
         return runs.curves, {**run_panels.PARTS, MODEL: name}
-    named = runs if isinstance(runs, Mapping) else dict(zip(run_panels.distinct(map(_label, runs)), runs, strict=True))
-    return {name: run if isinstance(run, Curve) else run.curves[MODEL] for name, run in named.items()}, {}
+    if not isinstance(runs, Mapping):
+        labels = [learner_label(_record(run)["config"]) for run in runs]
+        runs = dict(zip(run_panels.distinct(labels), runs, strict=True))
+    return {name: run if isinstance(run, Curve) else run.curves[MODEL] for name, run in runs.items()}, {}
 
 
-def _label(run: Measured) -> str:
+def _record(run: Measured) -> Mapping[str, Any]:
     if not isinstance(run, Run | Evaluation):
         raise wrong_argument("runs", run, "runs of read_runs, or results of evaluate")
-    return learner_label(_config(run))
-
-
-def _config(run: Measured) -> dict[str, Any]:
-    return dict(run.config) if isinstance(run, Evaluation) else run.record["config"]
-
-
-def _tables(run: Measured) -> Mapping[str, Any]:
-    return run.tables if isinstance(run, Evaluation) else run.record.get("tables", {})
+    return run.record if isinstance(run, Run) else run.to_record()

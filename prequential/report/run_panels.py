@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,11 +37,10 @@ COLOURS = {
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 MAX_FULL = 5  # lines that a reader can tell apart
 N_POINTS = 200  # of a line; more cannot be seen
-SAME = 0.01  # of the vertical range: lines that are nowhere farther apart coincide
 DAY_S = 86400
 
 Curves = Mapping[str, Curve]
-Points = tuple[NDArray[np.float64], NDArray[np.float64]]
+Points = tuple[NDArray[Any], NDArray[np.float64]]
 Record = Mapping[str, Any]
 
 
@@ -48,7 +48,7 @@ Record = Mapping[str, Any]
 class Series:
     """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. colour: its place in LINE_COLOURS.
 
-    is_own: the picture is about this line, which is thick. also: colours of other lines that lie on this one, without a line.
+    is_own: the picture is about this line, which is thick.
     """
 
     name: str
@@ -56,7 +56,6 @@ class Series:
     y: NDArray[np.float64]
     colour: int = 0
     is_own: bool = False
-    also: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,19 +95,13 @@ def spread(places: Sequence[float], distance: float, low: float, high: float) ->
 # ---- names and colours
 
 
-def distinct(names: Iterable[str], places: Iterable[object] | None = None) -> list[str]:
-    """The names; one that is repeated in the same place gets a number."""
-    names = list(names)
-    numbers, numbered = Counter[tuple[object, str]](), []
-    for name, place in zip(names, places or [None] * len(names), strict=True):
-        numbers[place, name] += 1
-        numbered.append(f"{name} ({numbers[place, name]})" if numbers[place, name] > 1 else name)
+def distinct(names: Iterable[str]) -> list[str]:
+    """The names; one that is repeated gets a number."""
+    numbers, numbered = Counter[str](), []
+    for name in names:
+        numbers[name] += 1
+        numbered.append(f"{name} ({numbers[name]})" if numbers[name] > 1 else name)
     return numbered
-
-
-def run_names(labels: Iterable[str], runs: Iterable[Run]) -> list[str]:
-    """The label of each run's learner, with a number if it is repeated on the same bytes."""
-    return distinct(without_common_arguments(labels), [run.record["corpus"]["blake2b"] for run in runs])
 
 
 def full_name(name: str, config: Record) -> str:
@@ -124,67 +117,40 @@ def group_names(runs: Sequence[Run]) -> list[str]:
     return [names[label] for label in labels]
 
 
-def line_colours(names: Iterable[str]) -> dict[str, int]:
-    """The colours of lines by name: those of COLOURS; the other names of a page have the free ones, in their order."""
-    others = [name for name in dict.fromkeys(names) if name not in COLOURS]
-    n_free = len(LINE_COLOURS) - len(COLOURS)
-    return COLOURS | {name: len(COLOURS) + place % n_free for place, name in enumerate(others)}
-
-
 # ---- curves
 
 
-def learning(curves: Curves, labels: Mapping[str, str] = {}, colours: Mapping[str, int] | None = None) -> Panel:
+def learning(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
     """Bits per byte up to each position: cumulative bits divided by bytes. It is about the model, or else the first curve.
 
-    labels: what lines are called by the names of their curves. colours: as `line_colours` of all names of a page.
+    labels: what lines are called by the names of their curves.
     """
-    points = {name: (line.n_bytes.astype(np.float64), line.bits / line.n_bytes) for name, line in _all_thinned(curves)}
-    series, omitted = _lines(curves, points, labels, colours)
-    return Panel("Bits per byte up to each position", series, omitted=omitted)
+    lines = {name: (line.n_bytes, line.bits / line.n_bytes) for name, line in curves.items()}
+    return _panel("Bits per byte up to each position", curves, lines, labels)
 
 
-def saved(curves: Curves, labels: Mapping[str, str] = {}, colours: Mapping[str, int] | None = None) -> Panel:
+def saved(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
     """Bits that the model, or else the first curve, saves against each other one, up to each position of that one."""
     own = _own(curves)
-    points = {
-        name: (other.n_bytes.astype(np.float64), other.bits - curves[own].at(other.n_bytes))
-        for name, other in _all_thinned(curves)
+    lines = {
+        name: (other.n_bytes, other.bits - curves[own].at(other.n_bytes))
+        for name, other in curves.items()
         if name != own
     }
-    series, omitted = _lines(curves, points, labels, colours, MAX_FULL - 1)  # the others of `learning`
     title = f"Bits that {labels.get(own, own)} saves against others"
-    return Panel(title, series, y_title="bits saved", references=(0.0,), omitted=omitted)
+    return _panel(title, curves, lines, labels, y_title="bits saved", references=(0.0,))
 
 
-def _lines(
-    curves: Curves,
-    points: Mapping[str, Points],
-    labels: Mapping[str, str],
-    colours: Mapping[str, int] | None,
-    most: int = MAX_FULL,
-) -> tuple[list[Series], list[str]]:
-    """Lines through the points, and what those are called that are not drawn. Lines that coincide are one.
-
-    First the own curve, then its parts, then the others by their last rate.
-    """
-    own, colour_of = _own(curves), line_colours(curves) if colours is None else colours
+def _panel(title: str, curves: Curves, lines: Mapping[str, Points], labels: Mapping[str, str], **more: Any) -> Panel:
+    """First the own curve, then its parts, then the others by their last rate. `learning` and `saved` draw the same ones."""
+    own = _own(curves)
+    others = (name for name in curves if name not in COLOURS)
+    colours = COLOURS | dict(zip(others, cycle(range(len(COLOURS), len(LINE_COLOURS))), strict=False))
     rates = {name: float(curve.bits[-1] / curve.n_bytes[-1]) for name, curve in curves.items()}
-    ranked = sorted(points, key=lambda name: (name != own, name not in PARTS, rates[name]))
-    span = np.ptp(np.concatenate([points[name][1] for name in ranked[:most]])) if ranked else 0.0
-    groups: list[list[str]] = []
-    for name in ranked:
-        same = (group for group in groups if _coincide(points[group[0]], points[name], SAME * span))
-        if group := next(same, None):
-            group.append(name)
-        else:
-            groups.append([name])
-    lines = []
-    for group in groups[:most]:
-        colour, *also = (colour_of[name] for name in group)
-        name = " and ".join(labels.get(name, name) for name in group)
-        lines.append(Series(name, *points[group[0]], colour, group[0] == own, tuple(also)))
-    return lines, [labels.get(name, name) for group in groups[most:] for name in group]
+    ranked = sorted(curves, key=lambda name: (name != own, name not in PARTS, rates[name]))
+    drawn = [name for name in ranked[:MAX_FULL] if name in lines]
+    series = [Series(labels.get(name, name), *_thinned(*lines[name]), colours[name], name == own) for name in drawn]
+    return Panel(title, series, omitted=[labels.get(name, name) for name in ranked[MAX_FULL:]], **more)
 
 
 def _own(curves: Curves) -> str:
@@ -192,19 +158,11 @@ def _own(curves: Curves) -> str:
     return MODEL if MODEL in curves else next(iter(curves))
 
 
-def _coincide(line: Points, other: Points, distance: float) -> bool:
-    """Whether the points of `other` are at most this far above or below the line."""
-    (x, y), (other_x, other_y) = line, other
-    inside = (other_x >= x[0]) & (other_x <= x[-1])
-    return bool(inside[-1] and (np.abs(np.interp(other_x, x, y) - other_y)[inside] <= distance).all())
-
-
-def _all_thinned(curves: Curves) -> Iterator[tuple[str, Curve]]:
-    """Each curve by its name, with at most N_POINTS of its points, log-spaced, the first and the last included."""
-    for name, curve in curves.items():
-        wanted = np.geomspace(curve.n_bytes[0], curve.n_bytes[-1], N_POINTS)
-        chosen = np.unique(np.minimum(np.searchsorted(curve.n_bytes, wanted), len(curve.n_bytes) - 1))
-        yield name, Curve(n_bytes=curve.n_bytes[chosen], bits=curve.bits[chosen])
+def _thinned(x: NDArray[Any], y: NDArray[np.float64]) -> Points:
+    """At most N_POINTS of the points, log-spaced, the first and the last included."""
+    wanted = np.geomspace(x[0], x[-1], N_POINTS)
+    chosen = np.unique(np.minimum(np.searchsorted(x, wanted), len(x) - 1))
+    return x[chosen].astype(np.float64), y[chosen]
 
 
 # ---- monorepo series

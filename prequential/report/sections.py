@@ -1,6 +1,7 @@
 """The parts of a page about one run: conclusion, figures, sizes, curves, coloured text, breakdowns, ledger."""
 
 import base64
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from prequential_codecs.baselines import BASELINES
 
+from prequential.errors import CorpusError
 from prequential.evaluation import breakdown
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import bits_per_byte
@@ -24,7 +26,7 @@ from prequential.evaluation.summary import (
     split_text,
 )
 from prequential.records import IMPORTED
-from prequential.report.markup import EVERYWHERE, NEVER, Html, element, folded, html_table
+from prequential.report.markup import Html, element, folded, html_table
 from prequential.report.run_panels import LIGHT, full_name, learning, saved
 from prequential.report.svg import html_figure
 
@@ -141,11 +143,11 @@ def sizes(record: Record, name: str) -> list[Html]:
         caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
     places = [place for place, row in enumerate(rows) if row is own]
     notes = (element("p", note) for note in record["notes"])
-    return [html_table("Sizes", columns, caption, places, n_narrow=4), *notes]
+    return [html_table("Sizes", columns, caption, places), *notes]
 
 
 def _first_byte(byte: int | None) -> str:
-    return NEVER if byte is None else EVERYWHERE if byte == 0 else f"{byte:,}"
+    return "never" if byte is None else "0: everywhere" if byte == 0 else f"{byte:,}"
 
 
 def findings(record: Record) -> list[Html]:
@@ -154,15 +156,12 @@ def findings(record: Record) -> list[Html]:
     return [element("ul", *items)] if items else []
 
 
-def curves(run: Run, labels: Mapping[str, str], colours: Mapping[str, int]) -> list[Html]:
+def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
     """The learning curves and the bits saved, with an explanation."""
-    panels = (learning(run.curves, labels, colours), saved(run.curves, labels, colours))
+    panels = (learning(run.curves, labels), saved(run.curves, labels))
     text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
     if not is_reported(run.record):
-        text += (
-            "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately. "
-            "Dashes in two colours: lines that coincide."
-        )
+        text += "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately."
     return [*(html_figure(panel) for panel in panels if panel.series), element("p", text)]
 
 
@@ -209,14 +208,10 @@ def _costs(rows: Sequence[Record], name: str, labels: Mapping[str, str]) -> dict
 
 
 def ledger(record: Record) -> Html:
-    """The entries of the total cost, and whether they sum to it."""
+    """The entries of the total cost."""
     n_bytes, total = record["corpus"]["n_bytes"], record["total_bits"]
-    missing = total - math.fsum(entry["bits"] for entry in record["ledger"])
-    check = f"The entries sum to the total cost, {total:,.2f} bits."
-    if abs(missing) > 1e-6:
-        check = f"The entries of this record do not sum to the total cost: {missing:,.6f} bits are missing."
     caption = (
-        f"{check} The {_kind(record)} alone takes {record['archive_bits']:,} bits. "
+        f"The {_kind(record)} alone takes {record['archive_bits']:,} bits. "
         f"The coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
     )
     rows = [*record["ledger"], {"entry": "total cost", "bits": total}]
@@ -226,15 +221,22 @@ def ledger(record: Record) -> Html:
         "bits": [f"{row['bits']:,.2f}" for row in rows],
         "share": [f"{row['bits'] / total:.2%}" for row in rows],
     }
-    return html_table("Ledger", columns, caption, [len(rows) - 1])
+    return folded("Total cost, with the decoder", html_table("Ledger", columns, caption, [len(rows) - 1]))
+
+
+def repetition(record: Record) -> Html:
+    """What one needs to repeat the run, as JSON values."""
+    needed = ("corpus", "limit_bytes", "n_configs", "n_seeds", "config", "environment")
+    text = json.dumps({name: record.get(name) for name in needed}, indent=2, ensure_ascii=False)
+    what = "Corpus, number of configurations and seeds tried, the configuration (for --config) and the machine"
+    return folded("How to repeat the run", element("p", f"{what}:"), element("pre", element("code", text)))
 
 
 # ---- passages
 
 
 def passages(given: Sequence[Record]) -> list[Html]:
-    """Passages of a record, coloured by bits, with the scale. Raises ValueError unless each byte has its bits."""
-    given = given[: breakdown.MAX_PASSAGES]
+    """Passages of a record, coloured by bits, with the scale. Raises CorpusError unless each byte has its bits."""
     if not given:
         return []
     names = [f"{low:g}-{high:g}" for low, high in pairwise((0, *LEVELS))] + [f"{LEVELS[-1]:g} or more"]
@@ -266,10 +268,9 @@ def _title(passage: Record) -> str:
 
 def _characters(passage: Record) -> list[tuple[str, float]]:
     """Each character of UTF-8 text, or byte that is none, as it is shown; with the sum of the bits of its bytes."""
-    data = base64.b64decode(passage["text"], validate=True)[: breakdown.PASSAGE_BYTES]
-    bits = passage["bits"][: breakdown.PASSAGE_BYTES]
-    if not data or len(data) != len(bits):
-        raise ValueError(f"a passage has {len(data)} bytes and {len(bits)} costs")
+    data, bits = base64.b64decode(passage["text"]), passage["bits"]
+    if len(data) != len(bits):
+        raise CorpusError(f"a passage has {len(data)} bytes and {len(bits)} costs")
     letters, start, text = [], 0, data.decode("utf-8", "surrogateescape")
     for letter, following in zip(text, [*text[1:], ""], strict=True):
         raw = letter.encode("utf-8", "surrogateescape")
@@ -284,5 +285,4 @@ def _characters(passage: Record) -> list[tuple[str, float]]:
 def _passage(passage: Record) -> Html:
     levels = groupby(_characters(passage), lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
     spans = [element("span", *(shown for shown, _ in group), class_=f"h{level}") for level, group in levels]
-    caption = element("figcaption", _title({**passage, "bits": passage["bits"][: breakdown.PASSAGE_BYTES]}))
-    return element("figure", caption, element("pre", *spans, class_="passage"))
+    return element("figure", element("figcaption", _title(passage)), element("pre", *spans, class_="passage"))

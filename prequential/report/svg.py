@@ -5,19 +5,17 @@ has, and every line of text as high as LABEL_HEIGHT. Horizontal places are share
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from prequential.report.markup import Html, element
 from prequential.report.run_panels import Panel, Series, spread
 
-DASH = 9.0  # pixels of each colour of lines that coincide
 BOTTOM = 220.0  # of the plotting area, in pixels, as in page.css
 WIDTH = 1000.0  # of the plotting area, in the units of its lines
 MARGIN = 0.04  # of the range of the values, above and below them
 LABEL_HEIGHT, MAX_LABEL = 16.0, 19  # of the name at the end of a line: in pixels, as in page.css, and in letters
-MIN_GAP = 0.3  # of the width, between two ticks that have their labels on narrow pages, too
 PREFIXES = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 Scale = Callable[[float], float]  # from a value of an axis to its place
@@ -39,55 +37,45 @@ def drawing(panel: Panel) -> Html:
     x_ticks, x = _log_scale(float(x_values.min()), float(x_values.max()))
     y_values = np.concatenate([*(line.y for line in panel.series), panel.references])
     y_ticks, y = _linear_scale(float(y_values.min()), float(y_values.max()))
-    lines = (part for line in reversed(panel.series) for part in _line(line, x, y))  # the first series is on top
+    lines = (_line(line, x, y) for line in reversed(panel.series))  # the first series is on top
     box = {"viewBox": f"0 0 {WIDTH:.0f} {BOTTOM:.0f}", "preserveAspectRatio": "none"}
     area = element("svg", *lines, width="100%", height=BOTTOM, **box)
-    grid = [
-        element("line", x1=0, x2="100%", y1=f"{y(tick):.1f}", y2=f"{y(tick):.1f}", class_="grid") for tick in y_ticks
-    ]
-    grid += [
-        element("line", x1=0, x2="100%", y1=f"{y(value):.1f}", y2=f"{y(value):.1f}", class_="reference")
-        for value in panel.references
-    ]
-    grid += [
-        element("line", x1=f"{x(tick):.2%}", x2=f"{x(tick):.2%}", y1=0, y2=BOTTOM, class_="grid") for tick in x_ticks
-    ]
+    levels = [(f"{y(value):.1f}", "grid") for value in y_ticks]
+    levels += [(f"{y(value):.1f}", "reference") for value in panel.references]
+    grid = [element("line", x1=0, x2="100%", y1=at, y2=at, class_=kind) for at, kind in levels]
+    ticks = [(tick, f"{x(tick):.2%}") for tick in x_ticks]
+    grid += [element("line", x1=at, x2=at, y1=0, y2=BOTTOM, class_="grid") for _, at in ticks]
     heights = [y(float(line.y[-1])) for line in panel.series]
-    leaders: list[Html] = []
-    names: list[Html] = []
+    leaders, names = list[Html](), list[Html]()
     for line, end, place in zip(panel.series, heights, spread(heights, LABEL_HEIGHT, 4.0, BOTTOM), strict=True):
         leaders += _leader(line, end, place, x)
         names.append(element("span", _cut(line.name), class_=f"name t{line.colour}", style=_beside(place)))
     shown = element("svg", *grid, area, *leaders, width="100%", height=BOTTOM)
     labels = [element("span", short_number(tick), class_="y", style=_beside(y(tick))) for tick in y_ticks]
-    apart = _ticks_apart(x_ticks, x)
-    labels += [
-        element("span", short_number(tick), class_="x" if tick in apart else "x more", style=f"left: {x(tick):.2%}")
-        for tick in x_ticks
-    ]
+    for i, (tick, at) in enumerate(ticks):
+        kind = "x more" if i % 2 else "x"  # every other one not on narrow pages
+        labels.append(element("span", short_number(tick), class_=kind, style=f"left: {at}"))
     axis = element("span", panel.x_title, class_="axis")
     return element("div", shown, *labels, axis, *names, class_="drawing", role="img", aria_label=title)
 
 
-def _line(line: Series, x: Scale, y: Scale) -> Iterator[Html]:
-    """The line, in the colours of all lines that it stands for by turns."""
+def _line(line: Series, x: Scale, y: Scale) -> Html:
     points = [f"{WIDTH * x(a):.1f} {y(b):.1f}" for a, b in zip(line.x.tolist(), line.y.tolist(), strict=True)]
     kind = "line own" if line.is_own else "line"
     if len(points) == 1:
         points.append("h0.1")  # with round line ends: a dot
         kind = "line dot"
-    for i, colour in enumerate((line.colour, *line.also)):
-        gap = f"{DASH:g} {DASH * len(line.also):g}"
-        dashes = {"stroke_dasharray": gap, "stroke_dashoffset": f"{-DASH * i:g}"} if line.also else {}
-        yield element("path", d="M" + " ".join(points), class_=f"{kind} s{colour}", **dashes)
+    return element("path", d="M" + " ".join(points), class_=f"{kind} s{line.colour}")
 
 
-def _leader(line: Series, end: float, place: float, x: Scale) -> Iterator[Html]:
+def _leader(line: Series, end: float, place: float, x: Scale) -> list[Html]:
     """From the end of the line, at the height `end`, to its name on the right of the plotting area, at the height `place`."""
     reach = {"x1": f"{x(float(line.x[-1])):.2%}", "x2": "100%", "y1": f"{end:.1f}", "y2": f"{end:.1f}"}
-    yield element("line", **reach, class_=f"leader s{line.colour}")
     bend = element("path", d=f"M0 {end:.1f}L8 {place:.1f}", class_=f"leader s{line.colour}")
-    yield element("svg", bend, x="100%", overflow="visible")
+    return [
+        element("line", **reach, class_=f"leader s{line.colour}"),
+        element("svg", bend, x="100%", overflow="visible"),
+    ]
 
 
 def _beside(height: float) -> str:
@@ -139,15 +127,6 @@ def log_ticks(low: float, high: float) -> list[float]:
         if len(ticks) >= 4:
             return ticks
     return ticks or [low]
-
-
-def _ticks_apart(ticks: list[float], x: Scale) -> set[float]:
-    """Ticks that are MIN_GAP apart, powers of ten first."""
-    apart: set[float] = set()
-    for tick in sorted(ticks, key=lambda tick: f"{tick:e}"[0] != "1"):
-        if all(abs(x(tick) - x(other)) >= MIN_GAP for other in apart):
-            apart.add(tick)
-    return apart
 
 
 def short_number(value: float) -> str:

@@ -46,7 +46,7 @@ class Size(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """The size of a model in a training loop: all its parameters."""
+    """All parameters of a model in a training loop."""
 
     n: int
 
@@ -59,11 +59,7 @@ DEFAULT_SIZES = tuple(Size(width, 2) for width in (24, 32, 48, 64, 96))
 
 
 def n_weights(gpt: GPTConfig) -> int:
-    """N: the number of weights that each symbol is multiplied with, in the hidden matrices and the head.
-
-    Not in the embedding, where it looks up one row of each table. Reading takes 2 N operations for each symbol, without
-    attention (online/costs.py).
-    """
+    """N: the weights that each symbol is multiplied with, in the hidden matrices and the head; 2 N operations each."""
     hidden = sum(n_in * n_out * n_parts for n_in, n_out, n_parts in hidden_matrices(gpt))
     return gpt.n_layers * hidden + gpt.width * N_SYMBOLS
 
@@ -119,13 +115,9 @@ def _gpt(config: Config) -> GPTConfig:
 
 @dataclass(frozen=True)
 class Rung:
-    """A finished run of the ladder, with its learning curve. fault: why it cannot be a member; empty if it can."""
+    """A finished run of the ladder, with its learning curve."""
 
     run: Run
-
-    @property
-    def fault(self) -> str:
-        return ""
 
     @cached_property
     def config(self) -> Config:
@@ -172,26 +164,16 @@ class Ladder:
     def sizes(self) -> list[AnySize]:
         return list(dict.fromkeys(rung.size for rung in self.rungs))
 
-    @property
-    def base(self) -> Config:
-        """The configuration of the largest rung, with the first rung's seed."""
-        return replace(self.rungs[-1].config, seed=self.rungs[0].config.seed)
-
-    def first_rung(self, size: AnySize) -> Rung:
-        """The first rung of this size, which has its smallest seed."""
-        return next(rung for rung in self.rungs if rung.size == size)
-
     def prefixes(self) -> NDArray[np.int64]:
         """(N_PREFIXES,) lengths in bytes, ascending by the factor sqrt 2; the last is the length of the runs."""
         return np.array([round(self.corpus.n_bytes * PREFIX_RATIO**k) for k in range(N_PREFIXES)][::-1], np.int64)
 
     def to_text(self) -> str:
         """Bits per byte of every run over every prefix, and which look diverged."""
-        prefixes = self.prefixes()
-        rows = [
-            (rung.name, f"{rung.n_weights:,}", *(f"{rate:.4f}" for rate in rung.curve.at(prefixes) / prefixes))
-            for rung in self.rungs
-        ]
+        prefixes, rows = self.prefixes(), []
+        for rung in self.rungs:
+            rates = rung.curve.at(prefixes) / prefixes
+            rows.append((rung.name, f"{rung.n_weights:,}", *(f"{rate:.4f}" for rate in rates)))
         table = format_table(("bits/byte over", "weights", *(f"{n:,}" for n in prefixes)), rows)
         diverged = [f"looks diverged: {name}: {reason}" for name, reason in diverged_runs(self).items()]
         return "\n".join([table, *diverged])
@@ -215,10 +197,8 @@ def diverged_runs(ladder: Ladder) -> dict[str, str]:
     rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
     rises = (rates / np.maximum(np.minimum.accumulate(rates, 1), 1e-9)).max(1)
     usual = float(np.median(rises))
-    reasons = {}
-    for rung, rate, rise in zip(ladder.rungs, rates, rises, strict=True):
-        if rate[-1] > UNIFORM_BITS or rung.curve.bits[-1] > UNIFORM_BITS * rung.curve.n_bytes[-1]:
-            reasons[rung.name] = f"{rate[-1]:.2f} bits/byte at its end: the uniform code has 8"
-        elif rise > MAX_RISE * usual:
-            reasons[rung.name] = f"its loss rises by {rise - 1:.0%} within the run, usual is {usual - 1:.0%}"
-    return reasons
+    return {
+        rung.name: f"its loss rises by {rise - 1:.0%} within the run, usual is {usual - 1:.0%}; {last:.2f} bits/byte at its end"
+        for rung, rise, last in zip(ladder.rungs, rises, rates[:, -1], strict=True)
+        if last > UNIFORM_BITS or rise > MAX_RISE * usual
+    }

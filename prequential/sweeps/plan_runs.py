@@ -70,7 +70,7 @@ def run_plan(
     not to be trusted.
     """
     source = in_memory(source)
-    corpus, used = corpus_key(source, limit_bytes), runtime or Runtime()
+    corpus = corpus_key(source, limit_bytes)
     finished = finished_runs(folder, corpus, plan)
 
     def new_run(planned: RunOutcome) -> Run:
@@ -82,7 +82,7 @@ def run_plan(
                     limit_bytes=limit_bytes,
                     baselines=(),
                     draft=DraftFolder(path=new.draft),
-                    runtime=used,
+                    runtime=runtime,
                     on_progress=progress,
                 )
             record = structs.replace(evaluation, findings=progress.health.findings).to_record()
@@ -90,12 +90,13 @@ def run_plan(
                 raise CorpusError("the corpus changed during the runs: its digest is another one now")
             return read_run(new.finish(Path(folder), record, evaluation.curves, mode=evaluation.mode))
 
-    for planned in (RunOutcome(variant=variant, config=config) for variant, config in plan.runs):
-        if run := finished.get(config_key(planned.config.to_dict())):
-            outcome = replace(planned, run=run, is_new=False)
+    for variant, config in plan.runs:
+        outcome = RunOutcome(variant=variant, config=config)
+        if run := finished.get(config_key(config.to_dict())):
+            outcome = replace(outcome, run=run, is_new=False)
         else:
             try:
-                outcome = replace(planned, run=new_run(planned))
+                outcome = replace(outcome, run=new_run(outcome))
             except Exception as error:  # the caller reports it
-                outcome = replace(planned, error=error)
+                outcome = replace(outcome, error=error)
         yield outcome

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -61,26 +61,18 @@ class Plan:
         return sum(len(variant.configs) * variant.flops(n_bytes) for variant in self.variants)
 
 
-def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, notes: str) -> str:
+def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int) -> str:
     """The plan before it runs, with a final newline."""
-    rows = [
-        (
-            variant.name,
-            ", ".join(str(config.seed) for config in variant.configs),
-            f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}",
-        )
-        for variant in plan.variants
-    ]
-    return "\n".join(
-        [
-            f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
-            f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all",
-            format_table(("", "seeds", "FLOPs/byte"), rows),
-            *(f"refused: {name}: {reason}" for name, reason in plan.refusals.items()),
-            *([notes] if notes else []),
-            "",
-        ]
+    rows = []
+    for variant in plan.variants:
+        seeds = ", ".join(str(config.seed) for config in variant.configs)
+        rows.append((variant.name, seeds, f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}"))
+    head = (
+        f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
+        f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all"
     )
+    refused = (f"refused: {name}: {reason}" for name, reason in plan.refusals.items())
+    return "\n".join([head, format_table(("", "seeds", "FLOPs/byte"), rows), *refused, ""])
 
 
 def plan_record(plan: Plan, corpus: CorpusKey) -> dict[str, Any]:
@@ -131,8 +123,7 @@ def sweep_plan(
         [base.schedule.segment_symbols] if update_symbols is None else update_symbols,
     )
 
-    variants: list[Variant] = []
-    refusals: dict[str, str] = {}
+    variants, refusals = list[Variant](), dict[str, str]()
     for point in dict.fromkeys(product(*axes)):
         name = "replay {:g}, width {}, layers {}, update {}".format(*point)
         try:
@@ -142,8 +133,8 @@ def sweep_plan(
         except ConfigError as error:
             refusals[name] = str(error)
     if not variants:
-        first = [f"; {name}: {reason}" for name, reason in refusals.items()][:1]
-        raise ConfigError("".join(["no combination is left", *first]))
+        first = "".join([f"; {name}: {reason}" for name, reason in refusals.items()][:1])
+        raise ConfigError(f"no combination is left{first}")
     return Plan(variants=tuple(variants), refusals=refusals)
 
 
@@ -152,14 +143,13 @@ def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
 
 
 def _check_axes(base: object, **axes: Any) -> None:
-    """Raises ConfigError unless the base is a Config, and each axis is None or a list of numbers, integers but for `replay`."""
+    """Raises ConfigError unless the base is a Config, and each axis is None or a list of numbers."""
     if not isinstance(base, Config):
         raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
     for name, values in axes.items():
-        kinds, give = ({int, float}, "numbers") if name == "replay" else ({int}, "integers")
-        is_list = isinstance(values, Iterable) and not isinstance(values, str | bytes)
-        if values is not None and not (is_list and set(map(type, values)) <= kinds):
-            raise wrong_argument(name, values, f"a list of {give}, or None")
+        is_list = isinstance(values, Sequence) and set(map(type, values)) <= {int, float}
+        if not (is_list or values is None):
+            raise wrong_argument(name, values, "a list of numbers, or None")
 
 
 def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
@@ -238,13 +228,13 @@ def check_archive(run: Run) -> None:
     """
     if run.packed_curves is not None or run.record.get("coding") in WITHOUT_ARCHIVE:
         return
-    remedy = "move it away, or choose another folder"
+    fault, described = "", (run.record["corpus"]["blake2b"], run.record.get("archive_bytes"))
     try:
         with reading(run.archive):
             archive = summarise(run.archive)
+        if (archive.header.blake2b.hex(), archive.archive_bytes) != described:
+            fault = "has another archive than its record describes"
     except PrequentialError as error:
-        reason = f"lacks its archive, the proof of its figures: {error}"
-        raise CorpusError(f"the run {str(run.path)!r} {reason}: {remedy}") from error
-    described = run.record["corpus"]["blake2b"], run.record.get("archive_bytes")
-    if (archive.header.blake2b.hex(), archive.archive_bytes) != described:
-        raise CorpusError(f"the run {str(run.path)!r} has another archive than its record describes: {remedy}")
+        fault = f"lacks its archive, the proof of its figures: {error}"
+    if fault:
+        raise CorpusError(f"the run {str(run.path)!r} {fault}: move it away, or choose another folder")

@@ -49,10 +49,6 @@ class Summary:
 
     results: tuple[Result, ...]
 
-    @property
-    def best(self) -> Result:
-        return min(self.results, key=lambda result: result.bits_per_byte)
-
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
         import pandas
@@ -65,31 +61,20 @@ class Summary:
 
     def to_text(self) -> str:
         """The table of configurations, and the best of them."""
-        best, cheapest = self.best, min(self.results, key=lambda result: result.flops_per_byte)
+        best = min(self.results, key=lambda result: result.bits_per_byte)
+        cheapest = min(self.results, key=lambda result: result.flops_per_byte)
         names = without_common_arguments(result.name for result in self.results)
-        rows = [
-            [
-                name,
-                result.n_seeds,
-                f"{result.bits_per_byte:.4f}",
-                "-" if result.spread is None else f"{result.spread:.4f}",
-                f"{result.flops_per_byte:,.0f}",
-                f"{result.bytes_per_s / 1e3:,.2f}",
-                result.data_multiple or "-",
-                "*" * result.on_front,
-            ]
-            for name, result in zip(names, self.results, strict=True)
-        ]
-        titles = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front")
-        return "\n".join(
-            [
-                format_table(titles, [list(map(str, row)) for row in rows]),
-                "",
-                f"best: {best.name}, {best.bits_per_byte:.4f} bits/byte",
-                "front: no other configuration has fewer bits for as few operations; spread: largest minus smallest over seeds",
-                f"data: those that {cheapest.name} needs, as a multiple of those needed here to learn as much "
-                f"({LEVEL:.0%} interval over texts); -: not known",
-            ]
+        titles, rows = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front"), []
+        for name, result in zip(names, self.results, strict=True):
+            spread = "-" if result.spread is None else f"{result.spread:.4f}"
+            row = (name, result.n_seeds, f"{result.bits_per_byte:.4f}", spread, f"{result.flops_per_byte:,.0f}")
+            front = "*" * result.on_front
+            rows.append([*map(str, row), f"{result.bytes_per_s / 1e3:,.2f}", str(result.data_multiple or "-"), front])
+        return (
+            f"{format_table(titles, rows)}\n\nbest: {best.name}, {best.bits_per_byte:.4f} bits/byte\n"
+            "front: no other configuration has fewer bits for as few operations; spread: largest minus smallest over seeds\n"
+            f"data: those that {cheapest.name} needs, as a multiple of those needed here to learn as much "
+            f"({LEVEL:.0%} interval over texts); -: not known"
         )
 
 
@@ -99,23 +84,16 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     for outcome in outcomes:
         if outcome.run:
             runs[outcome.variant].append(outcome.run)
-    results, curves = [], []
-    for variant, each in runs.items():
-        if each:
-            results.append(_result(variant, [run.record for run in each]))
-            curves.append(mean_curve([run.curves[MODEL] for run in each]))
-    if not results:
+    finished = {variant: each for variant, each in runs.items() if each}
+    if not finished:
         raise CorpusError("no run of the plan is finished")
+    results = [_result(variant, [run.record for run in each]) for variant, each in finished.items()]
+    curves = [mean_curve([run.curves[MODEL] for run in each]) for each in finished.values()]
     cheapest = curves[min(range(len(results)), key=lambda i: results[i].flops_per_byte)]
+    multiples = [None if curve is cheapest else data_multiple(curve, cheapest) for curve in curves]
     front = pareto_front([(result.flops_per_byte, result.bits_per_byte) for result in results])
-    return Summary(
-        results=tuple(
-            replace(
-                result, on_front=on_front, data_multiple=None if curve is cheapest else data_multiple(curve, cheapest)
-            )
-            for result, curve, on_front in zip(results, curves, front, strict=True)
-        )
-    )
+    every = zip(results, multiples, front, strict=True)
+    return Summary(results=tuple(replace(each, data_multiple=data, on_front=on) for each, data, on in every))
 
 
 def _result(variant: Variant, records: Sequence[Mapping[str, Any]]) -> Result:

@@ -56,8 +56,7 @@ def studied(folder, no_warm_up):
 PLANS = {
     "sweep": r"""4 runs of 2,048 bytes: 2 configurations; 0 finished already; \S+ FLOPs in all
 refused: replay 1\.1, width 16, layers 1, update 128: replay 1\.1 of 128 symbols does not fill.*""",
-    "ladder": r"""5 runs of 1,500 bytes: 3 configurations; 0 finished already.*
-each run contains the runs over every prefix of the corpus""",
+    "ladder": r"""5 runs of 1,500 bytes: 3 configurations; 0 finished already.*""",
 }
 
 

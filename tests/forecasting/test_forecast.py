@@ -59,7 +59,7 @@ def test_a_proxy_removes_the_difficulty_of_the_text_and_two_proxies_are_four_lin
 # ---- what is refused
 
 
-def test_a_proxy_that_ends_before_the_target_and_a_target_within_the_fitted_runs_are_refused(
+def test_a_proxy_that_ends_before_the_target_and_a_target_within_the_ladder_are_refused(
     ladder: Ladder, tmp_path: Path
 ) -> None:
     with pytest.raises(CorpusError, match="before the target's 300000"):

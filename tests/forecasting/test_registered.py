@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from planted_ladder import TARGET, WIDE, make_ladder, make_run
 
 from prequential import CorpusError
 from prequential.evaluation.runs import pack_runs, read_run, read_runs
+from prequential.forecasting.forecast import forecast_record
 from prequential.forecasting.members import read_ladder
 from prequential.forecasting.registered import (
     find_target_run,
@@ -32,15 +32,10 @@ def test_a_score_has_the_errors_of_the_forecast_and_the_skill_against_the_line(
     assert right["actual"] == pytest.approx(code_bits)
     assert right["percent"] == pytest.approx(100 * (right["point"] / code_bits - 1))
     assert right["hit"] == (right["low"] <= code_bits <= right["high"])
-    wrong = with_digest(registered)
+    wrong, actual = with_digest(registered), right["actual"]
     made = wrong["forecasts"]["total_bits"]
-    actual = right["actual"]
     made |= {"low": actual + 0.1, "high": actual + 0.2, "point": actual + 0.15}
-    made["naive"] = {
-        "last_rung": actual,
-        "line": actual,
-        "line_with_proxy": actual + 0.05,
-    }  # as earlier schemas have them
+    made["naive"] = {"last_rung": actual, "line_with_proxy": actual + 0.05}  # the first as earlier schemas have it
     total = score(with_digest(wrong), run)
     assert not total["hit"]
     assert total["interval_score_percent"] == pytest.approx(100 * 2.1 / actual)
@@ -64,7 +59,6 @@ def test_the_newest_run_of_the_target_is_found(
 ) -> None:
     monkeypatch.setattr("prequential.forecasting.registered.check_archive", lambda run: None)
     make_run(tmp_path, WIDE, TARGET.n_bytes, seed=1)
-    make_run(tmp_path, WIDE, TARGET.n_bytes + 1)
     with pytest.raises(CorpusError, match="has no run of the target"):
         find_target_run(tmp_path, registered)
     run = make_run(tmp_path, WIDE, TARGET.n_bytes)
@@ -82,12 +76,11 @@ def test_a_run_that_began_before_the_forecast_scores_only_a_forecast_after_the_f
 
 
 def test_a_run_of_another_size_length_or_text_is_refused(registered: dict[str, Any], tmp_path: Path) -> None:
-    run = make_run(tmp_path, WIDE, TARGET.n_bytes)
     known = with_digest({**registered, "target": {**registered["target"], "blake2b": "other"}})
-    others = (make_run(tmp_path, Size(96, 1), TARGET.n_bytes), make_run(tmp_path, WIDE, TARGET.n_bytes + 1))
-    for forecast, other in ((known, run), *((registered, other) for other in others)):
+    others = [(registered, Size(96, 1), TARGET.n_bytes), (registered, WIDE, TARGET.n_bytes + 1)]
+    for forecast, size, n_bytes in ((known, WIDE, TARGET.n_bytes), *others):
         with pytest.raises(CorpusError, match="not the run that was forecast"):
-            score(forecast, other)
+            score(forecast, make_run(tmp_path, size, n_bytes))
 
 
 # ---- the digest
@@ -102,27 +95,15 @@ def test_a_forecast_is_read_back_and_any_change_is_refused(registered: dict[str,
     path.write_text(json.dumps(changed))
     with pytest.raises(CorpusError, match="changed after it was registered"):
         read_registered(path)
-    for text, message in (
-        ("{", "is not JSON"),
-        ("[]", "is not a"),
-        ('{"kind": "forecast"}', "not a forecast of schema"),
-    ):
-        path.write_text(text)
-        with pytest.raises(CorpusError, match=message):
-            read_registered(path)
+    path.write_text('{"kind": "forecast"}')
+    with pytest.raises(CorpusError, match="not a forecast of schema"):
+        read_registered(path)
 
 
-def test_a_forecast_names_its_runs_by_digests_which_are_those_of_the_packed_ladder(
-    registered: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_forecast_names_its_runs_by_digests_which_are_those_of_the_packed_ladder(tmp_path: Path) -> None:
     ladder = make_ladder(tmp_path / "runs", noise=0.002)
     pack_runs(tmp_path / "runs", tmp_path / "ladder.jsonl")
-    packed, _ = read_ladder(tmp_path / "ladder.jsonl")
-    assert (packed.corpus, [rung.name for rung in packed.rungs]) == (ladder.corpus, [r.name for r in ladder.rungs])
-    for rung, other in zip(ladder.rungs, packed.rungs, strict=True):
-        assert run_digests(other.run) == run_digests(rung.run)
-        assert np.array_equal(other.curve.bits, rung.curve.bits)
+    fitted = forecast_record(read_ladder(tmp_path / "ladder.jsonl"), TARGET)["fitted"]
+    assert fitted == [run_digests(rung.run) for rung in ladder.rungs]
     for name in ("record_blake2b", "curve_blake2b"):
-        assert {len(digests[name]) for digests in registered["fitted"]} == {64}
-        assert len({digests[name] for digests in registered["fitted"]}) == len(ladder.rungs)
-    assert registered["corpus"]["blake2b"] == ladder.corpus.blake2b
+        assert len({digests[name] for digests in fitted}) == len(ladder.rungs)

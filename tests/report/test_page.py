@@ -5,9 +5,7 @@ import html
 import json
 import math
 import re
-import shlex
 import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,9 @@ from prequential.comparison.evidence import Interval
 from prequential.errors import CorpusError
 from prequential.evaluation.breakdown import EXPLANATIONS
 from prequential.evaluation.runs import RECORD, Run, read_run
-from prequential.evaluation.summary import learner_label, without_common_arguments
 from prequential.report.markup import html_table
-from prequential.report.page import command, conclusion, html_report, ranking_table
-from prequential.report.run_panels import group_names, run_names
+from prequential.report.page import conclusion, html_report, ranking_table
+from prequential.report.run_panels import group_names
 from prequential.report.sections import percent
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -87,14 +84,13 @@ def text_of(page: str) -> str:
 def first_line(page: str) -> str:
     found = re.search("<h1>(.*?)</h1>", page)
     assert found and "<body>\n<main>" + found[0] in page
-    return text_of(found[1]).replace("\u00a0", " ")
+    return text_of(found[1])
 
 
 def assert_loads_nothing(text: str) -> None:
     parsed = Page(text)
     ids = parsed.values("id")
     assert len(ids) == len(set(ids))
-    assert {label for value in parsed.values("aria-labelledby") for label in value.split()} <= set(ids)
     assert {link.removeprefix("#") for link in parsed.values("href")} <= set(ids)
     assert not set(parsed.tags) & {"script", "link", "img", "iframe", "object", "embed", "base", "form", "use", "image"}
     assert not {"src", "srcset", "action", "data", "xlink:href", "background"} & {name for name, _ in parsed.attributes}
@@ -159,8 +155,6 @@ def test_the_first_line_is_the_conclusion_with_the_figures_of_the_record(
     assert first_line(html_report([changed(runs[0], tmp_path, parts=parts, baselines=[])])) == (
         f"{rate}; without its GPT 11 % more"
     )
-    parts |= {"mixer": 899.0}
-    assert first_line(html_report([changed(runs[0], tmp_path, parts=parts)])).endswith("; its GPT saves nothing")
     assert [percent(share) for share in (0.00218, 0.0123, 0.1249, 12.5)] == ["0.22 %", "1.2 %", "12 %", "1,250 %"]
 
 
@@ -184,20 +178,20 @@ def test_the_cards_show_the_rate_the_archive_and_the_verification(runs: list[Run
     record, head = runs[0].record, text_of(page).partition("Bits per byte up to")[0]
     for shown in (f"{record['bits_per_byte']:.4f}", f"{record['archive_bytes']:,}", "every byte compared"):
         assert shown in head
-    run = changed(runs[0], tmp_path, verified=False, verify_wall_s=None, verify_bytes_per_s=None)
-    text = text_of(html_report([run]))
-    assert "not verified" in text
-    assert not re.search("every byte (compared|matched)", text)
+    text = text_of(html_report([changed(runs[0], tmp_path, verified=False)]))
+    assert "not verified" in text and "every byte compared" not in text
 
 
-def test_what_one_acts_on_is_shown_and_the_rest_is_folded_with_links_to_each_section(page: str) -> None:
-    places = [page.index(f'id="run-1-{name}"') for name in ("curves", "passages", "tables", "proof")]
-    assert places == sorted(places)
-    assert re.findall('href="#run-1-([a-z]+)"', page) == ["curves", "passages", "tables", "proof"]
+def test_what_one_acts_on_is_shown_and_the_rest_is_folded(page: str) -> None:
     shown = re.sub("<details.*?</details>", "", page, flags=re.DOTALL)
     assert (shown.count("<table"), shown.count('role="img"')) == (1, 2)
-    assert "best of 1 configurations and 2 seeds" in page[places[-1] :]
-    assert "costs 1.0 bits" in page[places[-1] :]
+    titles = ["Learning curves", "What the text costs", "Where the bits went", "Total cost, and how to repeat the run"]
+    assert re.findall("<h2>(.*?)</h2>", shown) == titles
+
+
+def test_the_page_has_what_one_needs_to_repeat_the_run(runs: list[Run], page: str) -> None:
+    needed = json.loads(html.unescape(re.findall("<pre><code>(.*?)</code>", page, flags=re.DOTALL)[-1]))
+    assert needed == {name: runs[0].record[name] for name in needed} and {"corpus", "config", "n_seeds"} < set(needed)
 
 
 def test_a_column_has_one_precision() -> None:
@@ -206,16 +200,12 @@ def test_a_column_has_one_precision() -> None:
     assert cells == [["a", "1", "0.25", "3.0000"], ["b", "2,000", "123.46", "3.0000"], ["c", "3", "–", "0.5000"]]
 
 
-def test_the_entries_of_the_ledger_sum_to_the_total_cost_or_the_page_says_so(
-    runs: list[Run], page: str, tmp_path: Path
-) -> None:
+def test_the_entries_of_the_ledger_sum_to_the_total_cost(runs: list[Run], page: str) -> None:
     record = runs[0].record
     rows = {row[0]: row for row in Page(page).cells}
     assert math.fsum(entry["bits"] for entry in record["ledger"]) == record["total_bits"]
     for entry in [*record["ledger"], {"entry": "total cost", "bits": record["total_bits"]}]:
         assert rows[entry["entry"]][2] == f"{entry['bits']:,.2f}"
-    run = changed(runs[0], tmp_path, total_bits=record["total_bits"] + 8)
-    assert "do not sum to the total cost: 8.000000 bits are missing" in text_of(html_report([run]))
 
 
 def test_every_baseline_is_in_the_table_with_its_crossing(runs: list[Run], tmp_path: Path) -> None:
@@ -235,40 +225,6 @@ def test_breakdowns_show_their_sums(runs: list[Run], page: str) -> None:
     assert len(totals) == sum(len(table["rows"]) > 1 for table in runs[0].record["tables"].values())
     assert all(row[4:6] == ["6,000", code_bits] for row in totals)
     assert all(EXPLANATIONS[name] in text_of(page) for name in runs[0].record["tables"])
-
-
-# ---- how to repeat a run
-
-
-@pytest.mark.parametrize(("level", "pure", "seed"), [(1, False, 0), (5, True, 0), (5, False, 3)])
-def test_the_command_repeats_the_corpus_and_the_model(runs: list[Run], level: int, pure: bool, seed: int) -> None:
-    options = "--config config.json --limit 6000 --seeds-tried 2 --verify"
-    assert command(runs[0].record) == f"prequential evaluate {options} -- sample:christmas_carol"
-    config = json.loads(json.dumps(prequential.preset(level, pure=pure, seed=seed).to_dict()))
-    words = shlex.split(command(runs[0].record | {"config": config}))
-    assert (f"-{level}" in words, "--pure" in words, "--seed" in words) == (True, pure, bool(seed))
-
-
-HOSTILE_NAMES = (
-    "a'; touch x", "a\n'$(touch x)'", "\x1b'`touch x`", "$'\\'; touch x #", '\t"; touch x', "-rf", "a\\", "é\n'|touch x",
-)  # fmt: skip
-
-
-def test_no_shell_runs_anything_from_a_corpus_name(runs: list[Run], tmp_path: Path) -> None:
-    for name in HOSTILE_NAMES:
-        corpus = runs[0].record["corpus"] | {"kind": "file", "name": name}
-        line = command(runs[0].record | {"corpus": corpus}).replace("prequential evaluate", r"printf '%s\0'", 1)
-        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, check=True)
-        assert done.stdout.split(b"\0")[-2] == name.encode()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_command_never_names_other_bytes(runs: list[Run]) -> None:
-    # shards would be read as a folder by their path: other bytes
-    sources = {"sample": "sample:a", "tree": "a", "file": "a", "shards": "CORPUS", "dataset": "CORPUS"}
-    for kind, source in sources.items():
-        record = runs[0].record | {"corpus": {"n_bytes": 10, "blake2b": "00", "kind": kind, "name": "a"}}
-        assert shlex.split(command(record))[-1] == source
 
 
 # ---- several runs
@@ -292,24 +248,12 @@ def test_several_runs_begin_with_the_best_one_and_a_ranking(runs: list[Run]) -> 
     assert re.sub("<details.*</details>", "", text, flags=re.DOTALL).count("<table") == 1
 
 
-def test_runs_are_named_by_their_presets(runs: list[Run], tmp_path: Path) -> None:
+def test_groups_of_runs_are_named_by_their_presets(runs: list[Run], tmp_path: Path) -> None:
     presets = [(2, False, 0), (2, False, 3), (5, True, 0), (2, False, 0)]
     configs = [prequential.preset(level, pure=pure, seed=seed).to_dict() for level, pure, seed in presets]
     other = {"learner": {"name": "Mine", "arguments": {}, "n_symbols": 256, "run_symbols": 1}}
     copies = [changed(runs[0], tmp_path, config=json.loads(json.dumps(config))) for config in [*configs, other]]
-    labels = [learner_label(run.record["config"]) for run in copies]
-    assert run_names(labels, copies) == ["-2", "-2 --seed 3", "-5 --pure", "-2 (2)", "Mine"]
     assert group_names(copies) == ["-2", "-2", "-5 --pure", "-2 (2)", "Mine"]
-
-
-def test_other_learners_are_named_by_the_arguments_in_which_they_differ() -> None:
-    arguments: list[dict[str, Any]] = [{"tok": "8k", "w": 8}, {"tok": "/models/16k/", "w": 8, "seed": 3}]
-    labels = [learner_label({"learner": {"name": "mine", "arguments": each, "n_symbols": 300}}) for each in arguments]
-    assert without_common_arguments(labels) == [
-        "mine, tok=8k",
-        "mine, tok=16k",
-    ]  # the runs of a group differ in the seed
-    assert without_common_arguments(labels[:1] * 2) == labels[:1] * 2
 
 
 def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_path: Path) -> None:
@@ -318,9 +262,7 @@ def test_runs_over_other_bytes_are_named_and_not_compared(runs: list[Run], tmp_p
     assert "say nothing about the models" in text
     assert "has the same bytes: 2 contexts on christmas_carol, 3 contexts on elsewhere." in text
     assert "<h2>prequential" not in text
-    three = html_report([runs[0], other, runs[1]])
-    assert "has the same bytes: 3 contexts on elsewhere." in three
-    assert "<h2>prequential 3 contexts needs" in three
+    assert "<h2>prequential 3 contexts needs" in html_report([runs[0], other, runs[1]])
 
 
 def test_runs_that_differ_only_in_the_seed_are_not_called_different(runs: list[Run], tmp_path: Path) -> None:
@@ -338,7 +280,7 @@ def test_a_run_that_costs_the_same_everywhere_is_not_called_worse(runs: list[Run
 
 
 @pytest.mark.parametrize(("percent", "doubt"), [(2.0, ""), (1.0, ": seeds could make this difference")])
-def test_the_answers_of_a_comparison_are_columns_and_sentences(runs: list[Run], percent: float, doubt: str) -> None:
+def test_the_answers_of_a_comparison_are_a_column_and_sentences(runs: list[Run], percent: float, doubt: str) -> None:
     a, b = (
         RunGroup(label=x, runs=(x,), seeds=(0,), config={"gpt": {}}, bits=(bits,), curves=())
         for x, bits in (("first", 5000.0), ("second", 5000.0 + 50 * percent))
@@ -352,9 +294,6 @@ def test_the_answers_of_a_comparison_are_columns_and_sentences(runs: list[Run], 
     compared = Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,))
     groups = {"first": [(1, runs[0])], "second": [(2, runs[1])]}
     table = ranking_table(groups, compared)
-    cells = [row[2:6] for row in Page(table).cells[1:]]
-    assert cells == [["–"] * 4, [f"+{percent:.2f} %", "8 of 8", "–", "-1.0 to +5.0 %"]]
+    assert [row[2] for row in Page(table).cells[1:]] == ["–", f"+{percent:.2f} %"]
     assert f"<figcaption>{sentence(difference)}</figcaption>" in table
-    narrow = re.findall('<th scope="col"(?: class="([^"]*)")?>([^<]*)<', table)
-    assert [name for kind, name in narrow if "wide" not in kind] == ["learner", "bits/byte", "more than the best"]
     assert conclusion(groups, compared).endswith(f"; second needs {percent:.2f} % more{doubt}")

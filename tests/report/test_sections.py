@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prequential.evaluation.breakdown import MAX_PASSAGES, PASSAGE_BYTES
+from prequential.errors import CorpusError
 from prequential.report.markup import join
 from prequential.report.run_panels import LIGHT
 from prequential.report.sections import LEVELS, passages
@@ -43,14 +43,6 @@ def test_the_title_has_place_and_rate_and_each_level_has_a_colour() -> None:
     assert [level for level, _ in shown(b"abcdef", [0.0, *LEVELS])] == [str(i) for i in range(len(LEVELS) + 1)]
 
 
-def test_a_huge_record_shows_only_as_much_as_this_program_writes_and_an_empty_one_nothing() -> None:
-    long = passage(b"a" * 10_000, [1.0] * 10_000)
-    page = join(*passages([long] * 100))
-    assert sum(map(len, re.findall("a{100,}", page))) == MAX_PASSAGES * PASSAGE_BYTES
-    assert passages([]) == []
-
-
-@pytest.mark.parametrize("wrong", [passage(b"ab", [1.0]), passage(b"", []), passage(b"a", [1.0]) | {"text": "?"}])
-def test_a_passage_without_the_bits_of_each_byte_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        passages([wrong])
+def test_a_passage_without_the_bits_of_each_byte_is_refused() -> None:
+    with pytest.raises(CorpusError, match="2 bytes and 1 costs"):
+        passages([passage(b"ab", [1.0])])

@@ -12,31 +12,22 @@ import prequential
 from prequential import ConfigError, CorpusError, Curve, MixerConfig, preset
 from prequential.evaluation.runs import Run
 from prequential.forecasting.members import read_ladder
-from prequential.sweeps.ladder import (
-    Rung,
-    Size,
-    diverged_runs,
-    family,
-    ladder_of,
-    ladder_plan,
-    scaled,
-)
+from prequential.sweeps.ladder import Rung, Size, diverged_runs, family, ladder_of, ladder_plan, scaled
 from prequential.sweeps.plans import sweep_plan
 
 SMALL_MIXER = MixerConfig(contexts=("1", "2"), table_bits=8, match_bits=8)
 
 
 @pytest.mark.parametrize("mixer", [None, SMALL_MIXER])
-@pytest.mark.parametrize("n_bytes", [128, 700, 1024, 1500])
+@pytest.mark.parametrize("n_bytes", [128, 1500])
 @pytest.mark.first_quick
 def test_a_shorter_run_costs_what_the_longer_one_cost_for_its_bytes(mixer, n_bytes):
     config = replace(TINY, mixer=mixer)
     long = prequential.evaluate(TEXT[:2500], config=config, baselines=(), runtime=FUSED)
     short = prequential.evaluate(TEXT[:n_bytes], config=config, baselines=(), runtime=FUSED)
     assert short.trace.bits("model").tolist() == long.trace.bits("model", slice(0, n_bytes)).tolist()
-    # The curves agree at every end of a complete segment. The last point may be inside a segment of the longer run.
-    assert set(short.curve.n_bytes[:-1]) <= set(long.curve.n_bytes)
-    assert np.array_equal(short.curve.at(short.curve.n_bytes[:-1]), long.curve.at(short.curve.n_bytes[:-1]))
+    ends = short.curve.n_bytes[:-1]  # of complete segments; the last point may be inside a segment of the longer run
+    assert set(ends) <= set(long.curve.n_bytes) and np.array_equal(short.curve.at(ends), long.curve.at(ends))
 
 
 # ---- the plan
@@ -61,15 +52,11 @@ def test_a_plan_has_every_size_and_all_seeds_on_two():
     plan = ladder_plan(preset(5, pure=True))
     assert [variant.name for variant in plan.variants] == ["24x2", "32x2", "48x2", "64x2", "96x2"]
     assert [[c.seed for c in variant.configs] for variant in plan.variants] == [[0], [0, 1, 2], [0], [0, 1, 2], [0]]
-    chosen = ladder_plan(preset(5, pure=True), repeated=[Size(24, 2)], seeds=[5, 6])
-    assert [[c.seed for c in variant.configs] for variant in chosen.variants] == [[5, 6], [5], [5], [5], [5]]
 
 
 def test_an_impossible_size_refuses_the_complete_ladder():
     with pytest.raises(ConfigError, match="multiple of 2"):
         ladder_plan(TINY, [Size(16, 1), Size(33, 1)])
-    with pytest.raises(ConfigError, match="memory"):
-        ladder_plan(TINY, [Size(16, 1), Size(1024, 1)], runtime=replace(FUSED, max_memory_bytes=32 << 20))
     with pytest.raises(ConfigError, match="has none"):
         ladder_plan(preset(1))
 
@@ -81,8 +68,7 @@ def test_a_ladder_is_read_back_from_its_runs(run_all, tmp_path):
     plan = ladder_plan(TINY, [Size(32, 1), Size(16, 1)], seeds=[0, 1])
     run_all(plan, tmp_path / "runs")
     run_all(sweep_plan(TINY, replay=[2], widths=[16]), tmp_path / "runs")  # of another family
-    ladder, left_out = read_ladder(tmp_path / "runs")
-    assert left_out == {}
+    ladder = read_ladder(tmp_path / "runs")
     assert [rung.name for rung in ladder.rungs] == ["16x1, seed 0", "16x1, seed 1", "32x1, seed 0", "32x1, seed 1"]
     assert ladder.corpus.n_bytes == 700
     assert [rung.config for rung in ladder.rungs] == plan.configs
@@ -110,5 +96,4 @@ def test_a_run_above_the_uniform_code_or_with_an_unusual_rise_looks_diverged():
     rising = synthetic(harder_text | {64: [4.0, 3.0, 2.5, 2.6, 2.8, 3.2, 3.5, 3.9]})
     assert list(diverged_runs(rising)) == ["64x1, seed 0"]
     assert "looks diverged: 64x1, seed 0: its loss rises by 56% within the run" in rising.to_text()
-    wild = diverged_runs(synthetic(harder_text | {64: [8.0, 9.0, 9.5, 9.1, 9.2, 9.3, 9.9, 9.9]}))
-    assert "the uniform code has 8" in wild["64x1, seed 0"]
+    assert list(diverged_runs(synthetic(harder_text | {64: [8.1] * 8}))) == ["64x1, seed 0"]
