@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import OutputError, PrequentialError
-from prequential.machine.facts import limits_of_user
 from prequential.printable import printable, wrapped
 
 if TYPE_CHECKING:
@@ -179,10 +178,10 @@ def _reason(error: Exception) -> str:
     if isinstance(error, PrequentialError):
         return str(error)
     if _lacks_memory(error):
-        return f"out of memory{limits_of_user()}"
+        return "out of memory (`ulimit -a` shows the limits of this user)"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         limit = "the limit of processes (ulimit -u, or that of the container or job) or of memory is reached"
-        return f"cannot start a thread: {limit}{limits_of_user()}; --threads 1 needs fewer"
+        return f"cannot start a thread: {limit}; --threads 1 needs fewer"
     if isinstance(error, OSError):
         reason = error.strerror or str(error) or type(error).__name__
         return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 
+from prequential.machine.atomics import call
 from prequential.machine.compiled import (
     IS_INTERPRETED,
     Array,
@@ -76,16 +77,11 @@ def interleaved(levels: Array, out: Array, shift: Array) -> None:
         fill_shifts(out[i], shift[i])
 
 
+@functools.cache
 def has_byte_products() -> bool:
     """Whether the processor that numba compiles for has AVX-512 VNNI, which multiplies bytes and adds four products at a time."""
-    return not IS_INTERPRETED and "+avx512vnni" in _features()
-
-
-@functools.cache
-def _features() -> list[str]:
-    """Of the processor that numba compiles for."""
-    _, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return list(features.split(","))
+    features = cpu_target.target_context.codegen().magic_tuple()[2]
+    return not IS_INTERPRETED and "+avx512vnni" in features.split(",")
 
 
 def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) -> Any:
@@ -101,8 +97,7 @@ def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) 
         return ir.Constant(kind, [value] * kind.count)
 
     def add_bytes(builder: ir.IRBuilder, total: Any, part: Any, levels: Any) -> Any:
-        kind, name = ir.FunctionType(words, [words] * 3), f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [total, part, levels])
+        return call(builder, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", words, total, part, levels)
 
     def add_shorts(builder: ir.IRBuilder, total: Any, part: Any, levels: Any) -> Any:
         eight, byte = all_lanes(shorts, 8), all_lanes(words, 0x00FF00FF)

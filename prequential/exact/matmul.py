@@ -169,17 +169,11 @@ def choose(device: torch.device | str = "cpu", name: str | None = None) -> Matmu
     pin_precision()
     results = {trial.name: trial for trial in trials(device)}
     passed = [t for t in results.values() if t.exact and (t.name != "int8" or results["float32"].exact)]
-    if name is not None:
-        if name not in results:
-            raise InexactMachineError(f"no matmul backend {name!r}; choose one of {', '.join(BACKEND_NAMES)}")
-        if results[name] not in passed:
-            raise InexactMachineError(
-                f"matmul backend {name} is not exact here: {results[name].reason or 'float32, which it needs, fails'}"
-            )
-        return Matmul(name)
-    if not passed:
-        raise InexactMachineError(
-            "no matmul backend is exact on this machine: "
-            + "; ".join(f"{t.name}: {t.reason}" for t in results.values())
-        )
-    return Matmul(max(passed, key=lambda t: t.ops_per_s).name)
+    if name is not None and name not in results:
+        raise InexactMachineError(f"no matmul backend {name!r}; choose one of {', '.join(BACKEND_NAMES)}")
+    candidates = [trial for trial in passed if name in (None, trial.name)]
+    if not candidates:
+        reasons = "; ".join(f"{t.name}: {t.reason or 'exact'}" for t in results.values())
+        what = f"matmul backend {name} is not exact here" if name else "no matmul backend is exact on this machine"
+        raise InexactMachineError(f"{what}: {reasons}")
+    return Matmul(max(candidates, key=lambda t: t.ops_per_s).name)

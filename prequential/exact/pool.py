@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Event, Lock, Thread, current_thread
+from threading import Event, Thread, current_thread
 from typing import TypeVar
 
 from prequential.machine.process import n_torch_threads
@@ -27,24 +27,24 @@ def available_threads() -> int:
     return min(n, MAX_DEFAULT_THREADS)
 
 
-class _Piece:
+class _Piece(Future[None]):
     """A piece of work. The first thread that calls `run` does it."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
-        self._begun, self.done = Lock(), Future[None]()
+        super().__init__()
+        self._work = [work]
 
     def run(self) -> None:
-        if not self._begun.acquire(blocking=False):
-            return
-        work, self._work = self._work, None
         try:
-            assert work
+            work = self._work.pop()
+        except IndexError:  # another thread does it
+            return
+        try:
             work()
         except BaseException as error:
-            self.done.set_exception(error)
+            self.set_exception(error)
         else:
-            self.done.set_result(None)
+            self.set_result(None)
 
 
 class _Helper:
@@ -89,11 +89,9 @@ class Pool:
         n_torch_threads()
         torch.set_num_threads(1)
         self.n_threads, self._n_workers = n_threads, n_threads - with_helper
-        self._executor = (
-            ThreadPoolExecutor(self._n_workers - 1, "prequential", initializer=torch.set_num_threads, initargs=(1,))
-            if self._n_workers > 1
-            else None
-        )
+        self._executor: ThreadPoolExecutor | None = None
+        if self._n_workers > 1:
+            self._executor = ThreadPoolExecutor(self._n_workers - 1, "prequential", torch.set_num_threads, (1,))
         self._helper = _Helper() if with_helper else None
 
     def pieces(self, n: int) -> list[slice]:
@@ -112,13 +110,13 @@ class Pool:
         for piece in (*pieces[:1], *reversed(pieces[1:])):  # those that no other thread has begun
             piece.run()
         for piece in pieces:  # all, also after an error
-            piece.done.exception()
+            piece.exception()
         if self._helper:  # what it did not take: among large tensors, these small objects would keep freed memory apart
             with suppress(Empty):
                 while True:
                     self._helper.pieces.get_nowait()
         for piece in pieces:
-            piece.done.result()
+            piece.result()
 
     def wait_for(self, step: "Future[None]") -> None:
         """Waits for a step that another thread computes with this pool, and raises its error. The helper works meanwhile.

@@ -40,6 +40,12 @@ def doze() -> None:
     time.sleep(DOZE_US / 1e6)
 
 
+def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """A call of a function of LLVM or of the system's library within a kernel. result: its type."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
     return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
 
@@ -67,9 +73,9 @@ def _prefetch(typing_context: Any, array: Any, i: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         i32 = ir.IntType(32)
         place = builder.bitcast(_pointer(context, builder, signature.args[0], *arguments), cgutils.voidptr_t)
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(function, [place, i32(0), i32(3), i32(1)])  # for reading, keep it in all caches, data
+        call(
+            builder, "llvm.prefetch.p0i8", ir.VoidType(), place, i32(0), i32(3), i32(1)
+        )  # to read, keep in all caches, data
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
@@ -78,15 +84,10 @@ def _prefetch(typing_context: Any, array: Any, i: Any) -> Any:
 @intrinsic
 def _pause(typing_context: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        i32 = ir.IntType(32)
         if platform.machine() in ("x86_64", "AMD64"):
-            name, numbers = "llvm.x86.sse2.pause", []
+            call(builder, "llvm.x86.sse2.pause", ir.VoidType())
         elif platform.machine() in ("aarch64", "arm64"):
-            name, numbers = "llvm.aarch64.hint", [i32(1)]
-        else:
-            return context.get_dummy_value()
-        kind = ir.FunctionType(ir.VoidType(), [i32] * len(numbers))
-        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), numbers)
+            call(builder, "llvm.aarch64.hint", ir.VoidType(), ir.IntType(32)(1))
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -96,34 +97,17 @@ def _pause(typing_context: Any) -> Any:
 def _doze(typing_context: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if os.name == "posix":
-            i32 = ir.IntType(32)
-            function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(i32, [i32]), "usleep")
-            builder.call(function, [i32(DOZE_US)])
+            call(builder, "usleep", ir.IntType(32), ir.IntType(32)(DOZE_US))
         return context.get_dummy_value()
 
     return types.void(), generate
 
 
-@overload(load, strict=False, jit_options=INLINED)
-def _compiled_load(array: Any, i: Any) -> Any:
-    return lambda array, i: _load(array, i)
-
-
-@overload(store, strict=False, jit_options=INLINED)
-def _compiled_store(array: Any, i: Any, value: Any) -> Any:
-    return lambda array, i, value: _store(array, i, value)
-
-
-@overload(prefetch, strict=False, jit_options=INLINED)
-def _compiled_prefetch(array: Any, i: Any) -> Any:
-    return lambda array, i: _prefetch(array, i)
-
-
-@overload(pause, strict=False, jit_options=INLINED)
-def _compiled_pause() -> Any:
-    return lambda: _pause()
-
-
-@overload(doze, strict=False, jit_options=INLINED)
-def _compiled_doze() -> Any:
-    return lambda: _doze()
+for _function, _in_kernels in (
+    (load, lambda array, i: lambda array, i: _load(array, i)),
+    (store, lambda array, i, value: lambda array, i, value: _store(array, i, value)),
+    (prefetch, lambda array, i: lambda array, i: _prefetch(array, i)),
+    (pause, lambda: lambda: _pause()),
+    (doze, lambda: lambda: _doze()),
+):
+    overload(_function, strict=False, jit_options=INLINED)(_in_kernels)

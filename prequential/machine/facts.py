@@ -126,16 +126,6 @@ def check_address_space(learner_bytes: int = 0, *, has_gpt: bool = False) -> Non
         )
 
 
-def limits_of_user() -> str:
-    """The limits of `ulimit` that this process has, to explain a lack of memory: ` (ulimit -v: 900 MiB)`, or nothing."""
-    limits = {
-        "ulimit -v": resource.getrlimit(resource.RLIMIT_AS)[0],
-        "ulimit -d": resource.getrlimit(resource.RLIMIT_DATA)[0],
-    }
-    texts = [f"{name}: {limit >> 20:,} MiB" for name, limit in limits.items() if limit != resource.RLIM_INFINITY]
-    return f" ({', '.join(texts)})" if texts else ""
-
-
 def _group_limits(system: Path) -> Iterator[int]:
     """The limits of the control groups of this process and of all their parents, in versions 1 and 2."""
     try:

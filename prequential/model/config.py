@@ -70,11 +70,6 @@ def _check_range(config: object, **ranges: tuple[float, float]) -> None:
         _check(low <= value <= high, f"{name} = {value!r} lies outside [{low}, {high}]")
 
 
-def _check_part(name: str, part: object, kind: Any, give: str) -> None:
-    if not isinstance(part, kind):
-        raise wrong_argument(name, part, give)
-
-
 def _distinct_names(what: str, names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """The names as a tuple. Raises ConfigError unless it is a list of distinct known names."""
     _check(
@@ -243,9 +238,10 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_range(self, seed=(0, 2**63 - 1))
-        _check_part("gpt", self.gpt, GPTConfig | None, "a GPTConfig, or None")
-        _check_part("mixer", self.mixer, MixerConfig | None, "a MixerConfig, or None")
-        _check_part("schedule", self.schedule, ScheduleConfig, "a ScheduleConfig")
+        kinds = {"gpt": GPTConfig | None, "mixer": MixerConfig | None, "schedule": ScheduleConfig}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                raise wrong_argument(name, getattr(self, name), "a part of a Config, as prequential.preset(5) has")
         _check(
             self.gpt is not None or self.mixer is not None, "gpt and mixer are both None: a learner needs at least one"
         )
@@ -273,9 +269,8 @@ class Config:
         """`from_dict` for a record that may come from an earlier version: names that it lacks get the value of that version."""
         gpt = values.get("gpt") if isinstance(values, dict) else None
         if isinstance(gpt, dict):
-            without = {
-                name: getattr(GPTConfig, name) for name in ("contexts", "context_bits", "memory_bits", "context_step")
-            }
+            names = ("contexts", "context_bits", "memory_bits", "context_step")
+            without = {name: getattr(GPTConfig, name) for name in names}
             values = {**values, "gpt": {**without, **gpt}}
         return cls.from_dict(values)
 

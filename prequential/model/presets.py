@@ -94,13 +94,11 @@ PRESETS: dict[int, Config] = {
     5: _DEFAULT, 6: _BEST,
 }  # fmt: skip
 
-
 # For a device, which steps while the processor mixes: 7 million weights. The mixer is the one of -2, with a larger table: a
 # larger mixer would take most of the time. Blocks are larger, because each ends with a digest of 1 GB.
 DEVICE_PRESETS: dict[str, Config] = {
     "gpu-small": _with_memory(_with_gpt(4, 384, 20, _beside_gpt(_SECOND, 24)), block_symbols=1 << 20)
 }
-
 
 # Without the mixer, one GPT. A larger one, 4 x 384, takes more bits at 1 and 4 MB (dev/LOG.md, 2026-11-25).
 _PURE = _with_memory(_with_gpt(2, 192, 20, None))
@@ -145,15 +143,15 @@ def name_of(config: Mapping[str, Any]) -> str | None:
 @cache
 def _names() -> dict[str, str]:
     """The options of each preset by its configuration as JSON, without the seed."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     levels: list[int | str] = [*PRESETS, *DEVICE_PRESETS]
     for level in levels:
         options = f"--preset {level}" if level in DEVICE_PRESETS else f"-{level}"
         for pure in (False, True) if level in (DEFAULT_PRESET, *DEVICE_PRESETS) else (False,):
             values = preset(level, pure=pure).to_dict()
             del values["seed"]
-            found[json.dumps(values, sort_keys=True)] = options + " --pure" * pure
-    return found
+            names[json.dumps(values, sort_keys=True)] = options + " --pure" * pure
+    return names
 
 
 # What `without` removes. Of the mixer's contexts: the patterns of their names, of which the last one that matches decides.

@@ -58,10 +58,6 @@ def warn_once(text: str) -> None:
     logging.getLogger(__name__).warning(text)
 
 
-def warn_without_gpt() -> None:
-    warn_once('device="cuda" has no effect: this learner has no GPT, and nothing else runs on a GPU')
-
-
 @cache
 def verify_device(
     config: GPTConfig, rows: tuple[int, int], primitives: Primitives, matmul_of_host: Matmul

@@ -147,9 +147,8 @@ def read(path: Path, expected: Mapping[str, Any], learner: Learner) -> Saved:
     try:
         saved = _saved(about, arrays, expected["n_bytes"])
         learner.load_state({name.removeprefix(LEARNER): arrays[name] for name in own})
-        n_before = (
-            expected["config"].get("given", {}).get("n_symbols", 0)
-        )  # read before the first byte (learners/given.py)
+        # read before the first byte (learners/given.py)
+        n_before = expected["config"].get("given", {}).get("n_symbols", 0)
         if expected["direction"] != SCORE and learner.n_symbols != n_before + saved.totals["n_bytes"] + saved.n_open:
             raise ValueError("its counts disagree")
     except ValueError as error:
@@ -188,12 +187,10 @@ def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: 
         raise ValueError("a coder of another shape")
     if len(words) > WORDS_PER_SYMBOL * n_open or not 0 <= coder[N_WORDS] <= WORDS_PER_SYMBOL * n_open + 2:
         raise ValueError("a coder with too many words")
-    of_coder: dict[str, np.ndarray] = {
-        "coder": coder.view(np.uint64),
-        "words": words.view(np.uint32),
-        "symbols": symbols,
-    }
-    return Saved(totals=totals, n_open=n_open, open_bits=open_bits, written=written, **of_coder)
+    coder, words = coder.view(np.uint64), words.view(np.uint32)
+    return Saved(
+        totals=totals, n_open=n_open, open_bits=open_bits, written=written, coder=coder, words=words, symbols=symbols
+    )
 
 
 def _described(path: Path, metadata: Mapping[str, str], expected: Mapping[str, Any]) -> dict[str, Any]:

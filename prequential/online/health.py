@@ -39,11 +39,11 @@ class Finding(Struct, frozen=True, kw_only=True):
         byte 65,536, block 0: the cost doubled; most likely the data
     """
 
-    kind: Annotated[str, Meta(description="`not finite`, `spike`, `repeated`, or `watch` if the watch itself failed")]
+    kind: Annotated[str, Meta(description="`not finite`, `spike` or `repeated`")]
     position: Annotated[int, Meta(ge=0, le=1 << 62, description="byte of the corpus at which it begins, from 0")]
     block: Annotated[int, Meta(ge=0, le=1 << 62, description="block of the archive, from 0")]
     message: Annotated[str, Meta(description="what was seen")]
-    cause: Annotated[str, Meta(description="the most likely one: data, model, program or machine")]
+    cause: Annotated[str, Meta(description="the most likely one: data or model")]
 
     def __str__(self) -> str:
         return f"byte {self.position:,}, block {self.block}: {self.message}; most likely the {self.cause}"
@@ -183,20 +183,12 @@ class Health:
         self.findings: list[Finding] = []
         self._clock = clock
         self._run: Windows | None = None
-        # of each kind: the byte where its silence ends, and the next one's length
-        self._silence: dict[str, tuple[int, int]] = {}
-        self._is_over = self._has_failed = self._is_second = False
+        self._silence: dict[str, tuple[int, int]] = {}  # of each kind: the byte where it ends, the next one's length
+        self._is_over = self._is_second = False
 
     def __call__(self, done: Progress, n_bytes: int) -> list[Finding]:
         """Receives a report of a run over n_bytes; returns the new findings."""
-        if self._has_failed:
-            return []
-        try:
-            new = list(self._watch(done, n_bytes))
-        except Exception as error:  # a fault of the watch must not stop the run
-            self._has_failed = True
-            message = " ".join(f"the watch over this run failed, {type(error).__name__}: {error}".split())
-            new = [Finding(kind="watch", position=0, block=0, message=message, cause="program")]
+        new = list(self._watch(done, n_bytes))
         self.findings += new
         return new
 

@@ -101,8 +101,8 @@ class ProgressBar(SilentProgress):
 
     def _new_bar(self) -> Any:
         form = "{desc} |{bar:16}|"  # a row that is filled would leave fragments when the terminal becomes narrower
-        options = {"desc": self._short_title, "leave": self._stays, "file": self._terminal}
-        return self._tqdm(bar_format=form, dynamic_ncols=True, **options)
+        desc, file = self._short_title, self._terminal
+        return self._tqdm(bar_format=form, dynamic_ncols=True, desc=desc, leave=self._stays, file=file)
 
     def _describe(self, *parts: str) -> None:
         if self._bar is not None:

@@ -94,9 +94,9 @@ class Runtime:
             made = partial(AuditedLearner, replica=replica, every=self.audit_every)
         if config.gpt is None:
             if self.device == "cuda":
-                from prequential.online.accelerators import warn_without_gpt
+                from prequential.online.accelerators import warn_once
 
-                warn_without_gpt()
+                warn_once('device="cuda" has no effect: this learner has no GPT, and nothing else runs on a GPU')
             return made(config, mixer_threads=self.n_threads)
         backend = self.exact_backend(beside_coding=self.n_step_threads < self.n_threads)
         accelerator = self.accelerator(config, backend)

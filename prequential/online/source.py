@@ -74,18 +74,15 @@ class Source:
         return self._corpus.mode if self._corpus else 0o777
 
     def check_complete(self) -> None:
-        """Raises CorpusError for a folder of which an archive would lose more than `.git`. Warns of that, and of an empty one."""
+        """Raises CorpusError for a folder of which an archive would lose more than `.git`. Warns of that."""
         skipped = self._corpus.skipped if self._corpus else ()
         lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
         if lost:
             names = ", ".join(map(repr, lost[:MAX_NAMED])) + " and others" * (len(lost) > MAX_NAMED)
             reason = "links that lead out of the folder, or no files; move them away first"
             raise CorpusError(f"an archive cannot hold {names}: {reason}")
-        log = logging.getLogger(__name__)
-        if self.origin.get("n_files") == 0:
-            log.warning("%r has no files: the archive restores an empty folder", self.name)
         if skipped:
-            log.warning("%r is not in the archive: git's own files are left out", skipped[0])
+            logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])
 
     @property
     def name(self) -> str:
@@ -175,10 +172,7 @@ def _documents(values: Sequence[Any]) -> tuple[bytes, list[Document]]:
     parts, documents, end = list[bytes](), list[Document](), 0
     for i, value in enumerate(values):
         if not isinstance(value, str | bytes | bytearray | memoryview):
-            kind = type(value).__name__
-            raise ConfigError(
-                f"document {i} is of type {kind}: a list or column of documents holds texts or bytes only"
-            )
+            raise ConfigError(f"document {i} is of type {type(value).__name__}, but documents are texts or bytes")
         try:
             part = value.encode() if isinstance(value, str) else bytes(value)
         except UnicodeEncodeError as error:

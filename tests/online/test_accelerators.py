@@ -315,9 +315,6 @@ def test_without_a_device_cuda_is_refused_and_auto_uses_the_processor():
     with pytest.raises(InexactMachineError, match="no CUDA device"):
         ON_CUDA.learner(PURE)
     assert not isinstance(Runtime(device="auto").learner(PURE).gpt, DeviceGPT)
-
-
-def test_a_learner_without_a_gpt_needs_no_device():
     assert ON_CUDA.learner(replace(FIXED_CONFIG, gpt=None)).gpt is None
 
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from interruption import InterruptionError, stopping_at
 from prequential_codecs.archive_header import Header
 from small import BOTH as CONFIG
@@ -58,21 +56,6 @@ def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(name, after, arch
     assert not (tmp_path / "a").exists()
     assert decompress(tmp_path, archives[name], runtime=TWO, resume=True) == DATA
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq"]
-
-
-@given(stops=st.lists(st.integers(1, 7), min_size=1, max_size=6), data=st.data())
-@pytest.mark.thorough
-def test_any_number_of_interruptions_gives_the_same_archive(stops, data, archives, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stops")
-    for after in stops:
-        try:
-            compress(folder, resume=True, on_progress=stopping_at(after))
-            break
-        except InterruptionError:
-            pass
-    else:
-        compress(folder, resume=True)
-    assert (folder / "a.pq").read_bytes() == archives["both"]
 
 
 def test_an_error_before_the_first_block_leaves_no_file(monkeypatch, tmp_path):

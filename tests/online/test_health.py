@@ -126,17 +126,6 @@ def test_a_second_run_is_not_watched(machine: Machine) -> None:
     assert before == len(machine.found) == 1
 
 
-def test_a_fault_of_the_watch_is_reported_once_and_stops_nothing() -> None:
-    def fail() -> float:
-        raise OSError("no\ntime\nto read")
-
-    machine = Machine()
-    machine.health = Health(clock=fail)
-    machine.run(PROSE[:WINDOW]).end()
-    assert machine.found == [("watch", "program")]
-    assert "\n" not in str(machine.health.findings[0])
-
-
 def test_a_resumed_run_is_watched_from_its_position(machine: Machine) -> None:
     machine.done = Progress(n_bytes=10 * MIB, code_bits=2.0 * 10 * MIB, n_blocks=40)
     assert machine.run(PROSE[: 2 * SEGMENT]).health.status(20 * MIB) == "2.000 bits/byte, 10.0 kB/s, 17:28 left"

@@ -55,15 +55,6 @@ def test_a_file_that_changes_while_it_is_coded_is_an_error_and_leaves_no_output(
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_folder_without_files_is_coded_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "a").mkdir()
-    prequential.compress(tmp_path / "a", config=SMALL, runtime=RUNTIME)
-    assert caplog.messages == ["'a' has no files: the archive restores an empty folder"]
-    (tmp_path / "a" / "file").touch()
-    prequential.compress(tmp_path / "a", config=SMALL, runtime=RUNTIME)
-    assert len(caplog.messages) == 1
-
-
 def test_an_evaluation_codes_the_bytes_that_it_has_copied(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(TEXT)
@@ -133,7 +124,7 @@ def test_documents_in_a_list_or_a_column_are_texts_or_bytes_with_an_end_after_ea
 def test_a_column_of_a_data_frame_is_a_corpus() -> None:
     frame = pandas.DataFrame({"text": ["one", "two", None]})
     assert found(frame["text"].dropna())[0] == b"one\0two\0"
-    with pytest.raises(ConfigError, match=r"document 2 is of type (NoneType|float): a list or column"):
+    with pytest.raises(ConfigError, match=r"document 2 is of type (NoneType|float), but documents are texts"):
         found(frame["text"])
     with pytest.raises(ConfigError, match=r"source is an object of type DataFrame: give .* a column of a data frame"):
         prequential.compress(frame)
@@ -149,7 +140,7 @@ def test_a_column_of_a_data_frame_is_a_corpus() -> None:
         ("a" * 300, r"aaa\.\.\.' does not exist: a str names a corpus"),
         ([__file__], "a list holds documents, and '.*' is the name of a file"),
         ([Path("a")], "document 0 is of type PosixPath"),
-        (["a", 5], "document 1 is of type int: a list or column of documents holds texts or bytes only"),
+        (["a", 5], "document 1 is of type int, but documents are texts or bytes"),
         (["\ud800"], "document 0 cannot be written as UTF-8"),
         (io.StringIO("text"), 'open it with mode "rb"'),
     ],

@@ -96,8 +96,8 @@ class ContextTable:
         """The sums (N, D). Replayed positions get the sum that is kept at their place. places (N,): as in `GPT.update`."""
         places = places.cpu()
         replayed = (places >= 0).nonzero()[:, 0]
-        found = places[replayed]
-        sums[replayed] = self.levels[found].to(torch.int32) << self.shifts[found, None].to(torch.int32)
+        kept = places[replayed]
+        sums[replayed] = self.levels[kept].to(torch.int32) << self.shifts[kept, None].to(torch.int32)
         return sums
 
     def gradient(self, g: Tensor, rows: Tensor) -> "ContextGradient":
@@ -152,7 +152,7 @@ def compressed(sums: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class ContextGradient:
-    """The gradient of a ContextTable. If several processes share the rows of a step, their `sums` can be added (weights.py).
+    """The gradient of a ContextTable.
 
     g (N, D) float32: the gradient at the input h, at new positions. rows (N, K) int64: the table rows that were added to h.
     places (N,) int64: of these positions, as in `GPT.update`.

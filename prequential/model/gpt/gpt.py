@@ -15,21 +15,21 @@ from prequential.errors import ConfigError
 from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
 from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
-from prequential.model.config import N_SYMBOLS, GPTConfig
+from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
 from prequential.model.gpt.context_table import MOST_SHIFTS, ContextGradient
 from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import (
-    EmbeddingGradient,
-    Gradient,
-    MatrixGradient,
     SavedActivations,
     Weights,
+    embedding_gradient,
     joined,
+    matrix_gradient,
     phases_of_rows,
 )
 
 Tensor = torch.Tensor
+Gradient = Callable[[], Tensor] | ContextGradient
 
 MAX_MAGNITUDE = 1e6  # of the floats in a checkpoint: nothing overflows below it
 MAX_SQUARE = 1e30  # of sums of squares; those of contexts are sums over all steps, which have no smaller bound
@@ -122,7 +122,7 @@ class GPT:
     def _apply_step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
         """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
         gradients = list(self._gradients(inputs, targets))
-        self.backend.pool.map(lambda found: self._update_parameter(*found, factor), gradients)
+        self.backend.pool.map(lambda each: self._update_parameter(*each, factor), gradients)
 
     def _next_step_factor(self) -> float:
         """Counts a step and returns the factor of its step sizes: a linear warm-up times an inverse square root decay."""
@@ -138,7 +138,7 @@ class GPT:
             raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
     def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
-        """The name and the gradient of each parameter. Rows are independent, so the pool computes pieces of them in parallel."""
+        """The name of each parameter, and what computes its gradient. The pool computes pieces of the rows in parallel."""
         phases = phases_of_rows(self.config, inputs.shape[1], inputs.device)
         pieces = self.backend.pool.pieces(len(inputs))
         parts: list[dict[str, tuple[Tensor, ...]]] = [{} for _ in pieces]
@@ -151,10 +151,10 @@ class GPT:
         for name in parts[0]:
             each = [part[name] for part in parts]
             if name != "embedding":
-                yield name, MatrixGradient(self._matrices[name], [(x, s, g) for x, s, g in each])
+                yield name, partial(matrix_gradient, self._matrices[name], each)
                 continue
             dh, rows, n = joined([g for (g,) in each]), inputs.flatten(0, 1), self.config.n_embeddings
-            yield name, EmbeddingGradient(self._ops, dh, rows[:, :n], N_SYMBOLS)
+            yield name, partial(embedding_gradient, self._ops, dh, rows[:, :n])
             if self.config.contexts:
                 yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
 
@@ -182,26 +182,26 @@ class GPT:
     def _backward(
         self, g: Tensor, saved: SavedActivations, phases: tuple[Tensor, Tensor]
     ) -> dict[str, tuple[Tensor, ...]]:
-        """From g (N, V) at the logits, for each matrix what a MatrixGradient needs of these rows; "embedding": dh, (N, D)."""
-        ops, head, found = self._ops, self._weights.head, {}
+        """From g (N, V) at the logits, for each matrix a part of `matrix_gradient`; "embedding": dh, (N, D)."""
+        ops, head, parts = self._ops, self._weights.head, {}
         norm = saved["head"]
         dh = self._through_norm(head.fine_input_gradient_sums(g), norm, g.new_zeros(len(g), self.config.width))
-        found["head"] = (norm[0], norm[1], g)
+        parts["head"] = (norm[0], norm[1], g)
         for i, layer in reversed(list(enumerate(self._weights.layers))):
             x, scale, a = saved[f"{i}.down"]
             dy = ops.squared_relu_backward(*layer["down"].input_gradient_sums(dh), a)
-            found[f"{i}.down"] = (x, scale, dh)
+            parts[f"{i}.down"] = (x, scale, dh)
             norm = saved[f"{i}.up"]
             dh = self._through_norm(layer["up"].input_gradient_sums(dy), norm, dh)
-            found[f"{i}.up"] = (norm[0], norm[1], dy)
+            parts[f"{i}.up"] = (norm[0], norm[1], dy)
             x, scale = saved[f"{i}.out"]
             acc, row_scale = layer["out"].input_gradient_sums(dh)
-            found[f"{i}.out"] = (x, scale, dh)
+            parts[f"{i}.out"] = (x, scale, dh)
             dqkv = self._attention_backward(ops.dequantise(acc, row_scale, None), saved[f"{i}.attention"], phases)
             norm = saved[f"{i}.qkv"]
             dh = self._through_norm(layer["qkv"].input_gradient_sums(dqkv), norm, dh)
-            found[f"{i}.qkv"] = (norm[0], norm[1], dqkv)
-        return found | {"embedding": (dh,)}
+            parts[f"{i}.qkv"] = (norm[0], norm[1], dqkv)
+        return parts | {"embedding": (dh,)}
 
     def _through_norm(self, sums: tuple[Tensor, Tensor], norm: Sequence[Tensor], dh: Tensor) -> Tensor:
         """dh plus the gradient at the input of an RMS norm. sums: integer sums and row scales of the gradient at its output."""
@@ -224,9 +224,7 @@ class GPT:
         scales = row_scale * score_scale, column_scale * score_scale, dv_scale
         return ops.attention_inputs_backward((dq, dk, dv), scales, (q, q_r, q_s, k, k_r, k_s), *phases)
 
-    def _update_parameter(
-        self, name: str, gradient: Callable[[], Tensor] | ContextGradient, factor: float | Tensor
-    ) -> None:
+    def _update_parameter(self, name: str, gradient: Gradient, factor: float | Tensor) -> None:
         """One step of one parameter by Muon, Adam or Adagrad. factor: of the step size, a number or a tensor () float64."""
         if isinstance(gradient, ContextGradient):
             self._weights.contexts.stage_update(gradient)

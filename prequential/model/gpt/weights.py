@@ -23,7 +23,7 @@ from prequential.exact.backend import Arithmetic, Primitives
 from prequential.exact.plain import EMBEDDING_LIMIT, FINE, INT8_LIMIT
 from prequential.exact.tables import HOST, ROTARY_PERIOD, rotary_table, rotary_wave_numbers
 from prequential.model.config import N_SYMBOLS, GPTConfig
-from prequential.model.gpt.context_table import ContextGradient, ContextTable
+from prequential.model.gpt.context_table import ContextTable
 
 Tensor = torch.Tensor
 SavedActivations = dict[str, tuple[Tensor, ...]]  # by the name of the matrix that uses them
@@ -203,70 +203,24 @@ def phases_of_rows(config: GPTConfig, n_columns: int, device: torch.device) -> t
 
 
 # ---- gradients
-#
-# Objects that compute a gradient when they are called. Where processes share the rows of a step, they take the maximum of their
-# `peaks`, add their `sums` for these peaks, and make the gradient by `from_sums`: with the bits of one process with all rows.
 
 
-@dataclass(frozen=True)
-class MatrixGradient:
+def matrix_gradient(linear: Linear, parts: Sequence[tuple[Tensor, ...]]) -> Tensor:
     """The gradient of a matrix, (C_in, C_out) float32.
 
     parts: for each piece of the rows, the input x (N, C_in) int8, its row scale (N,), and the gradient at the output (N, C_out).
     """
-
-    linear: Linear
-    parts: Sequence[tuple[Tensor, Tensor, Tensor]]
-
-    def __call__(self) -> Tensor:
-        peaks = self.peaks()
-        return self.from_sums(self.linear.backend.primitives, self.sums(peaks), peaks)
-
-    def peaks(self) -> Tensor:
-        """The largest magnitude of each column of g * x_scale, at least TINY: (C_out,) float32."""
-        column_peaks = self.linear.backend.primitives.column_peaks
-        return reduce(torch.maximum, [column_peaks(g, x_scale) for _, x_scale, g in self.parts])
-
-    def sums(self, peaks: Tensor) -> Tensor:
-        """(C_in, C_out) int32. 127 * 127 * N < 2**31 if all processes together have N <= 8192 rows."""
-        round_columns = self.linear.backend.primitives.round_columns
-        x, levels = (
-            joined([x for x, _, _ in self.parts]),
-            joined([round_columns(g, peaks, s) for _, s, g in self.parts]),
-        )
-        return self.linear.backend.matmul(x.t(), levels)
-
-    @staticmethod
-    def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
-        """The gradient (C_in, C_out) float32 from the sums and peaks of all processes."""
-        return ops.dequantise(sums, None, peaks * (1.0 / INT8_LIMIT))
+    ops = linear.backend.primitives
+    peaks = reduce(torch.maximum, [ops.column_peaks(g, x_scale) for _, x_scale, g in parts])  # (C_out,), of g * x_scale
+    x, levels = joined([x for x, _, _ in parts]), joined([ops.round_columns(g, peaks, s) for _, s, g in parts])
+    sums = linear.backend.matmul(x.t(), levels)  # 127 * 127 * N < 2**31 for N <= 8192
+    return ops.dequantise(sums, None, peaks * (1.0 / INT8_LIMIT))
 
 
-@dataclass(frozen=True)
-class EmbeddingGradient:
-    """The gradient of the embedding, (E, V, D) float32, with the methods of a MatrixGradient. All columns share one peak."""
-
-    ops: Primitives
-    g: Tensor  # (N, D)
-    symbols: Tensor  # (N, E) int64
-    n_symbols: int
-
-    def __call__(self) -> Tensor:
-        peaks = self.peaks()
-        return self.from_sums(self.ops, self.sums(peaks), peaks)
-
-    def peaks(self) -> Tensor:
-        return self.ops.peak_of(self.g)  # (1,)
-
-    def sums(self, peaks: Tensor) -> Tensor:
-        return self.ops.embedding_sums(self.g, self.symbols, self.n_symbols, peaks)  # (E, V, D) int32
-
-    @staticmethod
-    def from_sums(ops: Primitives, sums: Tensor, peaks: Tensor) -> Tensor:
-        return sums.float() * (peaks * (1.0 / EMBEDDING_LIMIT))
-
-
-Gradient = MatrixGradient | EmbeddingGradient | ContextGradient
+def embedding_gradient(ops: Primitives, g: Tensor, symbols: Tensor) -> Tensor:
+    """The gradient of the embedding, (E, V, D) float32, from g (N, D) and symbols (N, E) int64. All columns share one peak."""
+    peak = ops.peak_of(g)  # (1,)
+    return ops.embedding_sums(g, symbols, N_SYMBOLS, peak).float() * (peak * (1.0 / EMBEDDING_LIMIT))
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:

@@ -14,9 +14,7 @@ from prequential.machine.atomics import doze, load, pause, store
 from prequential.machine.compiled import Array, inlined, sharing_kernel
 
 WIDTH = 32  # numbers of a row, int32
-SETTINGS, BYTE, ROWS, ERRORS = range(
-    4
-)  # rows: settings; of the coding thread: a byte, rows of weights, the bit and errors
+SETTINGS, BYTE, ROWS, ERRORS = range(4)  # rows: settings; of the coding thread: a byte, rows of weights, bit and errors
 COUNTS, SUMS, N_OF_THREAD = 0, 1, 2  # rows of each thread after those, by `row_of`
 N_THREADS, STOP = 0, 1  # of SETTINGS
 BIT, COMMON, FIRST_ERROR = 0, 1, 2  # of ERRORS
