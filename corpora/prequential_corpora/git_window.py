@@ -23,7 +23,7 @@ from prequential_corpora.corpus import DOCUMENT_END, Corpus, Document, spool
 from prequential_corpora.git_rules import Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
-LISTED = 10_000  # files of a tree whose attributes are asked for at once
+LISTED = 2_000  # changes whose attributes are asked for at once
 
 
 class GitDocument(NamedTuple):
@@ -68,31 +68,28 @@ class GitDocuments:
             return
         with self._repository.session() as session:
             session.load_attributes(self._end.tree)
-            if self._is_tree:
-                files = session.files(self._end.tree)
-                while some := list(islice(files, LISTED)):
-                    yield from self._documents(session, some, self._end)
-            before = self._base.tree if self._base else self._repository.empty_id("tree")
-            if self._steps:
-                self._seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
-            for commit in self._steps:
-                yield from self._documents(session, session.changes(before, commit.tree), commit)
-                before = commit.tree
+            changes = self._tree(session, self._end) if self._is_tree else self._window(session)
+            while some := list(islice(changes, LISTED)):
+                paths = [change.path for _, change in some if is_safe(change.path)]
+                attributes = dict(zip(paths, session.attributes(paths), strict=True))
+                for commit, change in some:
+                    data = self._decide(session, change, attributes.get(change.path))
+                    if isinstance(data, str):
+                        self.excluded[data] += 1
+                        continue
+                    kind: DocumentKind = "tree" if self._is_tree else "new" if change.added is None else "added"
+                    name = change.path.decode("utf-8", "surrogateescape")
+                    yield GitDocument(name, kind, commit.id, commit.date, data)
 
-    def _documents(
-        self, session: git.Session, changes: Sequence[git.Change], commit: git.Commit
-    ) -> Iterator[GitDocument]:
-        """The documents of these changes. A change that a rule skips is counted."""
-        kind: DocumentKind = "tree" if self._is_tree else "new"
-        paths = [change.path for change in changes if is_safe(change.path)]
-        attributes = dict(zip(paths, session.attributes(paths), strict=True))
-        for change in changes:
-            data = self._decide(session, change, attributes.get(change.path))
-            if isinstance(data, str):
-                self.excluded[data] += 1
-                continue
-            name = change.path.decode("utf-8", "surrogateescape")
-            yield GitDocument(name, kind if change.added is None else "added", commit.id, commit.date, data)
+    def _tree(self, session: git.Session, end: git.Commit) -> Iterator[tuple[git.Commit, git.Change]]:
+        return ((end, file) for file in session.files(end.tree))
+
+    def _window(self, session: git.Session) -> Iterator[tuple[git.Commit, git.Change]]:
+        before = self._base.tree if self._base else self._repository.empty_id("tree")
+        self._seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
+        for commit in self._steps:
+            yield from ((commit, change) for change in session.changes(before, commit.tree))
+            before = commit.tree
 
     def _decide(self, session: git.Session, change: git.Change, attributes: git.Attributes | None) -> bytes | str:
         """The document's bytes, or the reason why it is skipped. attributes: None for a path that is not safe."""
