@@ -88,8 +88,8 @@ def decompress(
     """The original as bytes; with an `output`, it is written there.
 
     output: a path or an open binary file. A path appears when the complete original is verified; it is a folder if the archive
-    holds one. Until then the folder .OUTPUT.prequential holds the verified beginning; if the archive is damaged, it becomes
-    OUTPUT.from-0. A binary file receives each block once it is verified (a folder as a stream).
+    holds one. Until then the folder .OUTPUT.prequential holds the verified beginning. A binary file receives each block once it
+    is verified (a folder as a stream), so also the beginning of a damaged archive.
     resume: as for `compress`. given: the text or stored model that the archive was given.
     max_output_bytes: a longer original is refused before anything is built or written; None: a small archive may have a long one.
 
@@ -107,7 +107,13 @@ def decompress(
     memory, runtime = io.BytesIO(), runtime or Runtime()
     with _opened(archive) as file:
         reader = ArchiveReader(file)
-        _check_length(reader.header, max_output_bytes)
+        if (
+            max_output_bytes is not None and reader.header.n_bytes > max_output_bytes
+        ):  # no block goes beyond the header's
+            limit = (
+                f"the original has {reader.header.n_bytes:,} bytes, more than the limit of {max_output_bytes:,} bytes"
+            )
+            raise OutputError(f"{limit}; raise max_output_bytes= if you trust the source")
         learner = _learner(reader.header, given, runtime)  # before anything is written
         like = Path(archive) if isinstance(archive, str | os.PathLike) and Path(archive).is_file() else None
         target = memory if output is None else output
@@ -127,20 +133,11 @@ def decompress(
 
 
 def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner:
-    if given is not None:
-        from prequential.learners.given import learner_of
+    if given is None:
+        return runtime.learner(coding.config_of(header))
+    from prequential.learners.given import learner_of
 
-        return learner_of(header, given, runtime)
-    config = coding.config_of(header)
-    runtime.check(config)
-    return runtime.learner(config)
-
-
-def _check_length(header: Header, most: int | None) -> None:
-    """Raises OutputError for an original of more than `most` bytes. No block, no list of a folder goes beyond the header's."""
-    if most is not None and header.n_bytes > most:
-        limit = f"the original has {header.n_bytes:,} bytes, more than the limit of {most:,} bytes"
-        raise OutputError(f"{limit}; raise max_output_bytes= if you trust the source")
+    return learner_of(header, given, runtime)
 
 
 def _original(

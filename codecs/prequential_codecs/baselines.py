@@ -168,7 +168,7 @@ def _decompress_ppmd(data: bytes) -> bytes:
     return original
 
 
-CLASSICAL: dict[str, Compressor] = {
+BASELINES: dict[str, Compressor] = {
     "gzip": Compressor(
         label="gzip -9 (zlib)", compress=lambda data: gzip.compress(data, 9, mtime=0), decompress=gzip.decompress
     ),
@@ -186,18 +186,10 @@ CLASSICAL: dict[str, Compressor] = {
     "ppmd": Compressor(
         label="ppmd var I, order 16", compress=_compress_ppmd, decompress=_decompress_ppmd, requires="pyppmd"
     ),
-}
-# It only counts bytes.
-STATIC = {
     "order0": Compressor(
-        label="order 0, two-part",
-        compress=compress_order0,
-        decompress=decompress_order0,
-        requires="constriction",
-    )
+        label="order 0, two-part", compress=compress_order0, decompress=decompress_order0, requires="constriction"
+    ),
 }
-BASELINES: dict[str, Compressor] = {**CLASSICAL, **STATIC}
-DEFAULT_BASELINES = tuple(BASELINES)
 
 
 @dataclass(frozen=True, kw_only=True)

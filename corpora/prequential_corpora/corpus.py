@@ -138,6 +138,7 @@ class Corpus(AbstractContextManager["Corpus"]):
 
     name: for users; valid Unicode. path: the file with the bytes; n_bytes: its length when it was opened.
     documents: in stream order, not overlapping. A plain file is one document.
+    commits: for the documents of a git window, the id and the date of the commit that brought each.
     origin: JSON values that only this kind has (revision, number of files and others).
     mode: the permissions that all its files have. Outputs that contain the bytes get no others.
     skipped: names in a folder that the stream does not hold.
@@ -152,6 +153,7 @@ class Corpus(AbstractContextManager["Corpus"]):
     origin: Mapping[str, str | int | None]
     mode: int = 0o777
     skipped: Sequence[str] = ()
+    commits: Sequence[tuple[str, str]] = ()
     spool: IO[bytes] | None = field(default=None, repr=False)
 
     def describe(self) -> dict[str, str | int | None]:

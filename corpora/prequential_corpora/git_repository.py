@@ -7,6 +7,7 @@ billions of files.
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -177,7 +178,8 @@ class Session:
     def __init__(self, repository: Repository, scratch: Path, stack: ExitStack) -> None:
         self._repository, self._scratch, self._stack = repository, scratch, stack
         self._errors = stack.enter_context((scratch / "errors").open("a+b"))
-        self._blobs: subprocess.Popen[bytes] | None = None
+        self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  # that answer questions
+        self._secret = secrets.token_hex(16).encode()  # no path contains it
         self._has_attributes = False
         self._env = git_environment() | {"HOME": str(scratch), "XDG_CONFIG_HOME": str(scratch)}
         self._env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
@@ -221,7 +223,7 @@ class Session:
 
     def changes(self, before: str, after: str) -> list[Change]:
         """The differences between two trees, without deletions, in git's order (by path)."""
-        fields = iter(self._output(*RAW, before, after).split(b"\0")[:-1])
+        fields = iter(self._difference(RAW, before, after).split(b"\0")[:-1])
         changes, edited = list[Change](), set[int]()
         for about in fields:
             mode, old, new, status = about.split(b" ")[1:]
@@ -232,7 +234,7 @@ class Session:
                 edited.add(len(changes))
             changes.append(Change(mode, old, new, path))
         added: dict[tuple[bytes, bytes], list[slice]] = {}
-        for edit in EDIT.finditer(self._output(*PATCH, before, after) if edited else b""):
+        for edit in EDIT.finditer(self._difference(PATCH, before, after) if edited else b""):
             old, new, first, n = edit.groups()
             if old:
                 lines = added[old, new] = []
@@ -241,6 +243,23 @@ class Session:
         for i in edited:
             changes[i] = changes[i]._replace(added=added.get((changes[i].before, changes[i].after), []))
         return changes
+
+    def _difference(self, command: tuple[str, ...], before: str, after: str) -> bytes:
+        """The output of a diff-tree for two trees. Each command has one process, which repeats a line that is no object id."""
+        process = self._process(*command, "--stdin")
+        assert process.stdin and process.stdout
+        question, end, output = f"{before} {after}\n".encode(), b"end %s\n" % self._secret, bytearray()
+        self._ask(process, question + end)
+        while not output.endswith(end):
+            part = os.read(process.stdout.fileno(), 1 << 20)
+            output += part
+            if len(output) > MAX_OUTPUT_N_BYTES:
+                raise self._too_large()
+            if not part:
+                raise self._failed(process.wait())
+        if not output.startswith(question):  # git says nothing of a missing tree
+            raise CorpusError(f"{self._repository.name!r} lacks a tree: {INCOMPLETE}")
+        return bytes(output[len(question) : -len(end)])
 
     def load_attributes(self, tree: str) -> None:
         """Makes `attributes` answer from the .gitattributes files of `tree`, and from no others."""
@@ -266,17 +285,16 @@ class Session:
 
     def blob(self, object_id: bytes, max_n_bytes: int) -> bytes | None:
         """The contents of a blob; None if they are longer than max_n_bytes. Raises CorpusError if it is missing."""
-        process = self._blobs = self._blobs or self._keep(self._start("cat-file", "--batch", given=subprocess.PIPE))
-        assert process.stdin and process.stdout
-        with reading(self._repository.path):
-            os.write(process.stdin.fileno(), object_id + b"\n")
+        process = self._process("cat-file", "--batch")
+        assert process.stdout
+        self._ask(process, object_id + b"\n")
         about = process.stdout.readline().split()
         if about[1:2] != [b"blob"]:
             raise CorpusError(f"{self._repository.name!r} lacks blob {object_id.decode()}: {INCOMPLETE}")
         n_bytes = int(about[2])
         if n_bytes > max_n_bytes:
             process.kill()  # a new process starts faster than a long object is skipped
-            self._blobs = None
+            del self._processes["cat-file", "--batch"]
             return None
         data = process.stdout.read(n_bytes + 1)
         if len(data) <= n_bytes:
@@ -293,9 +311,7 @@ class Session:
                 output = process.stdout.read(MAX_OUTPUT_N_BYTES + 1)
                 if len(output) > MAX_OUTPUT_N_BYTES:
                     process.kill()
-                    raise CorpusError(
-                        f"{self._repository.name!r} is too large: git says more than {MAX_OUTPUT_N_BYTES:,} bytes"
-                    )
+                    raise self._too_large()
         if process.returncode:
             raise self._failed(process.returncode)
         return output
@@ -316,6 +332,20 @@ class Session:
 
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY_N_BYTES, MEMORY_N_BYTES))
         return process
+
+    def _process(self, *args: str) -> subprocess.Popen[bytes]:
+        """The process of this command that answers questions until the end of the session."""
+        if args not in self._processes:
+            self._processes[args] = self._keep(self._start(*args, given=subprocess.PIPE))
+        return self._processes[args]
+
+    def _ask(self, process: subprocess.Popen[bytes], question: bytes) -> None:
+        assert process.stdin
+        with reading(self._repository.path):
+            os.write(process.stdin.fileno(), question)
+
+    def _too_large(self) -> CorpusError:
+        return CorpusError(f"{self._repository.name!r} is too large: git says more than {MAX_OUTPUT_N_BYTES:,} bytes")
 
     def _keep(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """The process, which is killed at the end of the session, even in the middle of an answer."""

@@ -10,8 +10,7 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from prequential_corpora.corpus import DOCUMENT_END, Corpus, Document, spool
 from prequential_corpora.git_rules import Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
-LISTED = 10_000  # files of a tree whose attributes are asked for at once
+LISTED = 2_000  # changes whose attributes are asked for at once
 
 
 class GitDocument(NamedTuple):
@@ -53,7 +52,7 @@ class GitDocuments:
         *,
         is_tree: bool,
     ) -> None:
-        self._repository, self._base, self._steps, self._is_tree = repository, base, steps, is_tree
+        self._repository, self._base, self._steps, self.is_tree = repository, base, steps, is_tree
         self._end = end = steps[-1] if steps else base
         self._seen: set[bytes] = set()  # object ids; equal ids mean equal bytes
         self.rules, self.repository, self.n_commits = rules or Rules(), repository.name, len(steps)
@@ -64,35 +63,32 @@ class GitDocuments:
 
     def __iter__(self) -> Iterator[GitDocument]:
         self.excluded, self._seen = Counter(), set[bytes]()
-        if self._end is None or not (self._is_tree or self._steps):
+        if self._end is None or not (self.is_tree or self._steps):
             return
         with self._repository.session() as session:
             session.load_attributes(self._end.tree)
-            if self._is_tree:
-                files = session.files(self._end.tree)
-                while some := list(islice(files, LISTED)):
-                    yield from self._documents(session, some, self._end)
-            before = self._base.tree if self._base else self._repository.empty_id("tree")
-            if self._steps:
-                self._seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
-            for commit in self._steps:
-                yield from self._documents(session, session.changes(before, commit.tree), commit)
-                before = commit.tree
+            changes = self._tree(session, self._end) if self.is_tree else self._window(session)
+            while some := list(islice(changes, LISTED)):
+                paths = [change.path for _, change in some if is_safe(change.path)]
+                attributes = dict(zip(paths, session.attributes(paths), strict=True))
+                for commit, change in some:
+                    data = self._decide(session, change, attributes.get(change.path))
+                    if isinstance(data, str):
+                        self.excluded[data] += 1
+                        continue
+                    kind: DocumentKind = "tree" if self.is_tree else "new" if change.added is None else "added"
+                    name = change.path.decode("utf-8", "surrogateescape")
+                    yield GitDocument(name, kind, commit.id, commit.date, data)
 
-    def _documents(
-        self, session: git.Session, changes: Sequence[git.Change], commit: git.Commit
-    ) -> Iterator[GitDocument]:
-        """The documents of these changes. A change that a rule skips is counted."""
-        kind: DocumentKind = "tree" if self._is_tree else "new"
-        paths = [change.path for change in changes if is_safe(change.path)]
-        attributes = dict(zip(paths, session.attributes(paths), strict=True))
-        for change in changes:
-            data = self._decide(session, change, attributes.get(change.path))
-            if isinstance(data, str):
-                self.excluded[data] += 1
-                continue
-            name = change.path.decode("utf-8", "surrogateescape")
-            yield GitDocument(name, kind if change.added is None else "added", commit.id, commit.date, data)
+    def _tree(self, session: git.Session, end: git.Commit) -> Iterator[tuple[git.Commit, git.Change]]:
+        return ((end, file) for file in session.files(end.tree))
+
+    def _window(self, session: git.Session) -> Iterator[tuple[git.Commit, git.Change]]:
+        before = self._base.tree if self._base else self._repository.empty_id("tree")
+        self._seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
+        for commit in self._steps:
+            yield from ((commit, change) for change in session.changes(before, commit.tree))
+            before = commit.tree
 
     def _decide(self, session: git.Session, change: git.Change, attributes: git.Attributes | None) -> bytes | str:
         """The document's bytes, or the reason why it is skipped. attributes: None for a path that is not safe."""
@@ -122,29 +118,20 @@ class GitDocuments:
         return b"".join(line for part in change.added for line in lines[part]) or "nothing added"
 
     def origin(self) -> dict[str, str | int | None]:
-        """The JSON values that identify these documents. `n_excluded` counts the last iteration."""
+        """The JSON values that identify these documents. They count what the last iteration excluded."""
         return {
             "repository": self.repository,
-            "read": "tree" if self._is_tree else "window",
+            "read": "tree" if self.is_tree else "window",
             "since": self.since,
             "until": self.until,
             "until_date": self.until_date,
             "n_commits": self.n_commits,
             "n_excluded": self.excluded.total(),
+            "excluded": ", ".join(
+                f"{n} {reason}" for reason, n in sorted(self.excluded.items(), key=lambda pair: -pair[1])
+            ),
             "rules": self.rules.digest(),
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class GitCorpus(Corpus):
-    """A corpus of git documents. kinds[i], and commits[i] (id and date), belong to documents[i].
-
-    excluded: number of skipped files by reason.
-    """
-
-    kinds: Sequence[DocumentKind]
-    commits: Sequence[tuple[str, str]]
-    excluded: Mapping[str, int]
 
 
 def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
@@ -192,31 +179,31 @@ def read_window(
     return GitDocuments(repository, None, steps[::-1], rules, is_tree=False)
 
 
-def open_documents(documents: GitDocuments) -> GitCorpus:
-    """The documents in one temporary file, each followed by DOCUMENT_END. Raises CorpusError, and OutputError for the file."""
+def open_documents(documents: GitDocuments) -> Corpus:
+    """The documents in one temporary file, each followed by DOCUMENT_END; those of a window are named new/PATH and added/PATH.
+
+    Raises CorpusError, and OutputError for the file.
+    """
     places: list[Document] = []
-    kinds: list[DocumentKind] = []
     commits: list[tuple[str, str]] = []
 
     def chunks() -> Iterator[bytes]:
         offset = 0
         for d in documents:
-            places.append(Document(d.name, offset, len(d.data)))
-            kinds.append(d.kind)
-            commits.append((d.commit, d.date))
+            places.append(Document(d.name if documents.is_tree else f"{d.kind}/{d.name}", offset, len(d.data)))
+            if not documents.is_tree:
+                commits.append((d.commit, d.date))
             yield d.data + DOCUMENT_END
             offset += len(d.data) + len(DOCUMENT_END)
 
     file = spool(chunks())
-    return GitCorpus(
+    return Corpus(
         kind="git",
         name=documents.repository,
         path=Path(file.name),
         n_bytes=file.tell(),
         documents=places,
-        kinds=kinds,
         commits=commits,
-        excluded=dict(documents.excluded),
         origin=documents.origin(),
         spool=file,
     )

@@ -1,7 +1,7 @@
 """From the name of a corpus on the command line to an open corpus: `open_corpus`.
 
 Files, data sets and shards are read from front to back, again for each pass. Only for random access they are copied. Standard
-input, folders and files of a false length (/proc) always become a temporary file.
+input, folders and git histories always become a temporary file.
 """
 
 import os
@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import as_file, files
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
@@ -23,15 +22,12 @@ from prequential_corpora.tree import scan_tree
 if TYPE_CHECKING:
     from prequential_corpora.shards import Shards
 
-# Files that the system makes up while they are read (/proc, /sys) have a false length: 0, or a page of at most so many bytes.
-MADE_UP_N_BYTES = 1 << 16
-
 
 def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
     """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
 
     spec:
-        PATH            a file, read in its place (a file of /proc: a copy); or a folder, as the stream of `tree.py`
+        PATH            a file, read in its place; or a folder, as the stream of `tree.py`
         -               standard input
         sample:NAME     a text of the package
         hf:...          shards of a data set on the Hugging Face hub: `hub.py`
@@ -86,16 +82,15 @@ def _status(path: Path) -> os.stat_result:
 
 def _open_file(path: Path, kind: Kind) -> Corpus:
     with reading(path):
-        status = path.stat()
+        status, remedy = path.stat(), "to read from a pipe, pass - as the corpus"
         if not path.is_file():  # opening a pipe would block, and a device may be endless
-            remedy = "to read from a pipe, pass - as the corpus"
             raise CorpusError(f"{str(path)!r} is neither a file nor a folder; {remedy}")
     name = path.stem if kind == "sample" else unicode_name(path.name)
     mode = status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777
     with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
-        n_bytes, beginning = os.fstat(file.fileno()).st_size, file.read(MADE_UP_N_BYTES + 1)
-        if len(beginning) != n_bytes <= MADE_UP_N_BYTES:
-            return _spooled(chain([beginning], read_chunks(file, path)), kind, name, mode)
+        n_bytes = os.fstat(file.fileno()).st_size
+        if not n_bytes and file.read(1):  # the system makes it up, as those of /proc
+            raise CorpusError(f"{str(path)!r} has a false length; {remedy}")
     documents = [Document(name, 0, n_bytes)]
     return Corpus(kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode)
 
@@ -130,13 +125,7 @@ def _open_git(repository: str, options: Mapping[str, str]) -> Corpus:
     rules = Rules(languages=tuple(languages.split(",")) if languages else None)
     is_window = "since" in options
     read = read_window(repository, options["since"], until, rules) if is_window else read_tree(repository, until, rules)
-    corpus = open_documents(read)
-    documents, counts = corpus.documents, sorted(corpus.excluded.items(), key=lambda pair: -pair[1])
-    if is_window:
-        named = zip(documents, corpus.kinds, strict=True)
-        documents = [each._replace(name=f"{kind}/{each.name}") for each, kind in named]
-    origin = {**corpus.origin, "excluded": ", ".join(f"{n} {reason}" for reason, n in counts)}
-    return replace(corpus, documents=documents, origin=origin, mode=_git_mode(repository))
+    return replace(open_documents(read), mode=_git_mode(repository))
 
 
 def _git_options(spec: str) -> tuple[str, dict[str, str]]:

@@ -105,9 +105,9 @@ def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: 
 
 def _baselines(args: argparse.Namespace) -> list[Baseline]:
     """Those of --baselines and --static. Raises what StaticModel raises."""
-    from prequential_codecs.baselines import BASELINES, DEFAULT_BASELINES
+    from prequential_codecs.baselines import BASELINES
 
-    names = DEFAULT_BASELINES if args.baselines is None else args.baselines
+    names = tuple(BASELINES) if args.baselines is None else args.baselines
     named: Sequence[str] = {("all",): tuple(BASELINES), ("none",): ()}.get(tuple(names), names)
     if not args.static:
         return [*named]

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
-from prequential_codecs.baselines import BASELINES, DEFAULT_BASELINES
+from prequential_codecs.baselines import BASELINES
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
@@ -116,7 +116,7 @@ def evaluate(
     learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None = None,
     given: Given | None = None,
     limit_bytes: int | None = None,
-    baselines: Sequence[Baseline] = DEFAULT_BASELINES,
+    baselines: Sequence[Baseline] = tuple(BASELINES),
     verify: bool = False,
     draft: DraftFolder | None = None,
     runtime: Runtime | None = None,

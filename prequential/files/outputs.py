@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from prequential.errors import CheckpointError, CorruptArchiveError, OutputError, PrequentialError
+from prequential.errors import CheckpointError, OutputError, PrequentialError
 from prequential.files.folders import check_name, permissions, set_mode, sync_folder, write_bytes
 from prequential.files.streams import PathLike, Sink, flags_of, stream_output, writing
 from prequential.files.work_folder import (
@@ -61,7 +61,7 @@ def output_file(
     """A sink whose bytes become `target` if the body succeeds.
 
     Until then only its owner may read them. After an error they stay next to a checkpoint, and so do synchronised bytes without
-    one, unless the error is one of this program about the data. After a CorruptArchiveError they become TARGET.from-0.
+    one, unless the error is one of this program about the data.
     resume: continues the file that an interrupted run left with a checkpoint; the caller then calls `Sink.resume`. like: a file
     with the target's permissions and time. mode: permissions that it has at most. check: raises OutputError if the target must
     not be written. publish: makes the target of the complete file. Raises OutputError, also for a target that exists, that
@@ -98,21 +98,15 @@ def output_file(
             except BaseException as error:
                 with suppress(OSError):  # the first error is the cause
                     if not _is_kept(folder, error, left if sink.n_synced else ""):
-                        if isinstance(error, CorruptArchiveError) and sink.n_bytes:
-                            beginning = f"{os.fspath(target)}.from-0"
-                            error.add_note(_saved(folder / PARTIAL, beginning, overwrite=overwrite))
                         (folder / PARTIAL).unlink(missing_ok=True)
                 raise
 
 
 @contextmanager
 def _device(target: PathLike, *, overwrite: bool) -> Iterator[Sink]:
-    # neither makes a file nor empties one that has taken the place of the device
-    with (
-        writing(target),
-        os.fdopen(os.open(target, os.O_WRONLY | flags_of("O_NOCTTY")), "wb", 0) as file,
-        stream_output(file, overwrite=overwrite, name=os.fspath(target)) as sink,
-    ):
+    with writing(target):  # neither makes a file nor empties one that has taken the place of the device
+        number = os.open(target, os.O_WRONLY | flags_of("O_NOCTTY"))
+    with os.fdopen(number, "wb", 0) as file, stream_output(file, overwrite=overwrite, name=os.fspath(target)) as sink:
         yield sink
 
 
@@ -163,17 +157,7 @@ def _is_kept(folder: Path, error: BaseException, left: str) -> bool:
     if left and is_sound and (folder / PARTIAL).exists():
         error.add_note(f"nothing was saved to resume from; {str(folder / PARTIAL)!r} holds {left}")
         return True
-    if not isinstance(error, Exception):
-        error.add_note("nothing was saved")
     return False
-
-
-def _saved(path: Path, name: str, *, overwrite: bool) -> str:
-    try:
-        _name(name, path, real_path(name), overwrite=overwrite)
-    except (OSError, OutputError) as error:
-        return f"they are not saved, because {error}"
-    return f"they are in {name!r}"
 
 
 # ---- files of records, to which lines are appended
@@ -210,7 +194,7 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
     except OutputError as error:
         beside = Path(path).with_name(
             f"{Path(path).name[:60]}.new-{secrets.token_hex(4)}"
-        )  # at most 255 bytes in UTF-8
+        )  # a name of at most 255 bytes
         kept = f"the record is in {str(beside)!r}"
         try:
             write_bytes(beside, line)

@@ -1,4 +1,4 @@
-"""The working folder of an output: its partial file, its checkpoint, and a file with our mark that a run locks.
+"""The working folder of an output: its partial file, its checkpoint, and the file `owner`, our mark, which a run locks.
 
 For an output NAME it is .NAME.prequential, next to it. If that is too long for a name, a digest of NAME stands in place of NAME.
 docs/RELIABILITY.md lists its files. Only these are ever deleted, and only in a folder that has our mark and is this user's.
@@ -19,7 +19,6 @@ from prequential.files.streams import PathLike, flags_of, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
 POLL_S = 0.05  # between two tries to lock a file
-MARK = b"prequential working folder 1\n"
 OWNER, PARTIAL, CHECKPOINT = "owner", "partial", "run.checkpoint"
 NEW_CHECKPOINT, NEW_FOLDER = "new.checkpoint", "new.folder"
 
@@ -70,17 +69,9 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
     """The working folder of `target`, locked while the body runs, then deleted if empty. Raises OutputError if it is not ours."""
     with writing(target):
         folder = work_folder(target)
-        try:
-            owner = _locked_owner(folder, target)
-        except OSError:
-            with suppress(OSError):
-                folder.rmdir()  # made just now, or left by a killed run; fails if it is not empty
-            raise
+        owner = _locked_owner(folder, target)
     with owner:
         try:
-            with writing(target):
-                owner.seek(0)
-                owner.write(MARK)
             yield folder
         finally:
             with suppress(OSError):
@@ -90,7 +81,7 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
 
 
 def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
-    """The file `owner` in the folder, locked; it has our mark, or a beginning of it. Both are made if they are missing."""
+    """The file `owner` in the folder, locked. Both are made if they are missing; a folder with other files must have it."""
     while True:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -105,9 +96,6 @@ def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
                 name = repr(os.fspath(target))
                 raise OutputError(f"another run is writing {name}; wait until it ends, or choose another name")
             if os.path.samestat(os.fstat(owner.fileno()), (folder / OWNER).lstat()):  # not one that was just deleted
-                mark = owner.read(len(MARK) + 1)
-                if mark != MARK and (others or not MARK.startswith(mark)):  # a killed run may have left a part of it
-                    raise _not_ours(folder)
                 stack.pop_all()
                 return owner
 

@@ -227,6 +227,6 @@ def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool 
         documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
         whole_bytes=corpus.n_bytes,
         file=corpus.path if corpus.kind == "file" and corpus.spool is None else None,
-        commits=getattr(corpus, "commits", ()) if corpus.origin.get("read") == "window" else (),
+        commits=corpus.commits,
         _corpus=corpus,
     )

@@ -275,7 +275,7 @@ def test_names_may_contain_any_bytes(repo: Repository) -> None:
     for d in read_window(repo.path, base):
         assert d.kind == "added" and d.data.endswith(b"added " + os.fsencode(d.name) + b"\n")
     with open_documents(read_window(repo.path, base)) as corpus:
-        assert {os.fsencode(d.name) for d in corpus.documents} == set(odd)
+        assert {os.fsencode(d.name) for d in corpus.documents} == {b"added/" + name for name in odd}
 
 
 def test_configured_programs_do_not_run_and_replaced_objects_have_no_effect(repo: Repository, tmp_path: Path) -> None:
@@ -418,13 +418,13 @@ def test_a_corpus_of_documents_has_their_bytes_positions_and_kinds(repo: Reposit
         data = corpus.bytes().tobytes()
         assert data == b"line 5\n\0b\n\0"
         assert [data[d.offset : d.offset + d.n_bytes] for d in corpus.documents] == [d.data for d in documents]
-        assert [d.name for d in corpus.documents] == ["a.py", "b.rs"] and corpus.kinds == ["added", "new"]
-        assert corpus.excluded == {"lock": 1}
+        assert [d.name for d in corpus.documents] == ["added/a.py", "new/b.rs"]
+        assert corpus.commits == [(last, "2026-01-02T12:00:00Z")] * 2
         described = corpus.describe()
     assert not corpus.path.exists()
     assert described["kind"] == "git" and described["name"] == described["repository"] == "project"
     assert (described["since"], described["until"]) == (base, last)
-    assert described["n_excluded"] == 1 and described["rules"] == Rules().digest()
+    assert described["excluded"] == "1 lock" and described["rules"] == Rules().digest()
 
 
 def test_the_digest_changes_with_each_rule() -> None:

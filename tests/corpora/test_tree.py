@@ -153,17 +153,6 @@ def test_a_file_in_a_folder_that_changes_its_length_is_refused(now: bytes, tmp_p
         list(tree.stream())
 
 
-def test_a_temporary_file_inside_the_folder_is_not_part_of_it_and_is_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_tree(tmp_path / "in", {b"a": (b"x", False)})
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "in"))
-    with open_corpus(tmp_path / "in") as corpus:
-        assert [document.name for document in corpus.documents] == ["a"]
-        assert corpus.path.parent == tmp_path / "in"
-    assert [path.name for path in (tmp_path / "in").iterdir()] == ["a"]
-
-
 def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:
     deepest = tmp_path.joinpath("in", *["d"] * MAX_DEPTH)
     for depth in range(MAX_DEPTH + 1):
@@ -219,13 +208,6 @@ def test_only_an_empty_folder_is_replaced_and_paths_must_exist(tmp_path: Path) -
     with pytest.raises(OutputError, match="exists"):
         restore(stream(entry(b"mine", 1), contents=b"x\0"), tmp_path)
     assert (tmp_path / "out" / "mine").read_bytes() == b"mine"
-
-
-def test_a_restored_folder_has_the_permissions_of_a_new_one(tmp_path: Path) -> None:
-    (tmp_path / "new").mkdir()
-    out = restore(stream(entry(b"d/a", 1), contents=b"x\0"), tmp_path)
-    for folder in (out, out / "d"):
-        assert folder.stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
 def test_files_below_a_private_folder_are_private(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkpoints import VALUES
-from forge import Draft
 from interruption import InterruptionError, stopping_at
-from programs import HERE, program, script, snapshot
+from programs import HERE, script, snapshot
 from seeds import MIXER, RUNTIME, seeds
 from small import BOTH
 
@@ -61,20 +60,6 @@ def test_an_output_that_is_a_link_is_refused(seed: str, folder: Path, victim: Pa
     with pytest.raises(prequential.OutputError):
         prequential.decompress(folder / "x.pq", folder / "x", runtime=RUNTIME)
     assert victim.read_bytes() == PRECIOUS and {path.name for path in folder.iterdir()} == {"x", "x.pq"}
-
-
-def damaged_in_its_second_block() -> bytes:
-    draft = Draft.of(seeds()["mixed"].archive)
-    archive = bytearray(draft.sealed())
-    archive[len(draft.header()) + len(draft.blocks[0].record()) + 4 + len(draft.blocks[1].record()) - 1] ^= 1
-    return bytes(archive)
-
-
-def test_saving_the_good_beginning_does_not_write_through_a_link(folder: Path, victim: Path) -> None:
-    (folder / "x.pq").write_bytes(damaged_in_its_second_block())
-    (folder / "x.from-0").symlink_to(victim)
-    program(folder, "decompress", "x.pq")
-    assert victim.read_bytes() == PRECIOUS
 
 
 # ---- drafts of evaluations
