@@ -62,8 +62,8 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
     for each in compared["differences"]:
         difference = second[each["loss"]]["bits_per_byte"] - first[each["loss"]]["bits_per_byte"]
         assert each["bits_per_byte"] == pytest.approx(difference, abs=1e-12)
-        assert each["interval"]["low_bits_per_byte"] < difference < each["interval"]["high_bits_per_byte"]
-        assert (each["n_documents"], each["interval"]["confidence"]) == (11, 0.9)
+        assert (each["n_documents"], each["n_clusters"], each["equal"]["confidence"]) == (11, 11, 0.9)
+        assert each["equal"]["low_bits_per_byte"] < each["equal"]["bits_per_byte"]
     report = run(tmp_path, "compare", "runs/heldout.jsonl:1", "runs/heldout.jsonl:2").stdout.decode()
     assert f"{compared['differences'][0]['bits_per_byte']:+.4f}" in report
     assert "95 % confidence" in report

@@ -130,8 +130,8 @@ def test_the_difference_of_two_models_is_paired_by_document(corpus: Path) -> Non
     n_bytes = sum(len(path.read_bytes()) for path in corpus.iterdir())
     assert difference.bits_per_byte == pytest.approx((frame["B hf:b"] - frame["A hf:a"]).sum() / n_bytes)
     (mirrored,) = prequential.heldout(corpus, static=["hf:b", "hf:a"]).comparison.differences  # type: ignore[union-attr]
-    assert difference.interval and mirrored.interval
-    assert difference.interval.low_bits_per_byte == pytest.approx(-mirrored.interval.high_bits_per_byte)
+    assert difference.equal and mirrored.equal
+    assert difference.equal.low_bits_per_byte == pytest.approx(-mirrored.equal.high_bits_per_byte)
     assert repr(found).startswith("<B (hf:b) needs ") and "\n" not in repr(found)
 
 

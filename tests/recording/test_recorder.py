@@ -458,9 +458,9 @@ def test_held_out_documents_of_two_runs_are_compared_in_pairs(tmp_path: Path) ->
         places.append(loop.rec.finish().path / "heldout-val.jsonl")
     losses = [read_document_losses(str(place)) for place in places]
     (difference,) = compare_documents(losses).differences
-    clusters, interval = difference.clusters, difference.interval
-    assert (clusters.n_documents, interval.n_clusters, clusters.by) == (40, 10, "folder")
-    assert difference.bits_per_byte < interval.high_bits_per_byte < 0
+    clusters, equal = difference.clusters, difference.equal
+    assert (clusters.n_documents, len(clusters.n_bytes), clusters.by) == (40, 10, "folder")
+    assert difference.decides and equal.low_bits_per_byte < equal.bits_per_byte < equal.high_bits_per_byte < 0
     assert sum(losses[0].losses["frozen"].n_bytes) == 40 * COLUMNS
 
 
