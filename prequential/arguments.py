@@ -47,7 +47,7 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("runtime",): (_is_runtime, "a prequential.Runtime"),
     ("limit_bytes", "max_output_bytes"): (_is_count, "a number of bytes"),
     ("orders",): (_is_count, "a number of orders"),
-    ("cluster",): (lambda x: isinstance(x, str) and x != "", "the name of a field"),
+    ("cluster", "label", "given_field"): (lambda x: isinstance(x, str) and x != "", "the name of a field"),
     ("name",): (lambda x: isinstance(x, str) and x != "", "a text"),
     ("repeats",): (("exclude", "include").__contains__, "'exclude' or 'include'"),
     ("audit_every",): (_is_count, "a number of steps, or 0"),
@@ -59,6 +59,7 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
 _KIND_OF = {name: kind for names, kind in _KINDS.items() for name in names}
 _OR_NONE = {
     "train", "given", "output", "config", "runtime", "limit_bytes", "max_output_bytes", "orders", "cluster", "on_bad",
+    "given_field",
 }  # fmt: skip
 
 

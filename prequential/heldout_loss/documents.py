@@ -119,22 +119,15 @@ def read_scores(path: PathLike, documents: DocumentSet) -> NDArray[np.float64]:
         where = f"line {number} of {str(path)!r}"
         score = check_record(parse_object(line, where), ScoreFields, where)
         i = places.get(score["id"])
-        if i is None:
-            raise CorpusError(
-                f"{where} has the id {score['id']!r}, which is no document of this test corpus: write them again"
-            )
+        if i is None or documents.documents[i].n_bytes != score["bytes"]:
+            what = f"the id {score['id']!r} of {score['bytes']:,} bytes, which is no document of this test corpus"
+            raise CorpusError(f"{where} has {what}: score each document as it is written")
         if not math.isnan(nats[i]):
             raise CorpusError(f"{where} scores the document {score['id']!r} a second time: give each id once")
-        if (n_bytes := documents.documents[i].n_bytes) != score["bytes"]:
-            raise CorpusError(
-                f"{where} scores {score['bytes']:,} bytes of {score['id']!r}, which has {n_bytes:,}: score all of it"
-            )
         nats[i] = score["nats"]
     if missing := np.flatnonzero(np.isnan(nats)).tolist():
-        first = documents.ids[missing[0]]
-        raise CorpusError(
-            f"{str(path)!r} has no score of {len(missing):,} of {len(nats):,} documents, such as {first!r}: score all"
-        )
+        which = f"{len(missing):,} of {len(nats):,} documents, such as {documents.ids[missing[0]]!r}"
+        raise CorpusError(f"{str(path)!r} has no score of {which}: score all")
     return np.asarray(nats / math.log(2))
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from math import log
 from os import PathLike as AnyPath
@@ -14,18 +15,19 @@ from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
 
 from prequential.arguments import check_arguments
-from prequential.comparison.clusters import label_of
+from prequential.comparison.clusters import Grouping, label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of, utf8_places
 from prequential.heldout_loss.heldout import Context, Policy
 from prequential.heldout_loss.order_test import check_order
-from prequential.heldout_loss.run import LoadLearner, Passes, measure_heldout
+from prequential.heldout_loss.run import Passes, measure_heldout
 from prequential.heldout_loss.scored import Models, Scored, read_scored, score_static
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
-from prequential.heldout_loss.trained import Trained, describe, kind_of, load_trained, train_on
+from prequential.heldout_loss.trained import Trained, describe, stored_model, train_on
+from prequential.learners.given import is_model
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.spec import LearnerSpec, other_spec, own_spec
@@ -109,8 +111,8 @@ def heldout(
 ) -> Heldout:
     """The loss of static models, or of a learner that read `train` first, on the documents of the corpus `test`.
 
-    test, train: as `source` of `prequential.compress`; train may also be the folder of a run or of a stored model, which is a
-    trained learner. config, or learner as of `evaluate`: what reads `train` (default: preset 5). losses: frozen, which learns
+    test, train: as `source` of `prequential.compress`; train may also be the folder of a stored model, which is a trained
+    learner. config, or learner as of `evaluate`: what reads `train` (default: preset 5). losses: frozen, which learns
     nothing from the test corpus, or dynamic. static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores:
     files of what a cluster computed. context, stride: what a frozen model sees before a byte. cluster: what depends on each
     other: a field of the rows, "document" for nothing, or a number of levels of folders. orders: of static models, how many
@@ -131,32 +133,37 @@ def heldout(
     check_arguments(cluster=cluster, orders=orders, on_progress=on_progress)
     if not losses or not set(losses) <= {"frozen", "dynamic"}:
         raise wrong_argument("losses", losses, '["frozen"], ["dynamic"], or both')
-    models, runtime, load = _models(static, scores, context, stride, orders), runtime or Runtime(), None
-    if bool(models) == (train is not None):
-        raise ConfigError("name what is measured: train=, or models with static= or scores=, and not both")
-    frozen = Policy(context or "carried", stride) if "frozen" in losses else None
-    passes = Passes(frozen=frozen, dynamic="dynamic" in losses, overlap=overlap)
-    if train is not None:
-        load = _loader(train, _spec(config, learner, runtime), passes, train_limit_bytes, runtime, on_progress)
-    with _opened(test, limit_bytes) as source:
-        grouping, about = grouping_of(source, cluster, test), {**describe(source), "limit_bytes": limit_bytes}
-        if not load:
-            return _of_models(documents_of(source, grouping, about), models, runtime, on_progress, keep)
-        record = measure_heldout(load, source, about, runtime, replace(passes, grouping=grouping), on_progress)
+    models = {"static": _names("static", static), "scores": _names("scores", scores)}
+    if any(models.values()) == (train is not None):
+        raise ConfigError("name what is measured: either train=, or models with static= or scores=")
+    runtime = runtime or Runtime()
+    if train is None:
+        scored = Models(**models, context=context, stride=stride, orders=orders)
+        with _opened(test, limit_bytes, cluster) as (source, grouping, about):
+            return _of_models(documents_of(source, grouping, about), scored, runtime, on_progress, keep)
+    if orders is not None:
+        raise ConfigError("orders= needs static=: what a learner read that is trained here is known")
+    policy = Policy(context or "carried", stride) if "frozen" in losses else None
+    passes = Passes(policy=policy, dynamic="dynamic" in losses, overlap=overlap)
+    load = _loader(train, (config, learner, train_limit_bytes), passes, runtime, on_progress)
+    with _opened(test, limit_bytes, cluster) as (source, grouping, about):
+        record = measure_heldout(load, source, about, grouping, passes, runtime, on_progress)
         keep(record)
         rows = tuple(_trained_rows(record, dict(source.commits)))
     return Heldout(records=(record,), rows=rows, text=format_heldout(record))
 
 
 @contextmanager
-def _opened(test: CorpusLike, limit_bytes: int | None) -> Iterator[Source]:
-    """The test corpus, with one document at least. Raises CorpusError for an empty one."""
+def _opened(
+    test: CorpusLike, limit_bytes: int | None, cluster: str | None
+) -> Iterator[tuple[Source, Grouping, Record]]:
+    """The test corpus, with one document at least, its clusters, and how records describe it. Raises CorpusError if empty."""
     with open_source(test, limit_bytes) as source:
         if not source.n_bytes:
             raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
         if not source.documents:  # bytes in memory are one document
             source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
-        yield source
+        yield source, grouping_of(source, cluster, test), {**describe(source), "limit_bytes": limit_bytes}
 
 
 # ---- models that learn nothing
@@ -199,14 +206,6 @@ def _of_models(
     return Heldout(records=tuple(records), rows=tuple(rows), text=text, comparison=comparison)
 
 
-def _models(static: Any, scores: Any, context: Context | None, stride: int | None, orders: int | None) -> Models:
-    """The models that are scored. Without one, context and stride belong to the learner."""
-    models = Models(static=_names("static", static), scores=_names("scores", scores))
-    if orders is not None and not models:
-        raise ConfigError("orders= tests static models: what a learner read that is trained here is known")
-    return replace(models, context=context, stride=stride, orders=orders) if models else models
-
-
 def _names(name: str, value: Any) -> tuple[Any, ...]:
     """One name, or several, as a tuple. Raises ConfigError for anything else."""
     names = (value,) if isinstance(value, str | AnyPath) else value
@@ -247,41 +246,27 @@ def _row(document: Document, bits: float, commit: str | None, dates: Mapping[str
 # ---- a trained learner
 
 
-def _spec(config: Config | None, learner: Any, runtime: Runtime) -> LearnerSpec | None:
-    """The learner that reads a corpus; None: none is named."""
-    if config is not None and learner is not None:
-        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
-    if config is not None:
-        return own_spec(config, runtime)
-    return learner if learner is None or isinstance(learner, LearnerSpec) else other_spec(learner)
-
-
 def _loader(
     train: CorpusLike,
-    spec: LearnerSpec | None,
+    given: tuple[Config | None, Any, int | None],
     passes: Passes,
-    limit_bytes: int | None,
     runtime: Runtime,
     on_progress: OnProgress,
-) -> LoadLearner:
-    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
+) -> Callable[[], Trained]:
+    """A function that returns the trained learner. given: config, learner and train_limit_bytes of the call.
 
-    def checked(spec: LearnerSpec) -> LearnerSpec:
-        passes.check(spec, runtime)
-        return spec
-
-    if (kind := kind_of(train)) != "corpus":
-        if spec or limit_bytes is not None:
-            raise ConfigError(
-                f"train= names a {kind}, which is a trained learner: leave out config=, learner= and train_limit_bytes="
-            )
-        return lambda: load_trained(
-            str(train), kind, lambda config: checked(own_spec(config, runtime)), runtime, on_progress
-        )
-    to_train = checked(spec or own_spec(preset(), runtime))
-
-    def learn() -> Trained:
-        with open_source(train, limit_bytes) as source:
-            return train_on(source, to_train, on_progress)
-
-    return learn
+    What can be refused before the work is refused here.
+    """
+    config, learner, limit_bytes = given
+    if is_model(train):
+        if given != (None, None, None):
+            raise ConfigError("train= names a trained learner: leave out config=, learner= and train_limit_bytes=")
+        return partial(stored_model, train, runtime)
+    if config is not None and learner is not None:
+        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
+    if learner is None:
+        spec = own_spec(config or preset(), runtime)
+    else:
+        spec = learner if isinstance(learner, LearnerSpec) else other_spec(learner)
+    passes.check(spec, runtime)
+    return partial(train_on, train, spec, limit_bytes, on_progress)

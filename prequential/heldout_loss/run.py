@@ -25,48 +25,52 @@ from prequential.online.loop import Learner
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
-from prequential.records import NOT_CODED, HeldoutRecord, environment
+from prequential.records import LOSSES, NOT_CODED, HeldoutRecord, environment
 
 BASELINES = ("ppmd", "xz")
-
-LoadLearner = Callable[[], Trained]
+OWN_POLICY = "carried: one stream; the context continues from the training corpus"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """What to measure. frozen: the policy of the frozen loss; None: no frozen loss. grouping: of the test corpus's documents."""
+    """What to measure. policy: of the frozen loss; None: no frozen loss."""
 
-    frozen: Policy | None = CARRIED
-    dynamic: bool = True
-    overlap: bool = True
-    grouping: Grouping | None = None
+    policy: Policy | None
+    dynamic: bool
+    overlap: bool
 
     def check(self, spec: LearnerSpec, runtime: Runtime) -> None:
         """Raises ConfigError for a learner that is too large or too slow, or that cannot be frozen with this context."""
         if spec.config:
             # a frozen learner has a second ring of the history
             runtime.check(spec.config, extra_bytes=1 << spec.config.schedule.history_bits)
-            if self.frozen:
-                self.frozen.stride_for(spec.config)
-        elif self.frozen not in (None, CARRIED):
+            if self.policy:
+                self.policy.stride_for(spec.config)
+        elif self.policy not in (None, CARRIED):
             raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
 
 
 def measure_heldout(
-    load: LoadLearner, test: Source, about: dict[str, Any], runtime: Runtime, passes: Passes, on_progress: OnProgress
+    load: Callable[[], Trained],
+    test: Source,
+    about: dict[str, Any],
+    grouping: Grouping,
+    passes: Passes,
+    runtime: Runtime,
+    on_progress: OnProgress,
 ) -> dict[str, Any]:
     """The record of the losses of a test corpus under the learner that `load` returns. about: the test corpus in records.
 
-    At most one learner exists at a time. The overlap is measured if the training bytes are available, and its warning is logged
-    before the passes. A tokenizer encodes each corpus alone.
+    grouping: of its documents. At most one learner exists at a time. The overlap is measured if the training bytes are
+    available, and its warning is logged before the passes. A tokenizer encodes each corpus alone.
     """
-    trained = load()
+    trained, policy, traces = load(), passes.policy, {}
+    passes.check(trained.spec, runtime)
     spec, train, digest = trained.spec, trained.about, trained.learner.digest()
     overlap = _measure_overlap(trained, test, on_progress) if passes.overlap else None
-    traces = {}
-    if passes.frozen:
+    if policy:
         begin(on_progress, "frozen")
-        traces["frozen"] = _frozen(spec, trained.learner, test, passes.frozen, on_progress)
+        traces["frozen"] = _frozen(spec, trained.learner, test, policy, on_progress)
     if passes.dynamic:  # last, because it changes the learner
         begin(on_progress, "dynamic")
         traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
@@ -74,19 +78,20 @@ def measure_heldout(
     begin(on_progress, "untrained")
     traces["untrained"] = _dynamic(spec, spec.make(), test, on_progress)
     losses = {
-        name: summarise_heldout(trace, test.documents, overlap, passes.grouping, test.commits)
+        name: summarise_heldout(trace, test.documents, overlap, grouping, test.commits)
         for name, trace in traces.items()
     }
     begin(on_progress, "baselines")
     others, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
+    described = policy and (policy.describe(spec.config) if spec.config else OWN_POLICY)
     return heldout_record(
         train=train,
         test=about,
         config=spec.description,
         learner_digest=digest.hex(),
         coding=NOT_CODED,
-        policy=_in_words(passes.frozen, spec),
-        **{name: losses.get(name) for name in ("frozen", "dynamic", "untrained")},
+        policy=described,
+        **{name: losses.get(name) for name in LOSSES},
         saved_bits=losses["untrained"].total.bits - losses["dynamic"].total.bits if passes.dynamic else None,
         baselines=[baselines.to_record(each) for each in others],
         overlap=overlap.to_dict() if overlap else None,
@@ -122,10 +127,3 @@ def _measure_overlap(trained: Trained, test: Source, on_progress: OnProgress) ->
     if overlap.warning:
         logging.getLogger(__name__).warning("%s", overlap.warning)
     return overlap
-
-
-def _in_words(policy: Policy | None, spec: LearnerSpec) -> str | None:
-    if policy is None:
-        return None
-    own = "carried: one stream; the context continues from the training corpus"
-    return policy.describe(spec.config) if spec.config else own

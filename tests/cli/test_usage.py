@@ -83,26 +83,18 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "compress none", "compress a", "decompress none.pq", "decompress a", "test none", "list none", "evaluate none",
-        "evaluate a --learner-arg b=1", "evaluate a --given none", "train none -o m", "heldout --train none --test a",
-        "sweep none", "sweep a --seed 1 --seeds 1,2", "forecast none", "forecast none --score none", "compare none none",
-        "report none", "labels none --label y", "monorepo none",
-    ],
+    ("command", "code"),
+    [("list none", 1), ("sweep a --seed 1 --seeds 1,2", 2), ("forecast none", 2), ("compare none none", 1),
+     ("report none", 1), ("heldout --train - --test -", 2)],
 )  # fmt: skip
-def test_what_is_refused_at_once_imports_nothing_large(command, tmp_path):
-    (tmp_path / "a").write_bytes(b"abc")
-    (tmp_path / "a.pq").write_bytes(b"abc")
-    (tmp_path / "runs").mkdir()
+def test_what_is_refused_at_once_imports_nothing_large(command, code, tmp_path):
     program = (
         "import sys; from prequential.cli.main import main; import atexit\n"
         "atexit.register(lambda: print(*({'torch', 'numba', 'pyarrow', 'matplotlib'} & set(sys.modules))))\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run([sys.executable, "-c", program, *command.split()], cwd=tmp_path, capture_output=True)
-    assert done.returncode == (2 if "see prequential" in done.stderr.decode() else 1)
-    assert (len(done.stderr.splitlines()), done.stdout) == (1, b"\n")
+    assert (done.returncode, len(done.stderr.splitlines()), done.stdout) == (code, 1, b"\n")
 
 
 def test_options_and_files_come_in_any_order():

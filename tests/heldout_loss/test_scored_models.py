@@ -145,7 +145,7 @@ def test_documents_that_are_not_utf8_are_left_out_with_a_warning(corpus: Path, c
 def test_a_second_model_that_cannot_be_loaded_loses_no_record(corpus: Path, call: Any) -> None:
     shutil.copytree("a", "broken", ignore=shutil.ignore_patterns("*.safetensors"))
     code, out, errors = call("heldout", "--static", "hf:a", "--static", "hf:broken", "--test", "docs")
-    assert (code, out, len(errors.splitlines()), len(records())) == (1, "", 1, 1)
+    assert (code, out, len(errors.splitlines()), len(records())) == (2, "", 1, 1)
     assert "the model 'broken' cannot be loaded" in errors
 
 
@@ -200,8 +200,8 @@ GOOD = '{"id": ID, "nats": 9.5, "bytes": 5}\n'
     [
         ("", "has no score of 1 of 1 documents, such as '0-"),
         (GOOD + GOOD, "line 2 of 'in.jsonl' scores the document '0-"),
-        (GOOD.replace("5}", "6}"), "scores 6 bytes of '0-"),
-        (GOOD.replace("ID", '"0-0"'), "has the id '0-0', which is no document of this test corpus"),
+        (GOOD.replace("5}", "6}"), "of 6 bytes, which is no document of this test corpus"),
+        (GOOD.replace("ID", '"0-0"'), "has the id '0-0' of 5 bytes, which is no document of this test corpus"),
         (GOOD.replace("9.5", "NaN"), "line 1 of 'in.jsonl' is not JSON: NaN is not a finite number"),
         (GOOD.replace("9.5", "1e999"), "is not a finite number"),
         (GOOD.replace("9.5", "-1.0"), "Expected `float` >= 0.0 - at `$.nats`"),
@@ -282,16 +282,20 @@ def test_the_function_gives_the_record_of_the_command(corpus: Path, call: Any, s
 @pytest.mark.parametrize(
     ("command", "code", "problem"),
     [
-        ("heldout --test text", 2, "give --train, --static or --scores"),
+        ("heldout --test text", 2, "either --train, or models with --static or --scores"),
         ("heldout --test text --train text --static hf:a", 2, "leave out --train"),
         ("heldout --test text --static hf:a -1", 2, "leave out -1..-6"),
         ("heldout --test text --static hf:a --frozen-only", 2, "leave out --frozen-only"),
         ("heldout --test text --documents o.jsonl --static hf:a", 2, "leave out --static"),
         ("heldout --test text --documents o.jsonl --train text", 2, "leave out --train"),
-        ("heldout --test text --static hf:a --context isolated --stride 4", 1, "leave out --context or --stride"),
-        ("heldout --test text --static hf:a --context strided", 1, "needs --stride"),
-        ("heldout --test text --static /missing/model", 1, "'/missing/model' does not exist"),
-        ("heldout --test text --static hf:./missing", 1, "'./missing' does not exist"),
+        (
+            "heldout --test text --static hf:a --context isolated --stride 4",
+            2,
+            "isolated of a static model has no --stride",
+        ),
+        ("heldout --test text --static hf:a --context strided", 2, "strided of a static model needs --stride"),
+        ("heldout --test text --static /missing/model", 2, "'/missing/model' does not exist"),
+        ("heldout --test text --static hf:./missing", 2, "'./missing' does not exist"),
         ("heldout --test text --scores missing.jsonl", 1, "cannot read 'missing.jsonl'"),
         ("heldout --test empty --scores missing.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
         ("heldout --test empty --documents o.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
