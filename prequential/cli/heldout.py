@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from prequential.heldout_loss.request import Heldout
 
 RECORDS = "heldout.jsonl"
-ONLY_TRAINED = ("train_limit", "frozen_only", "dynamic_only", "no_overlap", "learner")
+ONLY_TRAINED = ("train_limit", "no_overlap", "learner")
 LOSS = {
     "--train CORPUS|MODEL": "what is read first, or a model of `train`",
     "--test CORPUS !": options.CORPUS,
@@ -38,11 +38,9 @@ LOSS = {
     **options.FORCE,
     **options.JSON,
 }
-LOSSES = {"--frozen-only": "leave out the dynamic loss", "--dynamic-only": "leave out the frozen loss"}
 RECORD = {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"}
 OPTIONS = (
     options.Group(LOSS),
-    options.Group(LOSSES, is_choice=True),
     options.Group(RECORD, is_choice=True),
     options.SCORED,
     *options.LEARNER,
@@ -70,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
             train=args.train,
             config=options.given_config(args),
             learner=learner,
-            losses=["dynamic"] if args.dynamic_only else ["frozen"] if args.frozen_only else ["frozen", "dynamic"],
             context=args.context,
             stride=args.stride,
             cluster=args.cluster,

@@ -23,6 +23,7 @@ from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
+from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
@@ -53,6 +54,15 @@ class Policy:
             raise ConfigError(f"stride = {stride} lies outside [1, {config.gpt.window}], the window of the GPT")
         return stride
 
+    def check(self, spec: LearnerSpec, runtime: Runtime) -> None:
+        """Raises ConfigError for a learner that is too large or too slow, or that cannot be measured so."""
+        if spec.config:
+            # a frozen learner has a second ring of the history
+            runtime.check(spec.config, extra_bytes=1 << spec.config.schedule.history_bits)
+            self.stride_for(spec.config)
+        elif self != Policy():
+            raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
+
     def describe(self, config: Config) -> str:
         """The policy in one line. Raises ConfigError as `stride_for` does."""
         stride = self.stride_for(config)
@@ -67,14 +77,11 @@ class Policy:
         )
 
 
-CARRIED = Policy("carried")
-
-
 def frozen_trace(
     learner: OnlineLearner,
     symbols: Bytes,
     documents: Sequence[Document],
-    policy: Policy = CARRIED,
+    policy: Policy = Policy(),
     on_progress: OnProgress = ignore,
 ) -> Trace:
     """The cost of each of symbols (n,) uint8, which may be memory-mapped, under the frozen learner. Leaves the learner unchanged.
@@ -105,7 +112,7 @@ def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgres
 
 
 def code_frozen(
-    learner: OnlineLearner, symbols: Bytes, documents: Sequence[Document], coder: BitCoder, policy: Policy = CARRIED
+    learner: OnlineLearner, symbols: Bytes, documents: Sequence[Document], coder: BitCoder, policy: Policy = Policy()
 ) -> Iterator[NDArray[np.float64]]:
     """Codes symbols (n,) uint8 under the frozen learner, or decodes them in place. Yields their costs in bits, piece by piece.
 

@@ -9,7 +9,7 @@ from itertools import chain
 from math import log
 from os import PathLike as AnyPath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
@@ -22,7 +22,7 @@ from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of, utf8_places
 from prequential.heldout_loss.heldout import Context, Policy
 from prequential.heldout_loss.order_test import check_order
-from prequential.heldout_loss.run import Passes, measure_heldout
+from prequential.heldout_loss.run import measure_heldout
 from prequential.heldout_loss.scored import Models, Scored, read_scored, score_static
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
@@ -72,7 +72,7 @@ class Heldout:
         return self.records[0]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit and date.
+        """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit.
 
         Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained
         here, these are the 1,000 costliest documents.
@@ -97,7 +97,6 @@ def heldout(
     train: CorpusLike | None = None,
     config: Config | None = None,
     learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None = None,
-    losses: Sequence[Literal["frozen", "dynamic"]] = ("frozen", "dynamic"),
     context: Context | None = None,
     stride: int | None = None,
     cluster: str | None = None,
@@ -111,12 +110,12 @@ def heldout(
 ) -> Heldout:
     """The loss of static models, or of a learner that read `train` first, on the documents of the corpus `test`.
 
-    test, train: as `source` of `prequential.compress`; train may also be the folder of a stored model, which is a trained
-    learner. config, or learner as of `evaluate`: what reads `train` (default: preset 5). losses: frozen, which learns
-    nothing from the test corpus, or dynamic. static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores:
-    files of what a cluster computed. context, stride: what a frozen model sees before a byte. cluster: what depends on each
-    other: a field of the rows, "document" for nothing, or a number of levels of folders. orders: of static models, how many
-    drawn orders are scored, too. overlap: whether text of `train` is searched in `test`. keep: is given each record at once.
+    test, train: as `source` of `prequential.compress`; train may also be the folder of a stored model. config, or learner as of
+    `evaluate`: what reads `train` (default: preset 5); then it learns nothing from `test` (frozen), or goes on (dynamic). static:
+    hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed. context, stride:
+    what a frozen model sees before a byte. cluster: what depends on each other: a field of the rows, "document" for nothing, or a
+    number of levels of folders. orders: of static models, how many drawn orders are scored, too. overlap: whether text of `train`
+    is searched in `test`. keep: is given each record at once.
 
     With two models or more, the result holds their paired differences, and intervals. Nothing is written. Raises ConfigError,
     CorpusError, MissingDependencyError, and what the learner raises. docs/MEASURES.md explains the losses.
@@ -131,8 +130,6 @@ def heldout(
     """
     check_arguments(test=test, train=train, config=config, limit_bytes=limit_bytes, runtime=runtime)
     check_arguments(cluster=cluster, orders=orders, on_progress=on_progress)
-    if not losses or not set(losses) <= {"frozen", "dynamic"}:
-        raise wrong_argument("losses", losses, '["frozen"], ["dynamic"], or both')
     models = {"static": _names("static", static), "scores": _names("scores", scores)}
     if any(models.values()) == (train is not None):
         raise ConfigError("name what is measured: either train=, or models with static= or scores=")
@@ -143,13 +140,12 @@ def heldout(
             return _of_models(documents_of(source, grouping, about), scored, runtime, on_progress, keep)
     if orders is not None:
         raise ConfigError("orders= needs static=: what a learner read that is trained here is known")
-    policy = Policy(context or "carried", stride) if "frozen" in losses else None
-    passes = Passes(policy=policy, dynamic="dynamic" in losses, overlap=overlap)
-    load = _loader(train, (config, learner, train_limit_bytes), passes, runtime, on_progress)
+    policy = Policy(context or "carried", stride)
+    load = _loader(train, (config, learner, train_limit_bytes), policy, runtime, on_progress)
     with _opened(test, limit_bytes, cluster) as (source, grouping, about):
-        record = measure_heldout(load, source, about, grouping, passes, runtime, on_progress)
+        record = measure_heldout(load, source, about, grouping, policy, overlap, runtime, on_progress)
         keep(record)
-        rows = tuple(_trained_rows(record, dict(source.commits)))
+        rows = tuple(_trained_rows(record))
     return Heldout(records=(record,), rows=rows, text=format_heldout(record))
 
 
@@ -217,30 +213,26 @@ def _names(name: str, value: Any) -> tuple[Any, ...]:
 # ---- rows of single documents
 
 
-def _trained_rows(record: Mapping[str, Any], dates: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """The documents in the record of a trained learner, under each loss, the costliest first. dates: of commits."""
+def _trained_rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first."""
     for loss in filter(record.get, LOSSES):
         for each in record[loss]["each"]:
-            document, commit = Document(each["name"], 0, each["n_bytes"]), each["commit"]
-            yield {"loss": loss, **_row(document, each["bits"], commit, dates), "number": each["number"]}
+            document = Document(each["name"], 0, each["n_bytes"])
+            yield {"loss": loss, **_row(document, each["bits"], each["commit"]), "number": each["number"]}
 
 
 def _scored_rows(label: str, documents: DocumentSet, scored: Scored) -> Iterator[dict[str, Any]]:
     """The documents under a model, in the order of the corpus."""
-    about, dates = (
-        {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"},
-        dict(documents.commits),
-    )
+    about = {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"}
     for i, (document, bits) in enumerate(zip(documents.documents, scored.bits.tolist(), strict=True)):
-        commit = documents.commits[i][0] if dates else None
-        yield {**about, **_row(document, bits, commit, dates), "id": documents.ids[i]}
+        commit = documents.commits[i][0] if documents.commits else None
+        yield {**about, **_row(document, bits, commit), "id": documents.ids[i]}
 
 
-def _row(document: Document, bits: float, commit: str | None, dates: Mapping[str, str]) -> dict[str, Any]:
+def _row(document: Document, bits: float, commit: str | None) -> dict[str, Any]:
     n, (language,) = document.n_bytes, languages_of([document])
     sizes = {"n_bytes": n, "bits": bits, "nats": bits * log(2), "bits_per_byte": bits / n if n else None}
-    more = {"commit": commit, "date": dates[commit]} if commit else {}
-    return {"document": document.name, "language": language, **sizes, **more}
+    return {"document": document.name, "language": language, **sizes, **({"commit": commit} if commit else {})}
 
 
 # ---- a trained learner
@@ -249,7 +241,7 @@ def _row(document: Document, bits: float, commit: str | None, dates: Mapping[str
 def _loader(
     train: CorpusLike,
     given: tuple[Config | None, Any, int | None],
-    passes: Passes,
+    policy: Policy,
     runtime: Runtime,
     on_progress: OnProgress,
 ) -> Callable[[], Trained]:
@@ -268,5 +260,5 @@ def _loader(
         spec = own_spec(config or preset(), runtime)
     else:
         spec = learner if isinstance(learner, LearnerSpec) else other_spec(learner)
-    passes.check(spec, runtime)
+    policy.check(spec, runtime)
     return partial(train_on, train, spec, limit_bytes, on_progress)

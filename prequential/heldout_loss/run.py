@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +10,9 @@ from prequential_codecs.baselines import measure_installed
 from prequential_corpora.overlap import Overlap, measure_overlap
 
 from prequential.comparison.clusters import Grouping
-from prequential.errors import ConfigError
 from prequential.evaluation import baselines
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, frozen_trace, scored_trace
+from prequential.heldout_loss.heldout import Policy, dynamic_trace, frozen_trace, scored_trace
 from prequential.heldout_loss.summary import summarise_heldout
 from prequential.heldout_loss.trained import Trained
 from prequential.learners.adapted import AdaptedLearner
@@ -25,29 +23,10 @@ from prequential.online.loop import Learner
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source
-from prequential.records import LOSSES, NOT_CODED, HeldoutRecord, environment
+from prequential.records import NOT_CODED, HeldoutRecord, environment
 
 BASELINES = ("ppmd", "xz")
 OWN_POLICY = "carried: one stream; the context continues from the training corpus"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Passes:
-    """What to measure. policy: of the frozen loss; None: no frozen loss."""
-
-    policy: Policy | None
-    dynamic: bool
-    overlap: bool
-
-    def check(self, spec: LearnerSpec, runtime: Runtime) -> None:
-        """Raises ConfigError for a learner that is too large or too slow, or that cannot be frozen with this context."""
-        if spec.config:
-            # a frozen learner has a second ring of the history
-            runtime.check(spec.config, extra_bytes=1 << spec.config.schedule.history_bits)
-            if self.policy:
-                self.policy.stride_for(spec.config)
-        elif self.policy not in (None, CARRIED):
-            raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
 
 
 def measure_heldout(
@@ -55,25 +34,25 @@ def measure_heldout(
     test: Source,
     about: dict[str, Any],
     grouping: Grouping,
-    passes: Passes,
+    policy: Policy,
+    with_overlap: bool,
     runtime: Runtime,
     on_progress: OnProgress,
 ) -> dict[str, Any]:
     """The record of the losses of a test corpus under the learner that `load` returns. about: the test corpus in records.
 
-    grouping: of its documents. At most one learner exists at a time. The overlap is measured if the training bytes are
-    available, and its warning is logged before the passes. A tokenizer encodes each corpus alone.
+    grouping: of its documents. policy: of the frozen loss. with_overlap: whether the overlap is measured, if the training bytes
+    are available; its warning is logged before the passes. At most one learner exists at a time. A tokenizer encodes each corpus
+    alone.
     """
-    trained, policy, traces = load(), passes.policy, {}
-    passes.check(trained.spec, runtime)
+    trained, traces = load(), {}
     spec, train, digest = trained.spec, trained.about, trained.learner.digest()
-    overlap = _measure_overlap(trained, test, on_progress) if passes.overlap else None
-    if policy:
-        begin(on_progress, "frozen")
-        traces["frozen"] = _frozen(spec, trained.learner, test, policy, on_progress)
-    if passes.dynamic:  # last, because it changes the learner
-        begin(on_progress, "dynamic")
-        traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
+    policy.check(spec, runtime)
+    overlap = _measure_overlap(trained, test, on_progress) if with_overlap else None
+    begin(on_progress, "frozen")
+    traces["frozen"] = _frozen(spec, trained.learner, test, policy, on_progress)
+    begin(on_progress, "dynamic")  # last, because it changes the learner
+    traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
     del trained
     begin(on_progress, "untrained")
     traces["untrained"] = _dynamic(spec, spec.make(), test, on_progress)
@@ -83,16 +62,15 @@ def measure_heldout(
     }
     begin(on_progress, "baselines")
     others, _ = measure_installed(test.symbols[:].tobytes(), BASELINES)
-    described = policy and (policy.describe(spec.config) if spec.config else OWN_POLICY)
     return heldout_record(
         train=train,
         test=about,
         config=spec.description,
         learner_digest=digest.hex(),
         coding=NOT_CODED,
-        policy=described,
-        **{name: losses.get(name) for name in LOSSES},
-        saved_bits=losses["untrained"].total.bits - losses["dynamic"].total.bits if passes.dynamic else None,
+        policy=policy.describe(spec.config) if spec.config else OWN_POLICY,
+        **losses,
+        saved_bits=losses["untrained"].total.bits - losses["dynamic"].total.bits,
         baselines=[baselines.to_record(each) for each in others],
         overlap=overlap.to_dict() if overlap else None,
         environment=environment(runtime, spec.config),

@@ -44,19 +44,18 @@ def test_the_tables_begin_with_the_policy_and_the_record_is_appended(run, folder
 
 def test_a_test_set_that_was_seen_in_training_gives_a_warning(run, folder, text):
     (folder / "seen").write_bytes(text[500:1500])
-    done = heldout(run, folder, "--train", "train", "--test", "seen", "--frozen-only", "--no-run", "--json")
+    done = heldout(run, folder, "--train", "train", "--test", "seen", "--no-run", "--json")
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("prequential: warning: the test set is mostly seen")
     record = json.loads(done.stdout)
     assert record["overlap"]["warning"] in line
-    assert record["dynamic"] is record["saved_bits"] is None
     assert not (folder / "runs").exists()
 
 
 def test_a_corpus_and_a_stored_model_make_the_same_learner(run, folder):
     made = run(folder, "train", "train", "-o", "model", "--config", "config.json", "--kernels", "fused")
     assert made.returncode == 0, made.stderr
-    options = ("--test", "tests", "--json", "--no-run", "--dynamic-only")
+    options = ("--test", "tests", "--json", "--no-run")
     trained = heldout(run, folder, "--train", "train", *options)
     stored = heldout(run, folder, "--train", "model", *options, config=())
     records = [json.loads(done.stdout) for done in (trained, stored)]
