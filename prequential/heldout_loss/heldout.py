@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.corpus import Document
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.learners.spec import LearnerSpec, byte_costs, reported
@@ -86,7 +86,7 @@ def frozen_trace(
 ) -> Trace:
     """The cost of each of symbols (n,) uint8, which may be memory-mapped, under the frozen learner. Leaves the learner unchanged.
 
-    documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy, CorpusError if n is 0.
+    documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy.
     """
     return _traced(code_frozen(learner, symbols, documents, BitCoder(SCORE), policy), symbols, on_progress)
 
@@ -94,14 +94,14 @@ def frozen_trace(
 def scored_trace(symbols: Bytes, spec: LearnerSpec, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
     """The cost of each of symbols (n,) uint8 under a learner of the user's own, which learns unless it is frozen.
 
-    spec: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.
+    spec: what `learner` is one of. Raises what the learner and its tokenizer raise.
     """
     return _traced(byte_costs(np.array(symbols), spec, learner), symbols, on_progress)
 
 
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
-    """The cost of each of symbols (n,) uint8 while the learner continues to learn from them. Raises CorpusError if n is 0."""
-    trace = _new_trace(symbols)
+    """The cost of each of symbols (n,) uint8 while the learner continues to learn from them."""
+    trace = Trace((MODEL,), len(symbols))
 
     def record(done: Progress, n_bytes: int) -> None:
         trace.append(MODEL, done.segment_bits)
@@ -128,16 +128,10 @@ def code_frozen(
 
 
 def _traced(costs: Iterator[NDArray[np.float64]], symbols: Bytes, on_progress: OnProgress) -> Trace:
-    trace = _new_trace(symbols)
+    trace = Trace((MODEL,), len(symbols))
     for bits in reported(costs, symbols, on_progress):
         trace.append(MODEL, bits)
     return trace
-
-
-def _new_trace(symbols: Bytes) -> Trace:
-    if not len(symbols):
-        raise CorpusError("nothing to score: the test corpus is empty")
-    return Trace((MODEL,), len(symbols))
 
 
 def _streams(documents: Sequence[Document], n_bytes: int, policy: Policy) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,5 @@
 """Held-out loss: the call `heldout` and its result."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from prequential.comparison.clusters import Grouping, label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of, utf8_places
+from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of
 from prequential.heldout_loss.heldout import Context, Policy
 from prequential.heldout_loss.order_test import check_order
 from prequential.heldout_loss.run import measure_heldout
@@ -42,7 +41,6 @@ from prequential.records import LOSSES
 if TYPE_CHECKING:
     import pandas
 
-LOG = logging.getLogger(__name__)
 Record = dict[str, Any]
 
 
@@ -172,24 +170,13 @@ def _of_models(
     on_progress: OnProgress,
     keep: Callable[[Record], object],
 ) -> Heldout:
-    """Scores the documents under each model. Static models get those that are UTF-8; then no other one is compared.
-
-    Scores of files are read first. Only one static model is in memory at a time.
-    """
+    """Scores the documents under each model. Scores of files are read first; only one static model is in memory at a time."""
     for path in (name.removeprefix(HUB_PREFIX) for name in models.static):  # before the first one is scored
         if path.startswith((".", "/", "~")) and not Path(path).exists():
             raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
     if models.orders:
         check_order(documents.test)
     scored = [read_scored(path, documents, models, runtime) for path in models.scores]
-    if models.static:
-        kept = utf8_places(documents)
-        if n_other := len(documents.ids) - len(kept):
-            n = f"{n_other:,} of {len(documents.ids):,}"
-            LOG.warning("%s documents are left out: they are not UTF-8, as static models need", n)
-        if not kept:
-            raise CorpusError("nothing to score: no document is UTF-8, as static models need")
-        documents, scored = documents.only(kept), [replace(each, bits=each.bits[kept]) for each in scored]
     records, rows = list[Record](), list[Record]()
     static = (score_static(name, documents, models, runtime, on_progress) for name in models.static)
     for each in chain(static, scored):

@@ -71,7 +71,7 @@ class Scored:
 def score_static(
     name: str, documents: DocumentSet, models: Models, runtime: Runtime, on_progress: OnProgress
 ) -> Scored:
-    """Scores the documents, which are UTF-8, under a static model. Raises what StaticModel raises."""
+    """Scores the documents under a static model. Raises what StaticModel raises."""
     import torch
 
     from prequential.adapters.static_model import StaticModel

@@ -7,7 +7,6 @@ import re
 import resource
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -173,11 +172,6 @@ def test_texts_name_options_commands_and_levels_that_exist():
         wrong += [(name, each) for pair in levels for each in pair if each and int(each) not in options.LEVELS]
         wrong += [(name, each) for each in asked if each not in commands]
     assert n_named > 50 and wrong == []
-
-
-def test_the_command_line_can_be_called_in_a_thread(tmp_path):
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(main, ["list", str(tmp_path)]).result() == 1
 
 
 def test_fast_and_best_are_the_ends_of_the_levels_which_all_differ():

@@ -156,10 +156,7 @@ def test_rows_are_fields_of_json_lines(tmp_path):
         ("", "has no rows"),
         ('{"t": "a"}\n', "line 1: no field 'y'"),
         ('{"t": "a", "y": 1}\n{"y": 1}\n', "line 2: no field 't'"),
-        ("[1]\n", "line 1: no field 'y'"),
         ("{\n", "line 1: not JSON"),
-        ("[" * 100_000, "line 1: not JSON"),
-        ('{"t": "a", "y": 1, "y": 2}\n', "line 1: not JSON: an object has the key 'y' twice"),
         (
             '{"t": "a", "y": 1}\n\n{"t": "a", "y": ' + "7" * 641 + "}\n",
             "line 3: not JSON: an integer has more than 640 digits",
