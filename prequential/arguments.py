@@ -1,7 +1,6 @@
 """Arguments of the public functions, checked before any work. An argument of one name is of one kind in all of them."""
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
@@ -47,7 +46,7 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("runtime",): (_is_runtime, "a prequential.Runtime"),
     ("limit_bytes", "max_output_bytes"): (_is_count, "a number of bytes"),
     ("orders",): (_is_count, "a number of orders"),
-    ("cluster",): (lambda x: isinstance(x, str) and x != "", "the name of a field"),
+    ("cluster", "label", "given_field"): (lambda x: isinstance(x, str) and x != "", "the name of a field"),
     ("name",): (lambda x: isinstance(x, str) and x != "", "a text"),
     ("repeats",): (("exclude", "include").__contains__, "'exclude' or 'include'"),
     ("audit_every",): (_is_count, "a number of steps, or 0"),
@@ -59,6 +58,7 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
 _KIND_OF = {name: kind for names, kind in _KINDS.items() for name in names}
 _OR_NONE = {
     "train", "given", "output", "config", "runtime", "limit_bytes", "max_output_bytes", "orders", "cluster", "on_bad",
+    "given_field",
 }  # fmt: skip
 
 
@@ -74,14 +74,7 @@ def check_arguments(**values: Any) -> None:
 
 
 def _check_caller() -> None:
-    """Raises ConfigError in another rounding mode, within torch.compile, and in a mode of torch whose tensors have no values."""
+    """Raises ConfigError in another rounding mode."""
     one, little = 1.0, 2.0**-60
     if one + little != one or one - little != one:
         raise ConfigError("this thread does not round to nearest: fesetround(FE_TONEAREST) before the call")
-    if not (torch := sys.modules.get("torch")):
-        return
-    frames = torch._C._dynamo.eval_frame if "torch._dynamo" in sys.modules else None
-    if callable(getattr(frames, "get_eval_frame_callback", lambda: None)()):
-        raise ConfigError("torch.compile cannot compile this call: make it outside of the compiled function")
-    if type(tensor := torch.empty(0, device="cpu")) is not torch.Tensor:
-        raise ConfigError(f"torch gives {type(tensor).__name__}s here, which hold no values: call outside of that mode")

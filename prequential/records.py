@@ -547,8 +547,7 @@ class TextFields(Struct, kw_only=True):
     id: Annotated[str, says("its place among the documents, and a digest of its bytes")]
     name: Annotated[str, says("its name")] | Absent = UNSET
     bytes: Annotated[Size, says("its length")]
-    text: Annotated[str, says("the document, if it is UTF-8")] | Absent = UNSET
-    base64: Annotated[str, says("any other document, in base64")] | Absent = UNSET
+    text: Annotated[str, says("the document")]
 
 
 class ScoreFields(Struct, kw_only=True):

@@ -34,7 +34,7 @@ def calling(function: Callable[..., object], **good: Any) -> Callable[..., objec
 compress = calling(prequential.compress, source=b"text", config=SMALL, runtime=FUSED, on_progress=work)
 decompress = calling(prequential.decompress, archive=b"", runtime=FUSED, on_progress=work)
 sweep = calling(prequential.sweep, source="sample:christmas_carol", plan=PLAN, folder="none", on_outcome=work)
-labels = calling(prequential.labels, rows=b"", label="a", config=SMALL, runtime=FUSED, on_progress=work)
+labels = calling(prequential.labels, rows=[], label="a", config=SMALL, runtime=FUSED, on_progress=work)
 compared = calling(prequential.compare, runs=["a", "b"])
 forecast = calling(prequential.forecast, runs="none", target_bytes=9, target_width=8)
 sweep_plan = calling(prequential.sweep_plan, base=BOTH)

@@ -22,7 +22,6 @@ import pytest
 import torch
 from small import BOTH as CONFIG
 from small import CONFIGS
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import prequential
 
@@ -88,17 +87,6 @@ CALLS = {
     "decompress": lambda: prequential.decompress(b""),
     "evaluate": lambda: prequential.evaluate(TEXT, config=CONFIGS["mixer"]),
 }
-
-
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.filterwarnings("ignore")  # torch's own, while it tries
-@pytest.mark.first_quick
-def test_a_mode_whose_tensors_hold_no_values_and_a_compilation_are_named(call):
-    with FakeTensorMode(), pytest.raises(prequential.ConfigError, match="torch gives FakeTensors here"):
-        CALLS[call]()
-    with pytest.raises(prequential.ConfigError, match=r"torch\.compile cannot compile this call"):
-        torch.compile(CALLS[call])()
-    torch.compiler.reset()
 
 
 def test_bytes_that_lie_apart_in_memory_are_read_as_those_in_one_piece():

@@ -15,15 +15,14 @@ COMPARED = {
     "--group NAMES": "labels, one for each run; runs with the same label are averaged (default: those that differ only in the "
     "seed)",
     **options.JSON,
-    "--confidence P [0.95]": "level of the intervals",
+    "--confidence NUMBER [0.95]": "level of the intervals",
 }
 
 
 def run(args: argparse.Namespace) -> int:
     from prequential.comparison.compare import compare
 
-    with options.usage_errors(args):
-        comparison = compare(args.runs, groups=args.group, confidence=args.confidence)
+    comparison = compare(args.runs, groups=args.group, confidence=args.confidence)
     print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else fitted(str(comparison)))
     return 0
 

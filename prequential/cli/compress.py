@@ -66,6 +66,4 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     return f"{Path(name)}.pq"
 
 
-COMMAND = options.Command(
-    name="compress", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"), output_of=_output_path
-)
+COMMAND = options.Command(name="compress", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, for_each, foreign_code, progress_bar
+from prequential.cli.streams import fitted, for_each, progress_bar
 
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
@@ -28,7 +29,6 @@ MEASURE = {
     "--baselines NAMES": "compressors to compare with: names separated by commas, all, or none",
     "--static hf:MODEL ...": "also measure this trained model, which learns nothing: a folder, or NAME@REVISION on the hub; "
     "repeatable",
-    "--static-window N": "with --static: tokens that the model sees at a time (default: what its configuration says, or 2,048)",
     "--static-stride N": "with --static: tokens that the model scores at a time (default: its window)",
     "--tables": "also print the total cost, with the decoder, and tables of where the bits go",
     "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
@@ -62,7 +62,7 @@ def _evaluate(
     from prequential.evaluation.scoring import DraftFolder
 
     with _run_folder(args) as folder:
-        with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
+        with redirect_stdout(sys.stderr), progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
                 name,
                 **choice,
@@ -113,8 +113,8 @@ def _baselines(args: argparse.Namespace) -> list[Baseline]:
         return [*named]
     from prequential.adapters import StaticModel
 
-    sizes = {"stride": args.static_stride, "max_length": args.static_window, "max_memory_bytes": args.max_memory}
-    with foreign_code():
+    sizes = {"stride": args.static_stride, "max_memory_bytes": args.max_memory}
+    with redirect_stdout(sys.stderr):
         return [*named, *(StaticModel(name, **sizes) for name in args.static)]
 
 

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, foreign_code, progress_bar
+from prequential.cli.streams import fitted, progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.heldout_loss.request import Heldout
 
 RECORDS = "heldout.jsonl"
-ONLY_TRAINED = ("train_limit", "frozen_only", "dynamic_only", "no_overlap", "learner")
+ONLY_TRAINED = ("train_limit", "no_overlap", "learner")
 LOSS = {
-    "--train X": "a corpus, a run of `evaluate` (its folder, latest ...), or the folder of a stored model",
+    "--train CORPUS|MODEL": "what is read first, or a model of `train`",
     "--test CORPUS !": options.CORPUS,
     **options.CONTEXT,
     "--cluster FIELD": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
@@ -37,11 +38,9 @@ LOSS = {
     **options.FORCE,
     **options.JSON,
 }
-LOSSES = {"--frozen-only": "leave out the dynamic loss", "--dynamic-only": "leave out the frozen loss"}
 RECORD = {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"}
 OPTIONS = (
     options.Group(LOSS),
-    options.Group(LOSSES, is_choice=True),
     options.Group(RECORD, is_choice=True),
     options.SCORED,
     *options.LEARNER,
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     keep = ignore if args.no_run else keeper(args.runs, mode_of(args.train, args.test))
     learner = options.other_learner(args)
-    runs_foreign_code = foreign_code() if learner or args.static else nullcontext()
+    runs_foreign_code = redirect_stdout(sys.stderr) if learner or args.static else nullcontext()
     with runs_foreign_code, progress_bar("", quiet=args.quiet) as watch:
         measured = heldout(
             args.test,
@@ -69,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
             train=args.train,
             config=options.given_config(args),
             learner=learner,
-            losses=["dynamic"] if args.dynamic_only else ["frozen"] if args.frozen_only else ["frozen", "dynamic"],
             context=args.context,
             stride=args.stride,
             cluster=args.cluster,
@@ -90,20 +88,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace) -> None:
-    trains_nothing = args.static or args.scores or args.documents
     if args.documents:
         used = options.given_of(args, "static", "scores", "context", "stride", "cluster", "orders")
         options.refuse(args, used, "--documents writes the documents and measures nothing")
-    if trains_nothing:
+    if args.static or args.scores or args.documents:
         given = [*options.given_of(args, "train", *ONLY_TRAINED), *options.given_learner_options(args)]
         options.refuse(args, given, "--static, --scores and --documents train no learner")
-    elif not args.train:
-        args.parser.error("give --train, --static or --scores to measure a loss, or --documents to write the documents")
-    if args.orders and not args.static:
-        args.parser.error("--orders needs --static: what a learner read that is trained here is known")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
-    if args.train == "-" == args.test:
-        args.parser.error("standard input cannot be both corpora: give a file as --train or --test")
 
 
 def _write_documents(args: argparse.Namespace) -> int:
@@ -134,6 +125,4 @@ def keeper(runs: str, mode: int) -> Callable[[dict[str, Any]], object]:
     return lambda record: append_record(path, record, mode)
 
 
-COMMAND = options.Command(
-    name="heldout", text=__doc__, options=OPTIONS, run=run, inputs=("train", "test"), runs_of=("train",)
-)
+COMMAND = options.Command(name="heldout", text=__doc__, options=OPTIONS, run=run, inputs=("train", "test"))

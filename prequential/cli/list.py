@@ -6,6 +6,7 @@ Checks the checksums of each. `prequential test` also decodes it.
 import argparse
 import json
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 from prequential.cli import options
@@ -26,25 +27,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _record(name: str) -> dict[str, Any]:
-    """The description of an archive; of standard input a copy is read."""
+    """Sizes, header and blocks of an archive as JSON values; of an incomplete one, the blocks that it holds. - is copied."""
+    from prequential_codecs.archive import summarise
     from prequential_corpora.corpus import read_chunks, spool
 
     from prequential.files import reading
 
-    with reading(name):
-        if name != "-":
-            return _archive_record(name)
-        with spool(read_chunks(sys.stdin.buffer, "standard input")) as copy:
-            return _archive_record(copy.name) | {"archive": name}
-
-
-def _archive_record(path: str) -> dict[str, Any]:
-    """Sizes, header and blocks of the archive at `path` as JSON values; of an incomplete archive, the blocks that it holds."""
-    from prequential_codecs.archive import summarise
-
-    summary = summarise(path, may_end_early=True)
+    from_stdin = spool(read_chunks(sys.stdin.buffer, "standard input")) if name == "-" else nullcontext()
+    with reading(name), from_stdin as copy:
+        summary = summarise(copy.name if copy else name, may_end_early=True)
     return {
-        "archive": path,
+        "archive": name,
         "n_bytes_held": sum(head.n_bytes for head in summary.blocks),
         "archive_bytes": summary.archive_bytes,
         "header_bytes": summary.header_bytes,
@@ -66,7 +59,7 @@ def _archive_record(path: str) -> dict[str, Any]:
 
 
 def _row(record: dict[str, Any]) -> list[str]:
-    """The row of an `_archive_record`, below TITLES."""
+    """The row of a `_record`, below TITLES."""
     n_held, corpus = record["n_bytes_held"], record["corpus"]
     note = f" (incomplete: the first {n_held} bytes)" if n_held < record["n_bytes"] else ""
     rate = f"{8 * record['archive_bytes'] / n_held:.4f}" if n_held else "-"

@@ -11,16 +11,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from prequential_corpora import is_path
-
 from prequential.cli.options import Command, Parser, listed
 from prequential.cli.streams import EXIT_FAILURE, open_missing_streams, printable_streams, report_failure, with_notes
-from prequential.errors import CorpusError, PrequentialError
-from prequential.files import check_output, reading
+from prequential.errors import ConfigError, CorpusError
 from prequential.machine.facts import check_address_space
 from prequential.version import VERSION
 
@@ -72,8 +68,7 @@ def _run(argv: Sequence[str] | None) -> int:
         args = _parsed(argv)
         if threading.current_thread() is threading.main_thread():
             _unwind_on_signals()
-        if _is_refused(args):
-            return EXIT_FAILURE
+        _check_names(args)
         if "max_memory" in args:  # a command with a learner
             check_address_space()
         code: int = args.command.run(args)
@@ -90,8 +85,7 @@ def _run(argv: Sequence[str] | None) -> int:
             print(with_notes("prequential: ended", end), file=sys.stderr)
         raise
     except Exception as error:
-        report_failure(None, error, verbose=getattr(args, "verbose", False))
-        return EXIT_FAILURE
+        return report_failure(None, error, verbose=getattr(args, "verbose", False))
 
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -125,45 +119,16 @@ def _run_path(name: str) -> str:
     return find_run(name)
 
 
-def _is_refused(args: argparse.Namespace) -> bool:
-    """Whether the command has nothing to do, because inputs are missing or outputs exist. Prints a line for each of them.
-
-    The check comes before large imports. A command with a list of inputs goes on with the others, and reports the refused ones
-    later. The work checks everything again, because files may change.
-    """
-    values = [getattr(args, name) for name in args.command.inputs]
-    alone = [value for value in values if isinstance(value, str)]
-    names = [name for value in values if isinstance(value, list) for name in value]
-    if "" in (*alone, *names, getattr(args, "output", None)):  # for pathlib it is the current folder
-        args.parser.error("a name is empty: give the name of a file or folder")
-    if [*alone, *names].count("-") > 1:
-        args.parser.error("- is given twice, but standard input can be read only once")
-    for name in alone:
-        if error := _refusal(name):
-            report_failure(None, error, verbose=args.verbose)
-            return True
-    refused = [(name, error) for name in names if (error := _refusal(name, args))]
-    if len(refused) < max(1, len(names)):
-        return False
-    for name, error in refused:
-        report_failure(name, error, verbose=args.verbose)
-    return True
-
-
-def _refusal(name: str, args: argparse.Namespace | None = None) -> PrequentialError | None:
-    """Why this input cannot be read, or (with args) its output not written, as far as the file system shows; or None."""
-    try:
-        if name == "-" and sys.stdin.isatty():
-            raise CorpusError("standard input is a terminal: name a file, or pipe data into the command")
-        with reading(name):
-            if is_path(name) and not Path(name).parent.is_file():  # FILE/NAME is a packed run
-                Path(name).stat()
-        output = args and args.command.output_of(args, name)
-        if args and output and not os.path.isdir(output):  # noqa: PTH112  # an archive may restore an empty folder
-            check_output(output, overwrite=args.force)
-    except PrequentialError as error:
-        return error
-    return None
+def _check_names(args: argparse.Namespace) -> None:
+    """Refuses names of inputs that each file system would understand otherwise."""
+    given = [getattr(args, name) for name in args.command.inputs]
+    names = [name for value in given for name in (value if isinstance(value, list) else [value])]
+    if "" in (*names, getattr(args, "output", None)):  # for pathlib it is the current folder
+        raise ConfigError("a name is empty: give the name of a file or folder")
+    if names.count("-") > 1:
+        raise ConfigError("- is given twice, but standard input can be read only once")
+    if "-" in names and sys.stdin.isatty():
+        raise CorpusError("standard input is a terminal: name a file, or pipe data into the command")
 
 
 def _unwind_on_signals() -> None:

@@ -35,8 +35,6 @@ def run(args: argparse.Namespace) -> int:
 
     name = Path(os.path.realpath(args.repository)).name.removesuffix(".git")
     series = Path(args.series or f"runs/{name or 'repo'}.series.jsonl")
-    if not (args.since or os.path.lexists(series)):
-        args.parser.error(f"{series} has no points yet: give --since, the beginning of the series")
     with progress_bar("", quiet=args.quiet) as watch:
         monorepo(
             args.repository,

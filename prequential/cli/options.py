@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from prequential.cli.streams import foreign_code, in_options
+from prequential.cli.streams import EXIT_USAGE
 from prequential.errors import ConfigError
 from prequential.printable import printable
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
-EXIT_USAGE = 2
 MAX_CONFIG_BYTES = 1 << 20
 LEVELS = range(1, 7)  # those of model/presets.py
 ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
@@ -51,8 +50,7 @@ class Parser(argparse.ArgumentParser):
             self._is_intermixed = False
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """As of argparse; a help text or version that cannot be written is an error."""
-        print(message, end="", file=file or sys.stderr, flush=True)
+        print(message, end="", file=file or sys.stderr, flush=True)  # argparse would ignore that it cannot be written
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
@@ -72,8 +70,7 @@ class Command:
     """What a user types, and what it does.
 
     text: its help, whose first line also lists it. run: works, and returns the exit code. inputs: its arguments that are corpora,
-    archives or folders, which must exist. output_of: the path of the output of one input, or None, which must not exist. runs_of:
-    its arguments that are runs. actions: the commands below it, which have options and work of their own.
+    archives or folders. runs_of: those that are runs. actions: the commands below it, which have options and work of their own.
     """
 
     name: str
@@ -81,7 +78,6 @@ class Command:
     options: tuple[Group, ...] = ()
     run: Callable[[argparse.Namespace], int] = lambda args: 0
     inputs: tuple[str, ...] = ()
-    output_of: Callable[[argparse.Namespace, str], str | None] = lambda args, name: None
     runs_of: tuple[str, ...] = ()
     actions: tuple[Command, ...] = ()
 
@@ -142,7 +138,6 @@ _TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "NAMES": (_list(str.strip), "a list of names"),
     "NUMBER": (float, "a number"),
     "NUMBERS": (_list(float), "a list of numbers"),
-    "P": (float, "a number"),
     "SEEDS": (_list(int), "a list of integers"),
     "SIZES": (_list(_size), "a list of sizes WIDTHxLAYERS such as 64x1"),
 }
@@ -263,64 +258,50 @@ OWN_LEARNER = Group(OWN, "a learner of your own (docs/LEARNERS.md)")
 # ---- what the options mean
 
 
-@contextmanager
-def usage_errors(args: argparse.Namespace) -> Iterator[None]:
-    """Makes a ConfigError of the body the end of the program, with a usage error."""
-    try:
-        yield
-    except ConfigError as error:
-        args.parser.error(in_options(str(error)))
-
-
 def runtime(args: argparse.Namespace) -> Runtime:
-    """The Runtime of the options; a value out of range ends the program with a usage error."""
+    """The Runtime of the options. Raises ConfigError for a value out of range."""
     from prequential.online.runtime import Runtime
 
-    with usage_errors(args):
-        names = ("threads", "backend", "kernels", "device", "audit_every")
-        return Runtime(**{name: getattr(args, name) for name in names}, max_memory_bytes=args.max_memory)
+    names = ("threads", "backend", "kernels", "device", "audit_every")
+    return Runtime(**{name: getattr(args, name) for name in names}, max_memory_bytes=args.max_memory)
 
 
 def learner_config(args: argparse.Namespace) -> Config:
-    """The Config of the options of `add_learner`; a wrong or contradictory value ends the program with a usage error."""
+    """The Config of the options LEARNER. Raises ConfigError for a wrong or contradictory value."""
     from prequential.files import read_regular, reading
     from prequential.files.strict_json import parse_json
     from prequential.model.config import Config
     from prequential.model.presets import DEFAULT_PRESET, preset
 
-    with usage_errors(args):
-        if args.config is None:
-            return preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
-        refuse(args, given_of(args, "pure", "seed"), "--config gives the complete learner")
-        try:
-            with reading(args.config):
-                return Config.from_dict(parse_json(read_regular(args.config, MAX_CONFIG_BYTES)))
-        except (ValueError, ConfigError) as error:  # ValueError: no JSON
-            raise ConfigError(f"--config {args.config!r}: {error}") from error
+    if args.config is None:
+        return preset(args.preset or DEFAULT_PRESET, pure=args.pure, seed=args.seed or 0)
+    refuse(args, given_of(args, "pure", "seed"), "--config gives the complete learner")
+    try:
+        with reading(args.config):
+            return Config.from_dict(parse_json(read_regular(args.config, MAX_CONFIG_BYTES)))
+    except (ValueError, ConfigError) as error:  # ValueError: no JSON
+        raise ConfigError(f"--config {args.config!r}: {error}") from error
 
 
 def given_config(args: argparse.Namespace) -> Config | None:
-    """The same; None if the command line has none of these options: then the length of each input decides."""
+    """The same; None without such an option: then the length of each input decides."""
     return learner_config(args) if given_learner_options(args) else None
 
 
 def other_learner(args: argparse.Namespace) -> LearnerSpec | None:
-    """The learner of --learner, or None. Raises ConfigError if it cannot be made; a contradiction is a usage error."""
-    if args.learner is None and args.learner_arg:
-        args.parser.error("--learner-arg needs --learner")
+    """The learner of --learner, or None. Raises ConfigError if it cannot be made."""
     if args.learner is None:
+        refuse(args, ["--learner-arg"] if args.learner_arg else [], "without --learner nothing is made")
         return None
     refuse(args, given_learner_options(args), "--learner gives the complete learner")
     from prequential.learners.loading import load_spec, parse_arguments
 
-    with usage_errors(args):
-        arguments = parse_arguments(args.learner_arg)
-    with foreign_code():
-        return load_spec(args.learner, arguments)
+    with redirect_stdout(sys.stderr):
+        return load_spec(args.learner, parse_arguments(args.learner_arg))
 
 
 def given_learner_options(args: argparse.Namespace) -> list[str]:
-    """Names of the options of `add_learner` that the command line contains."""
+    """Names of the options LEARNER that the command line contains."""
     level = ["-1..-6 or --config"] if args.preset or args.config else []
     return level + given_of(args, "pure", "seed")
 

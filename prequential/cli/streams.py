@@ -13,21 +13,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from prequential.errors import OutputError, PrequentialError
+from prequential.errors import ConfigError, OutputError, PrequentialError
 from prequential.printable import printable, wrapped
 
 if TYPE_CHECKING:
     from prequential.online.progress import SilentProgress
 
-EXIT_FAILURE = 1
+EXIT_FAILURE, EXIT_USAGE = 1, 2
 _OF_EQUAL_NAME = (
     "target_width", "target_parameters", "given", "context", "stride", "since", "cluster", "orders", "tokens_per_step",
-    "audit_every",
+    "audit_every", "train", "static", "scores", "config", "learner",
 )  # fmt: skip
 # What messages of the library tell to give, and the option that gives it on the command line.
 OPTIONS = {
     "overwrite=True": "-f", "resume=True": "--resume", "after_the_fact=True": "--after-the-fact", "groups=": "--group",
-    "max_memory_bytes=": "--max-memory", "max_output_bytes=": "--max-output", 'device="cuda"': "--device cuda",
+    "max_memory_bytes=": "--max-memory", "max_output_bytes=": "--max-output", "train_limit_bytes=": "--train-limit",
+    'device="cuda"': "--device cuda",
     **{f"{name}=": f"--{name.replace('_', '-')}" for name in _OF_EQUAL_NAME},
 }  # fmt: skip
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything
@@ -79,13 +80,11 @@ def open_missing_streams() -> None:
     Otherwise the next file that is opened would take their number, and diagnostics would be written to it. Standard input and
     output are opened the wrong way round, so that their first use is an error; diagnostics are lost.
     """
-    for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+    for number, (name, flags) in enumerate(dict(stdin=os.O_WRONLY, stdout=os.O_RDONLY, stderr=os.O_WRONLY).items()):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, flags), True)  # the lowest free number is this one
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
@@ -110,26 +109,6 @@ def fitted(text: str) -> str:
     return wrapped(text) if sys.stdout.isatty() else text
 
 
-@contextmanager
-def foreign_code() -> Iterator[None]:
-    """While the body runs, its standard output goes to standard error, also that of its libraries: results stay alone."""
-    output, saved = sys.stdout, None
-    output.flush()
-    with suppress(OSError):
-        saved = os.dup(1)
-        os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout = output
-        with suppress(OSError, ValueError, AttributeError):
-            sys.__stdout__.flush()  # type: ignore[union-attr]  # while it still leads to standard error
-        if saved is not None:
-            os.dup2(saved, 1)
-            os.close(saved)
-
-
 # ---- failures: one line each
 
 
@@ -142,13 +121,12 @@ def for_each(names: Iterable[str], run: Callable[[str], None], *, verbose: bool)
         except (BrokenPipeError, StandardOutputError):  # no later result could be printed either
             raise
         except Exception as error:
-            report_failure(name, error, verbose=verbose)
-            code = EXIT_FAILURE
+            code = max(code, report_failure(name, error, verbose=verbose))
     return code
 
 
-def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None:
-    """Prints `prequential: NAME: reason`, or `prequential: reason` if the reason names it.
+def report_failure(name: str | None, error: Exception, *, verbose: bool) -> int:
+    """Prints `prequential: NAME: reason`, or `prequential: reason` if the reason names it. Returns the exit code.
 
     verbose: a traceback comes before an error that the user cannot mend.
     """
@@ -157,6 +135,7 @@ def report_failure(name: str | None, error: Exception, *, verbose: bool) -> None
     reason = in_options(_reason(error))
     named = [] if name is None or repr(name) in reason else [name]
     print(with_notes(": ".join(["prequential", *named, reason]), error), file=sys.stderr)
+    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILURE
 
 
 def warn(text: str) -> None:
@@ -177,7 +156,7 @@ def in_options(text: str) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, PrequentialError):
         return str(error)
-    if _lacks_memory(error):
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return "out of memory (`ulimit -a` shows the limits of this user)"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         limit = "the limit of processes (ulimit -u, or that of the container or job) or of memory is reached"
@@ -186,13 +165,6 @@ def _reason(error: Exception) -> str:
         reason = error.strerror or str(error) or type(error).__name__
         return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
     return " ".join(f"unexpected {type(error).__name__}: {error} (-v prints the traceback)".split())
-
-
-def _lacks_memory(error: Exception) -> bool:
-    """Whether the system gave no memory: to Python, to a call of the system, or to the loader of a library."""
-    if isinstance(error, ImportError):
-        return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 # ---- progress: a bar on a terminal, elsewhere a line a minute; warnings are lines in both

@@ -91,25 +91,24 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
-    """The plan of the options; an impossible one ends the program with a usage error."""
+    """The plan of the options. Raises ConfigError for an impossible one."""
     from prequential.sweeps.ladder import DEFAULT_SIZES, Size, ladder_plan
     from prequential.sweeps.plans import sweep_plan
 
-    with options.usage_errors(args):
-        base = options.learner_config(args)
-        if args.ladder:
-            sizes, repeated = ([Size(*size) for size in given or ()] for given in (args.sizes, args.seeded))
-            seeds = args.seeds or DEFAULT_SEEDS
-            return ladder_plan(base, sizes or DEFAULT_SIZES, seeds=seeds, repeated=repeated or None, runtime=runtime)
-        return sweep_plan(
-            base,
-            replay=args.replay,
-            widths=args.width,
-            layers=args.layers,
-            update_symbols=args.update_size,
-            seeds=args.seeds,
-            runtime=runtime,
-        )
+    base = options.learner_config(args)
+    if args.ladder:
+        sizes, repeated = ([Size(*size) for size in given or ()] for given in (args.sizes, args.seeded))
+        seeds = args.seeds or DEFAULT_SEEDS
+        return ladder_plan(base, sizes or DEFAULT_SIZES, seeds=seeds, repeated=repeated or None, runtime=runtime)
+    return sweep_plan(
+        base,
+        replay=args.replay,
+        widths=args.width,
+        layers=args.layers,
+        update_symbols=args.update_size,
+        seeds=args.seeds,
+        runtime=runtime,
+    )
 
 
 def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:

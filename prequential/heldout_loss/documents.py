@@ -1,11 +1,11 @@
-"""The documents of a test corpus for models that are scored document by document, and the two files that a cluster exchanges.
+"""The texts of a test corpus for models that are scored document by document, and the two files that a cluster exchanges.
 
 `write_documents` writes the documents with their ids. `read_scores` reads what each of them costs. An id is the document's place
-and a digest of its bytes, so scores of other documents are refused. Only bytes in documents are scored.
+and a digest of its bytes, so scores of other documents are refused. Only documents that are UTF-8 and not empty are scored.
 """
 
-import base64
 import json
+import logging
 import math
 import re
 from collections.abc import Sequence
@@ -27,12 +27,13 @@ from prequential.online.source import CorpusLike, Source, open_source
 from prequential.printable import printable
 from prequential.records import ScoreFields, check_record, parse_object, read_lines
 
+LOG = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DocumentSet:
-    """Documents that are not empty, one directly after another in symbols (n,) uint8.
+    """Documents that are UTF-8 and not empty, one directly after another in symbols (n,) uint8.
 
     grouping: which documents depend on each other. commits: of a window of a repository, the commit of each document; otherwise
     empty. test: the corpus in records. mode: the permissions that all its files have.
@@ -46,13 +47,6 @@ class DocumentSet:
     test: dict[str, Any]
     mode: int
 
-    def text(self, i: int) -> str | None:
-        """Document i; None if it is not UTF-8."""
-        try:
-            return _bytes(self.symbols, self.documents[i]).decode()
-        except UnicodeDecodeError:
-            return None
-
     def only(self, kept: Sequence[int]) -> "DocumentSet":
         """The documents of these numbers."""
         symbols, documents = _joined(self.symbols, [self.documents[i] for i in kept])
@@ -63,11 +57,15 @@ class DocumentSet:
 
 
 def documents_of(source: Source, grouping: Grouping, about: dict[str, Any]) -> DocumentSet:
-    """The documents of a source. grouping: of all of them. about: the corpus in records. Raises CorpusError without a byte."""
-    kept = [i for i, document in enumerate(source.documents) if document.n_bytes]
-    symbols, documents = _joined(source.symbols[:], [source.documents[i] for i in kept])
-    if not documents:
-        raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
+    """The texts of a source. grouping: of all its documents. about: the corpus in records. Raises CorpusError without a text."""
+    whole = source.symbols[:]
+    held = [i for i, document in enumerate(source.documents) if document.n_bytes]
+    kept = [i for i in held if _is_utf8(_bytes(whole, source.documents[i]))]
+    if not kept:
+        raise CorpusError(f"nothing to score: the test corpus {source.name!r} has no document that is UTF-8")
+    if n_other := len(held) - len(kept):
+        LOG.warning("%s documents are left out: they are not UTF-8", f"{n_other:,} of {len(held):,}")
+    symbols, documents = _joined(whole, [source.documents[i] for i in kept])
     return DocumentSet(
         symbols=symbols,
         documents=documents,
@@ -77,6 +75,14 @@ def documents_of(source: Source, grouping: Grouping, about: dict[str, Any]) -> D
         test=about,
         mode=source.mode,
     )
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _joined(symbols: Bytes, documents: Sequence[Document]) -> tuple[Bytes, list[Document]]:
@@ -92,20 +98,12 @@ def _bytes(symbols: Bytes, document: Document) -> bytes:
     return symbols[document.offset : document.offset + document.n_bytes].tobytes()
 
 
-def utf8_places(documents: DocumentSet) -> list[int]:
-    """The numbers of the documents that are UTF-8."""
-    return [i for i in range(len(documents.ids)) if documents.text(i) is not None]
-
-
 def write_documents(documents: DocumentSet, path: PathLike, *, overwrite: bool = False) -> None:
     """Writes one line of JSON for each document (records.py, TextFields). Raises OutputError, also for an existing file."""
     with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
-        for i, (id_, document) in enumerate(zip(documents.ids, documents.documents, strict=True)):
+        for id_, document in zip(documents.ids, documents.documents, strict=True):
             line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}
-            if (text := documents.text(i)) is None:
-                line["base64"] = base64.b64encode(_bytes(documents.symbols, document)).decode()
-            else:
-                line["text"] = text
+            line["text"] = _bytes(documents.symbols, document).decode()
             sink.write(json.dumps(line).encode() + b"\n")
 
 
@@ -119,22 +117,15 @@ def read_scores(path: PathLike, documents: DocumentSet) -> NDArray[np.float64]:
         where = f"line {number} of {str(path)!r}"
         score = check_record(parse_object(line, where), ScoreFields, where)
         i = places.get(score["id"])
-        if i is None:
-            raise CorpusError(
-                f"{where} has the id {score['id']!r}, which is no document of this test corpus: write them again"
-            )
+        if i is None or documents.documents[i].n_bytes != score["bytes"]:
+            what = f"the id {score['id']!r} of {score['bytes']:,} bytes, which is no document of this test corpus"
+            raise CorpusError(f"{where} has {what}: score each document as it is written")
         if not math.isnan(nats[i]):
             raise CorpusError(f"{where} scores the document {score['id']!r} a second time: give each id once")
-        if (n_bytes := documents.documents[i].n_bytes) != score["bytes"]:
-            raise CorpusError(
-                f"{where} scores {score['bytes']:,} bytes of {score['id']!r}, which has {n_bytes:,}: score all of it"
-            )
         nats[i] = score["nats"]
     if missing := np.flatnonzero(np.isnan(nats)).tolist():
-        first = documents.ids[missing[0]]
-        raise CorpusError(
-            f"{str(path)!r} has no score of {len(missing):,} of {len(nats):,} documents, such as {first!r}: score all"
-        )
+        which = f"{len(missing):,} of {len(nats):,} documents, such as {documents.ids[missing[0]]!r}"
+        raise CorpusError(f"{str(path)!r} has no score of {which}: score all")
     return np.asarray(nats / math.log(2))
 
 

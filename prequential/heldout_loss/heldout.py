@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.corpus import Document
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.learners.spec import LearnerSpec, byte_costs, reported
@@ -23,6 +23,7 @@ from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress, Progress, ignore
 from prequential.online.loop import Learner, run
+from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
@@ -53,6 +54,15 @@ class Policy:
             raise ConfigError(f"stride = {stride} lies outside [1, {config.gpt.window}], the window of the GPT")
         return stride
 
+    def check(self, spec: LearnerSpec, runtime: Runtime) -> None:
+        """Raises ConfigError for a learner that is too large or too slow, or that cannot be measured so."""
+        if spec.config:
+            # a frozen learner has a second ring of the history
+            runtime.check(spec.config, extra_bytes=1 << spec.config.schedule.history_bits)
+            self.stride_for(spec.config)
+        elif self != Policy():
+            raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
+
     def describe(self, config: Config) -> str:
         """The policy in one line. Raises ConfigError as `stride_for` does."""
         stride = self.stride_for(config)
@@ -67,19 +77,16 @@ class Policy:
         )
 
 
-CARRIED = Policy("carried")
-
-
 def frozen_trace(
     learner: OnlineLearner,
     symbols: Bytes,
     documents: Sequence[Document],
-    policy: Policy = CARRIED,
+    policy: Policy = Policy(),
     on_progress: OnProgress = ignore,
 ) -> Trace:
     """The cost of each of symbols (n,) uint8, which may be memory-mapped, under the frozen learner. Leaves the learner unchanged.
 
-    documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy, CorpusError if n is 0.
+    documents: in stream order. Raises ConfigError if the learner cannot be measured under this policy.
     """
     return _traced(code_frozen(learner, symbols, documents, BitCoder(SCORE), policy), symbols, on_progress)
 
@@ -87,14 +94,14 @@ def frozen_trace(
 def scored_trace(symbols: Bytes, spec: LearnerSpec, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
     """The cost of each of symbols (n,) uint8 under a learner of the user's own, which learns unless it is frozen.
 
-    spec: what `learner` is one of. Raises CorpusError if n is 0, and what the learner and its tokenizer raise.
+    spec: what `learner` is one of. Raises what the learner and its tokenizer raise.
     """
     return _traced(byte_costs(np.array(symbols), spec, learner), symbols, on_progress)
 
 
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
-    """The cost of each of symbols (n,) uint8 while the learner continues to learn from them. Raises CorpusError if n is 0."""
-    trace = _new_trace(symbols)
+    """The cost of each of symbols (n,) uint8 while the learner continues to learn from them."""
+    trace = Trace((MODEL,), len(symbols))
 
     def record(done: Progress, n_bytes: int) -> None:
         trace.append(MODEL, done.segment_bits)
@@ -105,7 +112,7 @@ def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgres
 
 
 def code_frozen(
-    learner: OnlineLearner, symbols: Bytes, documents: Sequence[Document], coder: BitCoder, policy: Policy = CARRIED
+    learner: OnlineLearner, symbols: Bytes, documents: Sequence[Document], coder: BitCoder, policy: Policy = Policy()
 ) -> Iterator[NDArray[np.float64]]:
     """Codes symbols (n,) uint8 under the frozen learner, or decodes them in place. Yields their costs in bits, piece by piece.
 
@@ -121,16 +128,10 @@ def code_frozen(
 
 
 def _traced(costs: Iterator[NDArray[np.float64]], symbols: Bytes, on_progress: OnProgress) -> Trace:
-    trace = _new_trace(symbols)
+    trace = Trace((MODEL,), len(symbols))
     for bits in reported(costs, symbols, on_progress):
         trace.append(MODEL, bits)
     return trace
-
-
-def _new_trace(symbols: Bytes) -> Trace:
-    if not len(symbols):
-        raise CorpusError("nothing to score: the test corpus is empty")
-    return Trace((MODEL,), len(symbols))
 
 
 def _streams(documents: Sequence[Document], n_bytes: int, policy: Policy) -> Iterator[tuple[int, int]]:

@@ -12,17 +12,16 @@ unless it could be read as JSON or has a line feed; it then stands as JSON, as a
 The last three are told the K labels; the learner is not, and spells them.
 """
 
-import io
 import json
 import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,16 +36,13 @@ from prequential.model.config import Config
 from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
-from prequential.online.source import Data, Readable, in_memory
 from prequential.printable import format_table
 from prequential.records import environment
 
 if TYPE_CHECKING:
     import pandas
 
-# A path names a file of JSON lines. Bytes, and what an open file gives, are JSON lines.
-RowsLike: TypeAlias = "PathLike | Data | Readable | Sequence[Mapping[str, Any]] | pandas.DataFrame"
-ROWS = "a file of JSON lines, their bytes, a file open for bytes, a list of dicts, or a data frame"
+RowsLike: TypeAlias = "PathLike | Sequence[Mapping[str, Any]] | pandas.DataFrame"
 
 SCHEMA = 1
 NAMES = {
@@ -118,7 +114,7 @@ def labels(
 ) -> LabelCost:
     """The code length of one field of each row, given the other fields, under a learner that has read the rows before.
 
-    rows: a file of JSON lines ("-": standard input), or what such lines hold: bytes, an open file, a list of dicts, a data frame.
+    rows: the name of a file of JSON lines ("-": standard input), a list of dicts, or a data frame.
     label: the field that costs bits. given_field: the one that is read (default: all others). config: of a fresh learner
     (default: preset 5). docs/LEARNERS.md explains the codes.
 
@@ -131,10 +127,7 @@ def labels(
         >>> cost.n_labels, cost.codes["online"] < cost.codes["entropy"]
         (2, True)
     """
-    check_arguments(config=config, runtime=runtime, on_progress=on_progress)
-    for name, value in {"label": label, "given_field": label if given_field is None else given_field}.items():
-        if not isinstance(value, str):
-            raise wrong_argument(name, value, "the name of a field")
+    check_arguments(label=label, given_field=given_field, config=config, runtime=runtime, on_progress=on_progress)
     read = read_rows(rows, label, given_field)
     return label_cost(read, config or preset(), runtime or Runtime(), on_progress=on_progress)
 
@@ -149,47 +142,48 @@ def read_rows(source: RowsLike, code: str, given: str | None = None) -> list[tup
     path = repr(str(source)) if isinstance(source, str | os.PathLike) else "rows"
     rows, number = [], 0
     try:
-        with _opened(source) as file:
-            for line in bounded_lines(file, MAX_ROW_BYTES):
-                if line.strip():  # as in shards of lines
-                    rows.append(_row(line, code, given))
-                number += 1
+        for values in _values(source):
+            if values is not None:
+                rows.append(_row(values, code, given))
+            number += 1
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise CorpusError(f"{path}, line {number + 1}: {error}") from error
     if not rows:
         raise CorpusError(f"{path} has no rows")
     return rows
 
 
-def _opened(source: Any) -> Any:
-    """The JSON lines as an open file. Raises ConfigError for what cannot be rows, ValueError for values that JSON lacks."""
-    if isinstance(source, str | os.PathLike):
-        return nullcontext(sys.stdin.buffer) if source == "-" else open_regular(Path(source))
-    held: Any = source.to_dict("records") if hasattr(source, "columns") else in_memory(source)
-    if isinstance(held, list | tuple) and all(isinstance(row, Mapping) for row in held):
-        held = b"".join(_encoded(_as_json(dict(row)) + "\n") for row in held)
-    if not isinstance(held, bytes | bytearray | memoryview):
-        raise wrong_argument("rows", source, ROWS)
-    return io.BytesIO(held)
+def _values(source: Any) -> Iterator[Any]:
+    """Each row, None for an empty line. Raises ConfigError for what cannot be rows, ValueError for a line that is not JSON."""
+    if not isinstance(source, str | os.PathLike):
+        rows = source.to_dict("records") if hasattr(source, "columns") else source
+        if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
+            raise wrong_argument("rows", source, "the name of a file of JSON lines, a list of dicts, or a data frame")
+        yield from rows
+        return
+    with nullcontext(sys.stdin.buffer) if source == "-" else open_regular(Path(source)) as file:
+        for line in bounded_lines(file, MAX_ROW_BYTES):
+            try:
+                yield parse_row(line) if line.strip() else None  # as in shards of lines
+            except ValueError as error:
+                raise ValueError(f"not JSON: {error}") from error
 
 
-def _row(line: bytes, code: str, given: str | None) -> tuple[bytes, bytes]:
-    """Input and label. Raises ValueError."""
-    try:
-        values = parse_row(line)
-    except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from error
+def _row(values: Any, code: str, given: str | None) -> tuple[bytes, bytes]:
+    """Input and label. Raises ValueError for a missing field, TypeError for a value that JSON does not have."""
     for name in (code, given):
-        if not isinstance(values, dict) or (name is not None and name not in values):
+        if not isinstance(values, Mapping) or (name is not None and name not in values):
             raise ValueError(f"no field {name!r}")
     inputs = values[given] if given is not None else {k: v for k, v in values.items() if k != code}
-    return _encoded(inputs if isinstance(inputs, str) else _as_json(inputs)), _encoded(spelled(values[code]))
+    texts = inputs if isinstance(inputs, str) else _as_json(inputs), spelled(values[code])
+    text, label = (each.encode("utf-8", "surrogatepass") for each in texts)
+    return text, label
 
 
 def spelled(value: Any) -> str:
-    """A label in one line. `value_of` gives it back. Raises ValueError for a value that JSON does not have."""
+    """A label in one line. `value_of` gives it back."""
     stands_for_itself = isinstance(value, str) and "\n" not in value and value_of(value) is value
     return value if stands_for_itself else _as_json(value)
 
@@ -202,16 +196,8 @@ def value_of(text: str) -> Any:
         return text
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_unwritable)
-
-
-def _unwritable(value: Any) -> NoReturn:
-    raise ValueError(f"JSON has no {type(value).__name__}; write it as a text")
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def label_cost(

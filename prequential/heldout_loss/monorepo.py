@@ -4,7 +4,6 @@ A point is a measurement of `heldout` over git:REPO?since=S&until=U, by a learne
 a series share their setting, and each begins where the last one ended (docs/MEASURES.md).
 """
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +24,7 @@ from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
 from prequential.online.source import Source, open_source
 from prequential.records import LOSSES, MonorepoRecord, append_record, check_record, parse_object, read_lines
-from prequential.version import VERSION
 
-LOG = logging.getLogger(__name__)
 Record = dict[str, Any]
 NOT_IN_SERIES = ("each", "all_others", "commits")  # of a loss: they may be thousands
 
@@ -55,10 +52,7 @@ def read_series(path: PathLike) -> list[Record]:
     records = []
     for number, line in enumerate(read_lines(path), 1):
         where = f"line {number} of {os.fspath(path)!r}"
-        try:
-            records.append(check_record(parse_object(line, where), MonorepoRecord, where))
-        except CorpusError as error:
-            raise CorpusError(f"{error}: delete the line, or name another series") from error
+        records.append(check_record(parse_object(line, where), MonorepoRecord, where))
     return records
 
 
@@ -81,8 +75,6 @@ def _check_window(points: Sequence[Record], window: Source) -> None:
         )
     if points:
         _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
-        if (version := points[-1]["environment"]["versions"]["prequential"]) != VERSION:
-            LOG.warning("version %s made the last point, %s makes this one: the learner may differ", version, VERSION)
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -124,7 +116,7 @@ def monorepo(
         prequential.errors.ConfigError: give since=, the beginning of the window
     """
     check_arguments(path=repository, config=config, runtime=runtime, on_progress=on_progress)
-    if languages is not None and (isinstance(languages, str) or not all(isinstance(each, str) for each in languages)):
+    if isinstance(languages, str):
         raise wrong_argument("languages", languages, "a list of names")
     points = read_series(series) if series is not None and os.path.lexists(series) else []
     if since is None and not points:

@@ -1,31 +1,32 @@
 """Held-out loss: the call `heldout` and its result."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from math import log
 from os import PathLike as AnyPath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
 
 from prequential.arguments import check_arguments
-from prequential.comparison.clusters import label_of
+from prequential.comparison.clusters import Grouping, label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of, utf8_places
+from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of
 from prequential.heldout_loss.heldout import Context, Policy
 from prequential.heldout_loss.order_test import check_order
-from prequential.heldout_loss.run import LoadLearner, Passes, measure_heldout
+from prequential.heldout_loss.run import measure_heldout
 from prequential.heldout_loss.scored import Models, Scored, read_scored, score_static
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
-from prequential.heldout_loss.trained import Trained, describe, kind_of, load_trained, train_on
+from prequential.heldout_loss.trained import Trained, describe, stored_model, train_on
+from prequential.learners.given import is_model
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.spec import LearnerSpec, other_spec, own_spec
@@ -40,7 +41,6 @@ from prequential.records import LOSSES
 if TYPE_CHECKING:
     import pandas
 
-LOG = logging.getLogger(__name__)
 Record = dict[str, Any]
 
 
@@ -70,7 +70,7 @@ class Heldout:
         return self.records[0]
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit and date.
+        """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit.
 
         Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained
         here, these are the 1,000 costliest documents.
@@ -95,7 +95,6 @@ def heldout(
     train: CorpusLike | None = None,
     config: Config | None = None,
     learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None = None,
-    losses: Sequence[Literal["frozen", "dynamic"]] = ("frozen", "dynamic"),
     context: Context | None = None,
     stride: int | None = None,
     cluster: str | None = None,
@@ -109,12 +108,12 @@ def heldout(
 ) -> Heldout:
     """The loss of static models, or of a learner that read `train` first, on the documents of the corpus `test`.
 
-    test, train: as `source` of `prequential.compress`; train may also be the folder of a run or of a stored model, which is a
-    trained learner. config, or learner as of `evaluate`: what reads `train` (default: preset 5). losses: frozen, which learns
-    nothing from the test corpus, or dynamic. static: hf:FOLDER or hf:NAME of models of transformers, one or several. scores:
-    files of what a cluster computed. context, stride: what a frozen model sees before a byte. cluster: what depends on each
-    other: a field of the rows, "document" for nothing, or a number of levels of folders. orders: of static models, how many
-    drawn orders are scored, too. overlap: whether text of `train` is searched in `test`. keep: is given each record at once.
+    test, train: as `source` of `prequential.compress`; train may also be the folder of a stored model. config, or learner as of
+    `evaluate`: what reads `train` (default: preset 5); then it learns nothing from `test` (frozen), or goes on (dynamic). static:
+    hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed. context, stride:
+    what a frozen model sees before a byte. cluster: what depends on each other: a field of the rows, "document" for nothing, or a
+    number of levels of folders. orders: of static models, how many drawn orders are scored, too. overlap: whether text of `train`
+    is searched in `test`. keep: is given each record at once.
 
     With two models or more, the result holds their paired differences, and intervals. Nothing is written. Raises ConfigError,
     CorpusError, MissingDependencyError, and what the learner raises. docs/MEASURES.md explains the losses.
@@ -129,34 +128,36 @@ def heldout(
     """
     check_arguments(test=test, train=train, config=config, limit_bytes=limit_bytes, runtime=runtime)
     check_arguments(cluster=cluster, orders=orders, on_progress=on_progress)
-    if not losses or not set(losses) <= {"frozen", "dynamic"}:
-        raise wrong_argument("losses", losses, '["frozen"], ["dynamic"], or both')
-    models, runtime, load = _models(static, scores, context, stride, orders), runtime or Runtime(), None
-    if bool(models) == (train is not None):
-        raise ConfigError("name what is measured: train=, or models with static= or scores=, and not both")
-    frozen = Policy(context or "carried", stride) if "frozen" in losses else None
-    passes = Passes(frozen=frozen, dynamic="dynamic" in losses, overlap=overlap)
-    if train is not None:
-        load = _loader(train, _spec(config, learner, runtime), passes, train_limit_bytes, runtime, on_progress)
-    with _opened(test, limit_bytes) as source:
-        grouping, about = grouping_of(source, cluster, test), {**describe(source), "limit_bytes": limit_bytes}
-        if not load:
-            return _of_models(documents_of(source, grouping, about), models, runtime, on_progress, keep)
-        record = measure_heldout(load, source, about, runtime, replace(passes, grouping=grouping), on_progress)
+    models = {"static": _names("static", static), "scores": _names("scores", scores)}
+    if any(models.values()) == (train is not None):
+        raise ConfigError("name what is measured: either train=, or models with static= or scores=")
+    runtime = runtime or Runtime()
+    if train is None:
+        scored = Models(**models, context=context, stride=stride, orders=orders)
+        with _opened(test, limit_bytes, cluster) as (source, grouping, about):
+            return _of_models(documents_of(source, grouping, about), scored, runtime, on_progress, keep)
+    if orders is not None:
+        raise ConfigError("orders= needs static=: what a learner read that is trained here is known")
+    policy = Policy(context or "carried", stride)
+    load = _loader(train, (config, learner, train_limit_bytes), policy, runtime, on_progress)
+    with _opened(test, limit_bytes, cluster) as (source, grouping, about):
+        record = measure_heldout(load, source, about, grouping, policy, overlap, runtime, on_progress)
         keep(record)
-        rows = tuple(_trained_rows(record, dict(source.commits)))
+        rows = tuple(_trained_rows(record))
     return Heldout(records=(record,), rows=rows, text=format_heldout(record))
 
 
 @contextmanager
-def _opened(test: CorpusLike, limit_bytes: int | None) -> Iterator[Source]:
-    """The test corpus, with one document at least. Raises CorpusError for an empty one."""
+def _opened(
+    test: CorpusLike, limit_bytes: int | None, cluster: str | None
+) -> Iterator[tuple[Source, Grouping, Record]]:
+    """The test corpus, with one document at least, its clusters, and how records describe it. Raises CorpusError if empty."""
     with open_source(test, limit_bytes) as source:
         if not source.n_bytes:
             raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
         if not source.documents:  # bytes in memory are one document
             source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
-        yield source
+        yield source, grouping_of(source, cluster, test), {**describe(source), "limit_bytes": limit_bytes}
 
 
 # ---- models that learn nothing
@@ -169,24 +170,13 @@ def _of_models(
     on_progress: OnProgress,
     keep: Callable[[Record], object],
 ) -> Heldout:
-    """Scores the documents under each model. Static models get those that are UTF-8; then no other one is compared.
-
-    Scores of files are read first. Only one static model is in memory at a time.
-    """
+    """Scores the documents under each model. Scores of files are read first; only one static model is in memory at a time."""
     for path in (name.removeprefix(HUB_PREFIX) for name in models.static):  # before the first one is scored
         if path.startswith((".", "/", "~")) and not Path(path).exists():
             raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
     if models.orders:
         check_order(documents.test)
     scored = [read_scored(path, documents, models, runtime) for path in models.scores]
-    if models.static:
-        kept = utf8_places(documents)
-        if n_other := len(documents.ids) - len(kept):
-            n = f"{n_other:,} of {len(documents.ids):,}"
-            LOG.warning("%s documents are left out: they are not UTF-8, as static models need", n)
-        if not kept:
-            raise CorpusError("nothing to score: no document is UTF-8, as static models need")
-        documents, scored = documents.only(kept), [replace(each, bits=each.bits[kept]) for each in scored]
     records, rows = list[Record](), list[Record]()
     static = (score_static(name, documents, models, runtime, on_progress) for name in models.static)
     for each in chain(static, scored):
@@ -197,14 +187,6 @@ def _of_models(
     comparison = compare_documents(losses) if len(losses) > 1 else None
     text = format_models(records, comparison)
     return Heldout(records=tuple(records), rows=tuple(rows), text=text, comparison=comparison)
-
-
-def _models(static: Any, scores: Any, context: Context | None, stride: int | None, orders: int | None) -> Models:
-    """The models that are scored. Without one, context and stride belong to the learner."""
-    models = Models(static=_names("static", static), scores=_names("scores", scores))
-    if orders is not None and not models:
-        raise ConfigError("orders= tests static models: what a learner read that is trained here is known")
-    return replace(models, context=context, stride=stride, orders=orders) if models else models
 
 
 def _names(name: str, value: Any) -> tuple[Any, ...]:
@@ -218,70 +200,52 @@ def _names(name: str, value: Any) -> tuple[Any, ...]:
 # ---- rows of single documents
 
 
-def _trained_rows(record: Mapping[str, Any], dates: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """The documents in the record of a trained learner, under each loss, the costliest first. dates: of commits."""
+def _trained_rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The documents in the record of a trained learner, under each loss, the costliest first."""
     for loss in filter(record.get, LOSSES):
         for each in record[loss]["each"]:
-            document, commit = Document(each["name"], 0, each["n_bytes"]), each["commit"]
-            yield {"loss": loss, **_row(document, each["bits"], commit, dates), "number": each["number"]}
+            document = Document(each["name"], 0, each["n_bytes"])
+            yield {"loss": loss, **_row(document, each["bits"], each["commit"]), "number": each["number"]}
 
 
 def _scored_rows(label: str, documents: DocumentSet, scored: Scored) -> Iterator[dict[str, Any]]:
     """The documents under a model, in the order of the corpus."""
-    about, dates = (
-        {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"},
-        dict(documents.commits),
-    )
+    about = {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"}
     for i, (document, bits) in enumerate(zip(documents.documents, scored.bits.tolist(), strict=True)):
-        commit = documents.commits[i][0] if dates else None
-        yield {**about, **_row(document, bits, commit, dates), "id": documents.ids[i]}
+        commit = documents.commits[i][0] if documents.commits else None
+        yield {**about, **_row(document, bits, commit), "id": documents.ids[i]}
 
 
-def _row(document: Document, bits: float, commit: str | None, dates: Mapping[str, str]) -> dict[str, Any]:
+def _row(document: Document, bits: float, commit: str | None) -> dict[str, Any]:
     n, (language,) = document.n_bytes, languages_of([document])
     sizes = {"n_bytes": n, "bits": bits, "nats": bits * log(2), "bits_per_byte": bits / n if n else None}
-    more = {"commit": commit, "date": dates[commit]} if commit else {}
-    return {"document": document.name, "language": language, **sizes, **more}
+    return {"document": document.name, "language": language, **sizes, **({"commit": commit} if commit else {})}
 
 
 # ---- a trained learner
 
 
-def _spec(config: Config | None, learner: Any, runtime: Runtime) -> LearnerSpec | None:
-    """The learner that reads a corpus; None: none is named."""
-    if config is not None and learner is not None:
-        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
-    if config is not None:
-        return own_spec(config, runtime)
-    return learner if learner is None or isinstance(learner, LearnerSpec) else other_spec(learner)
-
-
 def _loader(
     train: CorpusLike,
-    spec: LearnerSpec | None,
-    passes: Passes,
-    limit_bytes: int | None,
+    given: tuple[Config | None, Any, int | None],
+    policy: Policy,
     runtime: Runtime,
     on_progress: OnProgress,
-) -> LoadLearner:
-    """A function that returns the trained learner. Everything that can be refused before the work is refused here."""
+) -> Callable[[], Trained]:
+    """A function that returns the trained learner. given: config, learner and train_limit_bytes of the call.
 
-    def checked(spec: LearnerSpec) -> LearnerSpec:
-        passes.check(spec, runtime)
-        return spec
-
-    if (kind := kind_of(train)) != "corpus":
-        if spec or limit_bytes is not None:
-            raise ConfigError(
-                f"train= names a {kind}, which is a trained learner: leave out config=, learner= and train_limit_bytes="
-            )
-        return lambda: load_trained(
-            str(train), kind, lambda config: checked(own_spec(config, runtime)), runtime, on_progress
-        )
-    to_train = checked(spec or own_spec(preset(), runtime))
-
-    def learn() -> Trained:
-        with open_source(train, limit_bytes) as source:
-            return train_on(source, to_train, on_progress)
-
-    return learn
+    What can be refused before the work is refused here.
+    """
+    config, learner, limit_bytes = given
+    if is_model(train):
+        if given != (None, None, None):
+            raise ConfigError("train= names a trained learner: leave out config=, learner= and train_limit_bytes=")
+        return partial(stored_model, train, runtime)
+    if config is not None and learner is not None:
+        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
+    if learner is None:
+        spec = own_spec(config or preset(), runtime)
+    else:
+        spec = learner if isinstance(learner, LearnerSpec) else other_spec(learner)
+    policy.check(spec, runtime)
+    return partial(train_on, train, spec, limit_bytes, on_progress)

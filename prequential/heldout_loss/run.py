@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +10,9 @@ from prequential_codecs.baselines import measure_installed
 from prequential_corpora.overlap import Overlap, measure_overlap
 
 from prequential.comparison.clusters import Grouping
-from prequential.errors import ConfigError
 from prequential.evaluation import baselines
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import CARRIED, Policy, dynamic_trace, frozen_trace, scored_trace
+from prequential.heldout_loss.heldout import Policy, dynamic_trace, frozen_trace, scored_trace
 from prequential.heldout_loss.summary import summarise_heldout
 from prequential.heldout_loss.trained import Trained
 from prequential.learners.adapted import AdaptedLearner
@@ -28,53 +26,38 @@ from prequential.online.source import Source
 from prequential.records import NOT_CODED, HeldoutRecord, environment
 
 BASELINES = ("ppmd", "xz")
-
-LoadLearner = Callable[[], Trained]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Passes:
-    """What to measure. frozen: the policy of the frozen loss; None: no frozen loss. grouping: of the test corpus's documents."""
-
-    frozen: Policy | None = CARRIED
-    dynamic: bool = True
-    overlap: bool = True
-    grouping: Grouping | None = None
-
-    def check(self, spec: LearnerSpec, runtime: Runtime) -> None:
-        """Raises ConfigError for a learner that is too large or too slow, or that cannot be frozen with this context."""
-        if spec.config:
-            # a frozen learner has a second ring of the history
-            runtime.check(spec.config, extra_bytes=1 << spec.config.schedule.history_bits)
-            if self.frozen:
-                self.frozen.stride_for(spec.config)
-        elif self.frozen not in (None, CARRIED):
-            raise ConfigError("a learner of your own has the context carried: leave out context= and stride=")
+OWN_POLICY = "carried: one stream; the context continues from the training corpus"
 
 
 def measure_heldout(
-    load: LoadLearner, test: Source, about: dict[str, Any], runtime: Runtime, passes: Passes, on_progress: OnProgress
+    load: Callable[[], Trained],
+    test: Source,
+    about: dict[str, Any],
+    grouping: Grouping,
+    policy: Policy,
+    with_overlap: bool,
+    runtime: Runtime,
+    on_progress: OnProgress,
 ) -> dict[str, Any]:
     """The record of the losses of a test corpus under the learner that `load` returns. about: the test corpus in records.
 
-    At most one learner exists at a time. The overlap is measured if the training bytes are available, and its warning is logged
-    before the passes. A tokenizer encodes each corpus alone.
+    grouping: of its documents. policy: of the frozen loss. with_overlap: whether the overlap is measured, if the training bytes
+    are available; its warning is logged before the passes. At most one learner exists at a time. A tokenizer encodes each corpus
+    alone.
     """
-    trained = load()
+    trained, traces = load(), {}
     spec, train, digest = trained.spec, trained.about, trained.learner.digest()
-    overlap = _measure_overlap(trained, test, on_progress) if passes.overlap else None
-    traces = {}
-    if passes.frozen:
-        begin(on_progress, "frozen")
-        traces["frozen"] = _frozen(spec, trained.learner, test, passes.frozen, on_progress)
-    if passes.dynamic:  # last, because it changes the learner
-        begin(on_progress, "dynamic")
-        traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
+    policy.check(spec, runtime)
+    overlap = _measure_overlap(trained, test, on_progress) if with_overlap else None
+    begin(on_progress, "frozen")
+    traces["frozen"] = _frozen(spec, trained.learner, test, policy, on_progress)
+    begin(on_progress, "dynamic")  # last, because it changes the learner
+    traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
     del trained
     begin(on_progress, "untrained")
     traces["untrained"] = _dynamic(spec, spec.make(), test, on_progress)
     losses = {
-        name: summarise_heldout(trace, test.documents, overlap, passes.grouping, test.commits)
+        name: summarise_heldout(trace, test.documents, overlap, grouping, test.commits)
         for name, trace in traces.items()
     }
     begin(on_progress, "baselines")
@@ -85,9 +68,9 @@ def measure_heldout(
         config=spec.description,
         learner_digest=digest.hex(),
         coding=NOT_CODED,
-        policy=_in_words(passes.frozen, spec),
-        **{name: losses.get(name) for name in ("frozen", "dynamic", "untrained")},
-        saved_bits=losses["untrained"].total.bits - losses["dynamic"].total.bits if passes.dynamic else None,
+        policy=policy.describe(spec.config) if spec.config else OWN_POLICY,
+        **losses,
+        saved_bits=losses["untrained"].total.bits - losses["dynamic"].total.bits,
         baselines=[baselines.to_record(each) for each in others],
         overlap=overlap.to_dict() if overlap else None,
         environment=environment(runtime, spec.config),
@@ -122,10 +105,3 @@ def _measure_overlap(trained: Trained, test: Source, on_progress: OnProgress) ->
     if overlap.warning:
         logging.getLogger(__name__).warning("%s", overlap.warning)
     return overlap
-
-
-def _in_words(policy: Policy | None, spec: LearnerSpec) -> str | None:
-    if policy is None:
-        return None
-    own = "carried: one stream; the context continues from the training corpus"
-    return policy.describe(spec.config) if spec.config else own

@@ -44,22 +44,15 @@ class Models:
     orders: int | None = None
 
     def __post_init__(self) -> None:
-        if self.orders is not None and (
-            self.scores or self.orders < MIN_ORDERS or self.context not in (None, "carried")
-        ):
+        context = self.context or ("carried" if self.orders else "isolated" if self.stride is None else "strided")
+        if self.orders is not None and (self.scores or self.orders < MIN_ORDERS or context != "carried"):
             raise ConfigError(f"orders= takes {MIN_ORDERS} or more, and static models with the context carried")
-        if self.context is None:
-            default: Context = "carried" if self.orders else "isolated" if self.stride is None else "strided"
-            object.__setattr__(self, "context", default)
-        if self.context not in CONTEXTS:
-            raise ConfigError(f"unknown context {self.context!r}; choose one of {', '.join(CONTEXTS)}")
-        if self.context == "isolated" and self.stride is not None:
-            raise ConfigError("with a stride a document is read in windows that overlap: leave out context= or stride=")
-        if self.context == "strided" and self.stride is None:
-            raise ConfigError("the context strided of a static model needs stride=, in tokens")
-
-    def __bool__(self) -> bool:
-        return bool(self.static or self.scores)
+        if context not in CONTEXTS:
+            raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(CONTEXTS)}")
+        if context != "carried" and (context == "strided") == (self.stride is None):
+            verb = "needs" if self.stride is None else "has no"
+            raise ConfigError(f"the context {context} of a static model {verb} stride=, in tokens")
+        object.__setattr__(self, "context", context)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +71,7 @@ class Scored:
 def score_static(
     name: str, documents: DocumentSet, models: Models, runtime: Runtime, on_progress: OnProgress
 ) -> Scored:
-    """Scores the documents, which are UTF-8, under a static model. Raises what StaticModel raises."""
+    """Scores the documents under a static model. Raises what StaticModel raises."""
     import torch
 
     from prequential.adapters.static_model import StaticModel

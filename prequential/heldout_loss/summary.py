@@ -16,7 +16,6 @@ from prequential_corpora.git_rules import language_of
 from prequential_corpora.overlap import Overlap
 
 from prequential.comparison.clusters import Grouping, cluster, loss_interval
-from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.printable import printable
@@ -37,10 +36,8 @@ def summarise_heldout(
 ) -> HeldoutLoss:
     """The loss of a trace by documents, which are in stream order.
 
-    overlap, grouping, commits: of the same documents; without a grouping, each is a cluster. Raises CorpusError for documents out
-    of order or outside the corpus, and for an overlap of another corpus.
+    overlap, grouping, commits: of the same documents; without a grouping, each is a cluster.
     """
-    _check(trace, documents, overlap)
     edges = np.array([edge for d in documents for edge in (d.offset, d.offset + d.n_bytes)] + [trace.n_bytes])
     bits = np.diff(trace.sums(MODEL, edges), prepend=0.0)[1::2].tolist()  # gap, document, ..., document, gap
     loss, total_bits = summarise_documents(documents, bits, grouping, commits), trace.total_bits(MODEL)
@@ -108,23 +105,9 @@ def languages_of(documents: Sequence[Document]) -> list[str]:
     ]
 
 
-def kind_of_name(name: str) -> str:
-    """The kind of a document of a window, with which its name begins: new or added."""
-    return name.partition("/")[0]
-
-
-def _check(trace: Trace, documents: Sequence[Document], overlap: Overlap | None) -> None:
-    end = 0
-    for document in documents:
-        if document.n_bytes < 0 or not end <= document.offset <= trace.n_bytes - document.n_bytes:
-            raise CorpusError(f"document {printable(document.name)!r} is out of order or outside the corpus")
-        end = document.offset + document.n_bytes
-    if overlap and (len(overlap.n_bytes), len(overlap.in_train)) != (len(documents), trace.n_bytes):
-        raise CorpusError("the overlap belongs to another corpus")
-
-
 def _kinds(groups: Sequence[DocumentGroup]) -> list[DocumentGroup]:
-    kinds = _by_label(groups, [kind_of_name(group.name) for group in groups])
+    """New and added documents of a window: their names begin with the kind."""
+    kinds = _by_label(groups, [group.name.partition("/")[0] for group in groups])
     return sorted(kinds, key=lambda group: group.name, reverse=True)
 
 

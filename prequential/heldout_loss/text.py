@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
-from prequential.comparison.clusters import Clusters, count_of, label_of, plural, reason_for_none
+from prequential.comparison.clusters import Clusters, count_of, label_of, reason_for_none
 from prequential.comparison.documents import DocumentComparison, difference_of, sentence
 from prequential.evaluation.summary import learner_label
 from prequential.heldout_loss.order_test import order_sentence
@@ -12,13 +12,7 @@ from prequential.printable import format_table, printable
 from prequential.records import LOSSES
 
 MAX_ROWS = 10
-GROUPS = {
-    "overlap": "",
-    "language": "languages",
-    "kind": "kinds",
-    "commit": "commits",
-    "document": "each",
-}  # fields of a loss
+GROUPS = {"overlap": "", "language": "languages", "kind": "kinds", "commit": "commits", "document": "each"}
 DIGESTED = {"static model": "the weights", "scores": "the scores"}
 
 Record = Mapping[str, Any]
@@ -27,7 +21,7 @@ Record = Mapping[str, Any]
 def format_heldout(record: Record) -> str:
     """All figures of a trained learner; of groups the MAX_ROWS costliest. At the end, whether the training helps."""
     losses = {name: record[name] for name in LOSSES if record[name]}
-    parts = [_head(record), _totals(losses, record["baselines"]), *_notes(losses), _saved(record)]
+    parts = [_head(record), _totals(losses, record["baselines"])]
     parts += [_groups(title, losses) for title in GROUPS]
     return "\n\n".join([*filter(None, parts), _verdict(record)])
 
@@ -43,7 +37,7 @@ def format_models(records: Sequence[Record], comparison: DocumentComparison | No
         digested = f"BLAKE2b of {DIGESTED[record['train']['source']]} {record['learner_digest']}"
         lines += [f"{name}: {record['policy']}", f"  {record['coding']}; {digested}"]
     lines.append("overlap with what the models were trained on: not known here")
-    parts = ["\n".join(map(printable, lines)), _totals(losses), _interval_note(losses["A"])]
+    parts = ["\n".join(map(printable, lines)), _totals(losses)]
     parts += filter(None, [_groups(title, losses, differences=True) for title in GROUPS])
     for difference in comparison.differences if comparison else ():
         parts.append(printable(sentence(difference, names[0], names[list(losses).index(difference.other)])))
@@ -159,36 +153,6 @@ def _bounds(loss: Record) -> str:
 # ---- sentences
 
 
-def _notes(losses: Record) -> list[str]:
-    """What the intervals are for, and what it means if the frozen learner is worse than one that has learned nothing."""
-    notes, frozen, untrained = [_interval_note(next(iter(losses.values())))], losses.get("frozen"), losses["untrained"]
-    if frozen and frozen["bits_per_byte"] > untrained["bits_per_byte"]:
-        notes.append(
-            "frozen is worse than untrained: what was learned fits this text badly, and a frozen learner cannot adapt. See the "
-            "dynamic loss"
-        )
-    return notes
-
-
-def _interval_note(loss: Record) -> str:
-    """What the intervals are for, or why there are none."""
-    interval = loss["interval"]
-    if interval is None:
-        return f"no interval: {reason_for_none(_clusters_of(loss))}"
-    n = count_of(interval["by"], interval["n_clusters"])
-    return (
-        f"{100 * interval['confidence']:g} % interval: the expected loss over {plural(interval['by'])} of these sizes, if they "
-        f"are independent of each other: {n}, Student's t with {interval['freedom']:.1f} degrees of freedom"
-    )
-
-
-def _saved(record: Record) -> str:
-    if record["saved_bits"] is None:
-        return ""
-    share = 100 * record["saved_bits"] / record["untrained"]["total"]["bits"]
-    return f"saved by training: {record['saved_bits']:,.0f} bits, {share:.1f} % (untrained minus dynamic, all bytes)"
-
-
 def _verdict(record: Record) -> str:
     """What to expect of the trained learner on other such text, and whether it is better than one that was not trained."""
     loss, untrained = record["dynamic"] or record["frozen"], record["untrained"]
@@ -205,7 +169,8 @@ def _expectation(loss: Record) -> str:
     if interval is None:
         return f"these figures say nothing about other text: {reason_for_none(_clusters_of(loss))}"
     n = count_of(interval["by"], interval["n_clusters"])
-    return f"expect {rate(loss['bits_per_byte'])} bits/byte on other text like this, {_bounds(loss)} over {n}"
+    level, mean = f"{100 * interval['confidence']:g} %", rate(loss["bits_per_byte"])
+    return f"expect {mean} bits/byte on other text like this, {_bounds(loss)} ({level}) over {n} that are independent"
 
 
 def _clusters_of(loss: Record) -> Clusters:

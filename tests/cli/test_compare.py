@@ -47,13 +47,13 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
     for i in range(11):
         (tmp_path / "tests" / f"{i:02}.txt").write_bytes(text[3000 + 300 * i : 3200 + 300 * i])
     for level in ("-1", "-2"):
-        options = ("--train", "train", "--test", "tests", "--dynamic-only", "--no-overlap")
+        options = ("--train", "train", "--test", "tests", "--no-overlap")
         assert run(tmp_path, "heldout", *options, level).returncode == 0
     done = run(tmp_path, "compare", "--json", "--confidence", "0.9", "runs/heldout.jsonl:1", "runs/heldout.jsonl")
     first, second = map(json.loads, (tmp_path / "runs" / "heldout.jsonl").read_text().splitlines())
     compared = json.loads(done.stdout)
     assert [each["where"] for each in compared["records"]] == ["runs/heldout.jsonl:1", "runs/heldout.jsonl:2"]
-    assert [each["loss"] for each in compared["differences"]] == ["dynamic", "untrained"]
+    assert [each["loss"] for each in compared["differences"]] == ["frozen", "dynamic", "untrained"]
     for each in compared["differences"]:
         difference = second[each["loss"]]["bits_per_byte"] - first[each["loss"]]["bits_per_byte"]
         assert each["bits_per_byte"] == pytest.approx(difference, abs=1e-12)

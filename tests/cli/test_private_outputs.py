@@ -32,7 +32,7 @@ CASES = {
     "import log.csv --tokens seen --loss loss --bytes-per-token 4 --runs imported": "imported/log-*",
     "report RUN -o page.html": "page.html",
     "train a -o model GPT": "model",
-    "heldout --train RUN --test public --runs held": "held/heldout.jsonl",
+    "heldout --train model --test public --runs held": "held/heldout.jsonl",
     "heldout --test git:repo?since=HEAD~1 --documents commits.jsonl": "commits.jsonl",
     "monorepo repo --since HEAD~1 --series mono.jsonl MIXER": "mono.jsonl",
     "sweep a --runs swept --limit 600 GPT": "swept/a-*",

@@ -15,7 +15,6 @@ from prequential.cli.streams import progress_bar
 from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import kernel_folder
 from prequential.online import progress as display
-from prequential.online.accelerators import warn_once
 from prequential.online.coding import Progress
 from prequential.online.progress import ProgressLines
 
@@ -56,17 +55,6 @@ def test_at_the_end_the_bar_is_gone_and_the_warning_stays(shown: str) -> None:
     assert summary.startswith(f"same: {len(SAME):,} -> ")
 
 
-@pytest.mark.thorough
-def test_a_narrow_terminal_also_gets_one_line_and_a_wide_one_is_not_filled(on_terminal: Terminal, folder: Path) -> None:
-    """So that a resize leaves no fragments."""
-    code, _, shown = on_terminal(folder, "compress", "text", columns=30)
-    assert code == 0 and "bits/byte" in shown
-    assert shown.count("\n") == 1 and shown.endswith(" s\r\n")  # the summary
-    _, _, shown = on_terminal(folder, "compress", "-f", "same", columns=240)
-    lines = [line for line in shown.replace("\x1b[A", "").split("\r") if "|" in line]
-    assert lines and max(len(line.rstrip()) for line in lines) <= 120
-
-
 def test_with_quiet_a_terminal_shows_nothing_and_findings_are_recorded(on_terminal: Terminal, folder: Path) -> None:
     code, output, shown = on_terminal(folder, "evaluate", "--quiet", "--json", "--baselines", "none", "-1", "same")
     assert (code, shown) == (0, "")
@@ -102,14 +90,6 @@ def test_the_bar_of_a_notebook_stays_with_the_last_figures(capsys: pytest.Captur
     assert show.health.findings == []
     last = capsys.readouterr().err.rstrip().rsplit("\r", 1)[-1]
     assert last.startswith("book 100%, ") and "bits/byte" in last
-
-
-def test_a_device_that_a_learner_cannot_use_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    warn_once.cache_clear()
-    with progress_bar("a", quiet=False) as show:
-        prequential.compress(b"text " * 9, config=SMALL, runtime=prequential.Runtime(device="cuda"), on_progress=show)
-    said = "--device cuda has no effect: this learner has no GPT, and nothing else runs on a GPU"
-    assert capsys.readouterr().err == f"prequential: a: warning: {said}\n"
 
 
 def test_a_logged_warning_is_shown_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,6 @@ def test_a_run_is_shown_as_it_was_printed_and_with_its_crossings(run, made):
         ("runs", "show"),
         ("report", "-c"),
         ("compare", "latest"),
-        ("heldout", "--test", "a", "--frozen-only", "--no-run", "--train"),
         ("forecast", "runs", "--target-parameters", "9", "--target-bytes", "9K", "-o", "f", "--proxy"),
     ],
 )

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from prequential.cli.streams import PrintableStream, printable_streams, report_failure
-from prequential.errors import CorpusError, OutputError
-from prequential.files import output_file
+from prequential.errors import CorpusError
 from prequential.printable import format_table, printable, wrapped
 
 PROJECT = Path(__file__).parents[2]
@@ -78,14 +77,6 @@ def test_archives_of_a_name_with_controls_are_made_and_read_without_them(run, tm
     assert "\\x1b" in clean(run(tmp_path, "list", "--\x1b[2J", "a"), code=2)
 
 
-def test_names_in_any_alphabet_are_printed_as_they_are(run, tmp_path: Path, archive: bytes) -> None:
-    for name in LEGITIMATE:
-        (tmp_path / f"{name}.pq").write_bytes(archive)
-    shown = run(tmp_path, "list", *(f"{name}.pq" for name in LEGITIMATE)).stdout.decode()
-    for name in LEGITIMATE:
-        assert f"\n{name}.pq " in shown
-
-
 @pytest.mark.parametrize(
     "setting", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
 )
@@ -124,19 +115,6 @@ def test_closed_streams_never_reach_an_output_file(shell, tmp_path: Path, closed
     assert (tmp_path / "made").read_bytes() == text
 
 
-@pytest.mark.thorough
-def test_a_closed_or_full_stderr_loses_only_diagnostics(shell, text: bytes) -> None:
-    for lost in ("2>/dev/full", "2>&-"):
-        done = shell(f"$P decompress -v --kernels plain -c a.pq {lost}")
-        assert (done.returncode, done.stdout) == (0, text)
-        done = shell(f"$P list missing a.pq {lost}")
-        assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
-    for command in ("compress $C -c", "decompress --kernels plain -c"):
-        done = shell(f"$P {command} <&-")
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
-    assert shell("$P --no-such 2>&-").returncode == 2
-
-
 @pytest.mark.parametrize(
     "command", ["decompress --kernels plain -c a.pq", "list a.pq", "--help", "evaluate --baselines none $C a"]
 )
@@ -173,18 +151,6 @@ def test_a_process_substitution_takes_the_output_of_every_command(
     assert done.returncode == 0, done.stderr
     got = (tmp_path / "got").read_bytes()
     assert got and ("decompress" not in command or got == text)
-
-
-def test_a_terminal_takes_an_output_only_with_overwrite() -> None:
-    ours, theirs = os.openpty()
-    name = os.ttyname(theirs)
-    with pytest.raises(OutputError, match="is a terminal"), output_file(name) as sink:
-        sink.write(b"refused")
-    with output_file(name, overwrite=True) as sink:
-        sink.write(b"text")
-    assert os.read(ours, 100) == b"text"
-    os.close(ours)
-    os.close(theirs)
 
 
 def test_prose_is_broken_at_80_columns_below_its_beginning_and_rows_of_tables_are_not():

