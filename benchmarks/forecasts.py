@@ -110,13 +110,18 @@ def cells(one: dict[str, Any]) -> tuple[str, str]:
 TITLES = ("", "registered", "90 % interval", "today, after the fact", "90 % interval", "line")
 
 
+def row(each: Published, then: dict[str, Any], now: dict[str, Any]) -> tuple[str, ...]:
+    """A line under TITLES. then, now: its scores as registered and as made today."""
+    return (each.label, *cells(then), *cells(now), f"{now['naive_percent']:+.1f} %")
+
+
 def main() -> None:
     for names in (NEW, (*CLEAN, *TUNED)):
         rows, then, now = [], [], []
         for each in published(names):
             then.append(score(each.record, each.target))
             now.append(after_the_fact(each))
-            rows.append((each.label, *cells(then[-1]), *cells(now[-1]), f"{now[-1]['naive_percent']:+.1f} %"))
+            rows.append(row(each, then[-1], now[-1]))
         print(format_markdown(TITLES, rows), end="\n\n")
         for name, scores in (("registered", then), ("today, after the fact", now)):
             print(name, {key: round(value, 3) for key, value in summary(scores).items()}, end="\n\n")

@@ -256,7 +256,7 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     share, k, many = f" ({100 * abs(rate) / base:.1f} %)" if base else "", len(clusters.n_bytes), plural(clusters.by)
     claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"
     if equal is None:
-        return f"{claim}, but {count_of(clusters.by, k)} say nothing about others: score more {many}"
+        return f"{claim}, but {count_of(clusters.by, k)} say{'s' * (k == 1)} nothing about others: score more {many}"
     low, high = equal.low_bits_per_byte, equal.high_bits_per_byte
     bounds = (
         f"a {clusters.by} {low:+.4f} to {high:+.4f} ({100 * equal.confidence:g} %), lower in {equal.n_lower} of {k}"

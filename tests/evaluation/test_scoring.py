@@ -314,7 +314,7 @@ def test_the_command_line_resumes_a_learner_of_ids_and_leaves_a_clean_run_folder
 
     first = called()
     assert first.returncode != 0 and "continues this run" in first.stderr
-    done = called("--resume", re.search(r"--resume (\S+)", first.stderr)[1])
+    done = called("--resume", re.search(r"--resume '(\S+)'", first.stderr)[1])
     assert done.returncode == 0, done.stderr
     (run,) = prequential.read_runs(tmp_path / "runs")
     assert run.record["code_bits"] == of_own(models.OfWordsByNll).code_bits
