@@ -121,7 +121,8 @@ def for_each(names: Iterable[str], run: Callable[[str], None], *, verbose: bool)
         except (BrokenPipeError, StandardOutputError):  # no later result could be printed either
             raise
         except Exception as error:
-            code = max(code, report_failure(name, error, verbose=verbose))
+            report_failure(name, error, verbose=verbose)
+            code = EXIT_FAILURE
     return code
 
 

@@ -1,7 +1,6 @@
 """A held-out measurement as text, from its records."""
 
 from collections.abc import Mapping, Sequence
-from math import log
 from typing import Any
 
 from prequential.comparison.clusters import Clusters, count_of, label_of, reason_for_none
@@ -103,11 +102,11 @@ def _totals(losses: Record, baselines: Sequence[Record] = ()) -> str:
     for name, loss in losses.items():
         per_byte, documents = loss["bits_per_byte"], loss["documents"]
         means = [rate(loss["macro_documents"]), rate(loss["macro_languages"])]
-        rows.append([name, f"{documents['bits']:,.0f}", rate(per_byte), _bounds(loss), *means, rate(per_byte, log(2))])
+        rows.append([name, f"{documents['bits']:,.0f}", rate(per_byte), _bounds(loss), *means])
     for each in baselines:
-        row = [f"{each['label']}, its file", f"{8 * each['compressed_bytes']:,}", rate(each["bits_per_byte"])]
-        rows.append([*row, "", "", "", ""])
-    return format_table(("", "bits", "bits/byte", "95 % interval", "by document", "by language", "nats/byte"), rows)
+        row = [each["label"], f"{8 * each['compressed_bytes']:,}", rate(each["bits_per_byte"])]
+        rows.append([*row, "", "", ""])
+    return format_table(("", "bits", "bits/byte", "95 % interval", "by document", "by language"), rows)
 
 
 def _groups(title: str, losses: Record, *, differences: bool = False) -> str:
@@ -139,9 +138,9 @@ def _identity(group: Record) -> Any:
     return group.get("number", group["name"])  # documents of a window may have equal names
 
 
-def rate(value: float | None, factor: float = 1.0) -> str:
+def rate(value: float | None) -> str:
     """A rate of a table; "" for None."""
-    return "" if value is None else f"{factor * value:.4f}"
+    return "" if value is None else f"{value:.4f}"
 
 
 def _bounds(loss: Record) -> str:

@@ -53,13 +53,13 @@ def test_a_learner_of_ones_own_gets_a_run_folder_that_later_commands_read(run, f
         assert later.returncode == 0, later.stderr
     assert "mine.py:Counts" in (folder / "page.html").read_text()
     refused = run(folder, "decompress", "-o", "out", str(path / "archive.pq"))
-    assert refused.returncode == 2 and b"learner of its own, 'mine.py:Counts'" in refused.stderr
+    assert refused.returncode == 1 and b"learner of its own, 'mine.py:Counts'" in refused.stderr
 
 
 def test_one_text_given_another(run, folder, text):
     assert run(folder, "compress", "-1", "text", "--given", "before").returncode == 0
     refused = run(folder, "decompress", "-o", "out", "text.pq")
-    assert refused.returncode == 2 and refused.stderr.count(b"\n") == 1 and b"--given" in refused.stderr
+    assert refused.returncode == 1 and refused.stderr.count(b"\n") == 1 and b"--given" in refused.stderr
     assert not (folder / "out").exists()
     assert run(folder, "test", "--given", "before", "text.pq").returncode == 0
     assert run(folder, "decompress", "-o", "out", "--given", "before", "text.pq").returncode == 0

@@ -36,7 +36,7 @@ REFUSALS = [
     ("test --max-output 4Q archive", 2, "'4Q' is not a number of bytes such as 65536, 64K, 10M or 4G"),
     # Measures
     ("evaluate --configs-tried=0 a", 2, "'0' is not an integer of 1 or more"),
-    ("evaluate --no-run --baselines gzip,arj a", 2, "unknown baseline 'arj'"),
+    ("evaluate --no-run --baselines gzip,arj a", 1, "unknown baseline 'arj'"),
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
     ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),
@@ -73,7 +73,7 @@ REFUSALS = [
             ("--learner mine.py:Counts --learner-arg x=1", 2, "cannot be made"),
             ("--learner mine.py:Counts -1", 2, "leave out -1"),
             ("--learner-arg x=1", 2, "leave out --learner-arg"),
-            ("--learner mine.py:Counts --given b", 2, "a given text is for learners of this program"),
+            ("--learner mine.py:Counts --given b", 1, "a given text is for learners of this program"),
             ("-1 --static hf:missing-folder", 2, ""),
         ]
     ),
