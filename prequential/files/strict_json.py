@@ -39,7 +39,8 @@ def parse_row(line: bytes) -> Any:
 
 
 def _parse(data: bytes, max_digits: int, make_object: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
-    check_json_size(data)
+    if _most_values(data) > MAX_VALUES and _most_values(_STRING.sub(b"", data)) > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_VALUES:,} values")
 
     def object_of(pairs: list[tuple[str, Any]]) -> Any:
         values = dict(pairs)
@@ -67,14 +68,8 @@ def bounded_lines(stream: IO[bytes], max_n_bytes: int) -> Iterator[bytes]:
         yield line
 
 
-def check_json_size(data: bytes) -> None:
-    """Raises ValueError for a JSON text of more than MAX_VALUES values, before it is parsed."""
-
-    def most(text: bytes) -> int:
-        return sum(map(text.count, (b",", b":", b"[", b"{")))
-
-    if most(data) > MAX_VALUES and most(_STRING.sub(b"", data)) > MAX_VALUES:
-        raise ValueError(f"it has more than {MAX_VALUES:,} values")
+def _most_values(text: bytes) -> int:
+    return sum(map(text.count, (b",", b":", b"[", b"{")))
 
 
 def _children(value: Any) -> list[Any]:
