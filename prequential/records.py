@@ -293,10 +293,18 @@ class TableRow(TypedDict, total=False):
     bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")]
 
 
-class CostTable(TypedDict):
+class EachDocument(TypedDict):
+    """The documents that are not empty, in the order of the corpus."""
+
+    n_bytes: Annotated[list[Size], says("the length of each")]
+    bits: Annotated[list[Number], says("what each costs")]
+
+
+class CostTable(TypedDict, total=False):
     """Where the bits went, by one property of a byte. Every byte is in exactly one row."""
 
-    rows: Annotated[list[TableRow], says("kinds of bytes")]
+    rows: Required[Annotated[list[TableRow], says("kinds of bytes")]]
+    each: Annotated[EachDocument, says("of `documents`: all of them, if they are at most 1,000")]
 
 
 class Passage(TypedDict):

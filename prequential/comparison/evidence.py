@@ -15,7 +15,7 @@ import numpy as np
 
 from prequential.comparison.clusters import Clusters, equal_weights
 from prequential.comparison.prediction import mean_variance, text_cells
-from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.curves import Curve
 
 N_PARTS = 8
 MIN_EFFECTIVE = 4.0  # documents: below, the interval of one text held in at most 0.96 of simulations at 95 %
@@ -86,18 +86,13 @@ def over_texts(reference: Sequence[Curve], other: Sequence[Curve], confidence: f
 
 
 def documents_of(records: Sequence[Mapping[str, Any]]) -> Clusters | None:
-    """The documents of a text, with their mean costs over these runs; None if a record does not have each of them."""
-    tables = [{row["name"]: row for row in _rows(record)} for record in records]
-    names = list(tables[0])
-    if not names or any(
-        set(table) != set(names) or any(table[n]["n_documents"] != 1 for n in names) for table in tables
-    ):
+    """The documents of a text, with their mean costs over these runs; None if a record does not have the costs of each."""
+    each = [(record.get("tables") or {}).get(DOCUMENTS, {}).get("each") or {} for record in records]
+    n_bytes = tuple(each[0].get("n_bytes", ()))
+    if not n_bytes or any(len(costs.get("bits", ())) != len(n_bytes) for costs in each):
         return None
-    return Clusters(
-        n_documents=len(names),
-        n_bytes=tuple(tables[0][name]["n_bytes"] for name in names),
-        bits=tuple(float(np.mean([table[name]["bits"][MODEL] for table in tables])) for name in names),
-    )
+    bits = np.mean([costs["bits"] for costs in each], axis=0).tolist()
+    return Clusters(n_documents=len(n_bytes), n_bytes=n_bytes, bits=tuple(bits))
 
 
 def effective_documents(record: Mapping[str, Any]) -> float:

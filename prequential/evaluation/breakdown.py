@@ -31,6 +31,7 @@ WORDS, COPIES = "words", "copies"
 CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
+MAX_EACH = 1000  # documents whose costs are kept for comparisons; of more, none
 MAX_PASSAGES, PASSAGE_BYTES = 4, 600
 WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 MAX_WORDS = 1 << 21  # some 300 MB; further words count as words that occur once
@@ -143,6 +144,9 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
         extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
     kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
     tables: dict[str, Table] = {DOCUMENTS: {"rows": _with_bytes(rows), "n_documents": n}}
+    if n <= MAX_EACH:
+        full = inside.n_bytes > 0
+        tables[DOCUMENTS]["each"] = {"n_bytes": inside.n_bytes[full].tolist(), "bits": inside.bits[full, 0].tolist()}
     if len(kinds) > 1:
         tables[EXTENSIONS] = {"rows": _with_bytes(_costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps)}
     return tables

@@ -91,7 +91,8 @@ def with_documents(run: Run, rates: list[float], sizes: list[int]) -> Run:
         {"name": str(i), "n_bytes": n, "n_documents": 1, "bits": {"model": n * rate}}
         for i, (n, rate) in enumerate(zip(sizes, rates, strict=True))
     ]
-    return Run(run.path, {**run.record, "tables": {"documents": {"rows": rows}}}, run.curve_table())
+    table = {"rows": rows, "each": {"n_bytes": sizes, "bits": [row["bits"]["model"] for row in rows]}}
+    return Run(run.path, {**run.record, "tables": {"documents": table}}, run.curve_table())
 
 
 def test_documents_of_equal_weight_judge_other_texts_and_too_few_or_uneven_ones_do_not(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_documents_are_sorted_by_cost_with_the_rest_in_one_row(monkeypatch):
         ("all others", 2, 5, 5.0),
         ("between documents", 0, 3, 9.75),
     ]
+    assert tables["documents"]["each"] == {"n_bytes": [5, 5, 5], "bits": [5.0, 15.0, 10.0]}
     assert [(r["name"], r["n_documents"], r["bits"]["model"]) for r in tables["extensions"]["rows"]] == [
         (".py", 2, 20.0),
         ("none", 2, 10.0),
