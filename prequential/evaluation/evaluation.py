@@ -22,7 +22,7 @@ from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
 from prequential.evaluation.ledger import choice_entries, decoder_zip_bytes
 from prequential.evaluation.scoring import DraftFolder, Scored, Scoring, verified
-from prequential.evaluation.summary import comparison_rows, run_line, sizes_html
+from prequential.evaluation.summary import run_line
 from prequential.evaluation.trace import Trace
 from prequential.files import temporary_folder, writing
 from prequential.learners.given import Given, is_model
@@ -102,10 +102,6 @@ class Evaluation(EvaluationRecord, frozen=True, eq=False):
     def __repr__(self) -> str:
         proof = f"archive {self.archive_bytes:,} bytes" if self.is_coded else "no archive"
         return f"<Evaluation of {run_line(self.to_record())}, {proof}{', verified' if self.verified else ''}>"
-
-    def _repr_html_(self) -> str:
-        """The line above, and a table of all compressors, the smallest first."""
-        return sizes_html(repr(self), comparison_rows(self.to_record()))
 
 
 @process_kept()

@@ -1,7 +1,6 @@
 """Run folders: they are complete or absent, and later commands read the figures that were measured."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,6 @@ def test_a_whole_name_is_that_run_even_if_others_begin_so(tmp_path):
     }
     with pytest.raises(CorpusError, match="2 runs"):
         find_run("smal", tmp_path)
-
-
-def test_latest_and_the_beginning_of_a_name_do_not_follow_a_link(run, tmp_path):
-    runs, made = tmp_path / "runs", run[2].path
-    runs.mkdir()
-    (runs / "linked").symlink_to(made)
-    assert find_run("latest", runs) == "latest" and find_run("lin", runs) == "lin"
-    shutil.copytree(made, runs / "here")
-    assert find_run("latest", runs) == str(runs / "here")
-    (tmp_path / "elsewhere").symlink_to("runs")  # the folder itself may be a link
-    assert find_run("he", tmp_path / "elsewhere") == str(tmp_path / "elsewhere" / "here")
 
 
 def test_runs_are_listed_oldest_first_without_other_folders(run):
