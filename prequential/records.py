@@ -299,8 +299,6 @@ class Reported(Struct, kw_only=True):
 
     source: Annotated[str, says("`training loop`, or the name of a log")]
     n_steps: Annotated[Count, says("steps of the optimiser, or lines of a log")] = ABSENT
-    n_ranks: Annotated[Size, says("processes of the run")] = ABSENT
-    n_rows: Annotated[Count, says("rows that were scored")] = ABSENT
     counts_repeats: Annotated[bool, says("rows seen before count, too")] = ABSENT
     new: Annotated[dict[str, Number], says("rows seen for the first time; their tokens, bytes and cost")] = ABSENT
     repeated: Annotated[dict[str, Number], says("rows seen before")] = ABSENT
@@ -317,9 +315,6 @@ class Reported(Struct, kw_only=True):
     n_checked_steps: Annotated[Count, says("steps whose calls of the model were checked")] = ABSENT
     n_audits: Annotated[Count, says("checks for a look ahead")] = ABSENT
     not_audited: Annotated[str, says("why such a check could not be made; empty: each was made")] = ABSENT
-    logits: Annotated[str, says("type of the numbers that were scored")] = ABSENT
-    is_training: Annotated[bool, says("the model was in training mode when scored")] = ABSENT
-    dropout: Annotated[Number, says("largest rate of dropout when scored; 0: none")] = ABSENT
     n_parameters: Annotated[Count | None, says("parameters of the model; null: not known")] = ABSENT
 
 

@@ -139,7 +139,7 @@ def _curves(table: Any) -> Curves:
     """The curves of a table. Raises ValueError unless each ascends, and its bits are numbers from 0."""
     series, n_bytes, bits = (table[name].combine_chunks() for name in COLUMNS)
     if len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
-        raise ValueError(f"it has more than {MAX_SERIES:,} names, or their bytes are more than {MAX_NAMES_BYTES:,}")
+        raise ValueError("it has too many names, or too long ones")
     if series.null_count or n_bytes.null_count or bits.null_count:
         raise ValueError("a value is missing")
     curves, rows = Curves(), series.indices.to_numpy()
@@ -154,11 +154,7 @@ def _curves(table: Any) -> Curves:
 
 # ---- curves, and tables of where the bits went, as data frames
 
-COUNTS = {
-    "n_documents": "documents",
-    "n_words": "words",
-    "n_distinct": "distinct",
-}  # columns that only some tables have
+COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns of some tables
 
 
 def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":

@@ -59,11 +59,6 @@ RECORD, CURVE = "record.jsonl", "curve.parquet"
 UNFINISHED = "unfinished.jsonl"  # in the draft of a training run: what it has so far
 DRAFT = ".run-"
 RUN_NAME = re.compile(r"(?!-)[\w.-]+", re.ASCII)  # of a folder: - is standard input
-FIGURES = (
-    "bits_per_byte", "code_bits", "code_bits_per_byte", "code_nats_per_byte", "archive_bits", "total_bits", "wall_s",
-    "bytes_per_s", "peak_memory_bytes", "verified", "coding",
-)  # fmt: skip
-OF_TRAINING = ("n_tokens", "bits_per_token", "nats_per_token")  # figures that only training runs have
 Hint = Callable[[Path], str]
 OnBad = Callable[[CorpusError], object]
 
@@ -266,11 +261,11 @@ def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]
 
 
 def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = None) -> "pandas.DataFrame":
-    """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/MEASURES.md).
+    """A table with one row for each run, the oldest first. Fields and units are those of the records.
 
     runs: as of `read_runs`, or runs that are read. on_bad: as of `read_runs`. Columns: run, the path that `read_run` takes; time
-    (datetime64, UTC); corpus; n_bytes; learner; seed; fields of the record (FIGURES, and of training runs OF_TRAINING);
-    NAME_bits_per_byte of each baseline. What a run does not have is missing (NaN). Raises CorpusError.
+    (datetime64, UTC); corpus; n_bytes; learner; seed; each figure and text of the record; NAME_bits_per_byte of each baseline.
+    What a run does not have is missing (NaN). Raises CorpusError.
 
     Examples:
         >>> import prequential
@@ -281,24 +276,18 @@ def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = N
     import pandas
 
     rows = [_row(run) for run in (read_runs(runs, on_bad) if isinstance(runs, str | os.PathLike) else runs)]
-    columns = None if rows else ["run", "time", "corpus", "n_bytes", "learner", "seed", *FIGURES]
-    frame = pandas.DataFrame(rows, columns=columns)
+    frame = pandas.DataFrame(rows, columns=None if rows else ["run", "time", "corpus", "n_bytes", "learner", "seed"])
     return frame.assign(time=pandas.to_datetime(frame["time"], utc=True))
 
 
 def _row(run: Run) -> dict[str, Any]:
     if not isinstance(run, Run):
         raise wrong_argument("runs", run, "a folder of runs, or runs of read_runs")
-    record, corpus = run.record, run.record["corpus"]
+    record, corpus, config = run.record, run.record["corpus"], run.record["config"]
     return {
-        "run": str(run.path),
-        "time": record.get("time"),
-        "corpus": corpus.get("name"),
-        "n_bytes": corpus["n_bytes"],
-        "learner": learner_label(record["config"]),
-        "seed": seed_of(record["config"]),
-        **{name: record.get(name) for name in FIGURES},
-        **{name: record[name] for name in OF_TRAINING if name in record},
+        **{"run": str(run.path), "time": None, "corpus": corpus.get("name"), "n_bytes": corpus["n_bytes"]},
+        **{"learner": learner_label(config), "seed": seed_of(config)},
+        **{name: value for name, value in record.items() if not isinstance(value, dict | list)},
         **{f"{each['name']}_bits_per_byte": each["bits_per_byte"] for each in record.get("baselines", ())},
     }
 

@@ -98,7 +98,7 @@ def utf8_places(documents: DocumentSet) -> list[int]:
 
 
 def write_documents(documents: DocumentSet, path: PathLike, *, overwrite: bool = False) -> None:
-    """Writes one line of JSON for each document: id, name, bytes, and text or base64. Raises OutputError, also for an existing file."""
+    """Writes one line of JSON for each document: id, name, bytes, and text or base64. Raises OutputError."""
     with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
         for i, (id_, document) in enumerate(zip(documents.ids, documents.documents, strict=True)):
             line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}
