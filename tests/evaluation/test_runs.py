@@ -33,13 +33,6 @@ def test_runs_are_listed_oldest_first_without_other_folders(run):
         read_runs(root / "missing")
 
 
-def test_a_run_that_fails_leaves_no_folder(tmp_path):
-    with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "runs") as folder:
-        (folder.draft / "archive.pq").write_bytes(b"half")
-        raise ZeroDivisionError
-    assert list((tmp_path / "runs").iterdir()) == []
-
-
 def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputError) as failed,
@@ -79,12 +72,6 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
             read_run(tmp_path)
     with pytest.raises(CorpusError, match="missing' does not exist"):
         read_run(tmp_path / "missing")
-
-
-def test_a_folder_that_cannot_be_written_is_refused_before_the_evaluation(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot write"), new_run_folder(tmp_path / "file"):
-        raise AssertionError("the evaluation began")
 
 
 def test_packed_runs_are_the_runs_of_the_folder_byte_for_byte(run, tmp_path):

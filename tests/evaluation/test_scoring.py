@@ -1,13 +1,9 @@
 """An interrupted evaluation is resumed, with an archive or without, and has the results of an uninterrupted one."""
 
 import os
-import re
 import shutil
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import own_learners as models
@@ -65,7 +61,7 @@ def assert_same_results(found, expected):
 
 
 # coding takes the first half of all reports
-@pytest.mark.parametrize("share", [pytest.param(0.02, marks=pytest.mark.slow), 0.2, 0.9])
+@pytest.mark.parametrize("share", [0.2, 0.9])
 def test_it_can_be_resumed_from_any_point(uninterrupted, tmp_path, share):
     result, archive, n_reports = uninterrupted
     with pytest.raises(InterruptionError):
@@ -276,41 +272,8 @@ def test_a_learner_without_load_state_dict_is_not_resumed(tmp_path):
             of_own(learner, tmp_path, resume=True)
 
 
-STOPS = """
-
-import os, pathlib, signal
-
-
-class Stops(OfWordsByNll):
-    def update(self, symbols):
-        super().update(symbols)
-        if not pathlib.Path('stopped').exists() and self.counts.sum() > 1500:
-            pathlib.Path('stopped').touch()
-            os.kill(os.getpid(), signal.SIGINT)
-"""
-
-
-@pytest.mark.thorough
-def test_the_command_line_resumes_a_learner_of_ids_and_leaves_a_clean_run_folder(tmp_path):
-    (tmp_path / "mine.py").write_text(Path(models.__file__).read_text() + STOPS)
-    (tmp_path / "text").write_bytes(TEXT)
-    command = [
-        sys.executable,
-        "-m",
-        "prequential",
-        *["evaluate", "text", "--learner", "mine.py:Stops", "--baselines", "none"],
-    ]
-
-    def called(*more):
-        return subprocess.run(
-            [*command, *more], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-            env=os.environ | {"COLUMNS": "200"},
-        )  # fmt: skip
-
-    first = called()
-    assert first.returncode != 0 and "continues this run" in first.stderr
-    done = called("--resume", re.search(r"--resume (\S+)", first.stderr)[1])
-    assert done.returncode == 0, done.stderr
-    (run,) = prequential.read_runs(tmp_path / "runs")
-    assert run.record["code_bits"] == of_own(models.OfWordsByNll).code_bits
-    assert sorted(path.name for path in run.path.iterdir()) == ["curve.parquet", "record.jsonl"]
+def test_a_finished_run_of_a_learner_of_ones_own_leaves_no_checkpoint(tmp_path):
+    with new_run_folder(tmp_path) as folder:
+        result = of_own(models.ResumesCounts, folder.draft)
+        path = folder.finish(tmp_path, result.to_record(), result.curves)
+    assert sorted(file.name for file in path.iterdir()) == ["curve.parquet", "record.jsonl"]
