@@ -274,6 +274,6 @@ def test_a_learner_without_load_state_dict_is_not_resumed(tmp_path):
 
 def test_a_finished_run_of_a_learner_of_ones_own_leaves_no_checkpoint(tmp_path):
     with new_run_folder(tmp_path) as folder:
-        result = of_own(models.ResumesCounts, folder.draft)
+        result = of_own(words, folder.draft)
         path = folder.finish(tmp_path, result.to_record(), result.curves)
     assert sorted(file.name for file in path.iterdir()) == ["curve.parquet", "record.jsonl"]
