@@ -10,7 +10,6 @@ from prequential.records import (
     MonorepoRecord,
     PackedRun,
     ScoreFields,
-    TextFields,
     TrainingRecord,
     UnfinishedRecord,
 )
@@ -22,7 +21,6 @@ RECORDS: tuple[type[Struct], ...] = (
     PackedRun,
     HeldoutRecord,
     MonorepoRecord,
-    TextFields,
     ScoreFields,
 )
 HEAD = """# Records

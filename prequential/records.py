@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypedDict
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct
 
 from prequential.errors import CorpusError
 from prequential.files import PathLike, open_regular, read_regular, reading
@@ -46,7 +46,6 @@ Seconds = Annotated[float, Meta(ge=0.0, le=MAX_TIME_S)]
 WallSeconds = Annotated[float, Meta(ge=1e-9, le=MAX_TIME_S)]
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Size = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
-Absent = UnsetType
 
 
 def says(sentence: str) -> Meta:
@@ -119,28 +118,27 @@ def read_lines(path: PathLike) -> Iterator[bytes]:
     with reading(path), _decompressed(path) as file:
         while line := file.readline(MAX_RECORD_BYTES + 1):
             n_bytes += len(line)
-            if len(line) > MAX_RECORD_BYTES:
-                raise CorpusError(f"{str(path)!r} has a line of more than {MAX_RECORD_BYTES:,} bytes")
-            if n_bytes > MAX_RECORDS_BYTES:
-                raise CorpusError(f"{str(path)!r} has more than {MAX_RECORDS_BYTES:,} bytes: split it")
+            if len(line) > MAX_RECORD_BYTES or n_bytes > MAX_RECORDS_BYTES:
+                limits = f"{MAX_RECORD_BYTES:,} bytes in a line, or {MAX_RECORDS_BYTES:,} in all"
+                raise CorpusError(f"{str(path)!r} has more than {limits}")
             yield line
 
 
 def _decompressed(path: PathLike) -> io.BufferedIOBase:
     """The file at `path`, open for reading; of a zstd frame, its contents. Raises OSError, CorpusError."""
     file = open_regular(path)
-    if file.peek(len(ZSTD_MAGIC))[: len(ZSTD_MAGIC)] != ZSTD_MAGIC:
+    if not file.peek(len(ZSTD_MAGIC)).startswith(ZSTD_MAGIC):
         return file
     import zstandard
 
     with file:
         frame = file.read(MAX_RECORDS_BYTES + 1)
     try:
-        if not 0 < zstandard.get_frame_parameters(frame).content_size <= MAX_RECORDS_BYTES:
-            raise CorpusError(f"{str(path)!r} does not say its length, or is longer than {MAX_RECORDS_BYTES:,} bytes")
-        return io.BytesIO(zstandard.ZstdDecompressor().decompress(frame))
-    except zstandard.ZstdError as error:
-        raise CorpusError(f"{str(path)!r} is a damaged zstd frame") from error
+        if 0 < zstandard.get_frame_parameters(frame).content_size <= MAX_RECORDS_BYTES:
+            return io.BytesIO(zstandard.ZstdDecompressor().decompress(frame))
+    except zstandard.ZstdError:
+        pass
+    raise CorpusError(f"{str(path)!r} is a damaged zstd frame, or does not say its length, or has too many bytes")
 
 
 def read_object(path: PathLike) -> Any:
@@ -161,10 +159,10 @@ def parse_object(data: bytes, where: str) -> Any:
 def check_record(value: Any, form: type[Struct], where: str) -> dict[str, Any]:
     """The value, if it has this form, and its kind and schema, if it has them. Raises CorpusError, which names `where`."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(form)}
-    kind, schema = defaults.get("kind"), defaults.get("schema")
+    kind = defaults.get("kind")
     if not isinstance(value, dict) or (kind and value.get("kind") != kind):
-        raise CorpusError(f"{where} is not a record of the kind {kind!r}" if kind else f"{where} is not a record")
-    if schema and value.get("schema") != schema:
+        raise CorpusError(f"{where} is not a record" + (f" of the kind {kind!r}" if kind else ""))
+    if value.get("schema") != (schema := defaults.get("schema", value.get("schema"))):
         raise CorpusError(f"{where} has schema {value.get('schema')!r}; this version reads {schema}")
     try:
         msgspec.convert(value, form, dec_hook=_time)
@@ -182,15 +180,12 @@ def _time(kind: type, value: Any) -> Time:
 
 
 # What proves a code length:
-DECODES_ANYWHERE = "archive"
-CODED_HERE = "archive, for this machine and these versions"
+DECODES_ANYWHERE, CODED_HERE = "archive", "archive, for this machine and these versions"
 NOT_CODED = "code length, no archive"
-REPORTED = "reported by a training loop"
-IMPORTED = "imported from a log: order and repeats unknown"
+REPORTED, IMPORTED = "reported by a training loop", "imported from a log: order and repeats unknown"
 REPORTED_CODINGS = (REPORTED, IMPORTED)
 WITHOUT_ARCHIVE = (NOT_CODED, *REPORTED_CODINGS)
 SCORES_REPORTED = "reported, not computed here"  # costs of documents from a file of scores
-PROOFS = (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE)
 
 LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
 
@@ -201,7 +196,7 @@ LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
 class OtherLearner(TypedDict, total=False):
     """A learner that is not one of this program."""
 
-    name: Required[Annotated[str, says("its own name")]]
+    name: Required[str]
     arguments: Required[Annotated[dict[str, Any], says("what it was made with")]]
     n_symbols: Annotated[Size, says("size of its alphabet, if it is known")]
     run_symbols: Annotated[Size, says("symbols that it predicts at a time")]
@@ -210,18 +205,15 @@ class OtherLearner(TypedDict, total=False):
 class GPTFields(TypedDict, total=False):
     """The part of a configuration that describes the GPT."""
 
-    width: Annotated[Size, says("width of a layer")]
-    n_layers: Annotated[Size, says("number of layers")]
-    n_heads: Annotated[Size, says("attention heads of a layer")]
-    window: Annotated[Size, says("symbols that attention sees")]
+    width: Size
+    n_layers: Size
     vector_step: Annotated[Positive, says("step of the optimiser of vectors")]
 
 
 class MixerFields(TypedDict, total=False):
     """The part of a configuration that describes the context mixer."""
 
-    contexts: Annotated[list[str], says("its contexts")]
-    table_bits: Annotated[Count, says("base-2 logarithm of the buckets of its table")]
+    contexts: list[str]
 
 
 class ConfigFields(TypedDict, total=False):
@@ -229,28 +221,17 @@ class ConfigFields(TypedDict, total=False):
 
     learner: Annotated[OtherLearner, says("instead of all others: a learner of one's own")]
     seed: Annotated[Count, says("seed of the random numbers")]
-    gpt: Annotated[GPTFields | None, says("the GPT; null: none")]
-    mixer: Annotated[MixerFields | None, says("the context mixer; null: none")]
+    gpt: GPTFields | None
+    mixer: MixerFields | None
 
 
 class Corpus(TypedDict, total=False):
     """A corpus. Further fields say where it comes from, by its kind."""
 
-    n_bytes: Required[Annotated[Size, says("length")]]
+    n_bytes: Required[Size]
     blake2b: Required[Annotated[str, says("BLAKE2b-256 of the bytes, in hexadecimal digits")]]
     name: Annotated[str | None, says("name of the file, folder, repository or data set")]
     kind: Annotated[str, says("kind of source")]
-
-
-class MixingFields(TypedDict):
-    """How many threads mixed. It changes the time, and no bit."""
-
-    most_threads: Annotated[Size, says("at most so many mixed at a time")]
-    used_threads: Annotated[Size, says("the most that did")]
-    together: Annotated[float, Meta(ge=0.0, le=1.0), says("part of the bytes that more than one mixed")]
-    exchange_ns: Annotated[
-        Number | None, says("time in which two threads hand over a number and back; null for one thread")
-    ]
 
 
 class Environment(TypedDict, total=False):
@@ -258,7 +239,12 @@ class Environment(TypedDict, total=False):
 
     machine: Annotated[dict[str, Any], says("processor, cores, memory, system")]
     threads: Annotated[Count, says("threads of the learner")]
-    mixing: Annotated[MixingFields, says("threads of the mixer")]
+    mixing: Annotated[
+        dict[str, Number | None],
+        says(
+            "threads of the mixer (`most_threads`, `used_threads`), the part of the bytes that several mixed, and an exchange"
+        ),
+    ]
     backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")]
     kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")]
     device: Annotated[str, says("`cpu`, or the name of the accelerator")]
@@ -271,8 +257,8 @@ class BaselineFields(Struct, kw_only=True):
 
     name: Annotated[str, says("name, as for --baselines")]
     label: Annotated[str, says("name with settings")]
-    compressed_bytes: Annotated[Size, says("size of its output")]
-    bits_per_byte: Annotated[Positive, says("its bits for each byte of the corpus")] | Absent = UNSET
+    compressed_bytes: Size
+    bits_per_byte: Positive = ABSENT
     wall_s: Annotated[Seconds, says("wall time of compression")]
 
 
@@ -289,7 +275,7 @@ class LedgerEntry(Struct, frozen=True):
 class TableRow(TypedDict, total=False):
     """Some bytes of the corpus. Further fields by table."""
 
-    n_bytes: Annotated[Count, says("number of bytes")]
+    n_bytes: Count
     bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")]
 
 
@@ -316,59 +302,43 @@ class Passage(TypedDict):
     bits: Annotated[list[Number], says("the cost of each byte, rounded to 0.01")]
 
 
-class RowSums(Struct, kw_only=True):
-    """Some rows of a training run."""
-
-    n_rows: Annotated[Count, says("number of rows")]
-    n_tokens: Annotated[Count, says("tokens that were scored")]
-    n_bytes: Annotated[Count, says("bytes that they stand for")]
-    code_bits: Annotated[Number, says("what they cost")]
-
-
-class TokenizerFields(Struct, kw_only=True):
-    """What tokens stand for."""
-
-    name: Annotated[str, says("its name, or `bytes`")]
-    n_symbols: Annotated[Size, says("size of the vocabulary")]
-    digest: Annotated[str, says("digest of the bytes of each id")]
-
-
 class Reported(Struct, kw_only=True):
     """What a training loop, or its log, says about the run. RECORDING.md explains the checks."""
 
     source: Annotated[str, says("`training loop`, or the name of a log")]
-    n_steps: Annotated[Count, says("steps of the optimiser, or lines of a log")] | Absent = UNSET
-    n_ranks: Annotated[Size, says("processes of the run")] | Absent = UNSET
-    n_rows: Annotated[Count, says("rows that were scored")] | Absent = UNSET
-    counts_repeats: Annotated[bool, says("rows seen before count, too")] | Absent = UNSET
-    new: Annotated[RowSums, says("rows seen for the first time")] | Absent = UNSET
-    repeated: Annotated[RowSums, says("rows seen before")] | Absent = UNSET
-    n_not_finite: Annotated[Count, says("rows that are in no sum: their loss is not a finite number")] | Absent = UNSET
-    n_negative: Annotated[Count, says("rows that are in no sum: a loss is negative")] | Absent = UNSET
-    n_outside: Annotated[Count, says("rows that are in no sum: a target is no id of the vocabulary")] | Absent = UNSET
-    n_rows_after_last_step: Annotated[Count, says("rows after the last step; in no sum")] | Absent = UNSET
-    n_grams: Annotated[Count, says("new rows: sampled stretches of 32 targets, one in 256")] | Absent = UNSET
-    n_grams_seen: Annotated[Count, says("those of them that an earlier row had")] | Absent = UNSET
-    all_rows_kept: Annotated[bool, says("all rows and samples were compared with all earlier ones")] | Absent = UNSET
-    order: Annotated[str, says("digest of the rows of each step, in the order of steps")] | Absent = UNSET
-    tokenizer: Annotated[TokenizerFields, says("what tokens stand for")] | Absent = UNSET
-    numbered: Annotated[bool, says("rows were told apart by their numbers in the data")] | Absent = UNSET
-    n_checked_steps: Annotated[Count, says("steps whose calls of the model were checked")] | Absent = UNSET
-    n_audits: Annotated[Count, says("checks for a look ahead")] | Absent = UNSET
-    not_audited: Annotated[str, says("why such a check could not be made; empty: each was made")] | Absent = UNSET
-    logits: Annotated[str, says("type of the numbers that were scored")] | Absent = UNSET
-    is_training: Annotated[bool, says("the model was in training mode when scored")] | Absent = UNSET
-    dropout: Annotated[Number, says("largest rate of dropout when scored; 0: none")] | Absent = UNSET
-    n_parameters: Annotated[Count | None, says("parameters of the model; null: not known")] | Absent = UNSET
+    n_steps: Annotated[Count, says("steps of the optimiser, or lines of a log")] = ABSENT
+    counts_repeats: Annotated[bool, says("rows seen before count, too")] = ABSENT
+    new: Annotated[dict[str, Number], says("rows seen for the first time; their tokens, bytes and cost")] = ABSENT
+    repeated: Annotated[dict[str, Number], says("rows seen before")] = ABSENT
+    n_not_finite: Annotated[Count, says("rows that are in no sum: their loss is not a finite number")] = ABSENT
+    n_negative: Annotated[Count, says("rows that are in no sum: a loss is negative")] = ABSENT
+    n_outside: Annotated[Count, says("rows that are in no sum: a target is no id of the vocabulary")] = ABSENT
+    n_rows_after_last_step: Annotated[Count, says("rows after the last step; in no sum")] = ABSENT
+    n_grams: Annotated[Count, says("new rows: sampled stretches of 32 targets, one in 256")] = ABSENT
+    n_grams_seen: Annotated[Count, says("those of them that an earlier row had")] = ABSENT
+    all_rows_kept: Annotated[bool, says("all rows and samples were compared with all earlier ones")] = ABSENT
+    order: Annotated[str, says("digest of the rows of each step, in the order of steps")] = ABSENT
+    tokenizer: Annotated[dict[str, str | int], says("`name`, or `bytes`; `n_symbols`; `digest` of its bytes")] = ABSENT
+    numbered: Annotated[bool, says("rows were told apart by their numbers in the data")] = ABSENT
+    n_checked_steps: Annotated[Count, says("steps whose calls of the model were checked")] = ABSENT
+    n_audits: Annotated[Count, says("checks for a look ahead")] = ABSENT
+    not_audited: Annotated[str, says("why such a check could not be made; empty: each was made")] = ABSENT
+    n_parameters: Annotated[Count | None, says("parameters of the model; null: not known")] = ABSENT
 
 
 class EvaluationRecord(Struct, frozen=True, kw_only=True):
     """What `evaluate` measured: `record.jsonl` of a run folder. It suffices to repeat the run."""
 
-    schema: Annotated[Literal[1], says("version of this table")] = 1
-    kind: Annotated[Literal["evaluation"], says("kind of record")] = "evaluation"
+    schema: Literal[1] = 1
+    kind: Literal["evaluation"] = "evaluation"
     time: Annotated[Time, says("end of the run, in UTC")] = ABSENT
-    coding: Annotated[str, says("what proves the figures: " + "; ".join(f"`{proof}`" for proof in PROOFS))] = ABSENT
+    coding: Annotated[
+        str,
+        says(
+            "what proves the figures: "
+            + "; ".join(f"`{proof}`" for proof in (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE))
+        ),
+    ] = ABSENT
     corpus: Annotated[Corpus, says("what was coded")]
     limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] = ABSENT
     config: Annotated[ConfigFields, says("the learner")] = ABSENT
@@ -419,8 +389,8 @@ class TrainingRecord(EvaluationRecord, frozen=True, kw_only=True):
 class UnfinishedRecord(Struct, kw_only=True):
     """What a training run has so far: a line of `unfinished.jsonl` in its draft. The last complete line counts."""
 
-    schema: Annotated[Literal[1], says("version of this table")] = 1
-    kind: Annotated[Literal["unfinished"], says("kind of record")] = "unfinished"
+    schema: Literal[1] = 1
+    kind: Literal["unfinished"] = "unfinished"
     time: Annotated[Time, says("time of the line, in UTC")]
     name: Annotated[str, says("name of the learner")]
     n_steps: Annotated[Count, says("steps of the optimiser")]
@@ -431,7 +401,7 @@ class UnfinishedRecord(Struct, kw_only=True):
 class PackedRun(Struct, kw_only=True):
     """A line of a file that `runs pack` wrote."""
 
-    kind: Annotated[Literal["packed run"], says("kind of record")] = "packed run"
+    kind: Literal["packed run"] = "packed run"
     name: Annotated[str, says("name of the run folder")]
     record: Annotated[dict[str, Any], says("its record.jsonl")]
     curves: Annotated[str, says("its curve.parquet in base64")]
@@ -444,21 +414,19 @@ class DocumentGroup(Struct, kw_only=True):
     """Some documents, or some of their bytes. Documents of a window may have equal names."""
 
     name: Annotated[str, says("what they have in common; of a commit, its id")]
-    n_documents: Annotated[Count, says("number of documents")]
-    n_bytes: Annotated[Count, says("number of bytes")]
+    n_documents: Count
+    n_bytes: Count
     bits: Annotated[Number, says("what they cost, exactly")]
-    bits_per_byte: Annotated[Number | None, says("the same per byte; null without bytes")] | Absent = UNSET
-    number: Annotated[Count, says("of one document: its place among those that were scored, from 0")] | Absent = UNSET
-    commit: Annotated[str | None, says("of one document of a window: the commit that brought it")] | Absent = UNSET
-    date: Annotated[str, says("of a commit: its time")] | Absent = UNSET
+    bits_per_byte: Annotated[Number | None, says("null without bytes")] = ABSENT
+    number: Annotated[Count, says("of one document: its place among those that were scored, from 0")] = ABSENT
+    commit: Annotated[str | None, says("of one document of a window: the commit that brought it")] = ABSENT
+    date: Annotated[str, says("of a commit: its time")] = ABSENT
 
 
 class ClusterFields(Struct, kw_only=True):
     """The costs of clusters of documents, which depend on each other, in the order of the corpus: at most 1,000."""
 
-    by: (
-        Annotated[str, says("what a cluster is: document, folder, commit, group (of neighbours), or a field")] | Absent
-    ) = UNSET
+    by: Annotated[str, says("what a cluster is: document, folder, commit, group (of neighbours), or a field")] = ABSENT
     n_documents: Annotated[Count, says("documents that are not empty")]
     n_bytes: Annotated[list[Count], says("bytes of each cluster")]
     bits: Annotated[list[Number], says("bits of each cluster")]
@@ -473,15 +441,15 @@ class HeldoutLoss(Struct, kw_only=True):
     total: Annotated[DocumentGroup, says("all bytes")]
     documents: Annotated[DocumentGroup, says("bytes in documents: the held-out loss")]
     outside: Annotated[DocumentGroup, says("the other bytes")]
-    bits_per_byte: Annotated[Number | None, says("the held-out loss")] | Absent = UNSET
-    interval: Annotated[Any, says("95 % interval of it over clusters like these, or null")] | Absent = UNSET
-    macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] | Absent = UNSET
-    macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] | Absent = UNSET
+    bits_per_byte: Annotated[Number | None, says("the held-out loss")] = ABSENT
+    interval: Annotated[Any, says("95 % interval of it over clusters like these, or null")] = ABSENT
+    macro_documents: Annotated[Number | None, says("mean of bits/byte, documents count equally")] = ABSENT
+    macro_languages: Annotated[Number | None, says("mean of bits/byte, languages count equally")] = ABSENT
     clean: Annotated[DocumentGroup | None, says("documents little seen in training, if that was measured")] = None
     dirty: Annotated[DocumentGroup | None, says("documents largely seen in training")] = None
     novel: Annotated[DocumentGroup | None, says("bytes in no match of 50 bytes or more")] = None
-    languages: Annotated[list[DocumentGroup], says("by language")] | Absent = UNSET
-    each: Annotated[list[DocumentGroup], says("the 1,000 costliest documents; not in a series")] | Absent = UNSET
+    languages: Annotated[list[DocumentGroup], says("by language")] = ABSENT
+    each: Annotated[list[DocumentGroup], says("the 1,000 costliest documents; not in a series")] = ABSENT
     all_others: Annotated[DocumentGroup | None, says("the other documents; not in a series")] = None
     clusters: Annotated[ClusterFields, says("costs of clusters of documents, without their names")]
     kinds: Annotated[list[DocumentGroup] | None, says("of a window: new files, and lines added to old ones")] = None
@@ -489,55 +457,43 @@ class HeldoutLoss(Struct, kw_only=True):
 
 
 class OrderTest(Struct, kw_only=True):
-    """The costs of documents in the order of their file, and in drawn orders (`heldout --orders`)."""
+    """What documents cost in the order of their file, and in drawn orders. p_value: share of all that cost no more."""
 
-    canonical_bits: Annotated[Number, says("in the order of the file")]
-    shuffled_bits: Annotated[list[Number], says("in each drawn order")]
-    p_value: Annotated[Number, says("share of orders, with the file's, that cost no more than it")]
+    canonical_bits: Number
+    shuffled_bits: list[Number]
+    p_value: Number
 
 
-class TestCorpus(Struct, kw_only=True):
-    """The corpus that was scored. Further fields as of `Corpus`."""
+class MeasuredCorpus(TypedDict, total=False):
+    """A training or test corpus. A window: the text that some commits of a repository brought."""
 
-    name: Annotated[str, says("its name")] | Absent = UNSET
-    n_bytes: Annotated[Count, says("bytes that were scored")]
-    whole_bytes: Annotated[Count, says("length of the complete corpus")] | Absent = UNSET
+    source: Annotated[str, says("of training: corpus, run or model; static model or scores: not known here")]
+    name: str
+    n_bytes: Annotated[Count, says("bytes that were scored, or the length")]
+    whole_bytes: Annotated[Count, says("length of the complete corpus")]
     blake2b: Annotated[str, says("BLAKE2b-256 of the bytes")]
-    limit_bytes: Annotated[Count | None, says("`--limit`; null: none")] | Absent = UNSET
-    n_commits: Annotated[Count, says("of a window of a repository: its commits")] | Absent = UNSET
-    since: Annotated[str | None, says("the commit before the window; null: it begins with the history")] | Absent = (
-        UNSET
-    )
-    until: Annotated[str, says("the last commit of the window")] | Absent = UNSET
-    until_date: Annotated[Time, says("the time of this commit")] | Absent = UNSET
-    rules: Annotated[str, says("digest of the rules that choose files")] | Absent = UNSET
-    excluded: Annotated[str, says("files of the window that were left out, by reason")] | Absent = UNSET
-
-
-class TrainCorpus(Struct, kw_only=True):
-    """What the learner was trained on. Further fields as of `Corpus`."""
-
-    source: Annotated[str, says("corpus, run or model; static model or scores: not known here")] | Absent = UNSET
-    name: Annotated[str, says("its name")] | Absent = UNSET
-    until: Annotated[str, says("of a tree of a repository: its commit")] | Absent = UNSET
+    limit_bytes: Annotated[Count | None, says("`--limit`; null: none")]
+    n_commits: Annotated[Count, says("of a window: its commits")]
+    since: Annotated[str | None, says("the commit before the window; null: it begins with the history")]
+    until: Annotated[str, says("the last commit of a window, or the commit of a tree")]
+    until_date: Annotated[Time, says("the time of this commit")]
+    rules: Annotated[str, says("digest of the rules that choose files")]
+    excluded: Annotated[str, says("files of the window that were left out, by reason")]
 
 
 class HeldoutRecord(Struct, kw_only=True):
     """What `heldout` measured: a line of `heldout.jsonl`."""
 
-    schema: Annotated[Literal[1], says("version of this table")] = 1
-    kind: Annotated[Literal["heldout"], says("kind of record")] = "heldout"
-    time: Annotated[Time, says("end of the measurement, in UTC")] | Absent = UNSET
-    train: Annotated[TrainCorpus, says("training corpus")]
-    test: Annotated[TestCorpus, says("test corpus")]
+    schema: Literal[1] = 1
+    kind: Literal["heldout"] = "heldout"
+    time: Annotated[Time, says("end of the measurement, in UTC")] = ABSENT
+    train: Annotated[MeasuredCorpus, says("training corpus")]
+    test: Annotated[MeasuredCorpus, says("test corpus")]
     config: Annotated[ConfigFields, says("the learner")]
-    learner_digest: (
-        Annotated[str, says("digest of the trained learner, of a static model's safetensors files, or of scores")]
-        | Absent
-    ) = UNSET
-    coding: (
-        Annotated[str, says(f"what proves the figures: `{NOT_CODED}`; `{REPORTED}`; `{SCORES_REPORTED}`")] | Absent
-    ) = UNSET
+    learner_digest: Annotated[
+        str, says("of the trained learner, of a static model's safetensors files, or of scores")
+    ] = ABSENT
+    coding: Annotated[str, says(f"what proves it: `{NOT_CODED}`; `{REPORTED}`; `{SCORES_REPORTED}`")] = ABSENT
     policy: Annotated[str | None, says("which symbols predict a frozen one, in words")] = None
     frozen: Annotated[HeldoutLoss | None, says("loss without learning from the test corpus")] = None
     dynamic: Annotated[HeldoutLoss | None, says("loss while learning continues")] = None
@@ -546,42 +502,24 @@ class HeldoutRecord(Struct, kw_only=True):
     saved_bits: Annotated[Number | None, says("what training saved: untrained minus dynamic")] = None
     baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] = []
     overlap: Annotated[Any, says("text in common with the training corpus (DATA.md), or null")] = None
-    environment: Annotated[Environment, says("machine and program")] | Absent = UNSET
-
-
-class TextFields(Struct, kw_only=True):
-    """A document that `heldout --documents` wrote, for a cluster to score."""
-
-    id: Annotated[str, says("its place among the documents, and a digest of its bytes")]
-    name: Annotated[str, says("its name")] | Absent = UNSET
-    bytes: Annotated[Size, says("its length")]
-    text: Annotated[str, says("the document")]
+    environment: Environment = ABSENT
 
 
 class ScoreFields(Struct, kw_only=True):
     """The cost of a document, for `heldout --scores`."""
 
-    id: Annotated[str, says("that of `TextFields`")]
+    id: Annotated[str, says("as `heldout --documents` wrote it")]
     nats: Annotated[float, Meta(ge=0.0, le=MAX_NUMBER), says("the sum of -ln p over its tokens")]
     bytes: Annotated[Size, says("length of what was scored")]
 
 
-class SeriesFields(Struct, kw_only=True):
-    """What all points of a series share, with the rules of files (`test.rules`)."""
-
-    config: Annotated[dict[str, Any], says("the learner")]
-    languages: Annotated[list[str] | None, says("languages of files; null: all")]
-    train_limit_bytes: Annotated[Size | None, says("bytes of the tree that the learner reads; null: all")]
-    context: Annotated[str, says("context of the frozen loss")]
-    stride: Annotated[Size | None, says("its stride")]
-
-
 class MonorepoRecord(HeldoutRecord, kw_only=True):
-    """A point of a series that `monorepo` measured: the fields of `HeldoutRecord`, and these."""
+    """A point of a series that `monorepo` measured: the fields of `HeldoutRecord`, with all three losses, and these."""
 
-    kind: Annotated[Literal["monorepo"], says("kind of record")] = "monorepo"  # type: ignore[assignment]
-    frozen: Annotated[HeldoutLoss, says("loss without learning from the window")]
-    dynamic: Annotated[HeldoutLoss, says("loss while learning continues")]
-    untrained: Annotated[HeldoutLoss, says("loss of such a learner without training")]
-    environment: Annotated[Environment, says("machine and program")]
-    setting: Annotated[SeriesFields, says("what all points of the series share")]
+    kind: Literal["monorepo"] = "monorepo"  # type: ignore[assignment]
+    frozen: HeldoutLoss
+    dynamic: HeldoutLoss
+    untrained: HeldoutLoss
+    setting: Annotated[
+        dict[str, Any], says("all points have it: learner, languages, limit of training, context and stride")
+    ]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential import Config, Curve, GPTConfig, ScheduleConfig
-from prequential.evaluation.curves import write_curves
+from prequential.evaluation.curves import curve_table
 from prequential.evaluation.runs import Run, read_run
 from prequential.forecasting.forecast import Target
 from prequential.sweeps.ladder import Ladder, Rung, Size, n_weights, scaled
@@ -52,7 +52,7 @@ def make_run(
         "config": replace(scaled(BASE, size), seed=seed).to_dict(), "code_bits": float(bits[-1]),
     }  # fmt: skip
     (path / "record.jsonl").write_text(json.dumps(record))
-    write_curves(path / "curve.parquet", {"model": Curve(n_bytes=ends, bits=bits)})
+    (path / "curve.parquet").write_bytes(curve_table({"model": Curve(n_bytes=ends, bits=bits)}))
     return read_run(path)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.comparison.prediction import noise_covariances
-from prequential.evaluation.curves import Curve, write_curves
+from prequential.evaluation.curves import Curve, curve_table
 from prequential.evaluation.runs import CURVE, RECORD, Run, read_run
 from prequential.records import append_record
 
@@ -45,5 +45,5 @@ def write_run(folder: Path, units, *, seed=0, model="a", ends=None, blake2b="00"
         "archive_bits": 8 * int(np.ceil(curve.bits[-1] / 8)), **fields,
     }  # fmt: skip
     append_record(folder / RECORD, record)
-    write_curves(folder / CURVE, {"model": curve})
+    (folder / CURVE).write_bytes(curve_table({"model": curve}))
     return read_run(folder)

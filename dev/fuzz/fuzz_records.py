@@ -133,7 +133,7 @@ APPENDS = _commands("""
     heldout --train tiny.txt --test tiny.txt --config mixer.json --runs measured
 """, HELDOUT)  # fmt: skip
 CODING = ("costs", "seconds", *(f".archive.pq.prequential/{name}" for name in ("partial", "run.checkpoint", "owner")))
-CODED = ("costs", "seconds", "encoded.json", "archive.pq")
+CODED = ("costs", "seconds", "archive.pq")
 
 
 def _damaged_packed(data: bytes, rng: Random) -> bytes:

@@ -78,15 +78,14 @@ def passages(source: NDArray[np.uint8], trace: Trace) -> list[Passage]:
     if n_stretches > len(places):
         bits[list(places)] = -1
         places[int(bits.argmax())] = "the costliest other passage"
-    stretches = {places[i]: slice(i * length, (i + 1) * length) for i in sorted(places)}
     return [
         {
-            "name": name,
-            "position": where.start,
-            "text": base64.b64encode(source[where].tobytes()).decode(),
-            "bits": trace.bits(trace.parts[0], where).round(2).tolist(),
+            "name": places[i],
+            "position": i * length,
+            "text": base64.b64encode(source[i * length : (i + 1) * length].tobytes()).decode(),
+            "bits": trace.bits(trace.parts[0], slice(i * length, (i + 1) * length)).round(2).tolist(),
         }
-        for name, where in stretches.items()
+        for i in sorted(places)
     ]
 
 
@@ -172,10 +171,10 @@ def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
 class Words:
     """How common the word of each byte of `source` (n,) uint8 is.
 
-    Words with equal numbers of occurrences form a class. times (C,) int64: these numbers, ascending. n_distinct (C,): the number
-    of words in each class. deciles (C,): all occurrences, those of the most common words first, are cut into ten equal parts; a
-    class belongs to the part that contains its middle occurrence, 0 for the most common words. So a part may have no class.
-    n_untracked: occurrences of words beyond the first max_words different ones; they count as words that occur once.
+    All occurrences, the most common words first, are cut into ten equal parts. Those that occur equally often are in the part of
+    the middle of their occurrences, 0 for the most common words. n_distinct: number of words by their times of occurrence, the
+    highest first; deciles: the part of each of them. n_untracked: occurrences of words beyond the first max_words different
+    ones; they count as words that occur once.
     """
 
     def __init__(self, source: NDArray[np.uint8], max_words: int = MAX_WORDS) -> None:
@@ -187,12 +186,12 @@ class Words:
             else:
                 self.n_untracked += 1
         classes = Counter(self._counts.values()) + Counter({1: self.n_untracked})
-        self.times: NDArray[np.int64] = np.array(sorted(classes), np.int64)
-        self.n_distinct: NDArray[np.int64] = np.array([classes[times] for times in self.times.tolist()], np.int64)
-        self.n_words: NDArray[np.int64] = self.times * self.n_distinct
-        n, more_common = int(self.n_words.sum()), self.n_words.sum() - np.cumsum(self.n_words)
-        self.deciles: NDArray[np.int64] = N_DECILES * (2 * more_common + self.n_words) // max(2 * n, 1)
-        self._decile_of = dict(zip(self.times.tolist(), self.deciles.tolist(), strict=True))
+        n = sum(times * n_distinct for times, n_distinct in classes.items())
+        self.n_distinct, self.deciles, more_common = dict(sorted(classes.items(), reverse=True)), dict[int, int](), 0
+        for times, n_distinct in self.n_distinct.items():
+            n_words = times * n_distinct
+            self.deciles[times] = N_DECILES * (2 * more_common + n_words) // (2 * n)
+            more_common += n_words
         self._matches = WORD.finditer(text)
         self._match = next(self._matches, None)
 
@@ -200,8 +199,7 @@ class Words:
         """(end - start,): the decile of each byte's word, or N_DECILES outside words. Call it for consecutive stretches."""
         labels = np.full(end - start, N_DECILES, np.uint8)
         while (match := self._match) and match.start() < end:
-            decile = self._decile_of[self._counts.get(match[0], 1)]
-            labels[max(match.start() - start, 0) : match.end() - start] = decile
+            labels[max(match.start() - start, 0) : match.end() - start] = self.deciles[self._counts.get(match[0], 1)]
             if match.end() > end:
                 break
             self._match = next(self._matches, None)
@@ -212,13 +210,13 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
     """Deciles of the occurrences of words, the most common words first."""
     words = Words(source)
     sums, rows = _sums(trace, N_DECILES + 1, words.next_labels), []
-    for decile in range(N_DECILES):
-        if (here := words.deciles == decile).any():
-            few, many = int(words.times[here][0]), int(words.times[here][-1])
-            n_words, n_distinct = int(words.n_words[here].sum()), int(words.n_distinct[here].sum())
-            span = f"{few:,}" if few == many else f"{few:,}-{many:,}"
-            more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
-            rows.append(sums.row(f"decile {decile + 1}: {span} time{'s' * (many != 1)}", decile, **more))
+    for decile in sorted(set(words.deciles.values())):
+        times = [each for each, of in words.deciles.items() if of == decile]
+        few, many, n_distinct = times[-1], times[0], sum(words.n_distinct[each] for each in times)
+        n_words = sum(each * words.n_distinct[each] for each in times)
+        span = f"{few:,}" if few == many else f"{few:,}-{many:,}"
+        more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
+        rows.append(sums.row(f"decile {decile + 1}: {span} time{'s' * (many != 1)}", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
     return {"rows": _with_bytes(rows), "n_untracked": words.n_untracked}
 
@@ -255,15 +253,14 @@ def format_tables(tables: dict[str, Table]) -> str:
 
 
 def _table(table: Table) -> str:
-    columns = cost_columns(table)
-    shown = {title.removeprefix("bits/byte, "): map(_shown, values) for title, values in columns.items()}
+    shown = {title.removeprefix("bits/byte, "): map(_shown, values) for title, values in cost_columns(table).items()}
     return format_table(list(shown), list(zip(*shown.values(), strict=True)))
 
 
 def _shown(value: str | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if value < 1000 else f"{value:,.0f}"
-    return "" if value is None else value if isinstance(value, str) else f"{value:,}"
+    return f"{value:,}" if isinstance(value, int) else value or ""
 
 
 def notes(table: Table) -> list[str]:

@@ -8,14 +8,12 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError, CorpusError
-from prequential.files import write_bytes, writing
 from prequential.records import MAX_COUNT, MAX_NUMBER
 
 if TYPE_CHECKING:
@@ -103,15 +101,8 @@ def crossing_byte(curve: Curve, other: Curve) -> int | None:
     return int(at[i] + np.ceil(share * (at[i + 1] - at[i])))
 
 
-def write_curves(path: str | os.PathLike[str], curves: Mapping[str, Curve]) -> None:
-    """Writes a Parquet table with the columns series, n_bytes, bits. Raises OutputError."""
-    table = curve_table(curves)
-    with writing(path):
-        write_bytes(Path(path), table)
-
-
 def curve_table(curves: Mapping[str, Curve]) -> bytes:
-    """The contents of the file that `write_curves` writes."""
+    """The contents of curve.parquet: a Parquet table with the columns series, n_bytes, bits."""
     import pyarrow.parquet  # it takes a quarter of a second
 
     names = np.repeat(list(curves), [len(c.n_bytes) for c in curves.values()])
@@ -128,7 +119,7 @@ def curve_table(curves: Mapping[str, Curve]) -> bytes:
 
 
 def parse_curves(table: bytes, path: str | os.PathLike[str]) -> Curves:
-    """The curves in the contents of a file that `write_curves` wrote. Raises CorpusError, which names `path`."""
+    """The curves in the contents of a curve.parquet. Raises CorpusError, which names `path`."""
     import pyarrow.parquet
 
     try:
@@ -148,7 +139,7 @@ def _curves(table: Any) -> Curves:
     """The curves of a table. Raises ValueError unless each ascends, and its bits are numbers from 0."""
     series, n_bytes, bits = (table[name].combine_chunks() for name in COLUMNS)
     if len(series.dictionary) > MAX_SERIES or series.dictionary.nbytes > MAX_NAMES_BYTES:
-        raise ValueError(f"it has more than {MAX_SERIES:,} names, or their bytes are more than {MAX_NAMES_BYTES:,}")
+        raise ValueError("it has too many names, or too long ones")
     if series.null_count or n_bytes.null_count or bits.null_count:
         raise ValueError("a value is missing")
     curves, rows = Curves(), series.indices.to_numpy()
@@ -163,11 +154,7 @@ def _curves(table: Any) -> Curves:
 
 # ---- curves, and tables of where the bits went, as data frames
 
-COUNTS = {
-    "n_documents": "documents",
-    "n_words": "words",
-    "n_distinct": "distinct",
-}  # columns that only some tables have
+COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns of some tables
 
 
 def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":

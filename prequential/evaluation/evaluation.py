@@ -20,7 +20,7 @@ from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines
 from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
-from prequential.evaluation.ledger import choice_entries, decoder_zip_bytes
+from prequential.evaluation.ledger import choice_entries, decoder_zip
 from prequential.evaluation.scoring import DraftFolder, Scored, Scoring, verified
 from prequential.evaluation.summary import comparison_rows, run_line, sizes_html
 from prequential.evaluation.trace import Trace
@@ -195,7 +195,7 @@ def _measured(
 
 def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any]:
     """The fields of the record that the run gives."""
-    ledger, decoder_bytes = scored.ledger, decoder_zip_bytes() if spec.config else 0
+    ledger, decoder_bytes = scored.ledger, len(decoder_zip()) if spec.config else 0
     entries = ledger.entries(decoder_bytes=decoder_bytes, tokenizer_bytes=vocabulary_bytes(spec))
     own = DECODES_ANYWHERE if spec.config else CODED_HERE
     return {

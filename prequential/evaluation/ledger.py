@@ -108,11 +108,7 @@ class Ledger:
         return (8 * self.payload_bytes / self.code_bits - 1.0) * 1e6 if self.code_bits else 0.0
 
     def entries(self, *, decoder_bytes: int = 0, tokenizer_bytes: int = 0) -> list[LedgerEntry]:
-        """The parts of the total cost of the first configuration that was tried; their bits add up to it.
-
-        decoder_bytes: the zipped source of the decoder; 0: not counted. tokenizer_bytes: of the vocabulary of a learner of ids,
-        compressed.
-        """
+        """The parts of the total cost; their bits add up to it. decoder_bytes: its zipped source. tokenizer_bytes: compressed."""
         vocabulary = [LedgerEntry(VOCABULARY, 8.0 * tokenizer_bytes)] if tokenizer_bytes else []
         return [
             LedgerEntry("header", 8.0 * self.header_bytes),
@@ -158,11 +154,6 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-def decoder_zip_bytes() -> int:
-    """Size of `decoder_zip`."""
-    return len(decoder_zip())
-
-
 def decoder_zip() -> bytes:
     """The zip of all source files that decoding imports, without comments and docstrings, in the order of their names."""
     file = io.BytesIO()

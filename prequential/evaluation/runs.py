@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from itertools import chain, count
+from itertools import count
 from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,8 @@ from prequential.evaluation.curves import (
     Split,
     cost_frame,
     curve_frame,
+    curve_table,
     parse_curves,
-    write_curves,
 )
 from prequential.evaluation.summary import comparison_rows, is_reported, learner_label, run_line, seed_of, sizes_html
 from prequential.files import PathLike
@@ -54,16 +54,11 @@ if TYPE_CHECKING:
     import pandas
 
 ARCHIVE = "archive.pq"
-COSTS, SECONDS, ENCODED = "costs", "seconds", "encoded.json"  # deleted when the evaluation is complete
+COSTS, SECONDS = "costs", "seconds"  # deleted when the evaluation is complete
 RECORD, CURVE = "record.jsonl", "curve.parquet"
 UNFINISHED = "unfinished.jsonl"  # in the draft of a training run: what it has so far
 DRAFT = ".run-"
 RUN_NAME = re.compile(r"(?!-)[\w.-]+", re.ASCII)  # of a folder: - is standard input
-FIGURES = (
-    "bits_per_byte", "code_bits", "code_bits_per_byte", "code_nats_per_byte", "archive_bits", "total_bits", "wall_s",
-    "bytes_per_s", "peak_memory_bytes", "verified", "coding",
-)  # fmt: skip
-OF_TRAINING = ("n_tokens", "bits_per_token", "nats_per_token")  # figures that only training runs have
 Hint = Callable[[Path], str]
 OnBad = Callable[[CorpusError], object]
 
@@ -117,10 +112,10 @@ class Run:
     @cached_property
     def curves(self) -> Curves:
         """Cumulative bits against bytes of "model", its parts and each baseline. Raises CorpusError."""
-        curves, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
-        if MODEL not in curves or curves[MODEL].n_bytes[-1] != n_bytes:
+        parsed, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
+        if MODEL not in parsed or parsed[MODEL].n_bytes[-1] != n_bytes:
             raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
-        return curves
+        return parsed
 
     def curve_table(self) -> bytes:
         """The contents of curve.parquet. Raises CorpusError."""
@@ -188,33 +183,23 @@ def read_runs(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
     if not os.path.lexists(path):
         raise CorpusError(f"{os.fspath(path)!r} does not exist: name a folder of runs, or a file of packed runs")
     runs = []
-    for read in _readers(Path(path)):
-        try:
-            runs.append(read())
-        except CorpusError as error:
-            if on_bad is None:
-                raise
-            on_bad(error)
+    with files.reading(path):
+        for read in _readers(Path(path)):
+            try:
+                runs.append(read())
+            except CorpusError as error:
+                if on_bad is None:
+                    raise
+                on_bad(error)
     return sorted(runs, key=lambda run: (str(run.record.get("time")), run.name))
 
 
 def _readers(root: Path) -> Iterator[Callable[[], Run]]:
-    """A function for each run at `root` that reads it. Raises CorpusError if the runs cannot be found."""
-    with files.reading(root):
-        if root.is_file():
-            yield from (partial(_unpacked, line, root) for line in read_lines(root))
-        else:
-            folders = [each for each in root.iterdir() if not each.name.startswith(".")]
-            yield from (partial(read_run, folder) for folder in folders if _may_be_run(folder))
-
-
-def _may_be_run(folder: Path) -> bool:
-    """Whether `folder` has a record of any kind, or cannot be searched."""
-    try:
-        os.lstat(folder / RECORD)
-    except OSError as error:
-        return not isinstance(error, FileNotFoundError | NotADirectoryError)
-    return True
+    """A function for each run at `root` that reads it. Raises CorpusError, OSError if the runs cannot be found."""
+    if root.is_file():
+        return (partial(_unpacked, line, root) for line in read_lines(root))
+    folders = (each for each in root.iterdir() if not each.name.startswith("."))
+    return (partial(read_run, folder) for folder in folders if os.path.lexists(folder / RECORD))
 
 
 def _unpacked(line: bytes, path: Path) -> Run:
@@ -238,21 +223,19 @@ def runs_so_far(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
 def find_run(name: str, folder: PathLike = "runs") -> str:
     """The path of the run in `folder` that `latest`, its name, or the beginning of it, means. Any other name stays as it is.
 
-    A link in the folder is not followed: it may lead out of it. Raises CorpusError if several runs begin so.
+    Raises CorpusError if several runs begin so.
     """
     if not RUN_NAME.fullmatch(name):
         return name
     if name == "latest":
-        paths = [run.path for run in runs_so_far(folder, on_bad=lambda error: None)]
-        return next((str(path) for path in reversed(paths) if not path.is_symlink()), name)
-    children = Path(folder).iterdir() if Path(folder).is_dir() else ()
-    runs = [path for path in children if path.name.startswith(name) and (path / RECORD).exists()]
-    runs = [path for path in runs if not path.is_symlink()]
-    runs = [path for path in runs if path.name == name] or runs
-    if len(runs) > 1:
-        many = f"{len(runs)} runs in {os.fspath(folder)!r} begin so"
+        paths = [run.path for run in runs_so_far(folder, on_bad=lambda error: None)][-1:]
+    else:
+        paths = [path for path in Path(folder).glob(f"{name}*") if (path / RECORD).exists()]
+        paths = [path for path in paths if path.name == name] or paths
+    if len(paths) > 1:
+        many = f"{len(paths)} runs in {os.fspath(folder)!r} begin so"
         raise CorpusError(f"{name!r}: {many}; `prequential runs list` lists them")
-    return str(runs[0]) if runs else name
+    return str(paths[0]) if paths else name
 
 
 def find_runs(path: PathLike) -> list[Run]:
@@ -276,19 +259,16 @@ def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]
         paths = sorted(Path(root).glob(f"{DRAFT}*/{UNFINISHED}"))
     for path in paths:
         with suppress(CorpusError):
-            for line in reversed(list(read_lines(path))):
-                with suppress(CorpusError):
-                    if line.endswith(b"\n"):
-                        yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
-                        break
+            for line in [line for line in read_lines(path) if line.endswith(b"\n")][-1:]:
+                yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
 
 
 def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = None) -> "pandas.DataFrame":
-    """A table with one row for each run, the oldest first. Fields and units are those of the records (docs/MEASURES.md).
+    """A table with one row for each run, the oldest first. Fields and units are those of the records.
 
     runs: as of `read_runs`, or runs that are read. on_bad: as of `read_runs`. Columns: run, the path that `read_run` takes; time
-    (datetime64, UTC); corpus; n_bytes; learner; seed; fields of the record (FIGURES, and of training runs OF_TRAINING);
-    NAME_bits_per_byte of each baseline. What a run does not have is missing (NaN). Raises CorpusError.
+    (datetime64, UTC); corpus; n_bytes; learner; seed; each figure and text of the record; NAME_bits_per_byte of each baseline.
+    What a run does not have is missing (NaN). Raises CorpusError.
 
     Examples:
         >>> import prequential
@@ -299,24 +279,18 @@ def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = N
     import pandas
 
     rows = [_row(run) for run in (read_runs(runs, on_bad) if isinstance(runs, str | os.PathLike) else runs)]
-    columns = None if rows else ["run", "time", "corpus", "n_bytes", "learner", "seed", *FIGURES]
-    frame = pandas.DataFrame(rows, columns=columns)
+    frame = pandas.DataFrame(rows, columns=None if rows else ["run", "time", "corpus", "n_bytes", "learner", "seed"])
     return frame.assign(time=pandas.to_datetime(frame["time"], utc=True))
 
 
 def _row(run: Run) -> dict[str, Any]:
     if not isinstance(run, Run):
         raise wrong_argument("runs", run, "a folder of runs, or runs of read_runs")
-    record, corpus = run.record, run.record["corpus"]
+    record, corpus, config = run.record, run.record["corpus"], run.record["config"]
     return {
-        "run": str(run.path),
-        "time": record.get("time"),
-        "corpus": corpus.get("name"),
-        "n_bytes": corpus["n_bytes"],
-        "learner": learner_label(record["config"]),
-        "seed": seed_of(record["config"]),
-        **{name: record.get(name) for name in FIGURES},
-        **{name: record[name] for name in OF_TRAINING if name in record},
+        **{"run": str(run.path), "time": None, "corpus": corpus.get("name"), "n_bytes": corpus["n_bytes"]},
+        **{"learner": learner_label(config), "seed": seed_of(config)},
+        **{name: value for name, value in record.items() if not isinstance(value, dict | list)},
         **{f"{each['name']}_bits_per_byte": each["bits_per_byte"] for each in record.get("baselines", ())},
     }
 
@@ -347,8 +321,7 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
             curves = base64.b64encode(run.curve_table()).decode()
             line = record_line(record_of(PackedRun, run, curves=curves)).encode()
             if len(line) > MAX_RECORD_BYTES or sink.n_bytes + len(line) > MAX_RECORDS_BYTES:
-                limits = f"a run may take {MAX_RECORD_BYTES:,} bytes, all runs {MAX_RECORDS_BYTES:,}"
-                raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: {limits}")
+                raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: pack a part of its runs")
             sink.write(line)
     return runs
 
@@ -361,15 +334,15 @@ class RunFolder:
 
     def finish(self, root: Path, record: dict[str, Any], curves: Curves, *, mode: int = 0o777) -> Path:
         """Writes the remaining files and renames the draft; returns the new path. mode: its permissions. Raises OutputError."""
-        draft = self.draft
-        write_curves(draft / CURVE, curves)
+        draft, table = self.draft, curve_table(curves)
         with files.writing(root):
+            files.write_bytes(draft / CURVE, table)
             files.write_text(draft / RECORD, record_line(record))
             files.share_folder(draft, mode)
             files.sync_folder(draft)
             path = _rename_to_free_name(draft, root / run_name(record))
             with suppress(OSError):  # the run is complete
-                for name in (COSTS, SECONDS, ENCODED, UNFINISHED):  # not earlier: until here the draft can be resumed
+                for name in (COSTS, SECONDS, UNFINISHED):  # not earlier: until here the draft can be resumed
                     (path / name).unlink(missing_ok=True)
                 if files.checkpoint_path(path / ARCHIVE).exists():  # of a run without an archive
                     with files.hold_work_folder(path / ARCHIVE):
@@ -427,10 +400,7 @@ def _held(draft: Path, hint: Hint | None) -> Iterator[RunFolder]:
 
 
 def _can_be_resumed(draft: Path) -> bool:
-    try:
-        return (draft / ARCHIVE).is_file() or files.checkpoint_path(draft / ARCHIVE).is_file()
-    except OSError:  # a folder of another user
-        return False
+    return any(map(os.path.isfile, (draft / ARCHIVE, files.checkpoint_path(draft / ARCHIVE))))
 
 
 def run_name(record: dict[str, Any]) -> str:
@@ -442,11 +412,12 @@ def run_name(record: dict[str, Any]) -> str:
 
 def _rename_to_free_name(folder: Path, name: Path) -> Path:
     """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
-    names = chain((name,), (name.with_name(f"{name.name}-{number}") for number in count(2)))
-    while True:
-        target = next(each for each in names if not os.path.lexists(each))
-        try:
-            return folder.rename(target)
-        except OSError:
-            if not os.path.lexists(target):  # otherwise another process has just made something of this name
-                raise
+    for number in count(1):
+        target = name if number == 1 else name.with_name(f"{name.name}-{number}")
+        if not os.path.lexists(target):
+            try:
+                return folder.rename(target)
+            except OSError:
+                if not os.path.lexists(target):  # otherwise another process has just made something of this name
+                    raise
+    raise AssertionError

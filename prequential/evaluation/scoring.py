@@ -1,11 +1,9 @@
 """The run of an evaluation: the cost of each byte of a corpus, while its archive is written, if the learner can have one.
 
-To resume, its folder holds the working folder of archive.pq; `costs` of bytes; `seconds` that it has taken; and, of a finished
-archive, encoded.json: its wall time, its digest and those of its costs.
+To resume, its folder holds the working folder of archive.pq; `costs` of bytes; and `seconds`: up to the last checkpoint; and of a
+finished archive, with its code length.
 """
 
-import hashlib
-import json
 import math
 import os
 import time
@@ -16,30 +14,28 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.archive import ArchiveReader
+from prequential_codecs.archive import ArchiveReader, summarise
 from prequential_codecs.archive_header import Header
-from prequential_corpora.corpus import read_chunks
 
-from prequential.errors import CheckpointError, ConfigError, CorpusError, CorruptArchiveError, wrong_argument
+from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError, wrong_argument
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
-from prequential.evaluation.runs import ARCHIVE, COSTS, ENCODED, SECONDS
+from prequential.evaluation.runs import ARCHIVE, COSTS, SECONDS
 from prequential.evaluation.trace import ArrayFile, Trace
-from prequential.files import checkpoint_path, open_regular, output_file, partial_path, reading, write_text, writing
+from prequential.files import checkpoint_path, output_file, partial_path, reading, writing
 from prequential.files.work_folder import hold_work_folder
 from prequential.learners.adapted import NOT_RESUMED
 from prequential.learners.spec import Earlier, LearnerSpec, byte_costs, reported
 from prequential.model.config import blocks, segments
 from prequential.model.learner import OnlineLearner
 from prequential.online import coding
-from prequential.online.checkpoint import SCORE, TOTALS, Checkpoints, Saved, check_identity, identity, mismatch
+from prequential.online.checkpoint import SCORE, TOTALS, Checkpoints, Saved, check_identity, identity
 from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
 from prequential.online.source import HashedSymbols
-from prequential.records import MAX_TIME_S, WallSeconds, check_record, read_object
+from prequential.records import MAX_TIME_S
 
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 START_AGAIN = "start again without resume=True"
@@ -70,15 +66,6 @@ class DraftFolder:
             raise wrong_argument("path", self.path, "a folder's path")
 
 
-class Encoded(msgspec.Struct):
-    """What encoded.json holds. archive, costs: digests; costs: of each part."""
-
-    wall_s: WallSeconds
-    run: dict[str, Any]
-    archive: str
-    costs: dict[str, str]
-
-
 class Scored(NamedTuple):
     """What a run measured.
 
@@ -106,15 +93,13 @@ class Scoring:
         self._header, self._spec, self._folder = header, spec, Path(folder.path)
         self.archive = self._folder / ARCHIVE
         self._saves, self._before_s = (folder.keep or folder.resume) and spec.resumes, 0.0
-        self._run, checkpoint = identity("compress" if spec.is_coded else SCORE, header), checkpoint_path(self.archive)
-        self._is_finished = folder.resume and spec.is_coded and self.archive.exists()
+        checkpoint = checkpoint_path(self.archive)
         if folder.resume and checkpoint.exists():
-            check_identity(checkpoint, self._run)
-        elif self._is_finished and (reason := mismatch(self._encoded()["run"], self._run)):
-            raise CheckpointError(f"{str(self.archive)!r} belongs to another run: {reason}")
+            check_identity(checkpoint, identity("compress" if spec.is_coded else SCORE, header))
+        self._is_finished = folder.resume and spec.is_coded and self.archive.exists()
         has_both = spec.config is not None and bool(spec.config.gpt and spec.config.mixer) and spec.scores_parts
         self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, self._folder / COSTS)
-        self._seconds = ArrayFile(np.float64, 1, self._folder / SECONDS)
+        self._seconds = ArrayFile(np.float64, 3, self._folder / SECONDS)
         draft = partial_path(self.archive) if spec.is_coded else None
         self._checkpoints = Checkpoints(checkpoint, draft, resume=folder.resume, sync=self._sync)
 
@@ -123,7 +108,7 @@ class Scoring:
         self._start_s = time.perf_counter()
         if self._is_finished:
             return self._finished()
-        return self._coded(symbols, on_progress) if self._spec.is_coded else self._scored(symbols, on_progress)
+        return (self._coded if self._spec.is_coded else self._scored)(symbols, on_progress)
 
     def _coded(self, symbols: NDArray[np.uint8], on_progress: OnProgress) -> Scored:
         with output_file(self.archive, resume=self._checkpoints.resume) as sink:
@@ -142,10 +127,9 @@ class Scoring:
                 on_progress(done, len(symbols))
             hashed.check(self._header.blake2b, str(self._header.corpus.get("name", "")))
             wall_s, mixer = self._wall_s(), learner.mixer if isinstance(learner, OnlineLearner) else None
-            encoded = Encoded(wall_s, self._run, sink.blake2b.hex(), self._digests())
-            with writing(self._folder / ENCODED):
-                self.trace.sync()
-                write_text(self._folder / ENCODED, json.dumps(msgspec.to_builtins(encoded)))
+            with writing(self._folder / SECONDS):
+                self._seconds.write(1, np.array([wall_s, self.trace.total_bits(MODEL)]))
+                self._sync()
         return Scored(Ledger.from_progress(done), self._ends(), wall_s, mixer.threads.to_record() if mixer else None)
 
     def _scored(self, symbols: NDArray[np.uint8], on_progress: OnProgress) -> Scored:
@@ -173,14 +157,14 @@ class Scoring:
         code_bits = float(self.trace.sums(MODEL, np.array([n_bytes]))[0])
         return Saved(totals=dict.fromkeys(TOTALS, 0) | {"n_bytes": n_bytes, "code_bits": code_bits})
 
-    def _continue(self, n_bytes: int, code_bits: float) -> None:
+    def _continue(self, n_bytes: int, code_bits: float, before_s: float | None = None) -> None:
         """Goes on after the first n_bytes, whose costs an earlier run has written. Raises CheckpointError if they are others."""
         costs = self.trace.sums(MODEL, np.array([n_bytes]))[0]
-        if not math.isclose(costs, code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0):
+        if not (costs and math.isclose(costs, code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0)):
             raise CheckpointError(WRONG_COSTS)
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.resume(part, n_bytes)
-        self._before_s = float(self._seconds.read(0, 1)[0])
+        self._before_s = float(self._seconds.read(0, 1)[0]) if before_s is None else before_s
         if not 0 <= self._before_s <= MAX_TIME_S:
             raise CheckpointError(f"the recorded times are damaged: {START_AGAIN}")
 
@@ -197,42 +181,27 @@ class Scoring:
         in_blocks = (segments(block, schedule) for block in blocks(self._header.n_bytes, schedule))
         return np.array([segment.stop for segment in chain.from_iterable(in_blocks)], np.int64)
 
-    def _digests(self) -> dict[str, str]:
-        return {part: self.trace.digest(part) for part in self.trace.parts if part != MIXER}
-
     def _finished(self) -> Scored:
         """Of an archive that an earlier run finished. Raises CheckpointError if it or its costs are not of it."""
-        encoded, digest = self._encoded(), hashlib.blake2b(digest_size=32)
-        with reading(self.archive), open_regular(self.archive) as file:
-            for chunk in read_chunks(file, self.archive):
-                digest.update(chunk)
-        if encoded["archive"] != digest.hexdigest():
-            raise CheckpointError(f"{str(self.archive)!r} is damaged, or of another run: {START_AGAIN}")
-        if encoded["costs"] != self._digests():
-            raise CheckpointError(WRONG_COSTS)
-        ledger = Ledger.of_archive(self.archive, code_bits=self.trace.total_bits(MODEL))
-        return Scored(ledger, self._ends(), encoded["wall_s"])
-
-    def _encoded(self) -> dict[str, Any]:
-        """What encoded.json holds. Raises CheckpointError if it is damaged."""
-        path = self._folder / ENCODED
         try:
-            return check_record(read_object(path), Encoded, repr(str(path)))
-        except CorpusError as error:
+            header = summarise(self.archive).header
+        except CorruptArchiveError as error:
             raise CheckpointError(f"{error}: {START_AGAIN}") from error
+        if identity(SCORE, header) != identity(SCORE, self._header):
+            raise CheckpointError(f"{str(self.archive)!r} belongs to another run: {START_AGAIN}")
+        wall_s, code_bits = self._seconds.read(1, 3).tolist()
+        self._continue(header.n_bytes, code_bits, wall_s)
+        return Scored(Ledger.of_archive(self.archive, code_bits=code_bits), self._ends(), wall_s)
 
 
 def verified(symbols: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:
     """Decodes the archive and compares every byte; returns the wall time in seconds. Raises CorruptArchiveError."""
-    comparison = _Comparison(symbols)
-    start_s = time.perf_counter()
+    comparison, start_s = _Comparison(symbols), time.perf_counter()
     with reading(archive), archive.open("rb") as file:
         for done in coding.decompress(ArchiveReader(file), comparison, learner):
             on_progress(done, len(symbols))
-    if comparison.n_bytes != len(symbols):
-        raise CorruptArchiveError(
-            f"verification: the archive decodes to {comparison.n_bytes} bytes instead of {len(symbols)}"
-        )
+    if (n := comparison.n_bytes) != len(symbols):
+        raise CorruptArchiveError(f"verification: the archive decodes to {n} bytes instead of {len(symbols)}")
     return time.perf_counter() - start_s
 
 

@@ -1,7 +1,7 @@
 """An evaluation as text, from its record: a recorded run prints the same as a new one. The list of runs."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -10,10 +10,8 @@ from typing import Any
 import msgspec
 from prequential_codecs.archive_header import GIVEN, OTHER
 
-from prequential.evaluation.curves import Split
-from prequential.evaluation.ledger import VOCABULARY
+from prequential.evaluation.curves import MODEL, Split
 from prequential.files import PathLike
-from prequential.machine.facts import NO_BACKEND
 from prequential.model.presets import name_of
 from prequential.online.health import Finding
 from prequential.printable import format_table, printable
@@ -22,7 +20,6 @@ from prequential.records import CODED_HERE, IMPORTED, REPORTED, REPORTED_CODINGS
 Record = Mapping[str, Any]
 
 COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
-PART_NAMES = {"gpt": "GPT"}
 LIST_TITLES = ("run", "bytes", "model", "bits/byte", "verified")
 DIGEST = re.compile("-[0-9a-f]{8}(-[0-9]+)?$")  # at the end of the name of a run
 SAME_ORDER = "the same rows, in the same order"
@@ -98,11 +95,10 @@ def learner_label(config: Record) -> str:
 
 def _argument_texts(arguments: Record) -> list[str]:
     """`tok=8k`, also of a path that ends so. Not the seed, which differs within a group."""
-    shown = {
-        name: value for name, value in arguments.items() if name != "seed" and isinstance(value, str | int | float)
-    }
-    ends = {name: str(value).rstrip("/").rpartition("/")[2][-MAX_ARGUMENT:] for name, value in shown.items()}
-    return [f"{name}={end}" for name, end in ends.items()][:MAX_ARGUMENTS]
+    shown = [
+        (name, value) for name, value in arguments.items() if name != "seed" and isinstance(value, str | int | float)
+    ]
+    return [f"{n}={str(value).rstrip('/').rpartition('/')[2][-MAX_ARGUMENT:]}" for n, value in shown[:MAX_ARGUMENTS]]
 
 
 def _sizes(config: Record) -> str:
@@ -175,11 +171,10 @@ def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
 
 def _figures(record: Record) -> dict[str, str]:
     corpus, config, environment = record["corpus"], record["config"], record["environment"]
-    parts = {PART_NAMES.get(name, name): bits for name, bits in record.get("parts", {}).items() if name != "model"}
-    alone = ", ".join(f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in parts.items())
-    mixing, n_threads = environment.get("mixing"), environment["threads"]
+    parts = [f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in record["parts"].items() if name != MODEL]
+    mixing, n_threads = environment.get("mixing", {}), environment["threads"]
     threads = f"{n_threads} thread{'s' * (n_threads != 1)}"
-    threads += f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] > 1 else ""
+    threads += f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] != 1 else ""
     sizes = f": {_sizes(config)}" if name_of(config) else ""
     rates = f"{record['code_bits_per_byte']:.4f} bits/byte, {record['code_nats_per_byte']:.4f} nats/byte"
     return {
@@ -187,7 +182,7 @@ def _figures(record: Record) -> dict[str, str]:
         "model": learner_label(config) + sizes,
         "archive": _archive(record),
         "ideal code length": rates,
-        **({"alone": f"{alone} bits/byte"} if parts else {}),
+        **({"alone": f"{', '.join(parts)} bits/byte"} if parts else {}),
         "speed": f"{_speed(record)}, {record['peak_memory_bytes'] / 2**20:,.0f} MiB, {threads}",
         "verified": _verified(record),
         "description length": f"{record['archive_bits']:,} bits, {record['bits_per_byte']:.4f} bits/byte",
@@ -198,8 +193,7 @@ def _archive(record: Record) -> str:
     if not is_coded(record):
         return f"none: {record['coding']}"
     parts = " + ".join(f"{part} {record[f'{part}_bytes']:,}" for part in ("header", "payload", "container"))
-    here = "; decodes on this machine with these versions" if record.get("coding") == CODED_HERE else ""
-    return f"{record['archive_bytes']:,} bytes = {parts}{here}"
+    return f"{record['archive_bytes']:,} bytes = {parts}"
 
 
 def _speed(record: Record, of: str = "") -> str:
@@ -207,35 +201,22 @@ def _speed(record: Record, of: str = "") -> str:
 
 
 def _verified(record: Record) -> str:
-    if not is_coded(record):
-        return "not possible: no archive was written"
     if not record["verified"]:
-        return "no; --verify decodes the archive and compares every byte"
-    here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
-    return f"every byte decoded and compared{here}" + (
-        f": {_speed(record, 'verify_')}" if record["verify_wall_s"] else ""
-    )
+        return "no; --verify decodes the archive and compares every byte" if is_coded(record) else "not possible"
+    here = " on this machine and these versions" if record["coding"] == CODED_HERE else ""
+    return f"every byte decoded and compared{here}: {_speed(record, 'verify_')}"
 
 
 def format_total(record: Record) -> str:
-    """The machine, what the coder adds to the ideal code length, and what the archive costs with its decoder."""
+    """The machine, and the total cost: what the archive costs with its decoder and the choice of the learner."""
     environment = record["environment"]
-    matmul = "" if environment["backend"] == NO_BACKEND else f"{environment['backend']} matmul, "
-    machine = f"{environment['machine']['cpu']}, {matmul}{environment['kernels']} kernels"
-    overhead = f"{record['coder_overhead_ppm']:.1f} ppm"
-    return format_figures({"machine": machine, "coder overhead": overhead, "total cost": _total_cost(record)})
-
-
-def _total_cost(record: Record) -> str:
-    if OTHER in record["config"]:
-        vocabulary = [row["bits"] / 8 for row in record.get("ledger", ()) if row["entry"] == VOCABULARY]
-        also = f"; the vocabulary of its tokenizer takes {vocabulary[0]:,.0f} bytes, compressed" if vocabulary else ""
-        return f"not known: the learner's own source is not counted{also}"
-    without = "; what was given is not counted" if GIVEN in record["config"] else ""
-    return (
-        f"{record['total_bits']:,.0f} bits with the decoder's source ({record['decoder_bytes']:,} bytes zipped) and the choice "
-        f"of 1 in {record['n_configs'] * record['n_seeds']}; archive and decoder {record['benchmark_bytes']:,} bytes{without}"
+    machine = f"{environment['machine']['cpu']}, {environment['kernels']} kernels, {environment['backend']} matmul"
+    rows = [[row["entry"], f"{row['bits']:,.1f}"] for row in record["ledger"] if row["bits"]]
+    left_out = (
+        "the learner's own source" if OTHER in record["config"] else "what was given" * (GIVEN in record["config"])
     )
+    total = f"{record['total_bits']:,.1f} bits" + (f"; {left_out} is not counted" if left_out else "")
+    return f"{format_table(('', 'bits'), rows)}\n{format_figures({'total cost': total, 'machine': machine})}"
 
 
 def reported_figures(record: Record) -> list[tuple[str, str]]:
@@ -253,24 +234,24 @@ def reported_figures(record: Record) -> list[tuple[str, str]]:
 
 def _checked_figures(reported: Record, n_mistakes: int) -> Iterable[tuple[str, str]]:
     """What a training loop reported, and what was checked."""
-    repeated, n_steps, n_samples = reported["repeated"], reported.get("n_steps", 0), reported.get("n_grams", 0)
-    rows = f"{reported['new']['n_rows']:,} in {n_steps:,} steps"
+    count = defaultdict[str, int](int, reported)
+    rows = f"{reported['new']['n_rows']:,} in {count['n_steps']:,} steps"
     rows += ", told apart by their numbers" if reported.get("numbered") else ""
-    if n_after := reported.get("n_rows_after_last_step", 0):
+    if n_after := count["n_rows_after_last_step"]:
         rows += f"; {n_after:,} more, scored after the last step, do not count"
     yield "rows", rows + ("" if reported.get("all_rows_kept", True) else "; later ones were not remembered")
-    counts = "counted, too" if reported.get("counts_repeats") else "not counted"
+    repeated, counts = reported["repeated"], "counted, too" if reported.get("counts_repeats") else "not counted"
     yield "seen before", f"{repeated['n_rows']:,} rows, {repeated['code_bits']:,.0f} bits: {counts}"
-    seen = f"{reported.get('n_grams_seen', 0) / max(n_samples, 1):.1%} or more of the new targets, by {n_samples:,} samples of 32"
+    share = count["n_grams_seen"] / max(n_samples := count["n_grams"], 1)
+    seen = f"{share:.1%} or more of the new targets, by {n_samples:,} samples of 32"
     yield "text seen before", seen if n_samples else "not checked: no 32 targets of a row were sampled"
-    if wrong := [f"{reported[name]:,} rows: {why}" for name, why in LEFT_OUT.items() if reported.get(name)]:
+    if wrong := [f"{count[name]:,} rows: {why}" for name, why in LEFT_OUT.items() if count[name]]:
         yield "left out", "; ".join(wrong)
     yield "order of rows", str(reported.get("order", ""))[:16]
-    n_checked, n_audits = reported.get("n_checked_steps", 0), reported.get("n_audits", 0)
-    checked = f"compared with the scores in {n_checked:,} of {n_steps:,} steps"
-    yield "calls of the model", checked if n_checked else "not checked"
-    why = reported.get("not_audited", "")
-    audits = [f"checked {n_audits:,} times"] * bool(n_audits) + [f"not audited: {why}"] * bool(why)
+    checked = f"compared with the scores in {count['n_checked_steps']:,} of {count['n_steps']:,} steps"
+    yield "calls of the model", checked if count["n_checked_steps"] else "not checked"
+    audits = [f"checked {count['n_audits']:,} times"] if count["n_audits"] else []
+    audits += [f"not audited: {why}"] if (why := reported.get("not_audited")) else []
     yield "look ahead", "; ".join(audits) or "not checked"
     yield "mistakes", f"{n_mistakes:,}"
 

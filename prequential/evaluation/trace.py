@@ -1,7 +1,6 @@
 """The trace of a run: the cost of each byte, in whole units of 2**-22 bits, in a file, so that memory does not grow."""
 
 import errno
-import hashlib
 import os
 import tempfile
 import weakref
@@ -146,13 +145,6 @@ class Trace:
     def total_bits(self, part: str) -> float:
         """The cost of all bytes, in bits."""
         return float(self.sums(part, np.array([self.n_bytes]))[0])
-
-    def digest(self, part: str) -> str:
-        """BLAKE2b of the costs of all bytes, in hexadecimal digits."""
-        digest = hashlib.blake2b(digest_size=32)
-        for start in range(0, self.n_bytes, CHUNK):
-            digest.update(self._units(part, start, min(start + CHUNK, self.n_bytes)).data)
-        return digest.hexdigest()
 
     def sums(self, part: str, ends: NDArray[np.int64]) -> NDArray[np.float64]:
         """Cumulative costs (n,) in bits at the ascending positions `ends` (n,), each from 0 to n_bytes."""

@@ -99,7 +99,7 @@ def _bytes(symbols: Bytes, document: Document) -> bytes:
 
 
 def write_documents(documents: DocumentSet, path: PathLike, *, overwrite: bool = False) -> None:
-    """Writes one line of JSON for each document (records.py, TextFields). Raises OutputError, also for an existing file."""
+    """Writes one line of JSON for each document: id, name, bytes, and text or base64. Raises OutputError."""
     with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
         for id_, document in zip(documents.ids, documents.documents, strict=True):
             line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}

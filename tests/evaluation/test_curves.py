@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prequential.errors import CorpusError
-from prequential.evaluation.curves import Curve, crossing_byte, parse_curves, prefixes, write_curves
+from prequential.evaluation.curves import Curve, crossing_byte, curve_table, parse_curves, prefixes
 
 
 def curve(*points):
@@ -68,10 +68,9 @@ def test_after_the_crossing_no_baseline_point_is_below_the_model(steps, data):
         assert at == 0 or (lead[n_bytes <= at] <= 1e-6).any()
 
 
-def test_a_table_is_read_as_it_was_written(tmp_path):
+def test_a_table_is_read_as_it_was_written():
     curves = {"model": curve((1024, 1.25), (2000, 7.0)), "gzip": curve((2000, 8.0))}
-    write_curves(tmp_path / "c.parquet", curves)
-    found = parse_curves((tmp_path / "c.parquet").read_bytes(), "c.parquet")
+    found = parse_curves(curve_table(curves), "c.parquet")
     assert list(found) == ["model", "gzip"]
     for name, expected in curves.items():
         assert found[name].n_bytes.tolist() == expected.n_bytes.tolist()

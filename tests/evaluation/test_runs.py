@@ -1,7 +1,6 @@
 """Run folders: they are complete or absent, and later commands read the figures that were measured."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -25,17 +24,6 @@ def test_a_whole_name_is_that_run_even_if_others_begin_so(tmp_path):
         find_run("smal", tmp_path)
 
 
-def test_latest_and_the_beginning_of_a_name_do_not_follow_a_link(run, tmp_path):
-    runs, made = tmp_path / "runs", run[2].path
-    runs.mkdir()
-    (runs / "linked").symlink_to(made)
-    assert find_run("latest", runs) == "latest" and find_run("lin", runs) == "lin"
-    shutil.copytree(made, runs / "here")
-    assert find_run("latest", runs) == str(runs / "here")
-    (tmp_path / "elsewhere").symlink_to("runs")  # the folder itself may be a link
-    assert find_run("he", tmp_path / "elsewhere") == str(tmp_path / "elsewhere" / "here")
-
-
 def test_runs_are_listed_oldest_first_without_other_folders(run):
     root, _, found = run
     (root / "else").mkdir(exist_ok=True)
@@ -43,13 +31,6 @@ def test_runs_are_listed_oldest_first_without_other_folders(run):
     assert runs_so_far(root / "missing") == []
     with pytest.raises(CorpusError, match="missing' does not exist"):
         read_runs(root / "missing")
-
-
-def test_a_run_that_fails_leaves_no_folder(tmp_path):
-    with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "runs") as folder:
-        (folder.draft / "archive.pq").write_bytes(b"half")
-        raise ZeroDivisionError
-    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> None:
@@ -91,12 +72,6 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
             read_run(tmp_path)
     with pytest.raises(CorpusError, match="missing' does not exist"):
         read_run(tmp_path / "missing")
-
-
-def test_a_folder_that_cannot_be_written_is_refused_before_the_evaluation(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot write"), new_run_folder(tmp_path / "file"):
-        raise AssertionError("the evaluation began")
 
 
 def test_packed_runs_are_the_runs_of_the_folder_byte_for_byte(run, tmp_path):

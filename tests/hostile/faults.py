@@ -76,7 +76,7 @@ KINDS: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {  # calls, and the m
 VOLATILE = re.compile(
     r"time|.*wall_s|environment|peak_memory_bytes|findings|.*bytes_per_s"
 )  # in records: differ between runs
-HIDDEN = re.compile(r"tmp/|(.*/)?\.|runs/RUN/(costs|seconds|encoded.json)$")
+HIDDEN = re.compile(r"tmp/|(.*/)?\.|runs/RUN/(costs|seconds)$")
 RECORD = re.compile(r"; the record is in '([^']+)'")  # the line that could not be appended
 KEPT = re.compile(r"'([^']+)' holds (?:a valid beginning|the complete output)")
 ANEW = "this one starts anew"  # what --resume says without a checkpoint

@@ -126,7 +126,7 @@ def test_the_vocabulary_of_a_learner_is_an_entry_of_its_ledger():
     assert 8 * 300 < entries[VOCABULARY] < 8 * 2000
     assert sum(entries.values()) == pytest.approx(result.total_bits)
     record = result.to_record()
-    assert "the vocabulary of its tokenizer takes" in format_total(record) and "vocabulary" not in format_report(record)
+    assert VOCABULARY in format_total(record) and "vocabulary" not in format_report(record)
     assert VOCABULARY not in {each.entry for each in evaluate(TEXT, learner=models.Counts).ledger}
 
 
