@@ -157,7 +157,7 @@ def in_options(text: str) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, PrequentialError):
         return str(error)
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+    if _lacks_memory(error):
         return "out of memory (`ulimit -a` shows the limits of this user)"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         limit = "the limit of processes (ulimit -u, or that of the container or job) or of memory is reached"
@@ -166,6 +166,13 @@ def _reason(error: Exception) -> str:
         reason = error.strerror or str(error) or type(error).__name__
         return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
     return " ".join(f"unexpected {type(error).__name__}: {error} (-v prints the traceback)".split())
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether the system gave no memory: to Python, to a call of the system, or to the loader of a library."""
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 # ---- progress: a bar on a terminal, elsewhere a line a minute; warnings are lines in both
