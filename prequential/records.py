@@ -520,6 +520,7 @@ class MonorepoRecord(HeldoutRecord, kw_only=True):
     frozen: HeldoutLoss
     dynamic: HeldoutLoss
     untrained: HeldoutLoss
+    environment: Environment
     setting: Annotated[
         dict[str, Any], says("all points have it: learner, languages, limit of training, context and stride")
     ]

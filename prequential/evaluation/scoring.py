@@ -165,7 +165,7 @@ class Scoring:
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.resume(part, n_bytes)
         self._before_s = float(self._seconds.read(0, 1)[0]) if before_s is None else before_s
-        if not 0 <= self._before_s <= MAX_TIME_S:
+        if not 1e-9 <= self._before_s <= MAX_TIME_S:
             raise CheckpointError(f"the recorded times are damaged: {START_AGAIN}")
 
     def _wall_s(self) -> float:

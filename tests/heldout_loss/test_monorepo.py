@@ -141,7 +141,7 @@ def record(day: int, rate: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("where", "value"),
     [(("test", "until"), None), (("test", "until_date"), "soon"), (("dynamic",), []),
-     (("setting",), None), (("setting", "stride"), 0), (("environment",), [])],
+     (("setting",), None), (("environment",), [])],
 )  # fmt: skip
 def test_a_record_that_lacks_a_field_is_refused(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
     broken = json.loads(json.dumps(record(1, 2.0)))
