@@ -221,10 +221,8 @@ def _difference(
     before, after = documents[0], documents[i]
     texts = None
     if before and after and before.n_bytes == after.n_bytes:
-        texts, n_effective = (
-            over_documents(before, after, confidence),
-            math.inf,
-        )  # of equal weight: few long ones do no harm
+        texts = over_documents(before, after, confidence)
+        n_effective = math.inf  # of equal weight: few long ones do no harm
     elif n_effective >= MIN_EFFECTIVE:
         texts = over_texts(reference.curves, other.curves, confidence)
     return Difference(

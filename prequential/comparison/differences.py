@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 GROUP_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
 DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
 MAX_SEEDS_LETTERS = 20
-SEEDS_DIFFER = (
-    1.4  # percent: the largest of 48 differences of two seeds of one small GPT, on ten ladders (docs/MEASURES.md)
-)
+SEEDS_DIFFER = 1.4  # percent: the largest of 48 differences of two seeds of one small GPT, on ten ladders
 SEEDS_DOUBT = "seeds could make this difference"
 MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
 
@@ -216,12 +214,8 @@ def _details(difference: Difference) -> Iterator[tuple[str, str]]:
 
 def sentence(difference: Difference) -> str:
     """What the difference says: on this text, with other seeds, on other texts. For a reader who decides by it."""
-    a, b, percent, level = (
-        difference.reference,
-        difference.other,
-        difference.percent,
-        f"{100 * difference.confidence:g} %",
-    )
+    a, b, percent = difference.reference, difference.other, difference.percent
+    level = f"{100 * difference.confidence:g} %"
     if difference.is_none:
         return f"{b.label} and {a.label} are equal: they cost the same everywhere."
     same, parts = difference.n_same_sign, difference.parts_percent

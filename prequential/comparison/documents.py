@@ -115,11 +115,8 @@ class DocumentComparison:
         rows = []
         for d in self.differences:
             k, by, equal = len(d.clusters.n_bytes), d.clusters.by, d.equal
-            name, losses = (
-                f"{d.loss}, {d.other} - A",
-                [f"{d.reference_bits_per_byte:.4f}", f"{d.other_bits_per_byte:.4f}"],
-            )
-            rows.append([f"{name}, by bytes", *losses, f"{d.bits_per_byte:+.4f}", "exact", ""])
+            losses = [f"{d.reference_bits_per_byte:.4f}", f"{d.other_bits_per_byte:.4f}"]
+            rows.append([f"{d.loss}, {d.other} - A, by bytes", *losses, f"{d.bits_per_byte:+.4f}", "exact", ""])
             if equal:
                 ends = f"{equal.low_bits_per_byte:+.4f} to {equal.high_bits_per_byte:+.4f}"
                 mean = f"{equal.bits_per_byte:+.4f}"
@@ -247,12 +244,8 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     """Which of the two models to take, and how sure that is."""
     if not any(difference.clusters.bits):
         return f"{other} and {reference} are equal: they cost the same everywhere"
-    rate, base, clusters, equal = (
-        difference.bits_per_byte,
-        difference.reference_bits_per_byte,
-        difference.clusters,
-        difference.equal,
-    )
+    rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
+    clusters, equal = difference.clusters, difference.equal
     share, k, many = f" ({100 * abs(rate) / base:.1f} %)" if base else "", len(clusters.n_bytes), plural(clusters.by)
     claim = f"{other} needs {abs(rate):.4f} bits/byte{share} {'less' if rate < 0 else 'more'} than {reference}"
     if equal is None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from prequential.arguments import check_arguments
+from prequential.comparison.compare import compare_runs
 from prequential.comparison.data_multiple import LEVEL, DataMultiple, data_multiple
+from prequential.comparison.differences import sentence
 from prequential.errors import CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, mean_curve
 from prequential.evaluation.runs import PathLike, Run
@@ -45,9 +47,10 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The results of every variant with a finished run, in the order of the plan."""
+    """The results of every variant with a finished run, in the order of the plan. verdict: on the two best of them."""
 
     results: tuple[Result, ...]
+    verdict: str = ""
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
@@ -71,7 +74,7 @@ class Summary:
             front = "*" * result.on_front
             rows.append([*map(str, row), f"{result.bytes_per_s / 1e3:,.2f}", str(result.data_multiple or "-"), front])
         return (
-            f"{format_table(titles, rows)}\n\nbest: {best.name}, {best.bits_per_byte:.4f} bits/byte\n"
+            f"{format_table(titles, rows)}\n\nbest: {best.name}, {best.bits_per_byte:.4f} bits/byte. {self.verdict}\n"
             "front: no other configuration has fewer bits for as few operations; spread: largest minus smallest over seeds\n"
             f"data: those that {cheapest.name} needs, as a multiple of those needed here to learn as much "
             f"({LEVEL:.0%} interval over texts); -: not known"
@@ -93,7 +96,15 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     multiples = [None if curve is cheapest else data_multiple(curve, cheapest) for curve in curves]
     front = pareto_front([(result.flops_per_byte, result.bits_per_byte) for result in results])
     every = zip(results, multiples, front, strict=True)
-    return Summary(results=tuple(replace(each, data_multiple=data, on_front=on) for each, data, on in every))
+    ranked = sorted(
+        finished, key=lambda variant: statistics.fmean(run.curves[MODEL].bits[-1] for run in finished[variant])
+    )
+    opened = [(variant.name, run) for variant in ranked for run in finished[variant]]
+    verdict = ""
+    if len(ranked) > 1:
+        verdict = sentence(compare_runs([run for _, run in opened], [name for name, _ in opened]).differences[0])
+    made = tuple(replace(each, data_multiple=data, on_front=on) for each, data, on in every)
+    return Summary(results=made, verdict=verdict)
 
 
 def _result(variant: Variant, records: Sequence[Mapping[str, Any]]) -> Result:

@@ -65,8 +65,7 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
     plan, _, outcomes = finished
     for i, result in enumerate(summarise(plan, outcomes).results):
         bits_per_byte = [outcome.run.record["bits_per_byte"] for outcome in outcomes[2 * i : 2 * i + 2]]
-        assert result.n_seeds == 2
-        assert result.bits_per_byte == sum(bits_per_byte) / 2
+        assert (result.n_seeds, result.bits_per_byte) == (2, sum(bits_per_byte) / 2)
         assert result.spread == abs(bits_per_byte[0] - bits_per_byte[1])
         expected = total_flops(plan.configs[2 * i], N_BYTES) / N_BYTES
         assert result.flops_per_byte == pytest.approx(expected, rel=1e-12)
@@ -74,6 +73,7 @@ def test_results_are_means_over_the_seeds_that_have_a_run(finished):
     assert frame["data_multiple"].isna()[0] and {"low", "high"} < set(frame.columns)  # the cheapest is the baseline
     lacking = [replace(outcome, run=None, error=ConfigError("no")) for outcome in outcomes]
     assert [r.n_seeds for r in summarise(plan, [lacking[0], *outcomes[1:]]).results] == [1, 2]
+    assert "Over other seeds: " in summarise(plan, outcomes).verdict and not summarise(plan, outcomes[:2]).verdict
     with pytest.raises(CorpusError, match="no run"):
         summarise(plan, lacking)
 
