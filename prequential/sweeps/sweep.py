@@ -99,7 +99,8 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     ranked = sorted(
         finished, key=lambda variant: statistics.fmean(run.curves[MODEL].bits[-1] for run in finished[variant])
     )
-    opened = [(variant.name, run) for variant in ranked for run in finished[variant]]
+    names = dict(zip(finished, without_common_arguments(variant.name for variant in finished), strict=True))
+    opened = [(names[variant], run) for variant in ranked for run in finished[variant]]
     verdict = ""
     if len(ranked) > 1:
         verdict = sentence(compare_runs([run for _, run in opened], [name for name, _ in opened]).differences[0])
