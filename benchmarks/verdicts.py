@@ -71,7 +71,7 @@ def seeds_row(k: int, n: int) -> list[str]:
     random, widths, held, any_false, any_after_holm = np.random.default_rng(2), [], [], [], []
     for _ in range(N):
         groups = np.exp(random.normal(0, 0.003, (k, n))).tolist()
-        made = [over_seeds(groups, i, 0.95) for i in range(1, k)]
+        made = [over_seeds(groups, [True] * k, i, 0.95) for i in range(1, k)]
         found = [each for each in made if each]
         widths.append((found[0].high_percent - found[0].low_percent) / 2)
         held.append(found[0].low_percent <= 0 <= found[0].high_percent)

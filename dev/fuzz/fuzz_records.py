@@ -215,9 +215,9 @@ def ran(command: Command, box: Path) -> Done:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True) for _ in range(2))
     errors: list[BaseException] = []
 
-    def report(name: str | None, error: Exception, *, verbose: bool) -> None:
+    def report(name: str | None, error: Exception, *, verbose: bool) -> int:
         errors.append(error)
-        real_report(name, error, verbose=verbose)
+        return real_report(name, error, verbose=verbose)
 
     real_report = streams.report_failure
     args = [str(seeds() / "repository") if arg == "REPOSITORY" else arg for arg in command.args]

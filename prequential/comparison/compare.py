@@ -219,6 +219,7 @@ def _difference(
     ends = np.unique(np.concatenate([curve.n_bytes for curve in (*reference.curves, *other.curves)]))
     ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
     before, after = documents[0], documents[i]
+    of_seeds = [[*dict(zip(group.seeds, group.bits, strict=True)).values()] for group in groups]  # one run of each
     texts = None
     if before and after and before.n_bytes == after.n_bytes:
         texts = over_documents(before, after, confidence)
@@ -230,7 +231,7 @@ def _difference(
         other=other,
         bits=other.mean_bits - reference.mean_bits,
         parts_percent=parts_percent(theirs, ours),
-        seeds=over_seeds([group.bits for group in groups], i, confidence),
+        seeds=over_seeds(of_seeds, [group.has_seeds for group in groups], i, confidence),
         texts=texts,
         n_documents=len(before.n_bytes) if before else 0,
         n_effective=n_effective,

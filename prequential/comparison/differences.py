@@ -61,8 +61,8 @@ class RunGroup:
 class Difference:
     """A group compared with the reference. bits: other - reference over all bytes, exact if both groups have one run.
 
-    parts_percent: the difference in each eighth of the text. seeds, texts: what it says about other seeds and other texts; None:
-    nothing. n_documents, n_effective: of the text, and how many of equal length it is worth; 0 and infinite if it has none.
+    parts_percent: in each eighth of the text; () if segments are long. seeds, texts: what it says about others; None: nothing.
+    n_documents, n_effective: of the text, and how many of equal length it is worth; 0 and infinite if it has none.
     crossing_byte: from there on the other is below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64,
     both from 0 on: the difference so far, at every byte where a run ends a segment. confidence: of the intervals.
     """
@@ -209,7 +209,8 @@ def _details(difference: Difference) -> Iterator[tuple[str, str]]:
     a, b, byte = difference.reference, difference.other, difference.crossing_byte
     place = f"not below {a.name} at the end" if byte is None else f"below {a.name} from byte {byte:,} to the end"
     yield f"{b.label} against {a.label}", f"{b.name} is {f'below {a.name} everywhere' if byte == 0 else place}"
-    yield "eighths of the text", " ".join(f"{percent:+.1f}" for percent in difference.parts_percent) + " %"
+    if parts := difference.parts_percent:
+        yield "eighths of the text", " ".join(f"{percent:+.1f}" for percent in parts) + " %"
 
 
 def sentence(difference: Difference) -> str:
@@ -221,14 +222,13 @@ def sentence(difference: Difference) -> str:
     same, parts = difference.n_same_sign, difference.parts_percent
     how = "exact" if len(a.runs) == len(b.runs) == 1 else "means over seeds"
     lines = [
-        f"On this text {b.label} needs {abs(percent):.2f} % {'fewer' if percent < 0 else 'more'} bits than {a.label} ({how}), in "
-        f"{same} of {N_PARTS} eighths of it ({min(parts):+.1f} to {max(parts):+.1f} %)"
-        + (": the text is divided." if same <= MOST_DIVIDED else ".")
+        f"On this text {b.label} needs {abs(percent):.2f} % {'fewer' if percent < 0 else 'more'} bits than {a.label} ({how})"
+        + (f", in {same} of {N_PARTS} eighths of it ({min(parts):+.1f} to {max(parts):+.1f} %)" if parts else "")
+        + (": the text is divided." if parts and same <= MOST_DIVIDED else ".")
     ]
     if seeds := difference.seeds:
         doubt = f": {SEEDS_DOUBT}" if not seeds.decides else ""
-        half = (seeds.high_percent - seeds.low_percent) / 2
-        lines.append(f"Over other seeds: {percent:+.2f} ± {half:.2f} % ({level}){doubt}.")
+        lines.append(f"Over other seeds: {seeds.low_percent:+.2f} to {seeds.high_percent:+.2f} % ({level}){doubt}.")
     elif difference.needs_seeds:
         lines.append(f"One seed each, and two seeds of one GPT differ by up to {SEEDS_DIFFER} %: run a second seed.")
     if 0 < difference.n_documents < MIN_CLUSTERS:
@@ -238,7 +238,8 @@ def sentence(difference: Difference) -> str:
             f"The text is worth {difference.n_effective:.1f} equal documents: too few to speak of other texts."
         )
     elif texts := difference.texts:
-        doubt = "" if texts.decides else ": measure a second text"
+        turns = texts.decides and texts.low_percent * percent < 0 and texts.high_percent * percent < 0
+        doubt = ": a few long documents turn this text" * turns if texts.decides else ": measure a second text"
         ends = f"{texts.low_percent:+.1f} to {texts.high_percent:+.1f} %"
         lines.append(f"For other texts of this kind: {ends} ({level}, by {texts.over}){doubt}.")
     return " ".join(lines)

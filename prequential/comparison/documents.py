@@ -123,16 +123,7 @@ class DocumentComparison:
                 rows.append([f"a {by}, of equal weight", "", "", mean, ends, f"lower in {equal.n_lower} of {k}"])
         level = next((f"{100 * d.equal.confidence:g} %" for d in self.differences if d.equal), "interval")
         table = format_table(("loss, bits/byte", "A", "other", "difference", level, ""), rows)
-        about = []
-        if self.differences:
-            clusters = self.differences[0].clusters
-            worth = (
-                f"{clusters.n_effective:.1f} of equal length; the largest has {clusters.largest_share:.0%} of the bytes"
-            )
-            about = [f"{count_of(clusters.by, len(clusters.n_bytes))}, worth {worth}"]
-        return "\n\n".join(
-            ["\n".join(map(printable, lines)), table, *about, *map(printable, self.notes), *self._sentences()]
-        )
+        return "\n\n".join(["\n".join(map(printable, lines)), table, *map(printable, self.notes), *self._sentences()])
 
     def __repr__(self) -> str:
         return f"<{'; '.join(self._sentences())}>"
@@ -254,9 +245,11 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     bounds = (
         f"a {clusters.by} {low:+.4f} to {high:+.4f} ({100 * equal.confidence:g} %), lower in {equal.n_lower} of {k}"
     )
+    bounds += f", worth {clusters.n_effective:.1f} of equal length (the largest has {clusters.largest_share:.0%} of the bytes)"
     if not difference.decides:
         return f"{claim}; {bounds}: {count_of(clusters.by, k)} do not tell which is better, score more"
     better, worse = (other, reference) if equal.bits_per_byte < 0 else (reference, other)
     if (equal.bits_per_byte < 0) != (rate < 0):
-        return f"{claim}; {bounds}: {better} is better on most {many}, {worse} on the largest: choose by what you will read"
+        signs = f"{better} is lower for a mean {clusters.by}, {worse} over all bytes"
+        return f"{claim}; {bounds}: {signs}: choose by what you will read"
     return f"{claim}; {bounds}: take {better} for {many} like these"

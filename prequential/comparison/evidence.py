@@ -37,26 +37,33 @@ class Interval:
 
 
 def parts_percent(reference: Curve, other: Curve) -> tuple[float, ...]:
-    """By how many percent the other is above the reference in each eighth of the text; 0 where the reference costs nothing."""
+    """By how many percent the other is above the reference in each eighth; 0 where that costs nothing. () if steps are longer."""
+    if np.diff(reference.n_bytes, prepend=0).max() > reference.n_bytes[-1] / N_PARTS:
+        return ()
     edges = np.linspace(0, reference.n_bytes[-1], N_PARTS + 1)
     ours, theirs = (np.diff(curve.at(edges)) for curve in (other, reference))
     return tuple((100 * np.divide(ours - theirs, theirs, out=np.zeros(N_PARTS), where=theirs != 0)).tolist())
 
 
-def over_seeds(groups: Sequence[Sequence[float]], i: int, confidence: float) -> Interval | None:
-    """Of the difference of the i-th group from the first one, over seeds. groups: bits of each run. None with one seed each."""
+def over_seeds(groups: Sequence[Sequence[float]], varies: Sequence[bool], i: int, confidence: float) -> Interval | None:
+    """Of the difference of the i-th group from the first one, if all have one deviation over seeds. None with one seed each.
+
+    groups: bits of each seed. varies: whether seeds change them: a mixer alone has nothing random, and tells of no deviation.
+    """
     from scipy.special import stdtr, stdtrit  # not every command compares
 
     logs = [100 * np.log(np.maximum(bits, 1e-9)) for bits in groups]
-    freedom = sum(len(each) - 1 for each in logs)
-    if not freedom:
+    drawn = [each for each, is_drawn in zip(logs, varies, strict=True) if is_drawn]
+    freedom = sum(len(each) - 1 for each in drawn)
+    if not freedom or not (varies[0] or varies[i]):
         return None
-    percent = 100 * math.expm1((logs[i].mean() - logs[0].mean()) / 100)
-    variance = sum(float(((each - each.mean()) ** 2).sum()) for each in logs) / freedom
-    error = math.sqrt(variance * (1 / len(logs[i]) + 1 / len(logs[0])))
+    mean = float(logs[i].mean() - logs[0].mean())
+    variance = sum(float(((each - each.mean()) ** 2).sum()) for each in drawn) / freedom
+    error = math.sqrt(variance * (varies[i] / len(logs[i]) + varies[0] / len(logs[0])))
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
-    p_value = float(2 * stdtr(freedom, -abs(logs[i].mean() - logs[0].mean()) / error)) if error else float(percent == 0)
-    return Interval(low_percent=percent - half, high_percent=percent + half, p_value=p_value, over="seeds")
+    p_value = float(2 * stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
+    low, high = (100 * math.expm1(end / 100) for end in (mean - half, mean + half))
+    return Interval(low_percent=low, high_percent=high, p_value=p_value, over="seeds")
 
 
 def over_documents(reference: Clusters, other: Clusters, confidence: float) -> Interval | None:

@@ -212,9 +212,8 @@ def format_total(record: Record) -> str:
     environment = record["environment"]
     machine = f"{environment['machine']['cpu']}, {environment['kernels']} kernels, {environment['backend']} matmul"
     rows = [[row["entry"], f"{row['bits']:,.1f}"] for row in record["ledger"] if row["bits"]]
-    left_out = (
-        "the learner's own source" if OTHER in record["config"] else "what was given" * (GIVEN in record["config"])
-    )
+    given = "what was given" * (GIVEN in record["config"])
+    left_out = "the learner's own source" if OTHER in record["config"] else given
     total = f"{record['total_bits']:,.1f} bits" + (f"; {left_out} is not counted" if left_out else "")
     return f"{format_table(('', 'bits'), rows)}\n{format_figures({'total cost': total, 'machine': machine})}"
 

@@ -192,9 +192,7 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
                     file.truncate(n_before)
                 raise
     except OutputError as error:
-        beside = Path(path).with_name(
-            f"{Path(path).name[:60]}.new-{secrets.token_hex(4)}"
-        )  # a name of at most 255 bytes
+        beside = Path(path).with_name(f"{Path(path).name[:60]}.new-{secrets.token_hex(4)}")  # at most 255 bytes
         kept = f"the record is in {str(beside)!r}"
         try:
             write_bytes(beside, line)

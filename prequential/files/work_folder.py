@@ -69,7 +69,12 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
     """The working folder of `target`, locked while the body runs, then deleted if empty. Raises OutputError if it is not ours."""
     with writing(target):
         folder = work_folder(target)
-        owner = _locked_owner(folder, target)
+        try:
+            owner = _locked_owner(folder, target)
+        except OSError:
+            with suppress(OSError):
+                folder.rmdir()  # made just now; fails if it is not empty
+            raise
     with owner:
         try:
             yield folder

@@ -220,8 +220,8 @@ def forecast_warnings(record: Mapping[str, Any]) -> Iterator[str]:
         yield "this does not tell whether the target will need fewer bits per byte than the ladder's largest run"
     if not made["backtest"]["n_hidden"]:
         yield "the interval is not tested: no run of the ladder takes twice the operations of the fitted ones"
-    links = [each["bits"] for each in made["by_link"]]
-    if links and (apart := max(links) / min(links) - 1) > LINKS_APART:
+    bits = [[link["bits"] for link in made["by_link"] if link["proxy"] == each["proxy"]] for each in made["by_link"]]
+    if (apart := max((max(each) / min(each) - 1 for each in bits), default=0.0)) > LINKS_APART:
         yield f"ratio and difference to the proxy are {apart:.0%} apart: a ladder over more of the text brings them together"
     if not record["proxies"]:
         yield "without a proxy, this holds if the text ahead is like the ladder's"

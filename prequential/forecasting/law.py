@@ -27,7 +27,7 @@ Proxy = Callable[[Floats], Floats]  # bytes (T,) -> loss (T,)
 
 CONFIDENCE = 0.9
 DEVIATIONS = 1.645  # of a normal distribution, from the middle to either end of a 90 % interval
-FLOOR = 0.02  # rms error of 16 published forecasts: a forecast is not better than those
+FLOOR = 0.02  # rms error of this law on the 16 targets that it was chosen with, added in quadrature
 UNTESTED = 0.05  # in place of the backtest's rms error, where no run could be hidden: a choice, not measured
 EXPONENTS_N, EXPONENTS_D = np.geomspace(0.1, 2, 10), np.geomspace(0.1, 1, 8)
 MIN_SIZES = 3  # fewer are too little evidence for the law

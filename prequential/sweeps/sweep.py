@@ -101,11 +101,9 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     )
     names = dict(zip(finished, without_common_arguments(variant.name for variant in finished), strict=True))
     opened = [(names[variant], run) for variant in ranked for run in finished[variant]]
-    verdict = ""
-    if len(ranked) > 1:
-        verdict = sentence(compare_runs([run for _, run in opened], [name for name, _ in opened]).differences[0])
+    compared = compare_runs([run for _, run in opened], [name for name, _ in opened]) if len(ranked) > 1 else None
     made = tuple(replace(each, data_multiple=data, on_front=on) for each, data, on in every)
-    return Summary(results=made, verdict=verdict)
+    return Summary(results=made, verdict=sentence(compared.differences[0]) if compared else "")
 
 
 def _result(variant: Variant, records: Sequence[Mapping[str, Any]]) -> Result:

@@ -82,7 +82,9 @@ def test_the_deviation_of_seeds_is_pooled_over_all_groups(tmp_path: Path) -> Non
     first = compare(runs).differences[0].seeds
     logs = [100 * np.log(pair) for pair in totals.values()]
     deviation = np.sqrt(sum(((each - each.mean()) ** 2).sum() for each in logs) / 3)
-    assert (first.high_percent - first.low_percent) / 2 == pytest.approx(t.ppf(0.975, 3) * deviation)
+    assert 50 * np.log1p(first.high_percent / 100) - 50 * np.log1p(first.low_percent / 100) == pytest.approx(
+        t.ppf(0.975, 3) * deviation
+    )
     assert first.decides and first.p_value == pytest.approx(2 * t.sf((logs[1].mean() - logs[0].mean()) / deviation, 3))
 
 
@@ -126,6 +128,8 @@ def test_words_follow_holm_over_all_runs_and_a_mixer_alone_has_no_seeds(tmp_path
     p_values = [each.seeds.p_value for each in differences]
     assert [each.seeds.decides for each in differences] == holm(p_values, 0.05)
     mixers = [write_run(tmp_path / f"m{i}", base + i, config={"gpt": None, "seed": 0, "i": i}) for i in range(2)]
+    mixers += [write_run(tmp_path / "again", base, config={"gpt": None, "seed": 1, "i": 0})]  # tells of no deviation
+    assert compare([runs[0], *mixers]).differences[0].seeds is None
     assert "second seed" not in sentence(compare(mixers).differences[0])
     assert "run a second seed" in sentence(compare(runs[::2]).differences[0])
 
@@ -238,12 +242,12 @@ def of_percent(low: float, high: float, **values) -> Interval:
         (
             planted(20, parts_percent=(1, 1, 1, 1, 1, -1, -1, -1), seeds=of_percent(-0.27, 0.67)),
             "On this text B needs 0.20 % more bits than A (exact), in 5 of 8 eighths of it (-1.0 to +1.0 %): the text is "
-            "divided. Over other seeds: +0.20 ± 0.47 % (95 %): seeds could make this difference.",
+            "divided. Over other seeds: -0.27 to +0.67 % (95 %): seeds could make this difference.",
         ),
         (
             planted(-64, seeds=of_percent(-1.1, -0.2, decides=True), texts=of_percent(-1.3, -0.1, decides=True)),
             "On this text B needs 0.64 % fewer bits than A (exact), in 8 of 8 eighths of it (-0.6 to -0.6 %). Over other seeds: "
-            "-0.64 ± 0.45 % (95 %). For other texts of this kind: -1.3 to -0.1 % (95 %, by this text alone).",
+            "-1.10 to -0.20 % (95 %). For other texts of this kind: -1.3 to -0.1 % (95 %, by this text alone).",
         ),
         (planted(0.0), "B and A are equal: they cost the same everywhere."),
     ],

@@ -72,12 +72,12 @@ def test_a_verdict_is_over_commits_of_equal_weight_and_names_a_contrary_largest_
     sizes, rates = [10, 12, 9, 11, 10, 14, 9, 8, 11, 10, 5000], [2.0] * 11
     lower = [2.0 - 0.05 - 0.002 * i for i in range(11)]
     for last, words in (
-        (lower[10], "lower in 11 of 11: take B for commits like these"),
+        (lower[10], "the largest has 98% of the bytes): take B for commits like these"),
         (2.01, "choose by what you will read"),
     ):
         difference = difference_of("dynamic", "B", clusters(sizes, rates), clusters(sizes, [*lower[:10], last]))
         assert sentence(difference, "A", "B").endswith(words)
-    assert "B is better on most commits, A on the largest" in sentence(difference, "A", "B")
+    assert "B is lower for a mean commit, A over all bytes" in sentence(difference, "A", "B")
     assert difference.clusters.n_effective < 1.1 and difference.clusters.largest_share > 0.97
     divided = difference_of("dynamic", "B", clusters(sizes, rates), clusters(sizes, [1.9, 2.1] * 5 + [1.95]))
     assert "11 commits do not tell which is better, score more" in sentence(divided, "A", "B")
@@ -131,7 +131,7 @@ def test_the_report_and_the_json_agree() -> None:
         ends = f"{equal['low_bits_per_byte']:+.4f} to {equal['high_bits_per_byte']:+.4f}"
         assert f"{equal['bits_per_byte']:+.4f} {ends} lower in {equal['n_lower']} of {N}" in report
         assert f"{difference['bits_per_byte']:+.4f} exact" in report
-    assert f"{N} documents, worth " in report and "of equal length; the largest has" in report
+    assert f"of {N}, worth " in report and "of equal length (the largest has" in report
     assert "C: 1 contexts, trained on train (x.jsonl:-0.1)" in report
 
 

@@ -294,12 +294,8 @@ class Stops(OfWordsByNll):
 def test_the_command_line_resumes_a_learner_of_ids_and_leaves_a_clean_run_folder(tmp_path):
     (tmp_path / "mine.py").write_text(Path(models.__file__).read_text() + STOPS)
     (tmp_path / "text").write_bytes(TEXT)
-    command = [
-        sys.executable,
-        "-m",
-        "prequential",
-        *["evaluate", "text", "--learner", "mine.py:Stops", "--baselines", "none"],
-    ]
+    words = ["evaluate", "text", "--learner", "mine.py:Stops", "--baselines", "none"]
+    command = [sys.executable, "-m", "prequential", *words]
 
     def called(*more):
         return subprocess.run(
