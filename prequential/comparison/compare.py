@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from prequential.evaluation.evaluation import Evaluation
 
 DATA_OF = {REPORTED: "rows of a training loop", IMPORTED: "declared data of a log"}
-
-
 Labels = Sequence[str] | None
 
 

@@ -198,8 +198,8 @@ def _readers(root: Path) -> Iterator[Callable[[], Run]]:
     """A function for each run at `root` that reads it. Raises CorpusError, OSError if the runs cannot be found."""
     if root.is_file():
         return (partial(_unpacked, line, root) for line in read_lines(root))
-    folders = (each for each in root.iterdir() if not each.name.startswith("."))
-    return (partial(read_run, folder) for folder in folders if os.path.lexists(folder / RECORD))
+    folders = (each for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))
+    return (partial(read_run, one) for one in folders if os.path.lexists(one / RECORD) or not os.access(one, os.X_OK))
 
 
 def _unpacked(line: bytes, path: Path) -> Run:

@@ -171,7 +171,9 @@ def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
 
 def _figures(record: Record) -> dict[str, str]:
     corpus, config, environment = record["corpus"], record["config"], record["environment"]
-    parts = [f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in record["parts"].items() if name != MODEL]
+    parts = [
+        f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in record.get("parts", {}).items() if name != MODEL
+    ]
     mixing, n_threads = environment.get("mixing", {}), environment["threads"]
     threads = f"{n_threads} thread{'s' * (n_threads != 1)}"
     threads += f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] != 1 else ""
@@ -203,7 +205,7 @@ def _speed(record: Record, of: str = "") -> str:
 def _verified(record: Record) -> str:
     if not record["verified"]:
         return "no; --verify decodes the archive and compares every byte" if is_coded(record) else "not possible"
-    here = " on this machine and these versions" if record["coding"] == CODED_HERE else ""
+    here = " on this machine and these versions" if record.get("coding") == CODED_HERE else ""
     return f"every byte decoded and compared{here}: {_speed(record, 'verify_')}"
 
 

@@ -98,8 +98,9 @@ def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
                 raise _not_ours(folder)
             owner = stack.enter_context(open_own_file(folder / OWNER, create=not others))
             if not has_locked(owner.fileno()):
-                name = repr(os.fspath(target))
-                raise OutputError(f"another run is writing {name}; wait until it ends, or choose another name")
+                raise OutputError(f"another run is writing {os.fspath(target)!r}; wait, or choose another name")
+            if os.fstat(owner.fileno()).st_size:  # our mark is empty
+                raise _not_ours(folder)
             if os.path.samestat(os.fstat(owner.fileno()), (folder / OWNER).lstat()):  # not one that was just deleted
                 stack.pop_all()
                 return owner

@@ -243,9 +243,9 @@ def _loader(
         return partial(stored_model, train, runtime)
     if config is not None and learner is not None:
         raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
-    if learner is None:
-        spec = own_spec(config or preset(), runtime)
-    else:
-        spec = learner if isinstance(learner, LearnerSpec) else other_spec(learner)
+    if isinstance(train, str | AnyPath) and (Path(train) / "record.jsonl").is_file():
+        raise ConfigError(f"{str(train)!r} is a run, not a corpus: name the corpus, or a model that `train` stored")
+    spec = learner if isinstance(learner, LearnerSpec) else None if learner is None else other_spec(learner)
+    spec = spec or own_spec(config or preset(), runtime)
     policy.check(spec, runtime)
     return partial(train_on, train, spec, limit_bytes, on_progress)

@@ -47,7 +47,7 @@ def leave_interrupted(folder: Path, name: str = "net") -> None:
 # ---- a user's files
 
 
-@pytest.mark.parametrize("files", [("mine",), ("partial", "run.checkpoint"), None])
+@pytest.mark.parametrize("files", [("mine",), ("partial", "run.checkpoint"), ("owner",), ("owner", "partial"), None])
 def test_a_folder_without_our_mark_or_a_file_is_refused_and_stays(files: tuple[str, ...] | None, folder: Path) -> None:
     work = work_folder(folder / "net")
     work.mkdir() if files else work.write_bytes(PRECIOUS)
