@@ -271,9 +271,7 @@ class StreamSymbols:
         return bytes(taken)
 
     def _changed(self) -> CorpusError:
-        return CorpusError(
-            "the corpus changed while it was read: its bytes differ from those of the first pass; start again"
-        )
+        return CorpusError("the corpus changed while it was read: its bytes differ from the first pass; start again")
 
 
 @dataclass(frozen=True, kw_only=True)

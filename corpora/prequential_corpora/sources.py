@@ -89,7 +89,7 @@ def _open_file(path: Path, kind: Kind) -> Corpus:
     mode = status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777
     with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
         n_bytes = os.fstat(file.fileno()).st_size
-        if not n_bytes and file.read(1):  # the system makes it up, as those of /proc
+        if n_bytes <= 1 << 12 and len(file.read(n_bytes + 1)) != n_bytes:  # made up, as those of /proc and /sys
             raise CorpusError(f"{str(path)!r} has a false length; {remedy}")
     documents = [Document(name, 0, n_bytes)]
     return Corpus(kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, for_each, progress_bar
+from prequential.cli.streams import fitted, for_each, foreign_code, progress_bar
 
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
@@ -62,7 +61,7 @@ def _evaluate(
     from prequential.evaluation.scoring import DraftFolder
 
     with _run_folder(args) as folder:
-        with redirect_stdout(sys.stderr), progress_bar(name, quiet=args.quiet) as show:
+        with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
                 name,
                 **choice,
@@ -114,7 +113,7 @@ def _baselines(args: argparse.Namespace) -> list[Baseline]:
     from prequential.adapters import StaticModel
 
     sizes = {"stride": args.static_stride, "max_memory_bytes": args.max_memory}
-    with redirect_stdout(sys.stderr):
+    with foreign_code():
         return [*named, *(StaticModel(name, **sizes) for name in args.static)]
 
 

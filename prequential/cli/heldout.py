@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, progress_bar
+from prequential.cli.streams import fitted, foreign_code, progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
     keep = ignore if args.no_run else keeper(args.runs, mode_of(args.train, args.test))
     learner = options.other_learner(args)
-    runs_foreign_code = redirect_stdout(sys.stderr) if learner or args.static else nullcontext()
+    runs_foreign_code = foreign_code() if learner or args.static else nullcontext()
     with runs_foreign_code, progress_bar("", quiet=args.quiet) as watch:
         measured = heldout(
             args.test,

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -112,7 +113,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run_path(name: str) -> str:
-    if os.path.lexists(name):
+    if os.path.lexists(name) and not Path(name).is_file():  # a corpus often stands beside its runs, and names them
         return name
     from prequential.evaluation.runs import find_run
 

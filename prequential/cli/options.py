@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from prequential.cli.streams import EXIT_USAGE
+from prequential.cli.streams import EXIT_USAGE, foreign_code
 from prequential.errors import ConfigError
 from prequential.printable import printable
 
@@ -296,7 +295,7 @@ def other_learner(args: argparse.Namespace) -> LearnerSpec | None:
     refuse(args, given_learner_options(args), "--learner gives the complete learner")
     from prequential.learners.loading import load_spec, parse_arguments
 
-    with redirect_stdout(sys.stderr):
+    with foreign_code():
         return load_spec(args.learner, parse_arguments(args.learner_arg))
 
 

@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 from prequential.errors import ConfigError, OutputError, PrequentialError
@@ -107,6 +107,22 @@ def printable_streams() -> Iterator[None]:
 def fitted(text: str) -> str:
     """A report for standard output: on a terminal, `wrapped`; elsewhere each sentence stays one line, for other programs."""
     return wrapped(text) if sys.stdout.isatty() else text
+
+
+@contextmanager
+def foreign_code() -> Iterator[None]:
+    """While the body runs, its standard output goes to standard error, also of libraries and children: results stay alone."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stdout__.flush()  # type: ignore[union-attr]  # while it still leads to standard error
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 # ---- failures: one line each

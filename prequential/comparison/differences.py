@@ -145,9 +145,7 @@ class Comparison:
 
         rows = []
         for difference in self.differences:
-            row = {
-                name: value for name, value in difference.to_dict().items() if not isinstance(value, list | dict | None)
-            }
+            row = {name: v for name, v in difference.to_dict().items() if not isinstance(v, list | dict | None)}
             for name, interval in (("seeds", difference.seeds), ("texts", difference.texts)):
                 ends = (interval.low_percent, interval.high_percent) if interval else (math.nan, math.nan)
                 row |= dict(zip((f"{name}_low_percent", f"{name}_high_percent"), ends, strict=True))

@@ -95,9 +95,7 @@ def learner_label(config: Record) -> str:
 
 def _argument_texts(arguments: Record) -> list[str]:
     """`tok=8k`, also of a path that ends so. Not the seed, which differs within a group."""
-    shown = [
-        (name, value) for name, value in arguments.items() if name != "seed" and isinstance(value, str | int | float)
-    ]
+    shown = [(n, value) for n, value in arguments.items() if n != "seed" and isinstance(value, str | int | float)]
     return [f"{n}={str(value).rstrip('/').rpartition('/')[2][-MAX_ARGUMENT:]}" for n, value in shown[:MAX_ARGUMENTS]]
 
 

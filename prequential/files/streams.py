@@ -156,7 +156,5 @@ def temporary_folder() -> str:
     except FileNotFoundError as error:
         raise OutputError("temporary files need a folder: set TMPDIR to one that you can write") from error
     if name and not os.access(os.path.join(folder, ""), os.W_OK | os.X_OK):  # noqa: PTH118
-        raise OutputError(
-            f"{name} is {os.environ[name]!r}, which is not a folder that you can write: set it to another one"
-        )
+        raise OutputError(f"{name} is {os.environ[name]!r}, which is not a folder that you can write: set it anew")
     return folder

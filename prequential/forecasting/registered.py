@@ -75,9 +75,7 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
     """
     name, target = str(run.path), forecast["target"]
     if not _is_target(run, target):
-        raise CorpusError(
-            f"{name!r} is not the run that was forecast: its configuration, its length or its text differs"
-        )
+        raise CorpusError(f"{name!r} is not the run that was forecast: its configuration, length or text differs")
     began = datetime.fromisoformat(run.record["time"]) - timedelta(seconds=run.record["wall_s"])
     created = datetime.fromisoformat(forecast["created_at"])  # both times are in whole seconds
     if not forecast["after_the_fact"] and began < created - timedelta(seconds=1):

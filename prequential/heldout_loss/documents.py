@@ -146,9 +146,7 @@ def grouping_of(source: Source, by: str | None = None, test: CorpusLike | None =
     if by == "document":
         return Grouping(by, [str(i) for i in range(len(names))])
     if not (isinstance(test, str) and test.startswith(("shards:", "hf:"))):
-        raise ConfigError(
-            f"only rows (shards:, hf:) have fields such as {by!r}: leave out cluster=, and top folders count"
-        )
+        raise ConfigError(f"only rows (shards:, hf:) have fields such as {by!r}: leave out cluster=: top folders count")
     return Grouping(printable(by), _column(test, by)[: len(names)])
 
 

@@ -68,21 +68,17 @@ def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:
 
 
 def _check_window(points: Sequence[Record], window: Source) -> None:
-    """Raises CorpusError if there is no tree before the window, ConfigError if it does not continue the series."""
+    """Raises CorpusError if there is no tree before the window, or if it does not continue the series."""
     if (before := window.origin["since"]) is None:
-        raise CorpusError(
-            f"there is no tree to train on before the window: the history of {window.name!r} begins later"
-        )
+        raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
     if points:
         _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raises ConfigError if points of the two would not be comparable."""
+    """Raises CorpusError if points of the two would not be comparable."""
     if names := [name.removesuffix("_bytes") for name, value in now.items() if before[name] != value]:
-        raise ConfigError(
-            f"the series has another {', '.join(names)}, so the point would not continue it: begin a new series"
-        )
+        raise CorpusError(f"the series has another {', '.join(names)}: begin a new series")
 
 
 def monorepo(

@@ -65,9 +65,7 @@ def _head(record: Record) -> str:
         lines.append(f"outside documents: {outside:,} bytes (list of files, ends of documents) are in no loss below")
     if overlap := record["overlap"]:
         share = 100 * overlap["train"]["byte_share"]
-        lines.append(
-            f"overlap: {share:.2f} % of the test bytes lie in copies of 50 bytes or more from the training corpus"
-        )
+        lines.append(f"overlap: {share:.2f} % of the test bytes lie in copies of 50 bytes or more from training")
         lines += [f"WARNING: {overlap['warning']}"] if overlap["warning"] else []
     else:
         lines.append("overlap of test and training corpus: not measured")

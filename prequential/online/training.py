@@ -69,9 +69,7 @@ def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoin
     with files.hold_work_folder(model) as folder:
         files.check_new_folder(model)  # again, now that no other run writes it
         if path.exists() and not resume:
-            raise OutputError(
-                f"an interrupted run left {str(folder)!r}: resume=True continues it, or delete that folder"
-            )
+            raise OutputError(f"an interrupted run left {str(folder)!r}: resume=True continues it, or delete it")
         try:
             yield Checkpoints(path, resume=resume)
         except BaseException as error:

@@ -157,6 +157,8 @@ class Account:
     def load(self, state: Mapping[str, Any]) -> None:
         """Continues from such a state."""
         keys = state["seen"].cpu().numpy().view(np.uint64)
+        if state["totals"].keys() != vars(Totals()).keys():
+            raise KeyError("totals")
         self.totals, self._seen = Totals(**copy.deepcopy(state["totals"])), SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
 

@@ -381,13 +381,17 @@ class Recorder:
         """Continues from what `state_dict` gave. Raises ConfigError for something else, or for another vocabulary."""
         if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
             raise ConfigError("rec.load_state_dict(): this is not the state of a Recorder of this version")
-        if state["units"] != self._units.digest:
+        if state.get("units") != self._units.digest:
             raise ConfigError("rec.load_state_dict(): the state is of another tokenizer, or of other units")
-        self._account.load(state)
-        self.observed, self.faults = Observed(**state["observed"]), list(state["faults"])
-        self._heldout = copy.deepcopy(state["heldout"])
-        if state["run"][0] == self._name:  # the draft of the run that ended
-            self._partial.name = Path(state["run"][1]).name
+        try:
+            observed, (name, draft), faults = Observed(**state["observed"]), state["run"], list(state["faults"])
+            heldout, draft = copy.deepcopy(state["heldout"]), Path(draft).name
+            self._account.load(state)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError("rec.load_state_dict(): the state is damaged") from error
+        self.observed, self.faults, self._heldout = observed, faults, heldout
+        if name == self._name:  # the draft of the run that ended
+            self._partial.name = draft
         self._new_faults, self._n_scores = [], 0
         self._call, self._targets, self._since_s = None, None, None
 

@@ -96,9 +96,7 @@ def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     multiples = [None if curve is cheapest else data_multiple(curve, cheapest) for curve in curves]
     front = pareto_front([(result.flops_per_byte, result.bits_per_byte) for result in results])
     every = zip(results, multiples, front, strict=True)
-    ranked = sorted(
-        finished, key=lambda variant: statistics.fmean(run.curves[MODEL].bits[-1] for run in finished[variant])
-    )
+    ranked = sorted(finished, key=lambda each: statistics.fmean(run.curves[MODEL].bits[-1] for run in finished[each]))
     names = dict(zip(finished, without_common_arguments(variant.name for variant in finished), strict=True))
     opened = [(names[variant], run) for variant in ranked for run in finished[variant]]
     compared = compare_runs([run for _, run in opened], [name for name, _ in opened]) if len(ranked) > 1 else None

@@ -22,6 +22,7 @@ class Noisy(Counts):
     deterministic = False
     def __init__(self, start=1.0):
         print("made")
+        __import__("os").system("echo said by a child")
         super().__init__(start)
     def predict(self, context, symbols):
         print("predicts")

@@ -15,7 +15,7 @@ from prequential_corpora.git_window import open_documents, read_tree, read_windo
 from small import DEEPER
 
 import prequential
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.heldout import dynamic_trace, frozen_trace
@@ -94,7 +94,7 @@ def test_the_next_point_begins_where_the_last_one_ended_with_the_same_setting(re
         ({"context": "isolated"}, "another context"),
         ({"since": SINCE}, "another until"),
     ]:
-        with pytest.raises(ConfigError, match=part):
+        with pytest.raises(CorpusError, match=part):
             prequential.monorepo(repo, series=series, runtime=RUNTIME, **wrong)
     point = prequential.monorepo(repo, until="HEAD~1", series=series, runtime=RUNTIME)
     first, second = prequential.read_series(series)

@@ -40,7 +40,5 @@ def test_products_of_columns_equal_int64_with_any_instructions_of_the_processor(
         if platform.machine() not in ("x86_64", "AMD64"):
             pytest.skip("x86 processors only")
         environment |= {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""}
-    child = subprocess.run(
-        [sys.executable, "-c", PRODUCTS], env=environment, capture_output=True, text=True, check=False
-    )
+    child = subprocess.run([sys.executable, "-c", PRODUCTS], env=environment, capture_output=True, text=True)
     assert child.stdout.strip() == "exact", child.stderr

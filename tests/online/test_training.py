@@ -63,7 +63,7 @@ def test_a_checkpoint_is_neither_overwritten_nor_used_for_another_run(tmp_path):
     with pytest.raises(InterruptionError):
         training(tmp_path, ONE, CONFIG, 4)
     saved = checkpoint_path(tmp_path / "m").read_bytes()
-    with pytest.raises(OutputError, match="resume=True continues it, or delete that folder"):
+    with pytest.raises(OutputError, match="resume=True continues it, or delete it"):
         training(tmp_path, ONE, CONFIG, resume=False)
     with pytest.raises(CheckpointError, match="another configuration"):
         training(tmp_path, ONE, replace(CONFIG, seed=1))

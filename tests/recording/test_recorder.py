@@ -175,6 +175,9 @@ def test_a_state_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     for each in (None, {}, state | {"version": 1}):
         with pytest.raises(ConfigError, match=r"load_state_dict.*not the state"):
             Loop(tmp_path).rec.load_state_dict(each)
+    for each in ({"totals": {}}, {"seen": None}, {"run": None}, {"observed": {"x": 1}}, {"faults": 1}):
+        with pytest.raises(ConfigError, match="the state is damaged"):
+            Loop(tmp_path).rec.load_state_dict(state | each)
 
 
 # ---- mistakes of a loop
