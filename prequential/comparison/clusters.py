@@ -227,6 +227,11 @@ def reason_for_none(clusters: Clusters) -> str:
     return f"{count_of(clusters.by, n)} are too uneven for an interval: a few hold most bytes, or differ widely"
 
 
+def by_holm(low: float, high: float) -> str:
+    """Why an interval that does not decide may exclude 0: words before the doubt, "" for one that holds 0."""
+    return "not enough for all comparisons together (Holm's method), " if low * high > 0 else ""
+
+
 def holm(p_values: Sequence[float], level: float) -> list[bool]:
     """Which hypotheses fall, if the probability that a true one is among them is at most `level`. Source: Holm (1979)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.clusters import MIN_CLUSTERS
+from prequential.comparison.clusters import MIN_CLUSTERS, by_holm
 from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
 from prequential.evaluation.curves import Curve
 from prequential.printable import format_table, printable
@@ -225,7 +225,7 @@ def sentence(difference: Difference) -> str:
         + (": the text is divided." if parts and same <= MOST_DIVIDED else ".")
     ]
     if seeds := difference.seeds:
-        doubt = f": {SEEDS_DOUBT}" if not seeds.decides else ""
+        doubt = "" if seeds.decides else f": {by_holm(seeds.low_percent, seeds.high_percent)}{SEEDS_DOUBT}"
         lines.append(f"Over other seeds: {seeds.low_percent:+.2f} to {seeds.high_percent:+.2f} % ({level}){doubt}.")
     elif difference.needs_seeds:
         lines.append(f"One seed each, and two seeds of one GPT differ by up to {SEEDS_DIFFER} %: run a second seed.")
@@ -237,7 +237,9 @@ def sentence(difference: Difference) -> str:
         )
     elif texts := difference.texts:
         turns = texts.decides and texts.low_percent * percent < 0 and texts.high_percent * percent < 0
-        doubt = ": a few long documents turn this text" * turns if texts.decides else ": measure a second text"
+        doubt = ": a few long documents turn this text" * turns
+        if not texts.decides:
+            doubt = f": {by_holm(texts.low_percent, texts.high_percent)}measure a second text"
         ends = f"{texts.low_percent:+.1f} to {texts.high_percent:+.1f} %"
         lines.append(f"For other texts of this kind: {ends} ({level}, by {texts.over}){doubt}.")
     return " ".join(lines)

@@ -14,6 +14,7 @@ from prequential.comparison.clusters import (
     MAX_CLUSTERS,
     Clusters,
     EqualWeights,
+    by_holm,
     count_of,
     equal_weights,
     holm,
@@ -247,7 +248,9 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     )
     bounds += f", worth {clusters.n_effective:.1f} of equal length (the largest has {clusters.largest_share:.0%} of the bytes)"
     if not difference.decides:
-        return f"{claim}; {bounds}: {count_of(clusters.by, k)} do not tell which is better, score more"
+        return (
+            f"{claim}; {bounds}: {by_holm(low, high)}{count_of(clusters.by, k)} do not tell which is better, score more"
+        )
     better, worse = (other, reference) if equal.bits_per_byte < 0 else (reference, other)
     if (equal.bits_per_byte < 0) != (rate < 0):
         signs = f"{better} is lower for a mean {clusters.by}, {worse} over all bytes"
