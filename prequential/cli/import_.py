@@ -1,6 +1,7 @@
-"""Make a run from the log of a training run.
+"""Make runs from logs of training runs.
 
-The log is a trainer_state.json of transformers, CSV, as Weights & Biases and TensorBoard export it, or JSON lines. Order and
+It knows the standard output of nanoGPT, modded-nanogpt, nanochat, llm.c and torchtitan, JSON lines, trainer_state.json, CSV as
+Weights & Biases and TensorBoard export it, event files of TensorBoard and .wandb files; --pattern reads any other. Order and
 repeats of the data are unknown, and every page says so. prequential.Recorder measures a run while it trains (docs/RECORDING.md).
 """
 
@@ -9,17 +10,22 @@ import json
 
 from prequential.cli import options
 from prequential.cli.streams import fitted
+from prequential.errors import ConfigError
 
 LOG = {
-    "--tokens NAME !": "column with the tokens so far (or the steps)",
-    "--loss NAME !": "column with the mean loss since the last line, in nats",
     "--bytes-per-token NUMBER !": "mean bytes per token of this text",
-    "--tokens-per-step N": "needed if --tokens names a column of steps",
-    "--name NAME": "name of the model (default: the file)",
+    "--tokens-per-step N": "needed if the log counts steps",
+    "--tokens NAME": "column with the tokens so far, or the steps (default: by its name)",
+    "--loss NAME": "column with the mean loss since the last line, in nats (default: by its name)",
+    "--pattern REGEX": "for lines of another program, with groups (?P<step>...) or tokens, and loss or heldout",
+    "--heldout-curve": "integrate the held-out loss, where no training loss is logged",
+    "--steps N": "only the first N steps",
+    "--limit SIZE": "only the first bytes",
+    "--name NAME": "name of the model (default: of the file or its folder)",
     "--data NAME": "name of the data; runs with equal names and lengths can be compared",
 }
 OPTIONS = {
-    "log: FILE": "trainer_state.json, CSV with a line of names, or JSON lines",
+    "logs: LOG ...": "one or more files",
     **LOG,
     "--parameters N": "parameters of the model, which a forecast of a larger one needs",
     **options.RUNS,
@@ -31,12 +37,15 @@ def run(args: argparse.Namespace) -> int:
     from prequential.evaluation.summary import format_report
     from prequential.recording.imported import import_log
 
+    if args.name and len(args.logs) > 1:
+        raise ConfigError("--name is of one log; several get the names of their files")
     names = [option.split()[0].removeprefix("--").replace("-", "_") for option in LOG]
     arguments = {"n_parameters": args.parameters} if args.parameters else {}
-    run = import_log(args.log, args.runs, **{name: getattr(args, name) for name in names}, arguments=arguments)
-    if args.json or not args.quiet:
-        print(json.dumps(run.record) if args.json else fitted(format_report(run.record, folder=run.path)))
+    for log in args.logs:
+        run = import_log(log, args.runs, **{name: getattr(args, name) for name in names}, arguments=arguments)
+        if args.json or not args.quiet:
+            print(json.dumps(run.record) if args.json else fitted(format_report(run.record, folder=run.path)))
     return 0
 
 
-COMMAND = options.Command(name="import", text=__doc__, options=(options.Group(OPTIONS),), run=run, inputs=("log",))
+COMMAND = options.Command(name="import", text=__doc__, options=(options.Group(OPTIONS),), run=run, inputs=("logs",))

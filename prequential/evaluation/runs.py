@@ -19,6 +19,8 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prequential_codecs.archive_header import OTHER
+
 from prequential import files
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError, wrong_argument
@@ -404,8 +406,12 @@ def _can_be_resumed(draft: Path) -> bool:
 
 
 def run_name(record: dict[str, Any]) -> str:
-    """Corpus, time (UTC) and first digits of the corpus's digest: 41 letters, so that a list of runs has 80 columns."""
-    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(record["corpus"].get("name") or "bytes").name).strip("-.")[:16]
+    """Corpus, time (UTC) and first digits of the corpus's digest: 41 letters, so that a list of runs has 80 columns.
+
+    A training run has the name of its learner.
+    """
+    name = record["config"][OTHER]["name"] if is_reported(record) else record["corpus"].get("name")
+    corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name or "bytes").name).strip("-.")[:16]
     time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")
     return f"{corpus or 'corpus'}-{time}-{record['corpus']['blake2b'][:8]}"
 

@@ -1,13 +1,14 @@
-"""Logs of earlier training runs as runs: the mean loss of each line, times the tokens since the line before."""
+"""Logs of earlier training runs as runs: the mean loss of each line, times the tokens since the line before.
+
+Or the integral of a held-out loss, where a log has no other.
+"""
 
 import hashlib
-import io
-import json
 import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,42 +16,54 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import PathLike, Run
-from prequential.files import common_mode, read_regular, reading
+from prequential.files import common_mode
+from prequential.recording.logs import Log, read_log
 from prequential.recording.run import check_texts, save_run, training_record
+from prequential.recording.totals import MAX_POINTS
 from prequential.records import IMPORTED
 
-if TYPE_CHECKING:
-    import pandas
-
-MAX_LOG_BYTES = 1 << 28
 BITS_PER_NAT = 1 / math.log(2.0)
 STEPS = ("step", "global_step", "iteration", "iter", "_step", "trainer/global_step")
 EPOCH = re.compile(r"(.* - )?(train/)?epoch", re.IGNORECASE)  # Weights & Biases puts the name of the run first
 LATE = 2.0  # a first line after so many times the tokens of the second one is the start, not the first part
 MAX_LOSS, MAX_TOKENS = 1e6, 1e17
+N_PIECES = 256
+LOG_SHIFT = 3.0  # steps: between two held-out losses the loss is linear in log(steps + LOG_SHIFT)
+INTEGRAL = "the held-out loss, integrated: between its lines it is linear in the logarithm of the steps"
 
 
 def import_log(
     path: PathLike,
     folder: PathLike = "runs",
     *,
-    tokens: str,
-    loss: str,
     bytes_per_token: float,
     tokens_per_step: int | None = None,
+    tokens: str | None = None,
+    loss: str | None = None,
+    pattern: str | None = None,
+    heldout_curve: bool = False,
+    steps: int | None = None,
+    limit: int | None = None,
     name: str | None = None,
     data: str | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A run folder from the log of a training run: trainer_state.json of transformers, CSV (Weights & Biases), or JSON lines.
+    """A run folder from the log of a training run.
 
-    tokens: the column of the tokens so far; or of the steps so far, with tokens_per_step. loss: the column of the mean training
-    loss since the line before, in nats per token. bytes_per_token: of the tokenizer on this text. name: of the
-    learner; data: of what it learned. Runs of data of one name and length can be compared; nothing checks that it is.
+    Logs: standard output of nanoGPT, modded-nanogpt, nanochat, llm.c and torchtitan; JSON lines; trainer_state.json; CSV, as
+    Weights & Biases and TensorBoard export it; event files of TensorBoard and .wandb files, by their libraries. pattern: a
+    regular expression with groups step or tokens, and loss or heldout, for the lines of any other.
+
+    bytes_per_token: of the tokenizer on this text. tokens_per_step: needed by a log that counts steps. tokens: the column of the
+    tokens, or steps, so far; loss: that of the mean training loss since the line before, in nats per token; by default, columns
+    of the usual names. heldout_curve: integrate the held-out loss, of a log that has no training loss at every line. steps,
+    limit: only the first steps, or bytes. name: of the learner (default: of the file, or of its folder); data: of what it
+    learned. Runs of data of one name and length can be compared; nothing checks that it is.
 
     Lines without one of the two are left out. After a line that goes back, the run was resumed: what it had after that point is
     dropped. A log that begins late begins with its first line. Steps that begin with 0 are counted from 0. Where a column `epoch`
-    says when it ends, only the first epoch counts: its data is new. The notes of the record say what is not counted.
+    says when it ends, only the first epoch counts: its data is new. The notes of the record say what was taken, and what is not
+    counted.
 
     Raises CorpusError for a log that cannot be read, or without these columns; ConfigError for wrong arguments.
 
@@ -58,26 +71,40 @@ def import_log(
         >>> import pathlib, tempfile, prequential
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> _ = (folder / "log.csv").write_text("seen,loss\\n1000,5.5\\n2000,4.1\\n")
-        >>> run = prequential.import_log(folder / "log.csv", folder / "runs", tokens="seen", loss="loss", bytes_per_token=4.0)
+        >>> run = prequential.import_log(folder / "log.csv", folder / "runs", bytes_per_token=4.0)
         >>> run.record["coding"], round(run.record["bits_per_byte"], 2), run.record["n_tokens"]
         ('imported from a log: order and repeats unknown', 1.73, 2000)
     """
     check_arguments(path=path, folder=folder)
     check_texts(name, data, dict(arguments or {}))
-    for argument, value in (("bytes_per_token", bytes_per_token), ("tokens_per_step", tokens_per_step)):
-        if value is not None and not (isinstance(value, int | float) and 0 < value < 1e9):
+    numbers = {"bytes_per_token": bytes_per_token, "tokens_per_step": tokens_per_step, "steps": steps, "limit": limit}
+    for argument, value in numbers.items():
+        if value is not None and not (isinstance(value, int | float) and 0 < value < 1e18):
             raise ConfigError(f"import_log: {argument} is {value!r}: give a positive number")
-    if tokens.lower() in STEPS and tokens_per_step is None:
-        raise ConfigError(f"import_log: the column {tokens!r} counts steps: give tokens_per_step=")
-    where = repr(str(path))
-    parts, nats, notes = _counted(_read(path, tokens, loss), tokens_per_step, where)
+    if steps is not None and tokens_per_step is None:
+        raise ConfigError("import_log: steps= needs tokens_per_step=")
+    log, where = read_log(path, pattern), repr(str(path))
+    position, column = _columns(log, tokens, loss, heldout_curve, tokens_per_step is not None, where)
+    lines = _numbers(log.table, position, column, where)
+    lines, most, notes = _kept(lines, tokens_per_step, heldout_curve, where)
+    most = min(
+        [
+            most,
+            *([limit / bytes_per_token] if limit else []),
+            *([steps * tokens_per_step] if steps and tokens_per_step else []),
+        ]
+    )
+    parts, nats = (_integral if heldout_curve else _summed)(lines, most, LOG_SHIFT * (tokens_per_step or 0.0))
+    if not len(parts):
+        raise CorpusError(f"{where} has no line of the first epoch after its start, and only that counts")
     ends = np.rint(np.cumsum(parts) * bytes_per_token).astype(np.int64)
     if (np.diff(ends, prepend=0) <= 0).any():
         raise CorpusError(f"{where}: two lines are less than a byte apart")
-    curve = Curve(n_bytes=ends, bits=np.cumsum(parts * nats * BITS_PER_NAT))
+    thin = np.unique(np.append(np.arange(0, len(ends), -(-len(ends) // MAX_POINTS)), len(ends) - 1))
+    curve = Curve(n_bytes=ends[thin], bits=np.cumsum(nats * BITS_PER_NAT)[thin])
     declared = data.encode() if data else curve.bits.tobytes()  # a log whose data nobody named equals only itself
     digest = hashlib.blake2b(declared + f"/{ends[-1]}".encode(), digest_size=32).hexdigest()
-    stem = Path(path).stem
+    stem = log.name
     record = training_record(
         curve,
         coding=IMPORTED,
@@ -85,13 +112,64 @@ def import_log(
         learner={"name": name or stem, "arguments": dict(arguments or {})},
         reported={"source": Path(path).name, "n_steps": len(ends)},
         n_tokens=int(parts.sum()),
-        notes=notes,
+        notes=[*notes, f"taken as {log.kind}: {position!r} and {column!r}"],
     )
     return save_run(folder, record, curve, mode=common_mode(path))
 
 
-def _counted(lines: np.ndarray, tokens_per_step: int | None, where: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """The tokens of each line that counts, its loss, and what is to be noted. lines: as `_read` gives them."""
+def _columns(
+    log: Log, tokens: str | None, loss: str | None, is_heldout: bool, has_steps: bool, where: str
+) -> list[str]:
+    """The column of tokens or steps, and that of the loss. Raises CorpusError."""
+    kinds = (
+        ("step" if has_steps or "tokens" not in log.columns else "tokens", tokens),
+        ("heldout" if is_heldout else "loss", loss),
+    )
+    columns = [given or log.columns.get(kind, "") for kind, given in kinds]
+    known = ", ".join(map(repr, list(log.table.columns)[:12])) or "none"
+    for column, (kind, given), option in zip(columns, kinds, ("tokens", "loss"), strict=True):
+        if column not in log.table.columns:
+            other = (
+                "; it has a held-out loss: give heldout_curve" if kind == "loss" and "heldout" in log.columns else ""
+            )
+            what = (
+                f"column {given!r}"
+                if given
+                else f"known column of the {'steps' if kind == 'step' else kind}, give {option}"
+            )
+            raise CorpusError(f"{where} ({log.kind}) has no {what}; it has {known}{other}")
+    if not has_steps and (columns[0].lower() in STEPS or (tokens is None and kinds[0][0] == "step")):
+        raise ConfigError(
+            f"import_log: {where} ({log.kind}): the column {columns[0]!r} counts steps: give tokens_per_step"
+        )
+    return columns
+
+
+def _numbers(table: Any, position: str, value: str, where: str) -> np.ndarray:
+    """Tokens (or steps) so far, loss and epoch of each line with a loss, (n, 3) float64. Raises CorpusError."""
+    import pandas
+
+    given = table[[position, value]].notna()
+    lines = np.zeros((len(table), 3))
+    for i, (name, most) in enumerate(((position, MAX_TOKENS), (value, MAX_LOSS))):
+        lines[:, i] = pandas.to_numeric(table[name], errors="coerce")
+        if (wrong := given[name] & ~((lines[:, i] >= 0) & (lines[:, i] <= most))).any():
+            what = table[name][wrong.argmax()]
+            raise CorpusError(f"{where}, row {wrong.argmax() + 1}: {name!r} is {what}: no number from 0 to {most:g}")
+    for name in filter(EPOCH.fullmatch, map(str, table.columns)):
+        lines[:, 2] = pandas.to_numeric(table[name], errors="coerce").ffill().fillna(0.0)
+    lines = lines[given.all(axis=1)]
+    if not len(lines):
+        raise CorpusError(f"{where} has no line with numbers in {position!r} and {value!r}")
+    return lines
+
+
+def _kept(lines: np.ndarray, factor: int | None, is_heldout: bool, where: str) -> tuple[np.ndarray, float, list[str]]:
+    """The lines that count, (n, 3), with tokens for steps; the tokens of the first epoch; and what is to be noted.
+
+    lines: as `_numbers` gives them. A first line that is only the start of the log stays the first one; otherwise, of a training
+    loss, a line at 0 comes before it. factor: the tokens of a step.
+    """
     notes, numbers = [], np.unique(lines[:, 2])
     has_numbers = numbers[0] in (0, 1) and (numbers == np.rint(numbers)).all()
     if has_numbers:  # 0, 0, 1, 1 ..., not how many are complete; the steps may begin again with each
@@ -103,67 +181,44 @@ def _counted(lines: np.ndarray, tokens_per_step: int | None, where: str) -> tupl
         kept = np.append(lines[:-1, 0] < np.minimum.accumulate(lines[:0:-1, 0])[::-1], True)
         notes.append(f"the run was resumed: {np.count_nonzero(~kept):,} lines that it made again are not counted")
         lines = lines[kept]
-    if tokens_per_step:
-        lines[:, 0] = (lines[:, 0] + (lines[0, 0] == 0)) * tokens_per_step  # step 0 is the first one
+    if factor:
+        lines[:, 0] = (lines[:, 0] + (lines[0, 0] == 0 and not is_heldout)) * factor  # step 0 is the first one
     begin = lines[0, 0]
-    if begin == 0 or (len(lines) > 1 and begin > LATE * (lines[1, 0] - begin)):
+    if is_heldout:
+        notes += [
+            INTEGRAL,
+            *([f"the log begins at {begin:,.0f} tokens: what is before is not counted"] if begin else []),
+        ]
+    elif begin == 0 or (len(lines) > 1 and begin > LATE * (lines[1, 0] - begin)):
         notes.append(f"the log begins at {begin:,.0f} tokens: its first line is the start, and its loss is not counted")
     else:
         lines = np.vstack([np.zeros(3), lines])
-    tokens, losses, epochs = lines.T
-    last = tokens[-1]
-    n_first = last if has_numbers else np.rint(np.interp(1.0, np.maximum.accumulate(epochs), tokens))
-    parts = np.diff(np.minimum(tokens, n_first))
-    if not (counts := parts > 0).any():
-        raise CorpusError(f"{where} has no line of the first epoch after its start, and only that counts")
-    if n_first < last or (has_numbers and len(numbers) > 1):
-        notes.append(f"only the first epoch counts, {parts.sum():,.0f} tokens: later ones read its data again")
-    return parts[counts], losses[1:][counts], notes
+    tokens, _, epochs = lines.T
+    n_first = tokens[-1] if has_numbers else np.rint(np.interp(1.0, np.maximum.accumulate(epochs), tokens))
+    if n_first < tokens[-1] or (has_numbers and len(numbers) > 1):
+        notes.append(f"only the first epoch counts, {n_first - tokens[0]:,.0f} tokens: later ones read its data again")
+    return lines, float(n_first), notes
 
 
-# ---- reading
+def _summed(lines: np.ndarray, most: float, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens and the nats of each line up to `most` tokens."""
+    parts = np.diff(np.minimum(lines[:, 0], most))
+    counts = parts > 0
+    return parts[counts], (parts * lines[1:, 1])[counts]
 
 
-def _read(path: PathLike, tokens: str, loss: str) -> np.ndarray:
-    """Tokens (or steps) so far, loss and epoch of each line with a loss, (n, 3) float64. Raises CorpusError."""
-    import pandas
-
-    log = repr(str(path))
-    with reading(path):
-        text = read_regular(path, MAX_LOG_BYTES)
-    try:
-        table = _table(text.decode("utf-8-sig"))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        kinds = "neither a table (CSV), nor JSON lines, nor a trainer_state.json with a log_history"
-        raise CorpusError(f"{log} is {kinds}: {str(error)[:200]}") from error
-    columns = [str(name) for name in table.columns]
-    if tokens not in columns or loss not in columns:
-        known = ", ".join(map(repr, columns[:12])) or "none"
-        raise CorpusError(f"{log} has no columns {tokens!r} and {loss!r}; it has {known}")
-    given = table[[tokens, loss]].notna()
-    lines = np.zeros((len(table), 3))
-    for i, (name, most) in enumerate(((tokens, MAX_TOKENS), (loss, MAX_LOSS))):
-        lines[:, i] = pandas.to_numeric(table[name], errors="coerce")
-        if (wrong := given[name] & ~((lines[:, i] >= 0) & (lines[:, i] <= most))).any():
-            value = table[name][wrong.argmax()]
-            raise CorpusError(f"{log}, row {wrong.argmax() + 1}: {name!r} is {value}: no number from 0 to {most:g}")
-    for name in filter(EPOCH.fullmatch, columns):
-        lines[:, 2] = pandas.to_numeric(table[name], errors="coerce").ffill().fillna(0.0)
-    lines = lines[given.all(axis=1)]
-    if not len(lines):
-        raise CorpusError(f"{log} has no line with numbers in {tokens!r} and {loss!r}")
-    return lines
-
-
-def _table(text: str) -> "pandas.DataFrame":
-    """The lines of a log. Empty cells are missing."""
-    import pandas
-
-    if text.lstrip()[:1] != "{":
-        return pandas.read_csv(io.StringIO(text), dtype=object, keep_default_na=False, na_values=[""])
-    try:
-        state = json.loads(text, parse_constant=str)  # NaN is a text then, and not a missing cell
-        lines = state.get("log_history", [state])
-    except ValueError:
-        lines = [json.loads(line, parse_constant=str) for line in text.splitlines() if line.strip()]
-    return pandas.DataFrame.from_records(lines)
+def _integral(lines: np.ndarray, most: float, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    """As `_summed`, in N_PIECES pieces or more: between two lines the loss is linear in log(tokens + shift)."""
+    tokens, first = np.unique(lines[:, 0], return_index=True)
+    losses = lines[first, 1]
+    if len(tokens) < 2:
+        return np.zeros(0), np.zeros(0)
+    last = min(most, tokens[-1])
+    edges = np.unique(np.rint(np.append(np.linspace(tokens[0], last, N_PIECES + 1), tokens[tokens < last])))
+    x = tokens + (shift or (tokens[1] - tokens[0]) / 100)
+    slopes = np.diff(losses) / np.diff(np.log(x))
+    place = np.minimum(np.searchsorted(tokens, edges[:-1], side="right") - 1, len(slopes) - 1)
+    begin, end = edges[:-1] + x[0] - tokens[0], edges[1:] + x[0] - tokens[0]
+    logs = end * np.log(end) - end - begin * np.log(begin) + begin
+    parts = np.diff(edges)
+    return parts, parts * losses[place] + slopes[place] * (logs - parts * np.log(x[place]))

@@ -1,0 +1,223 @@
+"""Logs of training runs as tables: standard output of known programs, JSON, CSV, TensorBoard's event files and W&B's own.
+
+Each gives the steps or tokens so far, the training loss and the held-out loss of its lines, under the names of `Log`. A loss is
+in nats per token.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from prequential.errors import ConfigError, CorpusError
+from prequential.files import PathLike, read_regular, reading
+
+if TYPE_CHECKING:
+    import pandas
+
+MAX_LOG_BYTES = 1 << 28
+SAMPLE = 1 << 22  # letters in which a program is recognised; some logs begin with its source
+NUMBER = r"[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf"
+# Of standard output, by what a line begins with. modded-nanogpt, llm.c and nanoGPT print the loss of a step; nanochat smooths it.
+PROGRAMS: Mapping[str, Sequence[str]] = {
+    "modded-nanogpt": (
+        rf"^step:(?P<step>\d+)/\d+ train_loss:(?P<loss>{NUMBER})",
+        rf"^step:(?P<step>\d+)/\d+ val_loss:(?P<heldout>{NUMBER})",
+    ),
+    "llm.c": (
+        rf"^s:(?P<step>\d+) trl:(?P<loss>{NUMBER})",
+        rf"^s:(?P<step>\d+) tel:(?P<heldout>{NUMBER})",
+        rf"^step +(?P<step>\d+)/\d+ \| (?:train )?loss (?P<loss>{NUMBER})",
+    ),
+    "nanoGPT": (
+        rf"^iter (?P<step>\d+): loss (?P<loss>{NUMBER})",
+        rf"^step (?P<step>\d+): train loss (?:{NUMBER}), val loss (?P<heldout>{NUMBER})",
+    ),
+    "nanochat": (rf"^step (?P<step>\d+)/\d+ [^|]*\| loss: (?P<loss>{NUMBER})",),
+    "torchtitan": (rf"^\[.*\bstep: *(?P<step>\d+) +loss: *(?P<loss>{NUMBER})",),
+}
+# Names of columns, the best first. Weights & Biases exports put the name of a run and " - " before their own.
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "tokens": (
+        "num_input_tokens_seen", "num_tokens", "n_tokens_seen", "n_tokens", "tokens_seen", "seen_tokens", "tokens",
+        "total_tokens", "train/tokens", "train/num_input_tokens_seen", "train/tokens_seen", "seen",
+    ),
+    "step": ("step", "global_step", "trainer/global_step", "train/global_step", "iteration", "iter", "_step", "Step"),
+    "loss": (
+        "loss", "train_loss", "train/loss", "loss/train", "training_loss", "train/train_loss",
+        "loss_metrics/global_avg_loss", "Value",
+    ),
+    "heldout": (
+        "val_loss", "eval_loss", "val/loss", "eval/loss", "loss/val", "valid_loss", "validation_loss", "test_loss",
+    ),
+}  # fmt: skip
+GROUPS = tuple(COLUMNS)
+GENERIC = re.compile(  # names that say nothing of a run: its folder does
+    r"(log|logs|train|training|trainer_state|output|out|stdout|history|metrics|main|wandb|files|tensorboard|version_\d+"
+    r"|checkpoint-\d+|events\.out\.tfevents.*|(offline-)?run-.*|[0-9a-f]{8}[0-9a-f-]*)(\.\w+)?",
+    re.IGNORECASE,
+)
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+WANDB_HEADER, WANDB_BLOCK = 7, 1 << 15  # bytes
+
+
+class Log(NamedTuple):
+    """A log as a table. kind: what it was taken for. columns: those of GROUPS that it has, with their names in the table.
+
+    name: of the run.
+    """
+
+    kind: str
+    table: "pandas.DataFrame"
+    columns: dict[str, str]
+    name: str = ""
+
+
+def log_name(path: PathLike) -> str:
+    """The name of a run by its file, or by the first folder above it whose name says more than `log`, a digest and the like."""
+    file = Path(path).absolute()
+    names = [file.stem if file.suffix in (".csv", ".json", ".jsonl", ".log", ".txt") else file.name]
+    return next((n for n in [*names, *(p.name for p in file.parents)] if n and not GENERIC.fullmatch(n)), names[0])
+
+
+def read_log(path: PathLike, pattern: str | None = None) -> Log:
+    """A log of one of the kinds above. pattern: a regular expression for the lines of any other program, with groups of GROUPS.
+
+    Raises CorpusError for a file that is none of them, ConfigError for a pattern without these groups or a missing library.
+    """
+    patterns = None if pattern is None else [_checked(pattern)]
+    with reading(path):
+        contents = read_regular(path, MAX_LOG_BYTES)
+    try:
+        if Path(path).suffix == ".wandb" or contents.startswith(b":W&B"):
+            name, rows = _wandb_rows(contents)
+            return _of_rows("an offline run of W&B", rows)._replace(name=name)
+        if ".tfevents." in Path(path).name:
+            log = _of_rows("an event file of TensorBoard", _tensorboard_rows(path))
+        else:
+            log = _parse(COLOURS.sub("", contents.decode("utf-8-sig")), patterns)
+        return log._replace(name=log_name(path))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        known = f"{', '.join(PROGRAMS)}, a table (CSV), JSON lines, trainer_state.json, TensorBoard, W&B"
+        why = str(error)[:200]
+        raise CorpusError(
+            f"{str(path)!r} is no log of these: {known}; a regular expression reads others: {why}"
+        ) from error
+
+
+def _checked(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise ConfigError(f"import_log: the pattern is no regular expression: {error}") from error
+    if not {"step", "tokens"} & groups.keys() or not {"loss", "heldout"} & groups.keys():
+        raise ConfigError("import_log: the pattern needs a group (?P<step>...) or tokens, and one of loss or heldout")
+    return pattern
+
+
+def _parse(text: str, patterns: Sequence[str] | None) -> Log:
+    import pandas
+
+    if patterns is not None:
+        return _of_rows("lines of the pattern", _matches(text, patterns))
+    start = text.lstrip()[:1]
+    if start == "{":
+        return _json_log(text)
+    counts = {name: len(_matches(text[:SAMPLE], each)) for name, each in PROGRAMS.items()}
+    if any(counts.values()):
+        name = max(counts, key=lambda name: counts[name])
+        return _of_rows(f"standard output of {name}", _matches(text, PROGRAMS[name]))
+    table = pandas.read_csv(io.StringIO(text), dtype=object, keep_default_na=False, na_values=[""])
+    return Log("a table", table, _named(table.columns))
+
+
+def _json_log(text: str) -> Log:
+    decode = json.JSONDecoder(parse_constant=str).decode  # NaN is a text then, and not a missing cell
+    try:
+        state = decode(text)
+    except ValueError:
+        return _of_rows("JSON lines", [decode(line) for line in text.splitlines() if line.strip()])
+    return _of_rows("trainer_state.json", state.get("log_history", [state]))
+
+
+def _matches(text: str, patterns: Sequence[str]) -> "pandas.DataFrame":
+    """The groups of the lines that a pattern matches; those of each pattern in the order of the text."""
+    import pandas
+
+    parts = []
+    for each in map(re.compile, patterns):
+        lines = re.findall(each.pattern, text, re.MULTILINE)
+        lines = lines if each.groups > 1 else [(line,) for line in lines]
+        parts.append(
+            pandas.DataFrame(
+                {name: [line[i - 1] for line in lines] for name, i in each.groupindex.items()}, dtype=object
+            )
+        )
+    return pandas.concat(parts, ignore_index=True)
+
+
+def _of_rows(kind: str, rows: Any) -> Log:
+    import pandas
+
+    table = pandas.DataFrame.from_records(rows) if isinstance(rows, list) else rows
+    if not len(table):
+        raise ValueError("no line has a loss")
+    return Log(kind, table, _named(table.columns))
+
+
+def _named(columns: Any) -> dict[str, str]:
+    """The columns of GROUPS, by their usual names. Names that several runs share are left out: the caller must say which."""
+    own: dict[str, list[str]] = {}
+    for name in map(str, columns):
+        own.setdefault(name.rpartition(" - ")[2], []).append(name)
+    known = {kind: next((own[each] for each in (kind, *names) if each in own), []) for kind, names in COLUMNS.items()}
+    return {kind: names[0] for kind, names in known.items() if len(names) == 1}
+
+
+# ---- files of other libraries
+
+
+def _missing(library: str) -> ConfigError:
+    return ConfigError(f"import_log: this log needs the library {library}: pip install {library}")
+
+
+def _tensorboard_rows(path: PathLike) -> list[dict[str, Any]]:
+    """A row for each scalar."""
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError as error:
+        raise _missing("tensorboard") from error
+    events = EventAccumulator(str(path), size_guidance={"scalars": 0})
+    events.Reload()
+    return [{"step": e.step, tag: e.value} for tag in events.Tags()["scalars"] for e in events.Scalars(tag)]
+
+
+def _wandb_rows(contents: bytes) -> tuple[str, list[dict[str, Any]]]:
+    """The name of the run, and a row for each call of `wandb.log`."""
+    try:
+        from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+    except ImportError as error:
+        raise _missing("wandb") from error
+    name, rows = "run", []
+    for part in _wandb_records(contents):
+        record = Record.FromString(part)
+        name = record.run.display_name or record.run.run_id or name
+        if items := record.history.item:
+            rows.append({each.key or "/".join(each.nested_key): json.loads(each.value_json) for each in items})
+    return name, rows
+
+
+def _wandb_records(contents: bytes) -> Iterator[bytes]:
+    """The records of a .wandb file: the log format of LevelDB, blocks of pieces with checksum, length and type."""
+    record, at = b"", WANDB_HEADER
+    while at + 7 <= len(contents):
+        if WANDB_BLOCK - at % WANDB_BLOCK < 7:  # the rest of a block is empty
+            at += WANDB_BLOCK - at % WANDB_BLOCK
+            continue
+        size, kind = int.from_bytes(contents[at + 4 : at + 6], "little"), contents[at + 6]
+        record = (b"" if kind in (1, 2) else record) + contents[at + 7 : at + 7 + size]  # 1: whole, 2: first
+        at += 7 + size
+        if kind in (1, 4):  # 4: last
+            yield record
