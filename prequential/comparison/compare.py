@@ -15,6 +15,7 @@ import numpy as np
 from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.clusters import Clusters, check_confidence, holm, label_of
+from prequential.comparison.data_multiple import equal_loss
 from prequential.comparison.differences import Comparison, Difference, RunGroup
 from prequential.comparison.documents import (
     DocumentComparison,
@@ -137,9 +138,9 @@ def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, con
     groups_of_runs = [_group(label, runs) for label, runs in members.items()]
     documents = [documents_of([run.record for run in runs]) for runs in members.values()]
     n_effective = effective_documents(first)
-    differences = _decided(
-        [_difference(groups_of_runs, documents, n_effective, i, confidence) for i in range(1, len(groups_of_runs))]
-    )
+    common = groups_of_runs, documents, n_effective
+    others, is_training = range(1, len(groups_of_runs)), is_reported(first)
+    differences = _decided([_difference(*common, i, confidence, is_training) for i in others])
     about = {}
     if is_reported(first):
         wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
@@ -160,6 +161,8 @@ def _check_comparable(first: Run, run: Run) -> None:
     elif (a["n_bytes"], a["blake2b"]) != (b["n_bytes"], b["blake2b"]):
         other = DIFFERENT_ROWS.get(str(run.record.get("coding")), "they are of other bytes")
         why = f"{other} ({a['n_bytes']:,} and {b['n_bytes']:,} bytes)"
+        if a.get("kind") == "declared" and a["name"] == b["name"]:
+            why = f"{why}: import the longer one with --limit {min(a['n_bytes'], b['n_bytes'])}"
     if why:
         raise CorpusError(f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {why}")
 
@@ -211,7 +214,12 @@ def group_learner(run: Run) -> str:
 
 
 def _difference(
-    groups: Sequence[RunGroup], documents: Sequence[Clusters | None], n_effective: float, i: int, confidence: float
+    groups: Sequence[RunGroup],
+    documents: Sequence[Clusters | None],
+    n_effective: float,
+    i: int,
+    confidence: float,
+    is_training: bool,
 ) -> Difference:
     reference, other = groups[0], groups[i]
     ends = np.unique(np.concatenate([curve.n_bytes for curve in (*reference.curves, *other.curves)]))
@@ -237,6 +245,7 @@ def _difference(
         confidence=confidence,
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
+        equal_loss=equal_loss(theirs, ours) if is_training else None,
     )
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.prediction import draw_noise, integral, text_cells, transforms
+from prequential.comparison.prediction import MIN_CELLS, draw_noise, integral, text_cells, transforms
 from prequential.evaluation.curves import Curve
 
 Values = NDArray[np.float64]
@@ -24,6 +24,7 @@ Values = NDArray[np.float64]
 LEVEL = 0.9
 MAX_MULTIPLE = 16.0
 N_DRAWS = 1000
+N_RATES, LAST = 512, 0.2  # of `equal_loss`
 MAX_WEIGHT = 1e6  # of a difference that does not vary
 EXPONENTS = np.linspace(0.0501, 2.0001, 14)  # where the fit may begin; b, s and log c move continuously from there
 SHIFTS = np.geomspace(1e-4, 1.0, 9)
@@ -63,6 +64,54 @@ def data_multiple(curve: Curve, baseline: Curve) -> DataMultiple | None:
     half = float(np.quantile(np.abs(moved), LEVEL))
     low, point, high = (math.exp(log_multiple + way * half) for way in (-1, 0, 1))
     return DataMultiple(point=point, low=low, high=high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualLoss:
+    """Where two training runs have one loss, in bits per byte: the reference after `ratio` times the bytes of the other.
+
+    n_bytes, ratios (n,): the same along the run of the other, where the reference reaches its loss.
+    """
+
+    ratio: float
+    bits_per_byte: float
+    n_bytes: Values
+    ratios: Values
+
+
+def equal_loss(reference: Curve, other: Curve) -> EqualLoss | None:
+    """The loss of the run that ends higher, at its end, and when the other run had it. Without a law: for shuffled data.
+
+    Of text in its order, the loss follows the text; that is what `data_multiple` is for. A loss is the mean over the last fifth
+    of what was read so far, so a curve that is compressed in its bytes by k gives k. None if a curve has fewer than MIN_CELLS
+    points, or if one run has the last loss of the other never, or from its beginning on.
+    """
+    if min(len(reference.n_bytes), len(other.n_bytes)) < MIN_CELLS:
+        return None
+    (x, theirs), (t, ours) = (_trailing_rates(curve) for curve in (reference, other))
+    level = max(theirs[-1], ours[-1])
+    ends = _reached(x, theirs, np.array([level])), _reached(t, ours, np.array([level]))
+    if not np.isfinite(ends).all():
+        return None
+    ratios = _reached(x, theirs, ours) / t
+    known = np.isfinite(ratios)
+    ratio = float(ends[0][0] / ends[1][0])
+    return EqualLoss(ratio=ratio, bits_per_byte=float(level), n_bytes=t[known], ratios=ratios[known])
+
+
+def _trailing_rates(curve: Curve) -> tuple[Values, Values]:
+    """Positions, in equal ratios, and the bits per byte of the last fifth before each."""
+    end = float(curve.n_bytes[-1])
+    positions = np.geomspace(float(curve.n_bytes[MIN_CELLS // 2]), end, N_RATES)
+    starts = positions * (1 - LAST)
+    return positions, (curve.at(positions) - curve.at(starts)) / (positions - starts)
+
+
+def _reached(positions: Values, rates: Values, levels: Values) -> Values:
+    """From where on a run stays at or below each level (n,): NaN if never, or from its beginning on."""
+    lowest = np.maximum.accumulate(rates[::-1])[::-1]  # the highest rate from here on: it falls
+    reached = np.exp(np.interp(-levels, -lowest, np.log(positions)))
+    return np.where((levels >= lowest[-1]) & (levels < lowest[0]), reached, np.nan)
 
 
 def _fit(mean: Values, difference: Values, root: float) -> tuple[float, Values] | None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.comparison.clusters import MIN_CLUSTERS, by_holm
+from prequential.comparison.data_multiple import EqualLoss
 from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
 from prequential.evaluation.curves import Curve
 from prequential.printable import format_table, printable
@@ -64,7 +65,8 @@ class Difference:
     parts_percent: in each eighth of the text; () if segments are long. seeds, texts: what it says about others; None: nothing.
     n_documents, n_effective: of the text, and how many of equal length it is worth; 0 and infinite if it has none.
     crossing_byte: from there on the other is below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64,
-    both from 0 on: the difference so far, at every byte where a run ends a segment. confidence: of the intervals.
+    both from 0 on: the difference so far, at every byte where a run ends a segment. confidence: of the intervals. equal_loss: of
+    training runs.
     """
 
     reference: RunGroup
@@ -79,6 +81,7 @@ class Difference:
     confidence: float
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
+    equal_loss: EqualLoss | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_none(self) -> bool:
@@ -113,7 +116,9 @@ class Difference:
         }
         answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
         parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
-        return {"reference": self.reference.label, "other": self.other.label, **figures, **parts, **answers}
+        equal = self.equal_loss and {name: getattr(self.equal_loss, name) for name in ("ratio", "bits_per_byte")}
+        about = {**figures, **parts, **answers, "equal_loss": equal}
+        return {"reference": self.reference.label, "other": self.other.label, **about}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -209,6 +214,9 @@ def _details(difference: Difference) -> Iterator[tuple[str, str]]:
     yield f"{b.label} against {a.label}", f"{b.name} is {f'below {a.name} everywhere' if byte == 0 else place}"
     if parts := difference.parts_percent:
         yield "eighths of the text", " ".join(f"{percent:+.1f}" for percent in parts) + " %"
+    if equal := difference.equal_loss:
+        more = f"{a.label} needs {equal.ratio:.2f} times the data of {b.label}"
+        yield "data at equal loss", f"{more} to reach {equal.bits_per_byte:.4f} bits/byte"
 
 
 def sentence(difference: Difference) -> str:

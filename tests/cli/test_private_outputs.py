@@ -26,7 +26,7 @@ CASES = {
     "decompress pages.pq -o restored": "restored",
     "evaluate a --runs runs --baselines gzip MIXER": "runs/a-*",
     "runs pack runs -o packed.jsonl": "packed.jsonl",
-    "import log.csv --tokens seen --loss loss --bytes-per-token 4 --runs imported": "imported/log-*",
+    "import log.csv --tokens seen --loss loss --bytes-per-token 4 --runs imported": "imported/*-*",
     "report RUN -o page.html": "page.html",
     "train a -o model GPT": "model",
     "heldout --train model --test public --runs held": "held/heldout.jsonl",

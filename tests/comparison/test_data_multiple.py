@@ -5,7 +5,7 @@ import pytest
 from series import long_memory
 
 from prequential import Curve
-from prequential.comparison.data_multiple import data_multiple
+from prequential.comparison.data_multiple import data_multiple, equal_loss
 
 
 def power_law(n_bytes: int, speed: float, floor: float = 1.0) -> Curve:
@@ -42,6 +42,20 @@ def test_without_learning_or_with_few_cells_or_out_of_range_there_is_no_multiple
     short = power_law(63 * 64, 2.0), power_law(63 * 64, 1.0)
     for curve, baseline in ((flat, flat), (good, slow), (slow, good), short):
         assert data_multiple(curve, baseline) is None
+
+
+def test_a_curve_compressed_in_its_bytes_by_a_factor_has_this_ratio_at_equal_loss() -> None:
+    """Also with a start that costs more, which no law of `data_multiple` has; and never without a loss that both have."""
+    fast, slow = power_law(1 << 18, 1.4), power_law(1 << 18, 1.0)
+    for reference, other, ratio in ((slow, fast, 1.4), (fast, slow, 1 / 1.4)):
+        late = Curve(n_bytes=other.n_bytes, bits=other.bits + 5000 * (1 - np.exp(-other.n_bytes / 4096)))
+        for each in (other, late):
+            equal = equal_loss(reference, each)
+            assert equal and equal.ratio == pytest.approx(ratio, rel=2e-3)
+            assert equal.ratios[-1] == pytest.approx(ratio, rel=2e-3) or ratio > 1
+            assert (equal.n_bytes <= 1 << 18).all()
+    assert equal_loss(slow, power_law(1 << 18, 1.0, floor=20.0)) is None
+    assert equal_loss(*(power_law(63 * 64, speed) for speed in (1.0, 2.0))) is None
 
 
 @pytest.mark.thorough
