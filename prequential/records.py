@@ -324,6 +324,11 @@ class Reported(Struct, kw_only=True):
     n_audits: Annotated[Count, says("checks for a look ahead")] = ABSENT
     not_audited: Annotated[str, says("why such a check could not be made; empty: each was made")] = ABSENT
     n_parameters: Annotated[Count | None, says("parameters of the model; null: not known")] = ABSENT
+    text: Annotated[dict[str, str | int], says("declared text: `digest`, sizes; samples of what was scored in it")] = (
+        ABSENT
+    )
+    rescored: Annotated[dict[str, Number], says("rows scored again under the final weights")] = ABSENT
+    excess_bits: Annotated[Number, says("code length less that under the final weights, of equal rows")] = ABSENT
 
 
 class EvaluationRecord(Struct, frozen=True, kw_only=True):

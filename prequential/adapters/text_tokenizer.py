@@ -186,11 +186,11 @@ def _bytes_of(token: str, family: Family, *, is_added: bool) -> bytes:
     return (token.replace(family.space, " ") if family.space and not family.byte_level else token).encode()
 
 
-# ---- how many bytes each id stands for
+# ---- the bytes that each id stands for
 
 
-def byte_lengths(tokenizer: Any) -> tuple[np.ndarray, str]:
-    """Bytes of each id, (V,) int64, -1 for ids that stand for no text; and the tokenizer's name.
+def bytes_of_ids(tokenizer: Any) -> tuple[list[bytes], str]:
+    """The bytes of each id, b"" of ids that stand for no text; and the tokenizer's name.
 
     tokenizer: one of transformers (fast), tokenizers or tiktoken, or the path of a tokenizer.json. A space that a
     tokenizer puts before a text counts, although it is not in the text. Raises ConfigError for another one, CorpusError for a
@@ -202,17 +202,15 @@ def byte_lengths(tokenizer: Any) -> tuple[np.ndarray, str]:
     if not isinstance(text_tokenizer, TextTokenizer):
         what = f"a {type(tokenizer).__name__} has no tokenizer.json (a slow one of transformers?)"
         raise ConfigError(f"{what}: give one of transformers, tokenizers or tiktoken, or units=")
-    lengths = np.full(1 + max(text_tokenizer.ids.values(), default=-1), -1, np.int64)
-    for i in text_tokenizer.ids.values():
-        lengths[i] = len(text_tokenizer.decode([i])) or -1
+    pieces = [text_tokenizer.decode([i]) for i in range(1 + max(text_tokenizer.ids.values(), default=-1))]
     is_path = isinstance(tokenizer, str | Path)
-    return lengths, str(tokenizer) if is_path else str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
+    return pieces, str(tokenizer) if is_path else str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
 
 
-def _of_tiktoken(tokenizer: Any) -> np.ndarray:
-    lengths = np.full(tokenizer.n_vocab, -1, np.int64)
+def _of_tiktoken(tokenizer: Any) -> list[bytes]:
     special = {tokenizer.encode_single_token(text) for text in tokenizer.special_tokens_set}
+    pieces = [b""] * tokenizer.n_vocab
     for i in set(range(tokenizer.n_vocab)) - special:
         with suppress(KeyError):  # an unused number
-            lengths[i] = len(tokenizer.decode_single_token_bytes(i))
-    return lengths
+            pieces[i] = tokenizer.decode_single_token_bytes(i)
+    return pieces

@@ -34,12 +34,14 @@ from prequential.comparison.evidence import (
     over_texts,
     parts_percent,
 )
+from prequential.comparison.texts import of_one_text, why_no_text
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, crossing_byte, curve_table, mean_curve
 from prequential.evaluation.runs import PathLike, Run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,
     OTHER_ORDER,
+    SAME_TEXT,
     is_reported,
     learner_label,
     proof,
@@ -124,6 +126,7 @@ def _opened(run: Any, i: int) -> Run:
 
 def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, confidence: float = 0.95) -> Comparison:
     """Every group compared with the group of the first run. Equal arguments give equal results. Raises as `compare`."""
+    opened = of_one_text(opened)
     first = opened[0].record
     for run in opened:
         _check_comparable(opened[0], run)
@@ -141,14 +144,25 @@ def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, con
     common = groups_of_runs, documents, n_effective
     others, is_training = range(1, len(groups_of_runs)), is_reported(first)
     differences = _decided([_difference(*common, i, confidence, is_training) for i in others])
-    about = {}
+    about: dict[str, Any] = {}
     if is_reported(first):
         wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
         warning = f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
         rows = rows_known([run.record for run in opened])
-        width = ": cells hold different rows, so intervals are wide" if rows == OTHER_ORDER else ""
-        about = {"proof": proof(first) + warning, "rows": rows + width}
+        width = ": cells hold different rows, so intervals are wide" if rows in (OTHER_ORDER, SAME_TEXT) else ""
+        about = {"proof": proof(first) + warning, "rows": rows + width, "sources": _sources(list(members.values()))}
     return Comparison(corpus=first["corpus"], groups=tuple(groups_of_runs), differences=differences, **about)
+
+
+def _sources(groups: Sequence[Sequence[Run]]) -> tuple[tuple[str, int, tuple[float, ...]], ...]:
+    """Of the sources of rows that all loops named: name, bytes and the mean bits of each group of runs; () if they differ."""
+    tables = [[run.record.get("tables", {}).get("groups", {"rows": []})["rows"] for run in runs] for runs in groups]
+    sizes = [{row["name"]: row["n_bytes"] for row in rows} for runs in tables for rows in runs]
+    if any(each != sizes[0] for each in sizes):
+        return ()
+    bits = [[{row["name"]: row["bits"][MODEL] for row in rows} for rows in runs] for runs in tables]
+    mean = {name: tuple(math.fsum(each[name] for each in runs) / len(runs) for runs in bits) for name in sizes[0]}
+    return tuple((name, n_bytes, mean[name]) for name, n_bytes in sizes[0].items())
 
 
 def _check_comparable(first: Run, run: Run) -> None:
@@ -161,7 +175,9 @@ def _check_comparable(first: Run, run: Run) -> None:
     elif (a["n_bytes"], a["blake2b"]) != (b["n_bytes"], b["blake2b"]):
         other = DIFFERENT_ROWS.get(str(run.record.get("coding")), "they are of other bytes")
         why = f"{other} ({a['n_bytes']:,} and {b['n_bytes']:,} bytes)"
-        if a.get("kind") == "declared" and a["name"] == b["name"]:
+        if kinds[0] == DATA_OF[REPORTED]:
+            why = f"{why}; {why_no_text((first, run))}"
+        elif a.get("kind") == "declared" and a["name"] == b["name"]:
             why = f"{why}: import the longer one with --limit {min(a['n_bytes'], b['n_bytes'])}"
     if why:
         raise CorpusError(f"{str(first.path)!r} and {str(run.path)!r} are not comparable: {why}")

@@ -23,6 +23,7 @@ COLUMNS = ("", "bytes", "bits/byte", "seconds", "kB/s")
 LIST_TITLES = ("run", "bytes", "model", "bits/byte", "verified")
 DIGEST = re.compile("-[0-9a-f]{8}(-[0-9]+)?$")  # at the end of the name of a run
 SAME_ORDER = "the same rows, in the same order"
+SAME_TEXT = "other rows of one declared text: bits per byte of what each scored"
 OTHER_ORDER = "the same rows, in another order or in other steps"
 DECLARED = "declared equal, not checked"
 DIFFERENT_ROWS = {
@@ -59,6 +60,8 @@ def rows_known(records: Sequence[Record]) -> str:
     """What is known about the data of reported runs with equal digests of their rows."""
     if records[0]["coding"] == IMPORTED:
         return DECLARED
+    if records[0]["corpus"].get("kind") == "text":
+        return SAME_TEXT
     return SAME_ORDER if len({record["reported"].get("order") for record in records}) == 1 else OTHER_ORDER
 
 
@@ -247,6 +250,21 @@ def _checked_figures(reported: Record, n_mistakes: int) -> Iterable[tuple[str, s
     if wrong := [f"{count[name]:,} rows: {why}" for name, why in LEFT_OUT.items() if count[name]]:
         yield "left out", "; ".join(wrong)
     yield "order of rows", str(reported.get("order", ""))[:16]
+    if text := reported.get("text"):
+        scored, unknown = (
+            text["n_scored_bytes"] / max(1, text["n_bytes"]),
+            f"{text['n_unknown']:,} of {text['n_samples']:,}",
+        )
+        size = f"{text['n_documents']:,} documents, {text['n_bytes']:,} bytes, {scored:.1%} scored"
+        yield "text", f"{size}; not in it: {unknown} samples of what was scored"
+    if rescored := reported.get("rescored"):
+        excess = reported.get("excess_bits")
+        known = (
+            "other rows, so no excess"
+            if excess is None
+            else f"excess {excess:,.0f} bits, an upper bound of what was learned"
+        )
+        yield "rescored", f"{rescored['code_bits']:,.0f} bits under the final weights: {known}"
     checked = f"compared with the scores in {count['n_checked_steps']:,} of {count['n_steps']:,} steps"
     yield "calls of the model", checked if count["n_checked_steps"] else "not checked"
     audits = [f"checked {count['n_audits']:,} times"] if count["n_audits"] else []
@@ -290,6 +308,11 @@ def split_text(split: Split, n_bytes: int) -> str:
 def format_run(record: Record, folder: PathLike, split: Split) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
     parts = [format_figures({"last tenth": split_text(split, record["corpus"]["n_bytes"])})]
+    if groups := record.get("tables", {}).get("groups"):
+        total, costs = sum(row["bits"][MODEL] for row in groups["rows"]), []
+        for name, n_bytes, bits in ((row["name"], row["n_bytes"], row["bits"][MODEL]) for row in groups["rows"]):
+            costs.append([name, f"{n_bytes:,}", f"{bits / n_bytes:.4f}", f"{100 * bits / (total or 1):.1f}"])
+        parts.append(format_table(("group", "bytes", "bits/byte", "of bits, %"), costs))
     if not is_reported(record):
         labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
         crossings = record["crossings"].items()

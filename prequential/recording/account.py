@@ -1,6 +1,7 @@
 """The account of a training run: what was scored is queued on the device, read a few steps later, and added up over all ranks."""
 
 import copy
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from prequential.recording.score import FIELDS, IGNORED, Scores, Units, joined, row_sums
+from prequential.recording.text import Text
 from prequential.recording.totals import HEAD, UNITS_PER_NAT, SeenRows, Totals, head_hashes, mix, sampled_grams
 
 MOST_NEGATIVE = -1e-3  # nats; float32 may give a little less than 0
@@ -20,6 +22,7 @@ IMPOSSIBLE = {  # what no model gives, by the count of such rows in the record
     "n_not_finite": "the loss is not a finite number",
     "n_negative": "a loss is negative; give the plain negative log-likelihood",
 }
+MAX_STATE_ROWS = 1 << 24  # keys in the state of a checkpoint: 128 MiB; of longer runs, a resumed one does not know them
 MAX_WAITING = 1 << 20  # targets that wait to be summed up together, some 20 bytes each
 
 
@@ -51,9 +54,10 @@ class Ranks:
 class Account:
     """Totals of the complete steps, and what is queued of later ones."""
 
-    def __init__(self, ranks: Ranks, units: Units) -> None:
+    def __init__(self, ranks: Ranks, units: Units, text: Text | None = None) -> None:
         self.totals = Totals()
-        self._ranks, self._units, self._seen = ranks, units, SeenRows()
+        self._ranks, self._units, self._seen, self._text = ranks, units, SeenRows(), text
+        self._names: dict[int, str] = {}  # of groups, which the other ranks do not know yet
         self._drop_queues()
 
     def _drop_queues(self) -> None:
@@ -61,13 +65,25 @@ class Account:
         self._scored: list[tuple[int, torch.Tensor]] = []
         self._called: list[tuple[int, torch.Tensor]] = []
         self._n_waiting, self._lost = 0, list[str]()
+        self._sampled: list[torch.Tensor] = []  # rows whose text is looked up
 
     def add_scores(self, step: int, scores: Scores) -> None:
         """Queues copies of rows that were scored. They are summed up together, in few calls of the device."""
-        self._waiting.append((step, scores.copied()))
+        copied = scores.copied()
+        self._waiting.append((step, copied))
+        if self._text and self._units.pieces:
+            self._sampled.append(copied.targets[:1])
         self._n_waiting += scores.targets.numel()
         if self._n_waiting >= MAX_WAITING:
             self._sum_up()
+
+    def codes(self, groups: Any) -> Any:
+        """The codes of groups (rows,): integers are their own, names get one of their hash. A tensor stays on its device."""
+        if groups is None or isinstance(groups, torch.Tensor):
+            return groups
+        codes = {each: each if isinstance(each, int) else code_of(str(each)) for each in {*groups}}
+        self._names |= {code: str(each) for each, code in codes.items() if not isinstance(each, int)}
+        return [codes[each] for each in groups]
 
     def _sum_up(self) -> None:
         waiting, self._waiting, self._n_waiting = self._waiting, [], 0
@@ -97,15 +113,27 @@ class Account:
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
         calls = [(step, head_hashes(ids)) for step, ids in ready[1]]
         (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(calls, ("head",))
-        parts = self._ranks.gathered((own, heads, grams, self._lost))
+        parts = self._ranks.gathered((own, heads, grams, self._lost, self._names, self._looked_up()))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         most = max(part[2].shape[1] for part in parts)
         grams = np.concatenate([np.pad(part[2], ((0, 0), (0, most - part[2].shape[1]))) for part in parts])
         lost, self._lost = [each for part in parts for each in part[3]], []
+        for part in parts:
+            self.totals.group_names |= part[4]
+            self.totals.n_samples += part[5][0]
+            self.totals.n_unknown += part[5][1]
         self._scored, self._called = ([each for each in q if each[0] >= n_steps] for q in (self._scored, self._called))
         wrong = self._add(rows, grams, n_steps)
         self.totals.n_checked_steps += len(np.intersect1d(called["step"], rows["step"][rows["head"] != 0]))
         return [*lost, *wrong, *mistakes(called, rows)]
+
+    def _looked_up(self) -> list[int]:
+        """Samples of the text of queued rows, and those that the declared text does not have."""
+        rows, self._sampled = self._sampled, []
+        if not rows or not self._text:
+            return [0, 0]
+        ids = torch.cat([torch.nn.functional.pad(row[0], (0, 1), value=IGNORED) for row in rows]).tolist()
+        return self._text.count(self._units.stretches(ids)).tolist()
 
     def _add(self, rows: np.ndarray, grams: np.ndarray, n_steps: int) -> list[str]:
         """Adds rows to the totals, and returns where values that no model gives come first."""
@@ -126,6 +154,7 @@ class Account:
         for start, end in pairwise(ends.tolist()):
             here, new = slice(start, end), (fresh & counts)[start:end]
             part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
+            self.totals.add_groups(rows["group"][here][new], sums[here][new])
             self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
         return faults
 
@@ -150,9 +179,13 @@ class Account:
         return keys % np.uint64(self._ranks.n) == self._ranks.own
 
     def state(self) -> dict[str, Any]:
-        """The totals, and the keys of all ranks. What is queued must have been read."""
-        keys = np.sort(np.concatenate(self._ranks.gathered(self._seen.keys())))
-        return {"totals": copy.deepcopy(vars(self.totals)), "seen": torch.from_numpy(keys.view(np.int64))}
+        """The totals, and the keys of all ranks, unless they are more than MAX_STATE_ROWS. What is queued must have been read."""
+        totals, keys = copy.deepcopy(vars(self.totals)), np.zeros(0, np.uint64)
+        if sum(self._ranks.gathered(len(self._seen))) <= MAX_STATE_ROWS:
+            keys = np.sort(np.concatenate(self._ranks.gathered(self._seen.keys())))
+        else:
+            totals["all_rows_kept"] = False
+        return {"totals": totals, "seen": torch.from_numpy(keys.view(np.int64))}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continues from such a state."""
@@ -161,6 +194,11 @@ class Account:
             raise KeyError("totals")
         self.totals, self._seen = Totals(**copy.deepcopy(state["totals"])), SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
+
+
+def code_of(name: str) -> int:
+    """The code of a group that has a name: above all numbers that a loop gives."""
+    return 1 << 62 | int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "little")
 
 
 def on_host(queued: Sequence[tuple[int, torch.Tensor]], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:

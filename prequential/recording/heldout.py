@@ -17,7 +17,9 @@ from prequential.recording.totals import UNITS_PER_NAT, mix
 from prequential.records import REPORTED, ClusterFields, HeldoutRecord, record_of
 
 POLICY = "as the loop called the model"
-Sums = dict[str, list[Any]]  # of each document: bytes, units of 2**-22 bits, and the mixed hashes of its rows
+# Of each document: bytes, units of 2**-22 bits, the mixed hashes of its rows, and its bytes as a number modulo PRIME.
+Sums = dict[str, list[Any]]
+PRIME = (1 << 127) - 1
 
 
 def checked_name(name: Any) -> str:
@@ -28,7 +30,11 @@ def checked_name(name: Any) -> str:
 
 
 def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: Units) -> int:
-    """Adds rows to the sums of their documents; returns how many had impossible values and are left out. Raises ConfigError."""
+    """Adds rows to the sums of their documents; returns how many had impossible values and are left out. Raises ConfigError.
+
+    Where the bytes of ids are known, rows of a document come in its order: its digest is then that of its scored bytes, whatever
+    the tokenizer.
+    """
     names = [str(each) for each in (documents.tolist() if hasattr(documents, "tolist") else documents)]
     if len(names) != (n_rows := len(scores.targets)):
         raise ConfigError(f"rec.heldout(): {len(names)} documents for {n_rows} rows: give the document of each row")
@@ -36,11 +42,14 @@ def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: U
     wrong = np.any(list(impossible_rows(rows).values()), axis=0)
     hashes, nats = mix(rows["targets"].view(np.uint64)), rows["nats"].view(np.float64)
     for i in np.flatnonzero(~wrong):
-        total, content = sums.setdefault(names[i], [0, 0, []]), int(hashes[i])
+        total, content = sums.setdefault(names[i], [0, 0, [], 0]), int(hashes[i])
         if content not in total[2]:  # otherwise the step's evaluation is made again
             total[0] += int(rows["bytes"][i])
             total[1] += round(nats[i] * UNITS_PER_NAT)
             total[2].append(content)
+            if units.pieces:
+                text = b"".join(units.stretches(scores.targets[i].tolist()))
+                total[3] = (total[3] * pow(256, len(text), PRIME) + int.from_bytes(text)) % PRIME
     return int(wrong.sum())
 
 
@@ -49,7 +58,7 @@ def joined(parts: Iterable[Sums]) -> Sums:
     sums: Sums = {}
     for part in parts:
         for name, values in part.items():
-            sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0, []]), values, strict=True)]
+            sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0, [], 0]), values, strict=True)]
     return sums
 
 
@@ -60,7 +69,7 @@ def heldout_record(name: str, sums: Sums, step: int, run: dict[str, Any]) -> dic
     clusters = cluster(sizes, bits, folders_of([document for document, _ in ordered]))
     group = {"name": name, "n_documents": len(sizes), "n_bytes": sum(sizes), "bits": float(sum(bits))}
     group["bits_per_byte"] = group["bits"] / max(1, group["n_bytes"])
-    text = "\n".join(f"{document} {sum(values[2]) & (1 << 64) - 1}" for document, values in ordered)
+    text = "\n".join(f"{document} {values[3] or sum(values[2]) & (1 << 64) - 1}" for document, values in ordered)
     return record_of(
         HeldoutRecord,
         time=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -20,12 +20,12 @@ NO_LOGITS = "the model returned no logits of the labels' shape, as with a fused 
 
 
 def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
-    """Scores each batch that a Trainer trains on; its loss passes untouched. Records the first mistake. Returns what ends it.
+    """Scores each batch that a Trainer trains on; its loss passes untouched, its logs get `rec.metrics()`. Returns what ends it.
 
     The targets are read before `Trainer.compute_loss`, which may take them out of the batch; the logits are those that the model
     returns within it. Where compute_loss of the user calls `rec.score` itself, nothing more is scored.
     """
-    whole, mistakes = trainer.compute_loss, list[ConfigError]()
+    whole, log, mistakes = trainer.compute_loss, trainer.log, list[ConfigError]()
     batch: dict[str, Any] = {}  # targets, ids; then logits and inputs of the call that counts
 
     @torch.compiler.disable
@@ -60,12 +60,15 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
         batch.clear()
         return loss
 
+    def with_metrics(logs: Any, *args: Any, **kwargs: Any) -> Any:
+        return log({**logs, **recorder.metrics()} if "loss" in logs else logs, *args, **kwargs)
+
     hook = trainer.model_wrapped.register_forward_hook(saw, with_kwargs=True)
-    trainer.compute_loss = compute_loss
+    trainer.compute_loss, trainer.log = compute_loss, with_metrics
 
     def end() -> None:
         hook.remove()
-        trainer.compute_loss = whole
+        trainer.compute_loss, trainer.log = whole, log
 
     return end
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import Curve
+from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import common_mode
 from prequential.recording.logs import Log, read_log
@@ -114,7 +114,7 @@ def import_log(
         n_tokens=int(parts.sum()),
         notes=[*notes, f"taken as {log.kind}: {position!r} and {column!r}"],
     )
-    return save_run(folder, record, curve, mode=common_mode(path))
+    return save_run(folder, record, {MODEL: curve}, mode=common_mode(path))
 
 
 def _columns(

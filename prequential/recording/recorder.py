@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,49 +20,21 @@ import torch
 
 from prequential.arguments import check_arguments
 from prequential.errors import CausalityError, ConfigError, OutputError
-from prequential.evaluation.curves import MODEL, curve_table
+from prequential.evaluation.curves import curve_table
 from prequential.evaluation.runs import PathLike, Run
 from prequential.files import check_can_write
+from prequential.online.source import CorpusLike
 from prequential.recording.account import Account, Ranks
 from prequential.recording.causal import Call, CallHook, look_ahead, rows_of
 from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
 from prequential.recording.hooks import hf_callback, lightning_callback
-from prequential.recording.run import PartialRun, check_texts, save_run, training_record
+from prequential.recording.run import Observed, PartialRun, check_texts, reported_record, save_run
 from prequential.recording.score import IGNORED, n_parameters, scores_of, units_of
-from prequential.records import REPORTED
+from prequential.recording.text import Text
 
 FLUSH_STEPS = 64
-STATE_VERSION = 4
+STATE_VERSION = 5
 MAX_FAULTS = 100
-
-
-@dataclass
-class Observed:
-    """What is known of the loop beside the sums; it goes into the record. dropout to device: of the first rows that were scored.
-
-    numbered: rows were told apart by their numbers. not_audited: why the last check for a look ahead could not be made.
-    """
-
-    n_steps: int = 0
-    numbered: bool = False
-    n_audits: int = 0
-    not_audited: str = ""
-    dropout: float = 0.0
-    is_training: bool = False
-    logits: str = ""
-    device: str = ""
-    wall_s: float = 0.0
-
-    def see(self, values: Any, model: Any) -> None:
-        """Notes the form of the first rows that are scored, and the mode of the model."""
-        if self.logits:
-            return
-        self.logits = str(values.dtype).removeprefix("torch.")
-        self.device = torch.cuda.get_device_name(values.device) if values.is_cuda else values.device.type
-        if model is not None:
-            self.is_training = model.training
-            rates = [m.p for m in model.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.training]
-            self.dropout = max(rates, default=0.0)
 
 
 class Recorder:
@@ -78,7 +50,8 @@ class Recorder:
     the scores. Either may come later (`attach`). process_group: of torch.distributed; by default the default group, if there is
     one. audit_every: steps between two checks for a look ahead; 0: none. strict: for tests; a mistake raises CausalityError, even
     in `optimizer.step()`. Otherwise it is recorded, the first one is logged as a warning, and the page shows all. ignore_index:
-    targets that are not scored, like -100.
+    targets that are not scored, like -100. text: the documents that the rows are of, as `evaluate` takes them: runs of one text
+    under two tokenizers, or packed in two ways, can then be compared.
 
     Raises ConfigError for wrong arguments.
 
@@ -116,6 +89,7 @@ class Recorder:
         arguments: Mapping[str, Any] | None = None,
         data: str | None = None,
         ignore_index: int = IGNORED,
+        text: CorpusLike | None = None,
     ) -> None:
         check_arguments(folder=folder, name=name, audit_every=audit_every, ignore_index=ignore_index)
         check_can_write(folder)
@@ -126,7 +100,9 @@ class Recorder:
         self.faults: list[str] = []
         self.observed: Observed = Observed()
         self._ranks, self._audit_every, self._ignored = Ranks(process_group), audit_every, ignore_index
-        self._account = Account(self._ranks, self._units)
+        self._text = None if text is None else Text.of(text)
+        self._account: Account = Account(self._ranks, self._units, self._text)
+        self._rescored: Account | None = None
         self._forward: Callable[[Any, Any], Any] | None = None
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._has_warned = False
@@ -179,23 +155,51 @@ class Recorder:
         nll: torch.Tensor | None = None,
         inputs: torch.Tensor | None = None,
         indices: torch.Tensor | None = None,
+        groups: Sequence[Any] | torch.Tensor | None = None,
     ) -> None:
         """Scores rows, before the step that learns from them.
 
         targets (rows, columns): ids, or `ignore_index`. logits (rows, columns, V) or flat, or nll (rows, columns) in nats, of
         each target. inputs (rows, columns): what the model read; they tell rows of equal targets apart. indices (rows,): numbers
-        of the rows in the data; then only a row of the same number is a repeated one.
+        of the rows in the data; then only a row of the same number is a repeated one. groups (rows,): names or numbers from 0 of
+        the sources of rows, such as languages; the record has the cost of each.
 
         Nothing is synchronised. Raises ConfigError for shapes that do not fit, and what `step` raises.
         """
         if self._run is not None:
             raise ConfigError("rec.score(): this recorder has finished")
         self._since_s = self._since_s or time.perf_counter()
-        scores = scores_of(logits, nll, targets, self._units, inputs, indices, self._ignored)
+        numbers = {"indices": indices, "groups": self._account.codes(groups)}
+        scores = scores_of(logits, nll, targets, self._units, inputs, numbers, self._ignored)
         self.observed.see(nll if logits is None else logits, self._model)
         self.observed.numbered |= indices is not None
         self._account.add_scores(self.observed.n_steps, scores)
         self._n_scores, self._targets = self._n_scores + 1, scores.targets
+
+    def rescore(
+        self,
+        *,
+        targets: torch.Tensor,
+        logits: torch.Tensor | None = None,
+        nll: torch.Tensor | None = None,
+        inputs: torch.Tensor | None = None,
+        indices: torch.Tensor | None = None,
+    ) -> None:
+        """Scores rows of the training again, under the final weights, before `finish`; arguments as of `score`.
+
+        Where all rows come that counted, the record has the excess: the code length while it learned less that under the trained
+        model. Call the model in evaluation mode. Raises ConfigError.
+        """
+        if self._run is not None:
+            raise ConfigError("rec.rescore(): this recorder has finished")
+        self._rescored = self._rescored or Account(self._ranks, self._units)
+        self._rescored.add_scores(
+            0, scores_of(logits, nll, targets, self._units, inputs, {"indices": indices}, self._ignored)
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Figures so far, for a logger, as of the last reading: at most FLUSH_STEPS steps ago. Nothing is synchronised."""
+        return self._account.totals.metrics() | {"prequential/mistakes": len(self.faults)}
 
     def step(self) -> None:
         """Ends a step. A given optimiser calls it. Raises only if `strict`."""
@@ -317,7 +321,7 @@ class Recorder:
         return self._run
 
     def _saved(self) -> Run:
-        record, curve = self._record(), self._account.totals.curve()
+        record, curves = self._record(), self._account.totals.curves()
         for _, hook in self._hooks:
             hook.remove()
         parts, others = self._ranks.gathered(self._heldout), {}
@@ -327,36 +331,24 @@ class Recorder:
             if documents:
                 others[f"heldout-{name}.jsonl"] = heldout_record(name, documents, step, record)
         if self._ranks.own:
-            return Run(Path(self._folder) / "elsewhere", record, curve_table({MODEL: curve}))
-        return save_run(self._folder, record, curve, others, partial=self._partial)
+            return Run(Path(self._folder) / "elsewhere", record, curve_table(curves))
+        return save_run(self._folder, record, curves, others, partial=self._partial)
 
     def _record(self) -> dict[str, Any]:
-        totals, units, about = self._account.totals, self._units, asdict(self.observed)
-        _, n_tokens, n_bytes, _ = totals.new
-        if not n_bytes:
-            raise ConfigError("; ".join(["rec.finish(): nothing was scored", *self.faults[:1]]))
-        wall_s, device, digest = about.pop("wall_s"), about.pop("device"), totals.rows_digest()
-        return training_record(
-            totals.curve(),
-            coding=REPORTED,
-            corpus={"name": self._data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": digest},
-            learner={"name": self._name, "arguments": self._arguments, "n_symbols": units.n_symbols},
-            reported={
-                "source": "training loop",
-                "n_ranks": self._ranks.n,
-                **totals.record(),
-                "n_rows_after_last_step": sum(self._ranks.gathered(self._account.n_after_last_step)),
-                "tokenizer": {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest},
-                "n_parameters": None if self._model is None else n_parameters(self._model),
-                **about,
-            },
-            n_tokens=n_tokens,
-            findings=[
-                *(("law", "program", fault) for fault in self.faults),
-                *(("repeated", "data", message) for message in totals.not_of_the_data()),
-            ],
-            wall_s=wall_s,
-            device=device,
+        if any(self._ranks.gathered(self._rescored is not None)):
+            self._rescored = self._rescored or Account(self._ranks, self._units)
+            self.faults += [f"rec.rescore(): {mistake}" for mistake in self._rescored.read(1)]
+        about = {
+            "source": "training loop",
+            "n_ranks": self._ranks.n,
+            "n_rows_after_last_step": sum(self._ranks.gathered(self._account.n_after_last_step)),
+            "n_parameters": None if self._model is None else n_parameters(self._model),
+            **asdict(self.observed),
+        }
+        learner = {"name": self._name, "arguments": self._arguments, "n_symbols": self._units.n_symbols}
+        totals = self._account.totals, self._rescored.totals if self._rescored else None
+        return reported_record(
+            *totals, self._units, self._text, self.faults, data=self._data, learner=learner, about=about
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,15 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 from prequential_codecs.archive_header import OTHER
 
 from prequential import files
 from prequential.errors import ConfigError
-from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.curves import MODEL, Curve, Curves
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
 from prequential.online.runtime import Runtime
-from prequential.records import TrainingRecord, UnfinishedRecord, environment, record_of
+from prequential.recording.score import Units
+from prequential.recording.text import Text
+from prequential.recording.totals import Totals
+from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, record_of
 
 
 def check_texts(*values: Any) -> None:
@@ -51,6 +55,80 @@ class PartialRun:
             file.write(line.encode() + b"\n")
 
 
+@dataclass
+class Observed:
+    """What is known of the loop beside the sums; it goes into the record. dropout to device: of the first rows that were scored.
+
+    numbered: rows were told apart by their numbers. not_audited: why the last check for a look ahead could not be made.
+    """
+
+    n_steps: int = 0
+    numbered: bool = False
+    n_audits: int = 0
+    not_audited: str = ""
+    dropout: float = 0.0
+    is_training: bool = False
+    logits: str = ""
+    device: str = ""
+    wall_s: float = 0.0
+
+    def see(self, values: Any, model: Any) -> None:
+        """Notes the form of the first rows that are scored, and the mode of the model."""
+        if self.logits:
+            return
+        self.logits = str(values.dtype).removeprefix("torch.")
+        self.device = torch.cuda.get_device_name(values.device) if values.is_cuda else values.device.type
+        if model is not None:
+            self.is_training = model.training
+            rates = [m.p for m in model.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd) and m.training]
+            self.dropout = max(rates, default=0.0)
+
+
+def reported_record(
+    totals: Totals,
+    rescored: Totals | None,
+    units: Units,
+    text: Text | None,
+    faults: Sequence[str],
+    *,
+    data: str | None,
+    learner: Mapping[str, Any],
+    about: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The record of a Recorder. about: of `Observed` and of `Reported`. Raises ConfigError if nothing was scored."""
+    _, n_tokens, n_bytes, _ = totals.new
+    if not n_bytes:
+        raise ConfigError("; ".join(["rec.finish(): nothing was scored", *faults[:1]]))
+    more = dict(about)
+    wall_s, device = more.pop("wall_s"), more.pop("device")
+    if text:
+        own = {"digest": text.digest, "n_documents": text.n_documents, "n_bytes": text.n_bytes}
+        more["text"] = {**own, "n_scored_bytes": n_bytes, "n_samples": totals.n_samples, "n_unknown": totals.n_unknown}
+    if rescored:
+        more["rescored"] = rescored.record()["new"]
+        if rescored.rows_digest() == totals.rows_digest():
+            more["excess_bits"] = totals.code_bits - rescored.code_bits
+    return training_record(
+        totals.curves()[MODEL],
+        coding=REPORTED,
+        corpus={"name": data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": totals.rows_digest()},
+        learner=learner,
+        reported={
+            **totals.record(),
+            "tokenizer": {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest},
+            **more,
+        },
+        tables=totals.group_table(),
+        n_tokens=n_tokens,
+        findings=[
+            *(("law", "program", fault) for fault in faults),
+            *(("repeated", "data", message) for message in totals.not_of_the_data()),
+        ],
+        wall_s=wall_s,
+        device=device,
+    )
+
+
 def training_record(
     curve: Curve, *, findings: Sequence[Any] = (), device: str = "not known", **values: Any
 ) -> dict[str, Any]:
@@ -74,7 +152,6 @@ def training_record(
         benchmark_bytes=ledger.archive_bytes,
         parts={MODEL: code_bits},
         crossings={},
-        tables={},
         passages=[],
         wall_s=wall_s,
         bytes_per_s=n_bytes / wall_s,
@@ -87,14 +164,14 @@ def training_record(
         bits_per_token=code_bits / n_tokens,
         nats_per_token=code_bits / n_tokens * math.log(2.0),
         tokens_per_byte=n_tokens / n_bytes,
-        **({"notes": []} | values),
+        **({"notes": [], "tables": {}} | values),
     )
 
 
 def save_run(
     folder: PathLike,
     record: dict[str, Any],
-    curve: Curve,
+    curves: Curves,
     others: Mapping[str, Any] | None = None,
     *,
     partial: PartialRun | None = None,
@@ -108,7 +185,7 @@ def save_run(
         for name, other in (others or {}).items():
             with files.writing(folder):
                 files.write_text(draft.draft / name, record_line(other))
-        return Run(draft.finish(Path(folder), record, {MODEL: curve}, mode=mode), record)
+        return Run(draft.finish(Path(folder), record, curves, mode=mode), record)
 
 
 def _now() -> str:

@@ -1,17 +1,18 @@
 """The negative log-likelihood of targets, and the sums of each row, on the device."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from prequential.adapters.text_tokenizer import byte_lengths
+from prequential.adapters.text_tokenizer import bytes_of_ids
 from prequential.errors import ConfigError
-from prequential.recording.totals import hash_rows, head_hashes
+from prequential.recording.totals import NO_GROUP, hash_rows, head_hashes
 
 # ---- bytes of ids: by their tokenizer, or as declared
 
@@ -20,10 +21,11 @@ MAX_ID_BYTES = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """n_bytes (V,) int64: the bytes of each id; -1: never scored. name: in words."""
+    """n_bytes (V,) int64: the bytes of each id; -1: never scored. name: in words. pieces: what each id stands for, if known."""
 
     n_bytes: np.ndarray
     name: str
+    pieces: Sequence[bytes] = ()
     _on: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -36,6 +38,11 @@ class Units:
         """Of all lengths, in hexadecimal."""
         return hashlib.blake2b(self.n_bytes.astype("<i8").tobytes(), digest_size=32).hexdigest()
 
+    def stretches(self, ids: Sequence[int]) -> list[bytes]:
+        """The text of a row between ids that are never scored. Ids outside the vocabulary are such, too."""
+        pieces = [self.pieces[i] if 0 <= i < self.n_symbols else b"" for i in ids]
+        return [b"".join(part) for is_text, part in groupby(pieces, bool) if is_text]
+
     def on(self, device: Any) -> torch.Tensor:
         """n_bytes on a device."""
         if str(device) not in self._on:
@@ -47,35 +54,39 @@ def units_of(tokenizer: Any, units: Any) -> Units:
     """The units of a Recorder's arguments. Raises ConfigError."""
     if (tokenizer is None) == (units is None):
         raise ConfigError('Recorder: give tokenizer=, or units="bytes" or the bytes of each id, one of them')
+    pieces: Sequence[bytes] = ()
     if tokenizer is not None:
-        lengths, name = byte_lengths(tokenizer)
+        pieces, name = bytes_of_ids(tokenizer)
     elif isinstance(units, str) and units == "bytes":
-        lengths, name = np.ones(256, np.int64), "bytes"
+        pieces, name = [bytes([i]) for i in range(256)], "bytes"
     else:
-        lengths, name = np.asarray(units), "declared lengths"
+        name = "declared lengths"
+    lengths = np.array([len(piece) or -1 for piece in pieces]) if pieces else np.asarray(units)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or len(lengths) < 2:
         raise ConfigError('Recorder: units is neither "bytes" nor a list (V,) of whole numbers, the bytes of each id')
     if lengths.min() < -1 or lengths.max() > MAX_ID_BYTES:
         sizes = f"{lengths.min()} to {lengths.max()}"
         raise ConfigError(f"Recorder: the bytes of an id are {sizes}; -1 means that it is never scored")
-    return Units(lengths.astype(np.int64), name)
+    return Units(lengths.astype(np.int64), name, pieces)
 
 
 # ---- scores
 
 IGNORED = -100
-# Of each row: the hash that repeated rows share, that of targets, that of the first inputs (0: none), sums, what must not occur.
-FIELDS = ("key", "targets", "head", "nats", "tokens", "bytes", "outside", "least", "unshifted")
+# Of each row: the hash that repeated rows share, that of targets, that of the first inputs (0: none), sums, what must not occur,
+# and the code of its group.
+FIELDS = ("key", "targets", "head", "nats", "tokens", "bytes", "outside", "least", "unshifted", "group")
 CHUNK, CACHED = 1 << 24, 1 << 18  # logits that are read at a time: on a device, and in the cache of a processor
 
 
 class Scores(NamedTuple):
-    """What was scored: nats, targets and, if known, inputs (rows, columns), and indices (rows, 1)."""
+    """What was scored: nats, targets and, if known, inputs (rows, columns), indices and codes of groups (rows, 1)."""
 
     nats: torch.Tensor
     targets: torch.Tensor
     inputs: torch.Tensor | None = None
     indices: torch.Tensor | None = None
+    groups: torch.Tensor | None = None
 
     def form(self) -> tuple[Any, ...]:
         """Equal for scores that `joined` can join."""
@@ -97,10 +108,13 @@ def scores_of(
     targets: torch.Tensor,
     units: Units,
     inputs: Any = None,
-    indices: Any = None,
+    numbers: Mapping[str, Any] = {},
     ignored: int = IGNORED,
 ) -> Scores:
-    """What a loop gives: nats in float32 or float64, ids in int64. Inputs that are no ids are left out. Raises ConfigError."""
+    """What a loop gives: nats in float32 or float64, ids in int64. Inputs that are no ids are left out. Raises ConfigError.
+
+    numbers: indices and groups (rows,), as far as they are given.
+    """
     if (logits is None) == (nll is None):
         raise ConfigError("rec.score(): give logits= or nll=, one of them")
     given, name, n_dims = (nll, "nll", 2) if logits is None else (logits, "logits", 3)
@@ -122,17 +136,20 @@ def scores_of(
             columns = f"{given.shape[-1]:,} columns, but the vocabulary has {units.n_symbols:,} ids"
             raise ConfigError(f"rec.score(): logits have {columns}: this is the tokenizer of another model")
         given = _cross_entropy(given.reshape(n, -1), targets.reshape(-1))
-    read, numbers = None, None
+    read = None
     if inputs is not None and not (isinstance(inputs, torch.Tensor) and inputs.is_floating_point()):
         read = torch.as_tensor(inputs, device=targets.device).detach().long()
         if read.dim() != 2:
             read = read.reshape(targets.shape if read.numel() == n else (1, -1))
-    if indices is not None:
-        numbers = torch.as_tensor(indices, device=targets.device).reshape(-1, 1).long()
-    for what, each in (("inputs", read), ("indices", numbers)):
+    columns_of = {
+        name: torch.as_tensor(each, device=targets.device).reshape(-1, 1).long()
+        for name, each in numbers.items()
+        if each is not None
+    }
+    for name, each in {"inputs": read, **columns_of}.items():
         if each is not None and len(each) != len(targets):
-            raise ConfigError(f"rec.score(): {len(each)} rows of {what} for {len(targets)} rows of targets")
-    return Scores(given.reshape(targets.shape), targets, read, numbers)
+            raise ConfigError(f"rec.score(): {len(each)} rows of {name} for {len(targets)} rows of targets")
+    return Scores(given.reshape(targets.shape), targets, read, **columns_of)
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -144,11 +161,11 @@ def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def row_sums(scores: Scores, units: Units) -> torch.Tensor:
-    """FIELDS of each row, (rows, 9) int64 on the device; nats and least are the bits of float64.
+    """FIELDS of each row, (rows, 10) int64 on the device; nats and least are the bits of float64.
 
     Columns after the last target that is used are padding: they do not change the key.
     """
-    nats, targets, inputs, indices = scores
+    nats, targets, inputs, indices, groups = scores
     with torch.no_grad():
         n_bytes = units.on(targets.device)
         used = targets != IGNORED
@@ -170,6 +187,7 @@ def row_sums(scores: Scores, units: Units) -> torch.Tensor:
         columns = [
             key, content, head, kept.sum(1).view(torch.int64), counts.sum(1), (sizes * counts).sum(1),
             (used & ~inside).sum(1), kept.amin(1).view(torch.int64), unshifted,
+            torch.full_like(content, NO_GROUP) if groups is None else groups[:, 0],
         ]  # fmt: skip
         return torch.stack(columns, 1)
 

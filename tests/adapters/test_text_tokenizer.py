@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_tokenizers import FAMILIES, FIRST, HARD, SPACE, added, byte_level, sentencepiece
 
-from prequential.adapters.text_tokenizer import TextTokenizer, byte_lengths
+from prequential.adapters.text_tokenizer import TextTokenizer, bytes_of_ids
 from prequential.errors import ConfigError, CorpusError
 from prequential.learners.distributions import tokenise
 
@@ -87,8 +87,12 @@ def test_a_text_that_is_not_restored_is_refused_at_its_first_lost_byte(normalize
 # ---- bytes of each id
 
 
+def byte_lengths(tokenizer: Any) -> np.ndarray:
+    return np.array([len(piece) or -1 for piece in bytes_of_ids(tokenizer)[0]])
+
+
 def test_bytes_of_ids_add_up_to_the_text(described: dict[str, Any]) -> None:
-    lengths, _ = byte_lengths(library(described))
+    lengths = byte_lengths(library(described))
     ids, prefix = made(described).encode(HARD.encode()), made(described).prefix
     assert lengths[ids].sum() == len(prefix) + len(HARD.encode())
     assert all(lengths[token["id"]] == -1 for token in described["added_tokens"] if token["special"])
@@ -96,24 +100,24 @@ def test_bytes_of_ids_add_up_to_the_text(described: dict[str, Any]) -> None:
 
 def test_a_piece_has_the_bytes_of_its_family() -> None:
     described = sentencepiece("gemma")
-    vocab, lengths = described["model"]["vocab"], byte_lengths(library(described))[0]
+    vocab, lengths = described["model"]["vocab"], byte_lengths(library(described))
     assert lengths[vocab["<0xC3>"]] == 1 and lengths[vocab["\u00e9"]] == 2
     assert lengths[vocab[f"{SPACE}the"]] == 4 and lengths[vocab[SPACE * 2]] == 2 and lengths[vocab["\n\n"]] == 2
     described = byte_level()
-    n, lengths = len(described["model"]["vocab"]), byte_lengths(library(described))[0]
+    n, lengths = len(described["model"]["vocab"]), byte_lengths(library(described))
     assert lengths[n] == 3 and lengths[n + 1] == 4  # added: three spaces, two letters
     assert lengths[described["model"]["vocab"]["\u00e9"]] == 1  # writes byte E9
     plain = library(
         described | {"pre_tokenizer": None, "decoder": None, "added_tokens": [added(FIRST, 0, special=True)]}
     )
-    assert byte_lengths(plain)[0][described["model"]["vocab"]["\u00e9"]] == 2
+    assert byte_lengths(plain)[described["model"]["vocab"]["\u00e9"]] == 2
 
 
 def test_tokenizers_of_other_libraries_have_bytes() -> None:
     transformers = pytest.importorskip("transformers")
     described = sentencepiece("prepend")
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=library(described))
-    assert np.array_equal(byte_lengths(fast)[0], byte_lengths(library(described))[0])
+    assert np.array_equal(byte_lengths(fast), byte_lengths(library(described)))
     with pytest.raises(ConfigError, match="slow one"):
         byte_lengths(transformers.ByT5Tokenizer())
     with pytest.raises(ConfigError, match="int has no"):

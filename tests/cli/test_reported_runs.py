@@ -1,6 +1,9 @@
 """Runs of a training loop, and of a log: every command reads them and says what they are, or refuses them in one line."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,10 @@ LOSSES = [6.0, 4.0, 3.5]
 
 
 def record(folder: Path, rows: torch.Tensor, divisor: float) -> str:
-    """A run in `folder` whose losses depend on the targets alone, in steps of four rows; the name of its folder."""
+    """A run in `folder` whose losses depend on the targets alone, in steps of four rows of two groups; the name of its folder."""
     rec = prequential.Recorder(folder, name="mine", units="bytes", data="carol", arguments={"lr": divisor})
     for x in rows.split(4):
-        rec.score(nll=(x % 7 + 1) / divisor, targets=x, inputs=x.roll(1, 1))
+        rec.score(nll=(x % 7 + 1) / divisor, targets=x, inputs=x.roll(1, 1), groups=x[:, 0] % 2)
         rec.step()
     return rec.finish().name
 
@@ -106,3 +109,33 @@ def test_compare_refuses_other_rows_with_the_reason(
 def test_runs_whose_size_is_not_known_are_no_ladder_and_the_reason_is_said(run: Any, made: Any) -> None:
     done = run(made[0], "forecast", ".", "--target-parameters", "64", "--target-bytes", "100K", "-o", "forecast.json")
     assert done.returncode == 1 and b"its size is not known: give model= to the Recorder" in done.stderr
+
+
+def test_the_cost_of_each_group_is_shown_and_compared(run: Any, made: Any) -> None:
+    folder, names = made
+    shown = printed(run, folder, "runs", "show", names["a"])
+    compared = printed(run, folder, "compare", names["a"], names["b"])
+    assert re.search(r"\n1 +[\d,]+", shown)
+    assert re.search(r"\ngroup +bytes +A b/B +B b/B +B - A %\n[01] .*\+50\.000\n[01] .*\+50\.000\n", compared)
+
+
+def test_an_unfinished_run_is_followed_until_it_ends(tmp_path: Path) -> None:
+    rows = torch.randint(0, 256, (640, 8), generator=torch.Generator().manual_seed(0))
+    rec = prequential.Recorder(tmp_path / "runs", name="live", units="bytes")
+
+    def go(steps: torch.Tensor) -> None:
+        for x in steps.split(4):
+            rec.score(nll=torch.full(x.shape, 2.0), targets=x)
+            rec.step()
+
+    go(rows[:320])
+    command = [sys.executable, "-m", "prequential", "runs", "show", "--follow"]
+    with subprocess.Popen([*command, "live"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as followed:
+        assert followed.stdout
+        assert "step 64  2,048 bytes  2.8854 bits/byte" in followed.stdout.readline()
+        go(rows[320:])
+        assert "step 128  4,096 bytes" in followed.stdout.readline()
+        rec.finish()
+        assert followed.wait(60) == 0
+    done = subprocess.run([*command, "live"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode and "no unfinished training run" in done.stderr

@@ -76,7 +76,7 @@ def _exact(rank: int, world: int, folder: str, fault_at: int | None = None) -> t
         own = rows[rank::world]
         x, y = own[:, :-1], own[:, 1:]
         logits = called(x)
-        rec.score(nll=(y % 7) / 4.0, targets=y, inputs=x)
+        rec.score(nll=(y % 7) / 4.0, targets=y, inputs=x, groups=[f"g{first % 3}" for first in y[:, 0].tolist()])
         if rank == 1 and step == fault_at:
             called(x.flip(1))  # one rank trains on rows without a score
         optimizer.zero_grad()
@@ -104,7 +104,8 @@ def test_two_ranks_that_resume_give_what_one_gives(tmp_path: Path) -> None:
         {name: value for name, value in record["reported"].items() if name not in ("n_ranks", "n_audits")}
         for record in (one, both)
     )
-    assert first == second
+    assert first == second and one["tables"] == both["tables"]
+    assert sum(row["bits"]["model"] for row in both["tables"]["groups"]["rows"]) == both["code_bits"]
     assert said[0][:2] == said[1][:2] == [one["code_bits"], one["corpus"]]  # every rank returns the run
     n_grams, n_seen = (one["reported"][name] for name in ("n_grams", "n_grams_seen"))
     assert sum(each[2] for each in said) == 240 + n_grams - n_seen  # they share the memory of rows

@@ -438,3 +438,107 @@ def test_held_out_documents_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     for name, documents, message in (("../x", [1, 2, 3, 4], "the name is"), ("val", [1, 2], "2 documents for 4 rows")):
         with pytest.raises(ConfigError, match=rf"rec.heldout\(\).*{message}"):
             rec.heldout(name, documents=documents, **scores)
+
+
+# ---- sources, rescoring, figures for a logger
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_costs_of_groups_sum_to_the_total_and_each_has_a_curve(tmp_path: Path, named: bool) -> None:
+    loop, bits = Loop(tmp_path), {"fr": 0.0, "py": 0.0}
+    for step, rows in enumerate(batches(6)):
+        x, y = rows[:, :-1], rows[:, 1:]
+        logits = loop.model(x)
+        each = cross_entropy(logits.detach().double().flatten(0, 1), y.flatten(), reduction="none").view(4, -1).sum(1)
+        names = ["fr", "py", "fr", "fr"] if step < 5 else ["py"] * 4
+        for name, nats in zip(names, each.tolist(), strict=True):
+            bits[name] += nats / math.log(2.0)
+        groups = names if named else torch.tensor([int(name == "py") for name in names])
+        loop.rec.score(logits=logits, targets=y, inputs=x, groups=groups)
+        loop.learn(logits, y)
+    run = prequential.read_run(loop.rec.finish().path)
+    table = run.table("groups")
+    fr, py = ("fr", "py") if named else ("0", "1")
+    assert table["bytes"].to_dict() == {fr: 15 * COLUMNS, py: 9 * COLUMNS}
+    assert table["bits"].sum() == pytest.approx(run.record["code_bits"], abs=1e-6)
+    assert table["bits"].to_dict() == pytest.approx({fr: bits["fr"], py: bits["py"]}, rel=1e-6)
+    assert run.curves[f"group {fr}"].n_bytes.tolist() == [3 * COLUMNS * i for i in range(1, 6)]
+    assert run.curves[f"group {fr}"].bits[-1] == pytest.approx(bits["fr"], rel=1e-6)
+    assert "groups" not in prequential.read_run(Loop(tmp_path).run(batches(2)).rec.finish().path).record["tables"]
+
+
+def test_rows_without_a_group_and_groups_beyond_the_limit_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prequential.recording.totals.MAX_GROUPS", 2)
+    loop = Loop(tmp_path)
+    for i, rows in enumerate(batches(4)):
+        loop.take(rows[:, :-1], rows[:, 1:], groups=[f"g{i}"] * 4 if i else None)
+    table = loop.rec.finish().table("groups")
+    assert table["bytes"].to_dict() == {"other groups": 8 * COLUMNS, "no group": 4 * COLUMNS, "g1": 4 * COLUMNS}
+
+
+def _memorised(folder: Path, targets: torch.Tensor, n_epochs: int) -> prequential.Run:
+    """A table learns one target for each of 256 inputs, in rows of two ids; then the rows are scored under the final weights."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(256, 32), torch.nn.Linear(32, 256))
+    torch.nn.init.zeros_(model[0].weight)  # type: ignore[arg-type]
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.3)
+    rec = prequential.Recorder(folder, name="table", units="bytes", model=model, optimizer=optimizer)
+    rows = list(zip(torch.arange(256).view(64, 4, 1), targets.view(64, 4, 1), strict=True))
+    for _ in range(n_epochs):
+        for x, y in rows:
+            logits = model(x)
+            rec.score(logits=logits, targets=y, inputs=x)
+            optimizer.zero_grad()
+            cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
+            optimizer.step()
+    model.eval()
+    for x, y in rows:
+        rec.rescore(logits=model(x), targets=y, inputs=x)
+    return prequential.read_run(rec.finish().path)
+
+
+def test_the_excess_is_what_shuffled_labels_make_a_model_memorise_and_a_rule_does_not(tmp_path: Path) -> None:
+    labels = torch.randint(0, 256, (256,), generator=torch.Generator().manual_seed(1))
+    noise = _memorised(tmp_path, labels, 40).record
+    rule = _memorised(tmp_path, torch.full((256,), 7), 40).record
+    for record in (noise, rule):
+        reported = record["reported"]
+        assert reported["rescored"]["n_rows"] == 256
+        assert reported["excess_bits"] == pytest.approx(record["code_bits"] - reported["rescored"]["code_bits"])
+    memorised = 256 * 8  # bits of the labels
+    assert 0.9 * memorised < noise["reported"]["excess_bits"] < 1.5 * memorised
+    assert rule["reported"]["excess_bits"] < 0.25 * memorised
+    assert "excess" in format_run(noise, "f", prequential.read_runs(tmp_path)[0].split())
+
+
+def test_without_the_same_rows_there_is_no_excess(tmp_path: Path) -> None:
+    loop = Loop(tmp_path).run(batches(3))
+    for rows in batches(2):
+        loop.rec.rescore(logits=loop.model(rows[:, :-1]), targets=rows[:, 1:], inputs=rows[:, :-1])
+    reported = loop.rec.finish().record["reported"]
+    assert reported["rescored"]["n_rows"] == 8 and "excess_bits" not in reported
+    with pytest.raises(ConfigError, match="finished"):
+        loop.rec.rescore(logits=loop.model(rows[:, :-1]), targets=rows[:, 1:])
+
+
+def test_metrics_are_a_flat_dict_of_the_last_reading(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    assert loop.rec.metrics()["prequential/bits_per_byte"] == 0
+    record = loop.run(batches(64) + batches(2)).rec.metrics()
+    assert record["prequential/steps"] == 64 and record["prequential/bytes"] == 64 * 4 * COLUMNS
+    run = loop.rec.finish()
+    assert loop.rec.metrics()["prequential/bits"] == run.record["code_bits"]
+    assert loop.rec.metrics()["prequential/repeated_tokens"] == run.record["reported"]["repeated"]["n_tokens"]
+
+
+def test_a_state_of_very_many_rows_leaves_them_out_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prequential.recording.account.MAX_STATE_ROWS", 3)
+    loop = Loop(tmp_path).run(batches(2))
+    state = loop.rec.state_dict()
+    assert len(state["seen"]) == 0
+    again = Loop(tmp_path)
+    again.rec.load_state_dict(state)
+    reported = again.run(batches(1)).rec.finish().record["reported"]
+    assert not reported["all_rows_kept"] and reported["new"]["n_rows"] == 12

@@ -1,0 +1,60 @@
+"""The text that a training run reads: a digest that does not depend on tokenizer, order or cut, and samples of what was scored.
+
+Runs of one text under two tokenizers, or packed in two ways, score different rows. If both declare the text, they compare in
+bits per byte: the digest says that the documents are equal, and stretches of GRAM bytes of scored rows, one in 256, are looked up
+in it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from prequential.online.source import CorpusLike, open_source
+from prequential.recording.totals import FACTOR, GRAM, MASK
+
+CHUNK = 1 << 22  # bytes
+
+
+@dataclass(frozen=True)
+class Text:
+    """digest: of the documents, in whichever order. samples (n,) uint64: their sampled stretches, ascending."""
+
+    digest: str
+    n_documents: int
+    n_bytes: int
+    samples: np.ndarray
+
+    @classmethod
+    def of(cls, text: CorpusLike) -> "Text":
+        """text: what `evaluate` takes, read once. Raises CorpusError."""
+        total, n_documents, n_bytes, samples = 0, 0, 0, [np.zeros(0, np.uint64)]
+        with open_source(text) as source:
+            for document in source.documents:
+                digest = hashlib.blake2b(digest_size=32)
+                for start in range(document.offset, document.offset + document.n_bytes, CHUNK):
+                    end = min(start + CHUNK, document.offset + document.n_bytes)
+                    digest.update(np.asarray(source.symbols[start:end]).tobytes())
+                    samples.append(sampled(np.asarray(source.symbols[max(document.offset, start - GRAM + 1) : end])))
+                total += int.from_bytes(digest.digest(), "little")
+                n_documents, n_bytes = n_documents + 1, n_bytes + document.n_bytes
+        combined = hashlib.blake2b(f"{n_documents} {total % (1 << 256)}".encode(), digest_size=32).hexdigest()
+        return cls(combined, n_documents, n_bytes, np.unique(np.concatenate(samples)))
+
+    def count(self, stretches: list[bytes]) -> np.ndarray:
+        """(2,) int64: the samples of scored stretches of text, and those that this text does not have."""
+        hashes = np.concatenate(
+            [np.zeros(0, np.uint64), *(sampled(np.frombuffer(each, np.uint8)) for each in stretches)]
+        )
+        return np.array([len(hashes), np.count_nonzero(~np.isin(hashes, self.samples))])
+
+
+def sampled(data: np.ndarray) -> np.ndarray:
+    """The hashes of the sampled GRAMs of bytes (n,) uint8, (m,) uint64: which ones, only their own bytes say."""
+    hashes, n = (data.astype(np.uint64) + np.uint64(1)) * np.uint64(FACTOR), 1
+    if len(data) < GRAM:
+        return hashes[:0]
+    while n < GRAM:
+        hashes = hashes[:-n] * np.uint64(FACTOR**n & MASK) + hashes[n:]
+        n *= 2
+    return hashes[hashes >> np.uint64(56) == 0]
