@@ -1,16 +1,22 @@
 """What a Recorder costs: training steps with it and without it, by turns, for models of some sizes.
 
     python benchmarks/recorder.py [--device cuda] [--models 10M 120M] [--steps 64] [--turns 3]
+    python benchmarks/recorder.py --tokens 1000000000
 
 prints one JSON line for each model. For a loop that gives the recorder logits, and for one that gives it the losses that the loop
 has anyway: `inside`, the time within the recorder, and `whole`, the longer time of the complete loop, as shares of a bare step
 (medians over turns). Both include the reading of all that was queued. On a processor times are of all its threads, so other
 programs disturb them little. On a GPU the loop runs under autocast in bfloat16; `inside` is the time of the host, which a GPU
 that is busy hides; `whole` is what a user waits.
+
+With --tokens it simulates a run of so many tokens on one process, without a model: what remembering its rows and samples of text
+takes in memory and time, and the size of a checkpoint's state and of the curve.
 """
 
 import argparse
+import io
 import json
+import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,10 +24,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
 import prequential
+from prequential.recording.account import Account, Ranks
+from prequential.recording.score import FIELDS, units_of
 
 # width, layers, vocabulary, columns; rows on a processor and on a GPU
 SIZES = {
@@ -131,6 +140,29 @@ def measure(name: str, device: str, n_steps: int, n_turns: int) -> dict[str, obj
     }  # fmt: skip
 
 
+def simulate(n_tokens: int, columns: int = 1024, n_rows: int = 512) -> dict[str, object]:
+    """A run of steps of n_rows rows, read every 64 steps, as Account.read does; hashes of rows and samples are random."""
+    account, random, start_s = Account(Ranks(), units_of(None, "bytes")), np.random.default_rng(0), time.process_time()
+    form = np.dtype([("step", np.int64), *((name, np.int64) for name in FIELDS)])
+    n_steps, done = -(-n_tokens // (columns * n_rows)), 0
+    while done < n_steps:
+        until = min(done + 64, n_steps)
+        rows = np.zeros((until - done) * n_rows, form)
+        rows["step"] = np.repeat(np.arange(done, until), n_rows)
+        rows["key"], rows["targets"] = random.integers(-(1 << 63), 1 << 63, (2, len(rows)))
+        rows["tokens"] = rows["bytes"] = columns
+        rows["nats"] = np.full(len(rows), 3.0 * columns).view(np.int64)
+        account._add(rows, random.integers(-(1 << 63), 1 << 63, (len(rows), columns // 256)), until)
+        done = until
+    state = io.BytesIO()
+    torch.save(account.state(), state)
+    return {
+        "tokens": n_tokens, "rows": account.totals.new[0], "cpu_s": round(time.process_time() - start_s, 1),
+        "peak_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "remembered": len(account._seen),
+        "state_MB": round(len(state.getvalue()) / 1e6, 1), "points": len(account.totals.points),
+    }  # fmt: skip
+
+
 def _wait(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
@@ -142,6 +174,9 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--models", nargs="+", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--tokens", type=int, help="simulate a run of so many tokens instead")
     args = parser.parse_args()
-    for each in args.models:
+    if args.tokens:
+        print(json.dumps(simulate(args.tokens)))
+    for each in () if args.tokens else args.models:
         print(json.dumps(measure(each, args.device, args.steps, args.turns)), flush=True)

@@ -48,73 +48,73 @@ def import_log(
     data: str | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A run folder from the log of a training run.
+    """A run folder from the log of a training run, of a kind that docs/RECORDING.md names, or of lines that `pattern` matches.
 
-    Logs: standard output of nanoGPT, modded-nanogpt, nanochat, llm.c and torchtitan; JSON lines; trainer_state.json; CSV, as
-    Weights & Biases and TensorBoard export it; event files of TensorBoard and .wandb files, by their libraries. pattern: a
-    regular expression with groups step or tokens, and loss or heldout, for the lines of any other.
-
-    bytes_per_token: of the tokenizer on this text. tokens_per_step: needed by a log that counts steps. tokens: the column of the
-    tokens, or steps, so far; loss: that of the mean training loss since the line before, in nats per token; by default, columns
-    of the usual names. heldout_curve: integrate the held-out loss, of a log that has no training loss at every line. steps,
-    limit: only the first steps, or bytes. name: of the learner (default: of the file, or of its folder); data: of what it
-    learned. Runs of data of one name and length can be compared; nothing checks that it is.
+    pattern: a regular expression with groups step or tokens, and loss or heldout. bytes_per_token: of the tokenizer on this text.
+    tokens_per_step: needed by a log that counts steps. tokens, loss: columns of the tokens, or steps, so far, and of the mean
+    training loss since the line before, in nats per token; by default, those with usual names. heldout_curve: integrate the
+    held-out loss instead. steps, limit: only the first steps, or bytes. name: of the learner (default: of the file, or of its
+    folder). data: what it learned; runs of one name of data and one length can be compared: nothing checks that it is.
 
     Lines without one of the two are left out. After a line that goes back, the run was resumed: what it had after that point is
     dropped. A log that begins late begins with its first line. Steps that begin with 0 are counted from 0. Where a column `epoch`
-    says when it ends, only the first epoch counts: its data is new. The notes of the record say what was taken, and what is not
-    counted.
+    says when it ends, only the first epoch counts. The notes of the record say what was taken, and what is not counted.
 
-    Raises CorpusError for a log that cannot be read, or without these columns; ConfigError for wrong arguments.
+    Raises CorpusError for a log without these columns, ConfigError for wrong arguments.
 
     Examples:
         >>> import pathlib, tempfile, prequential
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> _ = (folder / "log.csv").write_text("seen,loss\\n1000,5.5\\n2000,4.1\\n")
-        >>> run = prequential.import_log(folder / "log.csv", folder / "runs", bytes_per_token=4.0)
+        >>> log = pathlib.Path(tempfile.mkdtemp(), "log.csv")
+        >>> _ = log.write_text("seen,loss\\n1000,5.5\\n2000,4.1\\n")
+        >>> run = prequential.import_log(log, log.parent, bytes_per_token=4.0)
         >>> run.record["coding"], round(run.record["bits_per_byte"], 2), run.record["n_tokens"]
         ('imported from a log: order and repeats unknown', 1.73, 2000)
     """
     check_arguments(path=path, folder=folder)
     check_texts(name, data, dict(arguments or {}))
-    numbers = {"bytes_per_token": bytes_per_token, "tokens_per_step": tokens_per_step, "steps": steps, "limit": limit}
+    _check(bytes_per_token=bytes_per_token, tokens_per_step=tokens_per_step, steps=steps, limit=limit)
+    log, where = read_log(path, pattern), repr(str(path))
+    position, column = _columns(log, tokens, loss, heldout_curve, tokens_per_step is not None, where)
+    lines, n_first, notes = _kept(_numbers(log.table, position, column, where), tokens_per_step, heldout_curve, where)
+    most = min(n_first, (limit or math.inf) / bytes_per_token, (steps or math.inf) * (tokens_per_step or 1))
+    parts, nats = (_integral if heldout_curve else _summed)(lines, most, LOG_SHIFT * (tokens_per_step or 0.0))
+    curve = _curve(parts, nats, bytes_per_token, where)
+    record = training_record(
+        curve,
+        coding=IMPORTED,
+        corpus=_declared(data, log.name, curve),
+        learner={"name": name or log.name, "arguments": dict(arguments or {})},
+        reported={"source": Path(path).name, "n_steps": len(parts)},
+        n_tokens=int(parts.sum()),
+        notes=[*notes, f"taken as {log.kind}: {position!r} and {column!r}"],
+    )
+    return save_run(folder, record, {MODEL: curve}, mode=common_mode(path))
+
+
+def _declared(data: str | None, name: str, curve: Curve) -> dict[str, Any]:
+    """The corpus of a log: its data by name and length. A log whose data nobody named equals only itself."""
+    n_bytes, content = int(curve.n_bytes[-1]), data.encode() if data else curve.bits.tobytes()
+    digest = hashlib.blake2b(content + f"/{n_bytes}".encode(), digest_size=32).hexdigest()
+    return {"name": data or name, "kind": "declared", "n_bytes": n_bytes, "blake2b": digest}
+
+
+def _check(**numbers: Any) -> None:
     for argument, value in numbers.items():
         if value is not None and not (isinstance(value, int | float) and 0 < value < 1e18):
             raise ConfigError(f"import_log: {argument} is {value!r}: give a positive number")
-    if steps is not None and tokens_per_step is None:
+    if numbers["steps"] is not None and numbers["tokens_per_step"] is None:
         raise ConfigError("import_log: steps= needs tokens_per_step=")
-    log, where = read_log(path, pattern), repr(str(path))
-    position, column = _columns(log, tokens, loss, heldout_curve, tokens_per_step is not None, where)
-    lines = _numbers(log.table, position, column, where)
-    lines, most, notes = _kept(lines, tokens_per_step, heldout_curve, where)
-    most = min(
-        [
-            most,
-            *([limit / bytes_per_token] if limit else []),
-            *([steps * tokens_per_step] if steps and tokens_per_step else []),
-        ]
-    )
-    parts, nats = (_integral if heldout_curve else _summed)(lines, most, LOG_SHIFT * (tokens_per_step or 0.0))
+
+
+def _curve(parts: np.ndarray, nats: np.ndarray, bytes_per_token: float, where: str) -> Curve:
+    """At most about MAX_POINTS ends of these lines, with their tokens and nats (n,). Raises CorpusError."""
     if not len(parts):
         raise CorpusError(f"{where} has no line of the first epoch after its start, and only that counts")
     ends = np.rint(np.cumsum(parts) * bytes_per_token).astype(np.int64)
     if (np.diff(ends, prepend=0) <= 0).any():
         raise CorpusError(f"{where}: two lines are less than a byte apart")
     thin = np.unique(np.append(np.arange(0, len(ends), -(-len(ends) // MAX_POINTS)), len(ends) - 1))
-    curve = Curve(n_bytes=ends[thin], bits=np.cumsum(nats * BITS_PER_NAT)[thin])
-    declared = data.encode() if data else curve.bits.tobytes()  # a log whose data nobody named equals only itself
-    digest = hashlib.blake2b(declared + f"/{ends[-1]}".encode(), digest_size=32).hexdigest()
-    stem = log.name
-    record = training_record(
-        curve,
-        coding=IMPORTED,
-        corpus={"name": data or stem, "kind": "declared", "n_bytes": int(ends[-1]), "blake2b": digest},
-        learner={"name": name or stem, "arguments": dict(arguments or {})},
-        reported={"source": Path(path).name, "n_steps": len(ends)},
-        n_tokens=int(parts.sum()),
-        notes=[*notes, f"taken as {log.kind}: {position!r} and {column!r}"],
-    )
-    return save_run(folder, record, {MODEL: curve}, mode=common_mode(path))
+    return Curve(n_bytes=ends[thin], bits=np.cumsum(nats * BITS_PER_NAT)[thin])
 
 
 def _columns(
