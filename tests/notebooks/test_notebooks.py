@@ -27,7 +27,8 @@ SMALL = {
     "TEST": "('html', 'tomllib')",
     "TARGET_BYTES": "12_000",
     "TRAIN_BYTES": "20_000",
-    "N_STEPS": "5",
+    "N_BYTES": "40_000",
+    "VOCABULARIES": "(280, 320)",
     "SIZES": "(32, 64)",
 }
 
