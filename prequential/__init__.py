@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
     from prequential.recording.imported import import_log
     from prequential.recording.recorder import Recorder
+    from prequential.report.written import write_report
     from prequential.sweeps.plans import sweep_plan
     from prequential.sweeps.sweep import sweep
 
@@ -63,7 +64,7 @@ __all__ = [
     "OutputError", "PrequentialError", "Progress", "Recorder", "Run", "Runtime", "ScheduleConfig",
     "UnsupportedVersionError", "compare", "compress", "decompress", "evaluate", "forecast", "heldout", "import_log",
     "labels", "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
-    "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan", "without",
+    "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan", "without", "write_report",
 ]  # fmt: skip
 _NAMES_OF = {  # by module; others are errors
     "comparison.compare": "Comparison compare", "comparison.documents": "DocumentComparison",
@@ -75,8 +76,8 @@ _NAMES_OF = {  # by module; others are errors
     "learners.protocol": "OnlineModel", "model.config": "Config GPTConfig MixerConfig ScheduleConfig",
     "model.presets": "preset without", "online.coding": "Progress", "online.costs": "memory_bytes",
     "online.health": "Finding Health", "online.progress": "progress", "online.runtime": "Runtime",
-    "recording.imported": "import_log", "recording.recorder": "Recorder", "sweeps.plans": "sweep_plan",
-    "sweeps.sweep": "sweep",
+    "recording.imported": "import_log", "recording.recorder": "Recorder", "report.written": "write_report",
+    "sweeps.plans": "sweep_plan", "sweeps.sweep": "sweep",
 }  # fmt: skip
 _MODULE_OF = {name: f"prequential.{module}" for module, names in _NAMES_OF.items() for name in names.split()}
 _MODULE_OF["sample_path"] = "prequential_corpora.sources"

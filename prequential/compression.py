@@ -24,19 +24,18 @@ from prequential.online.source import CorpusLike, HashedSymbols, PathLike, mode_
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompressionResult:
+class CompressionResult(Ledger):
     """The cost of an archive. wall_s: wall time of coding alone, in seconds.
 
     Examples:
         >>> import io, prequential
         >>> archive = io.BytesIO()
         >>> result = prequential.compress(b"text" * 100, archive, config=prequential.preset(1))
-        >>> result.ledger.archive_bytes == len(archive.getvalue())
+        >>> result.archive_bytes == len(archive.getvalue())
         True
     """
 
     header: Header
-    ledger: Ledger
     wall_s: float
 
 
@@ -125,7 +124,7 @@ def compress(
         wall_s = time.perf_counter() - start_s
     if output is None:
         return memory.getvalue()
-    return CompressionResult(header=header, ledger=Ledger.from_progress(done), wall_s=wall_s)
+    return CompressionResult.from_progress(done, header=header, wall_s=wall_s)
 
 
 def _learner(

@@ -29,8 +29,8 @@ def test_a_path_and_its_bytes_cost_the_same_bits_and_progress_ascends_to_their_n
     options = {"config": SMALL, "runtime": FUSED, "on_progress": lambda done, n: seen.append((done.n_bytes, n))}
     result = prequential.compress(tmp_path / "a", tmp_path / "a.pq", **options)
     from_bytes = prequential.evaluate(data, config=SMALL, runtime=FUSED, baselines=())
-    assert result.ledger.code_bits == from_bytes.code_bits
-    assert result.ledger.archive_bytes == (tmp_path / "a.pq").stat().st_size
+    assert result.code_bits == from_bytes.code_bits
+    assert result.archive_bytes == (tmp_path / "a.pq").stat().st_size
     assert seen == sorted(seen) and seen[-1] == (1500, 1500)
 
 
@@ -67,7 +67,7 @@ TABLES = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1
 
 def swept(folder, *configs):
     plan = Plan(variants=tuple(Variant(name=str(config.mixer), configs=(config,)) for config in configs))
-    return prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=FUSED)
+    return prequential.sweep("sample:christmas_carol", plan, folder, limit=1000, runtime=FUSED)
 
 
 def test_results_show_themselves(tmp_path):

@@ -55,8 +55,6 @@ def run(args: argparse.Namespace) -> int:
 def _evaluate(
     args: argparse.Namespace, choice: dict[str, Any], runtime: Runtime, baselines: Sequence[Baseline], name: str
 ) -> None:
-    from msgspec.structs import replace
-
     from prequential.evaluation.evaluation import evaluate
     from prequential.evaluation.scoring import DraftFolder
 
@@ -66,14 +64,14 @@ def _evaluate(
                 name,
                 **choice,
                 given=args.given,
-                limit_bytes=args.limit,
+                limit=args.limit,
                 baselines=baselines,
                 verify=args.verify,
                 draft=DraftFolder(path=folder.draft, keep=True, resume=args.resume is not None) if folder else None,
                 runtime=runtime,
                 on_progress=show,
             ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
-        record = replace(evaluation, findings=show.health.findings).to_record()
+        record = evaluation.record
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
     _print_record(args, record, path)

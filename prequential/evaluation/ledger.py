@@ -11,7 +11,7 @@ import zipfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from prequential_codecs.archive import BlockKind, summarise
 
@@ -50,9 +50,9 @@ class Ledger:
     code_bits: float
 
     @classmethod
-    def from_progress(cls, done: "Progress") -> Self:
-        """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields."""
-        return cls(**{each.name: getattr(done, each.name) for each in fields(cls)})
+    def from_progress(cls, done: "Progress", **more: Any) -> Self:
+        """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields. more: other fields."""
+        return cls(**{each.name: getattr(done, each.name) for each in fields(Ledger)}, **more)
 
     @classmethod
     def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:

@@ -25,14 +25,16 @@ from prequential.errors import CheckpointError, CorpusError, wrong_argument
 from prequential.evaluation.curves import (
     MAX_CURVE_FILE_BYTES,
     MODEL,
+    Curve,
     Curves,
     Split,
     cost_frame,
     curve_frame,
     curve_table,
+    frame_html,
     parse_curves,
 )
-from prequential.evaluation.summary import comparison_rows, is_reported, learner_label, run_line, seed_of, sizes_html
+from prequential.evaluation.summary import COLUMNS, comparison_rows, is_reported, learner_label, run_line, seed_of
 from prequential.files import PathLike
 from prequential.printable import printable
 from prequential.records import (
@@ -63,8 +65,53 @@ Hint = Callable[[Path], str]
 OnBad = Callable[[CorpusError], object]
 
 
+class Result:
+    """What a run answers, whether it was just made (`Evaluation`) or is read again (`Run`): figures, curves and tables."""
+
+    record: dict[str, Any]
+    curves: Curves
+    mode: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the corpus, or of the part of it that was coded."""
+        return int(self.record["corpus"]["n_bytes"])
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of coding."""
+        return float(self.record["wall_s"])
+
+    @property
+    def curve(self) -> Curve:
+        """The ideal code length so far at the end of each segment."""
+        return self.curves[MODEL]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """All curves: the columns series, n_bytes, bits and bits_per_byte."""
+        return curve_frame(self.curves)
+
+    def split(self) -> Split:
+        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
+        return self.curve.split()
+
+    def table(self, name: str) -> "pandas.DataFrame":
+        """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
+        return cost_frame(self.record.get("tables", {}), name)
+
+    def as_run(self, name: str) -> "Run":
+        """A run of this name that is in no folder."""
+        return Run(Path(name), self.record, curve_table(self.curves))
+
+    def _repr_html_(self) -> str:
+        import pandas
+
+        rows = [] if is_reported(self.record) else comparison_rows(self.record)
+        return frame_html(repr(self), pandas.DataFrame(rows, columns=COLUMNS))
+
+
 @dataclass(frozen=True, repr=False)
-class Run:
+class Run(Result):
     """A finished evaluation. record: the fields of an `Evaluation` that are written. path: its run folder.
 
     Of a packed run, path is FILE/NAME, and packed_curves the contents of curve.parquet.
@@ -72,8 +119,8 @@ class Run:
     Examples:
         >>> import prequential
         >>> run = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")[0]
-        >>> run.record["corpus"]["n_bytes"], int(run.curves["model"].n_bytes[-1]), run.archive.name
-        (150000, 150000, 'archive.pq')
+        >>> run.n_bytes, int(run.curve.n_bytes[-1]), round(run.bits_per_byte, 3)
+        (150000, 150000, 2.53)
     """
 
     path: Path
@@ -86,7 +133,27 @@ class Run:
         return self.path.name
 
     @property
-    def mode(self) -> int:
+    def bits_per_byte(self) -> float:
+        """Description length per byte of the corpus."""
+        return float(self.record["bits_per_byte"])
+
+    @property
+    def code_bits_per_byte(self) -> float:
+        """Ideal code length per byte of the corpus."""
+        return float(self.record["code_bits_per_byte"])
+
+    @property
+    def archive_bytes(self) -> int:
+        """Size of the archive; of a run without one, its code length in whole bytes."""
+        return int(self.record["archive_bytes"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The learner, as JSON values."""
+        return dict(self.record["config"])
+
+    @property
+    def mode(self) -> int:  # type: ignore[override]
         """The permissions of its files, or of the file that it is packed in. What is made of it gets no others."""
         if self.packed_curves is not None:
             return files.common_mode(self.path.parent)
@@ -97,24 +164,12 @@ class Run:
         """The archive that proves the figures."""
         return self.path / ARCHIVE
 
-    def to_frame(self) -> "pandas.DataFrame":
-        """All curves (`curve_frame`)."""
-        return curve_frame(self.curves)
-
-    def split(self) -> Split:
-        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
-        return self.curves[MODEL].split()
-
-    def table(self, name: str) -> "pandas.DataFrame":
-        """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
-        return cost_frame(self.record.get("tables", {}), name)
-
     @cached_property
-    def curves(self) -> Curves:
+    def curves(self) -> Curves:  # type: ignore[override]
         """Cumulative bits against bytes of "model", its parts and each baseline. Raises CorpusError."""
-        parsed, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
-        if MODEL not in parsed or parsed[MODEL].n_bytes[-1] != n_bytes:
-            raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
+        parsed = parse_curves(self.curve_table(), self.path / CURVE)
+        if MODEL not in parsed or parsed[MODEL].n_bytes[-1] != self.n_bytes:
+            raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {self.n_bytes}: evaluate again")
         return parsed
 
     def curve_table(self) -> bytes:
@@ -128,14 +183,15 @@ class Run:
         """The contents of record.jsonl."""
         return record_line(self.record).encode()
 
+    def as_run(self, name: str) -> "Run":
+        """Itself."""
+        return self
+
     def __repr__(self) -> str:
         try:
             return printable(f"<Run {self.name} of {run_line(self.record)}>")
         except (KeyError, TypeError, ValueError, AttributeError, CorpusError):  # a record that somebody made
             return f"<Run {self.name}>"
-
-    def _repr_html_(self) -> str:
-        return sizes_html(repr(self), [] if is_reported(self.record) else comparison_rows(self.record))
 
 
 # ---- reading

@@ -62,8 +62,8 @@ class DraftFolder:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike):
-            raise wrong_argument("path", self.path, "a folder's path")
+        if not isinstance(self.path, str | os.PathLike) or not Path(self.path).is_dir():
+            raise wrong_argument("path", self.path, "a folder that exists")
 
 
 class Scored(NamedTuple):

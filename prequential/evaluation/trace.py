@@ -83,11 +83,13 @@ class ArrayFile:
 
 def _reserve(file: int, n_bytes: int) -> None:
     """Gives a new file its length, and reserves space for it, so that a full disk is an error before the work. Raises OSError."""
-    if (size := os.fstat(file).st_size) not in (0, n_bytes):
+    if (size := os.fstat(file).st_size) == n_bytes:
+        return
+    if size:
         what = f"another run left a file of {size:,} bytes, but this run needs {n_bytes:,}"
         raise CheckpointError(f"{what}: start again without resume=True")
     os.truncate(file, n_bytes)
-    if n_bytes and hasattr(os, "posix_fallocate"):
+    if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file, 0, n_bytes)
         except OSError as error:

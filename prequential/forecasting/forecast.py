@@ -17,7 +17,7 @@ from prequential_corpora.corpus import unicode_name
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, check_number
-from prequential.evaluation.curves import MODEL
+from prequential.evaluation.curves import MODEL, ShownAsTable
 from prequential.evaluation.runs import PathLike, Run, mode_of_all, read_run, read_runs
 from prequential.evaluation.summary import OTHER_ORDER
 from prequential.files import common_mode, output_file
@@ -235,7 +235,7 @@ def forecast_warnings(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ForecastScore:
+class ForecastScore(ShownAsTable):
     """How far a forecast was from the run that it forecast. str() is the report of the command. record: docs/STUDIES.md.
 
     Examples:
@@ -268,7 +268,7 @@ class ForecastScore:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Forecast:
+class Forecast(ShownAsTable):
     """The total bits of a run that is not made yet, with a 90 % interval. str() is the report of the command.
 
     record: JSON values with the digest of all others, so that a later change is noticed (docs/STUDIES.md). mode: permissions that

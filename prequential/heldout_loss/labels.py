@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import ShownAsTable
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import bounded_lines, parse_row
 from prequential.learners.spec import code_lengths, reported
@@ -56,7 +57,7 @@ MAX_ROW_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LabelCost:
+class LabelCost(ShownAsTable):
     """Bits of n labels of n_labels kinds, given their inputs. str() is the report of the command.
 
     online (n,) float64: of each row. codes: the bits of each code by its name in the text above.

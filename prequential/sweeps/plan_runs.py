@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from prequential.errors import CorpusError
 from prequential.evaluation.evaluation import evaluate
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
@@ -79,13 +77,13 @@ def run_plan(
                 evaluation = evaluate(
                     source,
                     config=planned.config,
-                    limit_bytes=limit_bytes,
+                    limit=limit_bytes,
                     baselines=(),
                     draft=DraftFolder(path=new.draft),
                     runtime=runtime,
                     on_progress=progress,
                 )
-            record = structs.replace(evaluation, findings=progress.health.findings).to_record()
+            record = evaluation.record
             if recorded_corpus(record) != corpus:
                 raise CorpusError("the corpus changed during the runs: its digest is another one now")
             return read_run(new.finish(Path(folder), record, evaluation.curves, mode=evaluation.mode))

@@ -17,12 +17,12 @@ def evaluate_into(root):
         result = prequential.evaluate(
             "sample:christmas_carol",
             config=CONFIG,
-            limit_bytes=3000,
+            limit=3000,
             runtime=FUSED,
             baselines=("gzip", "xz"),
             draft=prequential.DraftFolder(path=folder.draft),
         )
-        return result, folder.finish(root, result.to_record(), result.curves)
+        return result, folder.finish(root, result.record, result.curves)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def test_a_record_says_how_many_threads_mixed(run):
 def test_the_parts_are_the_costs_of_a_learner_with_the_mixer_or_the_gpt_alone(run):
     """Alone a GPT codes a byte with eight decisions of 16 bits, which round its frequencies."""
     result, both = run[1], prequential.Config.from_dict(run[1].config)
-    options = {"limit_bytes": 3000, "runtime": FUSED, "baselines": ()}
+    options = {"limit": 3000, "runtime": FUSED, "baselines": ()}
     for part, config, tolerance in (
         ("mixer", replace(both, gpt=None), 0),
         ("gpt", replace(both, mixer=None), 1e-3),

@@ -135,7 +135,7 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
 ):
     def finished(folder, resume):
         result = measured(folder.draft, resume)
-        return folder.finish(tmp_path, result.to_record(), result.curves)
+        return folder.finish(tmp_path, result.record, result.curves)
 
     done = getattr(runs, step)
 
@@ -204,7 +204,7 @@ def test_no_file_outside_a_strangers_draft_is_written(name, kind, draft, tmp_pat
     (draft / name).symlink_to(victim) if kind == "symbolic" else os.link(victim, draft / name)
     with suppress(PrequentialError), interrupted_run_folder(draft) as folder:
         result = measured(folder.draft, resume=True)
-        folder.finish(draft.parent, result.to_record(), result.curves)
+        folder.finish(draft.parent, result.record, result.curves)
     assert victim.read_bytes() == saved
 
 

@@ -29,13 +29,13 @@ def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
         result = prequential.evaluate(
             "sample:christmas_carol",
             config=config,
-            limit_bytes=6000,
+            limit=6000,
             baselines=["gzip", "ppmd", "order0"],
             verify=True,
             draft=DraftFolder(path=folder.draft),
             runtime=fused,
         ).declaring(n_seeds=2)
-        return read_run(folder.finish(root, result.to_record(), result.curves))
+        return read_run(folder.finish(root, result.record, result.curves))
 
 
 @pytest.fixture(scope="session")
