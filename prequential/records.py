@@ -161,7 +161,7 @@ def check_record(value: Any, form: type[Struct], where: str) -> dict[str, Any]:
     defaults = {field.name: field.default for field in msgspec.structs.fields(form)}
     kind = defaults.get("kind")
     if not isinstance(value, dict) or (kind and value.get("kind") != kind):
-        raise CorpusError(f"{where} is not a record" + (f" of the kind {kind!r}" if kind else ""))
+        raise CorpusError(f"{where} is not a record{f' of the kind {kind!r}' if kind else ''}")
     if value.get("schema") != (schema := defaults.get("schema", value.get("schema"))):
         raise CorpusError(f"{where} has schema {value.get('schema')!r}; this version reads {schema}")
     try:
@@ -186,6 +186,7 @@ REPORTED, IMPORTED = "reported by a training loop", "imported from a log: order 
 REPORTED_CODINGS = (REPORTED, IMPORTED)
 WITHOUT_ARCHIVE = (NOT_CODED, *REPORTED_CODINGS)
 SCORES_REPORTED = "reported, not computed here"  # costs of documents from a file of scores
+PROOFS = "; ".join(f"`{proof}`" for proof in (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE))
 
 LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
 
@@ -202,27 +203,13 @@ class OtherLearner(TypedDict, total=False):
     run_symbols: Annotated[Size, says("symbols that it predicts at a time")]
 
 
-class GPTFields(TypedDict, total=False):
-    """The part of a configuration that describes the GPT."""
-
-    width: Size
-    n_layers: Size
-    vector_step: Annotated[Positive, says("step of the optimiser of vectors")]
-
-
-class MixerFields(TypedDict, total=False):
-    """The part of a configuration that describes the context mixer."""
-
-    contexts: list[str]
-
-
 class ConfigFields(TypedDict, total=False):
     """The complete configuration of a learner, as in an archive (FORMAT.md). Here are the fields that readers use."""
 
     learner: Annotated[OtherLearner, says("instead of all others: a learner of one's own")]
     seed: Annotated[Count, says("seed of the random numbers")]
-    gpt: GPTFields | None
-    mixer: MixerFields | None
+    gpt: Annotated[dict[str, Any] | None, says("the GPT; null: none")]
+    mixer: Annotated[dict[str, Any] | None, says("the context mixer; null: none")]
 
 
 class Corpus(TypedDict, total=False):
@@ -240,10 +227,7 @@ class Environment(TypedDict, total=False):
     machine: Annotated[dict[str, Any], says("processor, cores, memory, system")]
     threads: Annotated[Count, says("threads of the learner")]
     mixing: Annotated[
-        dict[str, Number | None],
-        says(
-            "threads of the mixer (`most_threads`, `used_threads`), the part of the bytes that several mixed, and an exchange"
-        ),
+        dict[str, Number | None], says("threads that mixed, the share of bytes that several did, an exchange")
     ]
     backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")]
     kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")]
@@ -279,18 +263,11 @@ class TableRow(TypedDict, total=False):
     bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")]
 
 
-class EachDocument(TypedDict):
-    """The documents that are not empty, in the order of the corpus."""
-
-    n_bytes: Annotated[list[Size], says("the length of each")]
-    bits: Annotated[list[Number], says("what each costs")]
-
-
 class CostTable(TypedDict, total=False):
     """Where the bits went, by one property of a byte. Every byte is in exactly one row."""
 
     rows: Required[Annotated[list[TableRow], says("kinds of bytes")]]
-    each: Annotated[EachDocument, says("of `documents`: all of them, if they are at most 1,000")]
+    each: Annotated[dict[str, list[Number]], says("of `documents`: `n_bytes` and `bits` of all, if at most 1,000")]
 
 
 class Passage(TypedDict):
@@ -332,13 +309,7 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
     schema: Literal[1] = 1
     kind: Literal["evaluation"] = "evaluation"
     time: Annotated[Time, says("end of the run, in UTC")] = ABSENT
-    coding: Annotated[
-        str,
-        says(
-            "what proves the figures: "
-            + "; ".join(f"`{proof}`" for proof in (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE))
-        ),
-    ] = ABSENT
+    coding: Annotated[str, says(f"what proves the figures: {PROOFS}")] = ABSENT
     corpus: Annotated[Corpus, says("what was coded")]
     limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] = ABSENT
     config: Annotated[ConfigFields, says("the learner")] = ABSENT
@@ -490,9 +461,7 @@ class HeldoutRecord(Struct, kw_only=True):
     train: Annotated[MeasuredCorpus, says("training corpus")]
     test: Annotated[MeasuredCorpus, says("test corpus")]
     config: Annotated[ConfigFields, says("the learner")]
-    learner_digest: Annotated[
-        str, says("of the trained learner, of a static model's safetensors files, or of scores")
-    ] = ABSENT
+    learner_digest: Annotated[str, says("of the learner, of a model's safetensors files, or of scores")] = ABSENT
     coding: Annotated[str, says(f"what proves it: `{NOT_CODED}`; `{REPORTED}`; `{SCORES_REPORTED}`")] = ABSENT
     policy: Annotated[str | None, says("which symbols predict a frozen one, in words")] = None
     frozen: Annotated[HeldoutLoss | None, says("loss without learning from the test corpus")] = None
@@ -521,6 +490,4 @@ class MonorepoRecord(HeldoutRecord, kw_only=True):
     dynamic: HeldoutLoss
     untrained: HeldoutLoss
     environment: Environment
-    setting: Annotated[
-        dict[str, Any], says("all points have it: learner, languages, limit of training, context and stride")
-    ]
+    setting: Annotated[dict[str, Any], says("all points have it: learner, languages, training, context, stride")]

@@ -200,7 +200,7 @@ def _measured(
         mixer_alone = own_spec(replace(spec.config, gpt=None), runtime, spec.given)
         for bits in reported(code_lengths(mixer_alone.make(), symbols), symbols, show):
             trace.append(MIXER, bits)
-    trace.settle()
+    trace.file.settle()
     mixing = {"mixing": scored.mixing} if scored.mixing else {}
     figures |= {"environment": environment(runtime, spec.config) | mixing}
     figures |= {"tables": breakdown(symbols, trace, source.documents), "passages": passages(symbols, trace)}

@@ -110,6 +110,10 @@ class Result:
         return frame_html(repr(self), pandas.DataFrame(rows, columns=COLUMNS))
 
 
+def _figure(name: str, text: str) -> Any:
+    return property(lambda run: run.record[name], doc=text)
+
+
 @dataclass(frozen=True, repr=False)
 class Run(Result):
     """A finished evaluation. record: the fields of an `Evaluation` that are written. path: its run folder.
@@ -132,25 +136,10 @@ class Run(Result):
         """The name of its folder."""
         return self.path.name
 
-    @property
-    def bits_per_byte(self) -> float:
-        """Description length per byte of the corpus."""
-        return float(self.record["bits_per_byte"])
-
-    @property
-    def code_bits_per_byte(self) -> float:
-        """Ideal code length per byte of the corpus."""
-        return float(self.record["code_bits_per_byte"])
-
-    @property
-    def archive_bytes(self) -> int:
-        """Size of the archive; of a run without one, its code length in whole bytes."""
-        return int(self.record["archive_bytes"])
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The learner, as JSON values."""
-        return dict(self.record["config"])
+    bits_per_byte = _figure("bits_per_byte", "Description length per byte of the corpus.")
+    code_bits_per_byte = _figure("code_bits_per_byte", "Ideal code length per byte of the corpus.")
+    archive_bytes = _figure("archive_bytes", "Size of the archive; without one, the code length in whole bytes.")
+    config = _figure("config", "The learner, as JSON values.")
 
     @property
     def mode(self) -> int:  # type: ignore[override]

@@ -172,7 +172,7 @@ class Scoring:
         return self._before_s + time.perf_counter() - self._start_s - self._checkpoints.spent_s
 
     def _sync(self) -> None:
-        self.trace.sync()
+        self.trace.file.sync()
         self._seconds.write(0, np.array([self._wall_s()]))
         self._seconds.sync()
 

@@ -102,7 +102,8 @@ def _sizes(config: Record) -> str:
     """A record of a stranger may lack any of these."""
     gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
     parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
-    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
+    contexts = mixer.get("contexts") if mixer else None
+    parts += [f"{len(contexts) if isinstance(contexts, list) else '?'} contexts"] if mixer else []
     return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 
