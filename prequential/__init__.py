@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from prequential.evaluation.curves import Curve
     from prequential.evaluation.evaluation import Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger
-    from prequential.evaluation.runs import Run, read_run, read_runs, runs_frame
-    from prequential.evaluation.scoring import DraftFolder
+    from prequential.evaluation.runs import DraftFolder, Run, read_run, read_runs, runs_frame
     from prequential.forecasting.forecast import Forecast, ForecastScore, forecast, read_forecast
     from prequential.heldout_loss.labels import LabelCost, labels
     from prequential.heldout_loss.monorepo import monorepo, read_series
@@ -70,7 +69,7 @@ _NAMES_OF = {  # by module; others are errors
     "comparison.compare": "Comparison compare", "comparison.documents": "DocumentComparison",
     "compression": "CompressionResult compress", "decompression": "DecompressionResult decompress",
     "evaluation.curves": "Curve", "evaluation.evaluation": "Evaluation evaluate", "evaluation.ledger": "Ledger",
-    "evaluation.runs": "Run read_run read_runs runs_frame", "evaluation.scoring": "DraftFolder",
+    "evaluation.runs": "DraftFolder Run read_run read_runs runs_frame",
     "forecasting.forecast": "Forecast ForecastScore forecast read_forecast", "heldout_loss.labels": "LabelCost labels",
     "heldout_loss.monorepo": "monorepo read_series", "heldout_loss.request": "Heldout heldout",
     "learners.protocol": "OnlineModel", "model.config": "Config GPTConfig MixerConfig ScheduleConfig",

@@ -18,7 +18,7 @@ from prequential.cli.streams import fitted, for_each, foreign_code, progress_bar
 
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
-    from prequential.evaluation.runs import RunFolder
+    from prequential.evaluation.runs import DraftFolder
     from prequential.online.runtime import Runtime
 
 MEASURE = {
@@ -56,7 +56,6 @@ def _evaluate(
     args: argparse.Namespace, choice: dict[str, Any], runtime: Runtime, baselines: Sequence[Baseline], name: str
 ) -> None:
     from prequential.evaluation.evaluation import evaluate
-    from prequential.evaluation.scoring import DraftFolder
 
     with _run_folder(args) as folder:
         with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
@@ -67,7 +66,7 @@ def _evaluate(
                 limit=args.limit,
                 baselines=baselines,
                 verify=args.verify,
-                draft=DraftFolder(path=folder.draft, keep=True, resume=args.resume is not None) if folder else None,
+                draft=folder,
                 runtime=runtime,
                 on_progress=show,
             ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
@@ -77,7 +76,7 @@ def _evaluate(
     _print_record(args, record, path)
 
 
-def _run_folder(args: argparse.Namespace) -> AbstractContextManager[RunFolder | None]:
+def _run_folder(args: argparse.Namespace) -> AbstractContextManager[DraftFolder | None]:
     from prequential.evaluation.runs import interrupted_run_folder, new_run_folder
 
     def hint(draft: Path) -> str:

@@ -23,8 +23,8 @@ from prequential.evaluation.baselines import Baseline, checked_baselines, measur
 from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
 from prequential.evaluation.ledger import choice_entries, decoder_zip
-from prequential.evaluation.runs import ARCHIVE, Result, Run, new_run_folder
-from prequential.evaluation.scoring import DraftFolder, Scored, Scoring, verified
+from prequential.evaluation.runs import ARCHIVE, DraftFolder, Result, Run, new_run_folder
+from prequential.evaluation.scoring import Scored, Scoring, verified
 from prequential.evaluation.summary import run_line
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import PathLike, temporary_folder, write_bytes, writing
@@ -95,7 +95,7 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
         check_arguments(folder=folder)
         with new_run_folder(folder) as new:
             if self.archive is not None:
-                write_bytes(new.draft / ARCHIVE, self.archive.read(0, self.archive_bytes).tobytes())
+                write_bytes(new.path / ARCHIVE, self.archive.read(0, self.archive_bytes).tobytes())
             return Run(new.finish(Path(folder), self.record, self.curves, mode=self.mode), self.record)
 
     def __repr__(self) -> str:
@@ -148,8 +148,8 @@ def evaluate(
         raise ConfigError(f"this learner has no archive to verify: {only}")
     _check_memory(spec, baselines, runtime)  # before the corpus is read
     if runs is not None:
-        with writing(runs):
-            Path(runs).mkdir(parents=True, exist_ok=True)
+        with new_run_folder(runs):
+            pass  # before the work: it can be written
     health = Health()
 
     def show(done: Progress, n: int) -> None:

@@ -371,15 +371,32 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
     return runs
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """A run folder before it is complete: an evaluation fills `draft`, and `finish` gives it its name."""
+@dataclass(frozen=True, kw_only=True)
+class DraftFolder:
+    """The folder that an evaluation works in, for its archive and for what it needs to resume.
 
-    draft: Path
+    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs. resume: continue with that.
+
+    Examples:
+        >>> import pathlib, tempfile, prequential
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
+        ...     result = prequential.evaluate(b"text" * 100, config=prequential.preset(1), baselines=(), draft=draft)
+        ...     (draft.path / "archive.pq").stat().st_size == result.archive_bytes
+        True
+    """
+
+    path: Path
+    keep: bool = False
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike) or not Path(self.path).is_dir():
+            raise wrong_argument("path", self.path, "a folder that exists")
 
     def finish(self, root: Path, record: dict[str, Any], curves: Curves, *, mode: int = 0o777) -> Path:
-        """Writes the remaining files and renames the draft; returns the new path. mode: its permissions. Raises OutputError."""
-        draft, table = self.draft, curve_table(curves)
+        """Makes it a run folder in `root`; returns the new path. mode: its permissions. Raises OutputError."""
+        draft, table = self.path, curve_table(curves)
         with files.writing(root):
             files.write_bytes(draft / CURVE, table)
             files.write_text(draft / RECORD, record_line(record))
@@ -397,7 +414,7 @@ class RunFolder:
 
 
 @contextmanager
-def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunFolder]:
+def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[DraftFolder]:
     """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError.
 
     hint: it stays if its run can be resumed, and this is what the error then says about it; None: it never stays.
@@ -414,7 +431,7 @@ def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunF
 
 
 @contextmanager
-def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[RunFolder]:
+def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[DraftFolder]:
     """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
     Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
@@ -423,16 +440,16 @@ def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[Run
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
     with files.writing(draft):
         files.check_own_folder(Path(draft))
-    with _held(Path(draft), hint) as folder:
+    with _held(Path(draft), hint, resume=True) as folder:
         yield folder
 
 
 @contextmanager
-def _held(draft: Path, hint: Hint | None) -> Iterator[RunFolder]:
+def _held(draft: Path, hint: Hint | None, *, resume: bool = False) -> Iterator[DraftFolder]:
     """The draft, locked, and deleted after the body, unless that fails, the run can be resumed, and there is a hint to say so."""
     with files.hold_work_folder(draft):
         try:
-            yield RunFolder(draft)
+            yield DraftFolder(path=draft, keep=hint is not None, resume=resume)
         except BaseException as error:
             notes = getattr(error, "__notes__", ())
             if not (hint and _can_be_resumed(draft)):

@@ -103,7 +103,7 @@ def _sizes(config: Record) -> str:
     gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
     parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
     contexts = mixer.get("contexts") if mixer else None
-    parts += [f"{len(contexts) if isinstance(contexts, list) else '?'} contexts"] if mixer else []
+    parts += [f"{len(contexts) if isinstance(contexts, list | tuple) else '?'} contexts"] if mixer else []
     return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 

@@ -16,7 +16,7 @@ from prequential import files
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.ledger import Ledger
-from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
+from prequential.evaluation.runs import DRAFT, UNFINISHED, DraftFolder, PathLike, Run, new_run_folder, record_line
 from prequential.online.runtime import Runtime
 from prequential.records import TrainingRecord, UnfinishedRecord, environment, record_of
 
@@ -104,10 +104,10 @@ def save_run(
 
     partial: the draft that becomes the folder; it stays if it cannot.
     """
-    with nullcontext(RunFolder(partial.draft())) if partial else new_run_folder(folder) as draft:
+    with nullcontext(DraftFolder(path=partial.draft())) if partial else new_run_folder(folder) as draft:
         for name, other in (others or {}).items():
             with files.writing(folder):
-                files.write_text(draft.draft / name, record_line(other))
+                files.write_text(draft.path / name, record_line(other))
         return Run(draft.finish(Path(folder), record, {MODEL: curve}, mode=mode), record)
 
 
