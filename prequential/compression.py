@@ -1,5 +1,7 @@
 """`compress`: from bytes or a named corpus to an archive. The command line is a thin layer over this."""
 
+from __future__ import annotations
+
 import io
 import os
 import time

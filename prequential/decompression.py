@@ -1,5 +1,7 @@
 """`decompress`: from an archive to the original. With its imports it is the decoder that evaluation/ledger.py counts."""
 
+from __future__ import annotations
+
 import io
 import os
 import time
@@ -52,7 +54,7 @@ def decompress(
     archive: Archive,
     output: None = None,
     *,
-    given: "Given | None" = None,
+    given: Given | None = None,
     runtime: Runtime | None = None,
     max_output_bytes: int | None = None,
     on_progress: OnProgress = ignore,
@@ -64,7 +66,7 @@ def decompress(
     archive: Archive,
     output: PathLike | BinaryIO,
     *,
-    given: "Given | None" = None,
+    given: Given | None = None,
     runtime: Runtime | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -78,7 +80,7 @@ def decompress(
     archive: Archive,
     output: PathLike | BinaryIO | None = None,
     *,
-    given: "Given | None" = None,
+    given: Given | None = None,
     runtime: Runtime | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -130,7 +132,7 @@ def decompress(
     return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
 
 
-def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner:
+def _learner(header: Header, given: Given | None, runtime: Runtime) -> Learner:
     if given is None:
         return runtime.learner(coding.config_of(header))
     from prequential.learners.given import learner_of

@@ -4,6 +4,8 @@ Every difference is of ideal code lengths, B - A with A as the reference: below 
 seed each it is exact. Runs of one configuration that differ in the seed form a group; its curve is their mean.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -54,17 +56,17 @@ Labels = Sequence[str] | None
 
 
 @overload
-def compare(runs: "Sequence[Run | Evaluation]", *, groups: Labels = None, confidence: float = 0.95) -> Comparison: ...
+def compare(runs: Sequence[Run | Evaluation], *, groups: Labels = None, confidence: float = 0.95) -> Comparison: ...
 
 
 @overload
 def compare(
-    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]", *, groups: Labels = None, confidence: float = 0.95
+    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None, confidence: float = 0.95
 ) -> Comparison | DocumentComparison: ...
 
 
 def compare(
-    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]", *, groups: Labels = None, confidence: float = 0.95
+    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None, confidence: float = 0.95
 ) -> Comparison | DocumentComparison:
     """Each of the runs, or of the groups of runs, compared with the first one: the difference in bits, and what it says.
 

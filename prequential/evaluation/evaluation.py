@@ -17,6 +17,7 @@ from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_codecs.baselines import BASELINES
 
+from prequential import records
 from prequential.arguments import byte_count, check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines
@@ -41,15 +42,7 @@ from prequential.online.health import Health
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, in_memory, mode_of, open_source
-from prequential.records import (
-    CODED_HERE,
-    DECODES_ANYWHERE,
-    NOT_CODED,
-    WITHOUT_ARCHIVE,
-    EvaluationRecord,
-    environment,
-    record_of,
-)
+from prequential.records import EvaluationRecord, environment, record_of
 
 
 class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
@@ -82,7 +75,7 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
     @property
     def is_coded(self) -> bool:
         """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
-        return self.coding not in WITHOUT_ARCHIVE
+        return self.coding not in records.WITHOUT_ARCHIVE
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
@@ -233,10 +226,10 @@ def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any
     """The fields of the record that the run gives."""
     ledger, decoder_bytes = scored.ledger, len(decoder_zip()) if spec.config else 0
     entries = ledger.entries(decoder_bytes=decoder_bytes, tokenizer_bytes=vocabulary_bytes(spec))
-    own = DECODES_ANYWHERE if spec.config else CODED_HERE
+    own = records.DECODES_ANYWHERE if spec.config else records.CODED_HERE
     return {
         **{name: getattr(ledger, name) for name in EvaluationRecord.__struct_fields__ if hasattr(ledger, name)},
-        "coding": own if spec.is_coded else NOT_CODED,
+        "coding": own if spec.is_coded else records.NOT_CODED,
         "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
         "config": header.config,
         "ledger": entries,

@@ -59,14 +59,10 @@ class Ledger:
         """The ledger of the archive at `path`, whose ideal code length is known. Raises CorruptArchiveError."""
         summary = summarise(path)
         return cls(
-            n_bytes=summary.header.n_bytes,
-            archive_bytes=summary.archive_bytes,
-            header_bytes=summary.header_bytes,
-            payload_bytes=summary.payload_bytes,
-            n_blocks=len(summary.blocks),
+            n_bytes=summary.header.n_bytes, archive_bytes=summary.archive_bytes, header_bytes=summary.header_bytes,
+            payload_bytes=summary.payload_bytes, n_blocks=len(summary.blocks), code_bits=code_bits,
             n_raw_blocks=sum(block.kind is BlockKind.RAW for block in summary.blocks),
-            code_bits=code_bits,
-        )
+        )  # fmt: skip
 
     @classmethod
     def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:

@@ -19,7 +19,7 @@ from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prequential import files
+from prequential import files, records
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError, wrong_argument
 from prequential.evaluation.curves import (
@@ -37,20 +37,6 @@ from prequential.evaluation.curves import (
 from prequential.evaluation.summary import COLUMNS, comparison_rows, is_reported, learner_label, run_line, seed_of
 from prequential.files import PathLike
 from prequential.printable import printable
-from prequential.records import (
-    MAX_RECORD_BYTES,
-    MAX_RECORDS_BYTES,
-    REPORTED_CODINGS,
-    EvaluationRecord,
-    PackedRun,
-    TrainingRecord,
-    UnfinishedRecord,
-    check_record,
-    parse_object,
-    read_lines,
-    read_object,
-    record_of,
-)
 
 if TYPE_CHECKING:
     import pandas
@@ -205,12 +191,12 @@ def read_run(path: PathLike) -> Run:
     if not os.path.lexists(path):
         raise CorpusError(f"the run {os.fspath(path)!r} does not exist: `prequential runs list` lists those in runs/")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
-    return Run(folder, _checked(read_object(record), repr(record)))
+    return Run(folder, _checked(records.read_object(record), repr(record)))
 
 
 def _checked(value: Any, where: str) -> dict[str, Any]:
-    is_training = isinstance(value, dict) and value.get("coding") in REPORTED_CODINGS
-    return check_record(value, TrainingRecord if is_training else EvaluationRecord, where)
+    is_training = isinstance(value, dict) and value.get("coding") in records.REPORTED_CODINGS
+    return records.check_record(value, records.TrainingRecord if is_training else records.EvaluationRecord, where)
 
 
 def read_runs(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
@@ -242,14 +228,14 @@ def read_runs(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
 def _readers(root: Path) -> Iterator[Callable[[], Run]]:
     """A function for each run at `root` that reads it. Raises CorpusError, OSError if the runs cannot be found."""
     if root.is_file():
-        return (partial(_unpacked, line, root) for line in read_lines(root))
+        return (partial(_unpacked, line, root) for line in records.read_lines(root))
     folders = (each for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))
     return (partial(read_run, one) for one in folders if os.path.lexists(one / RECORD) or not os.access(one, os.X_OK))
 
 
 def _unpacked(line: bytes, path: Path) -> Run:
     try:
-        values = check_record(parse_object(line, repr(str(path))), PackedRun, repr(str(path)))
+        values = records.check_record(records.parse_object(line, repr(str(path))), records.PackedRun, repr(str(path)))
         if "/" in values["name"]:
             raise ValueError
         curves = base64.b64decode(values["curves"], validate=True)
@@ -304,8 +290,9 @@ def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]
         paths = sorted(Path(root).glob(f"{DRAFT}*/{UNFINISHED}"))
     for path in paths:
         with suppress(CorpusError):
-            for line in [line for line in read_lines(path) if line.endswith(b"\n")][-1:]:
-                yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
+            if lines := [line for line in records.read_lines(path) if line.endswith(b"\n")]:
+                value = records.parse_object(lines[-1], str(path))
+                yield path.parent, records.check_record(value, records.UnfinishedRecord, str(path))
 
 
 def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = None) -> "pandas.DataFrame":
@@ -364,8 +351,8 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
     with files.output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
             curves = base64.b64encode(run.curve_table()).decode()
-            line = record_line(record_of(PackedRun, run, curves=curves)).encode()
-            if len(line) > MAX_RECORD_BYTES or sink.n_bytes + len(line) > MAX_RECORDS_BYTES:
+            line = record_line(records.record_of(records.PackedRun, run, curves=curves)).encode()
+            if len(line) > records.MAX_RECORD_BYTES or sink.n_bytes + len(line) > records.MAX_RECORDS_BYTES:
                 raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: pack a part of its runs")
             sink.write(line)
     return runs

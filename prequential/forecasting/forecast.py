@@ -3,6 +3,8 @@
 The law of law.py is fitted to a ladder (sweeps/ladder.py). The forecast is one JSON object with a digest (registered.py).
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -246,7 +248,7 @@ class ForecastScore(ShownAsTable):
 
     record: dict[str, Any]
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """One row: point, low, high and actual in bits, percent (forecast over actual, minus 1), hit, naive_percent and more."""
         import pandas
 
@@ -303,7 +305,7 @@ class Forecast(ShownAsTable):
         """The upper end of the interval."""
         return float(self._total["high"])
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for the forecast, for each link to a proxy, and for the naive forecast: bits and bits_per_byte.
 
         low_bits, high_bits: of the first row.

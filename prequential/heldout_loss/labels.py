@@ -12,6 +12,8 @@ unless it could be read as JSON or has a line feed; it then stands as JSON, as a
 The last three are told the K labels; the learner is not, and spells them.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -74,7 +76,7 @@ class LabelCost(ShownAsTable):
     online: NDArray[np.float64]
     codes: dict[str, float]
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for each code: bits and bits_per_label."""
         import pandas
 

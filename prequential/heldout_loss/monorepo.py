@@ -4,6 +4,8 @@ A point is a measurement of `heldout` over git:REPO?since=S&until=U, by a learne
 a series share their setting, and each begins where the last one ended (docs/MEASURES.md).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

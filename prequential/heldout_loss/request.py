@@ -1,5 +1,7 @@
 """Held-out loss: the call `heldout` and its result."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -70,7 +72,7 @@ class Heldout(ShownAsTable):
         """The record of the first model."""
         return self.records[0]
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit.
 
         Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained

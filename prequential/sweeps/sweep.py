@@ -1,5 +1,7 @@
 """Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +54,7 @@ class Summary:
     results: tuple[Result, ...]
     verdict: str = ""
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
         import pandas
 
