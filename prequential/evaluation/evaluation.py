@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -231,7 +232,7 @@ def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any
         **{name: getattr(ledger, name) for name in EvaluationRecord.__struct_fields__ if hasattr(ledger, name)},
         "coding": own if spec.is_coded else records.NOT_CODED,
         "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
-        "config": header.config,
+        "config": json.loads(json.dumps(header.config)),  # lists, as in a record that is read: equal learners are equal
         "ledger": entries,
         "decoder_bytes": decoder_bytes,
         "total_bits": sum(entry.bits for entry in entries),

@@ -56,6 +56,28 @@ def test_a_second_run_agrees_in_every_bit(run, again):
     assert {n: again.record[n] for n in measured} == {n: found.record[n] for n in measured}
 
 
+def test_a_saved_result_is_the_run_folder_that_runs_leaves(tmp_path):
+    data, options = sample_path("christmas_carol").read_bytes()[:1024], {"runtime": FUSED, "baselines": ()}
+    result = prequential.evaluate("sample:christmas_carol", level="-1", limit="1K", runs=tmp_path / "a/b", **options)
+    whole = prequential.evaluate(data, config=prequential.preset(1), **options)
+    (left,) = prequential.read_runs(tmp_path / "a/b")
+    saved, choice = result.declaring(n_configs=4).save(tmp_path), {"n_configs": 1, "ledger": 0, "total_bits": 0}
+    assert len(prequential.compare([result, saved, left], groups="ABC").differences) == 2
+    assert prequential.read_run(saved.path).record == saved.record
+    for run in (left, saved):
+        assert {path.name for path in run.path.iterdir()} == {"archive.pq", "curve.parquet", "record.jsonl"}
+        assert prequential.decompress(run.archive, runtime=FUSED) == data
+        assert run.record | {"n_configs": 1, "ledger": 0, "total_bits": 0} == result.record | {
+            "ledger": 0,
+            "total_bits": 0,
+        }
+        for name in ("n_bytes", "seconds", "bits_per_byte", "code_bits_per_byte", "archive_bytes"):
+            assert getattr(run, name) == getattr(result, name)
+    assert (result.n_bytes, result.code_bits, result.config) == (1024, whole.code_bits, whole.config)
+    with pytest.raises(prequential.ConfigError, match="level=, config= and learner="):
+        prequential.evaluate(data, level=1, config=prequential.preset(1))
+
+
 def test_a_crossing_compares_an_archive_with_files():
     """Not an ideal code length, which would be below them from the first byte on."""
     data = sample_path("christmas_carol").read_bytes()[:8000]
