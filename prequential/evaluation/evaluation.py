@@ -50,8 +50,8 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
     """What an evaluation measured: all fields of `record.jsonl` (records.py), and what is not in that file.
 
     curves: cumulative bits against bytes; "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths, each
-    baseline has real sizes. trace: the cost of each byte. archive: its bytes, if one was written. mode: the permissions that all
-    files of the corpus and of the given text have; the archive and the record get no others.
+    baseline has real sizes. trace: the cost of each byte. archive_file: the archive, if there is one. mode: the permissions that
+    all files of the corpus and of the given text have; the archive and the record get no others.
 
     Examples:
         >>> import prequential
@@ -65,7 +65,7 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
 
     curves: Curves
     trace: Trace
-    archive: ArrayFile | None = None
+    archive_file: ArrayFile | None = None
     mode: int = 0o777
 
     @property
@@ -88,8 +88,8 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
         """Writes a new run folder in `folder`, as the command `evaluate` does, and returns the run. Raises OutputError."""
         check_arguments(folder=folder)
         with new_run_folder(folder) as new:
-            if self.archive is not None:
-                write_bytes(new.path / ARCHIVE, self.archive.read(0, self.archive_bytes).tobytes())
+            if self.archive_file is not None:
+                write_bytes(new.path / ARCHIVE, self.archive_file.read(0, self.archive_bytes).tobytes())
             return Run(new.finish(Path(folder), self.record, self.curves, mode=self.mode), self.record)
 
     def __repr__(self) -> str:
@@ -144,12 +144,6 @@ def evaluate(
     if runs is not None:
         with new_run_folder(runs):
             pass  # before the work: it can be written
-    health = Health()
-
-    def show(done: Progress, n: int) -> None:
-        on_progress(done, n)
-        health(done, n)
-
     with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, byte_count(limit)) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
@@ -159,8 +153,8 @@ def evaluate(
         if spec.config:
             warm_up(runtime, spec.config)
         with nullcontext(draft) if draft else _temporary_draft() as folder:
-            result = _measured(opened, spec, runtime, folder, baselines, verify, (on_progress, show))
-    result = msgspec.structs.replace(result, limit_bytes=byte_count(limit), findings=health.findings)
+            result = _measured(opened, spec, runtime, folder, baselines, verify, on_progress)
+    result = msgspec.structs.replace(result, limit_bytes=byte_count(limit))
     if runs is not None:
         result.save(runs)
     return result
@@ -173,24 +167,25 @@ def _measured(
     folder: DraftFolder,
     baselines: Sequence[Baseline],
     verify: bool,
-    on_progress: tuple[OnProgress, OnProgress],
+    on_progress: OnProgress,
 ) -> Evaluation:
-    """Runs the learner; decodes the archive if `verify`; runs the mixer alone if the learner has both parts; then the baselines.
+    """Runs the learner; decodes the archive if `verify`; runs the mixer alone if there is a GPT, too; measures the baselines."""
+    symbols, header, health = source.symbols[:], source.header(spec.description), Health()
 
-    on_progress: that of the caller, which names the parts of the work, and the one that is called.
-    """
-    named, show = on_progress
-    symbols, header = source.symbols[:], source.header(spec.description)
-    begin(named, "coding")
+    def show(done: Progress, n: int) -> None:
+        on_progress(done, n)
+        health(done, n)
+
+    begin(on_progress, "coding")
     run = Scoring(header, spec, folder)
     scored = run.score(symbols, show)
     trace, figures, archive = run.trace, _figures(header, spec, scored), None
     if verify:
-        begin(named, "decoding")
+        begin(on_progress, "decoding")
         wall_s = verified(symbols, run.archive, spec.make(), show)
         figures |= {"verified": True, "verify_wall_s": wall_s, "verify_bytes_per_s": len(symbols) / wall_s}
     if MIXER in trace.parts and spec.config:
-        begin(named, "mixer alone")
+        begin(on_progress, "mixer alone")
         mixer_alone = own_spec(replace(spec.config, gpt=None), runtime, spec.given)
         for bits in reported(code_lengths(mixer_alone.make(), symbols), symbols, show):
             trace.append(MIXER, bits)
@@ -202,7 +197,7 @@ def _measured(
         archive = ArrayFile(np.uint8, scored.ledger.archive_bytes, run.archive)
         archive.settle()
     curves = {part: Curve(n_bytes=scored.ends, bits=trace.sums(part, scored.ends)) for part in trace.parts}
-    begin(named, "baselines")
+    begin(on_progress, "baselines")
     known = b"" if spec.given is None or is_model(spec.given) else _bytes_of(spec.given)  # nothing of a model
     others, other_curves, notes = measure_baselines(symbols, baselines, source.documents, known)
     # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
@@ -216,9 +211,10 @@ def _measured(
         },
         baselines=others,
         notes=notes,
+        findings=health.findings,
         curves=curves | other_curves,
         trace=trace,
-        archive=archive,
+        archive_file=archive,
         mode=source.mode & mode_of(spec.given),
     )
 
