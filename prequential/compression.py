@@ -43,28 +43,16 @@ class CompressionResult(Ledger):
 
 @overload
 def compress(
-    source: CorpusLike,
-    output: None = None,
-    *,
-    config: Config | None = None,
-    given: Given | None = None,
-    runtime: Runtime | None = None,
-    on_progress: OnProgress = ignore,
-) -> bytes: ...
+    source: CorpusLike, output: None = None, *, config: Config | None = None, given: Given | None = None,
+    runtime: Runtime | None = None, on_progress: OnProgress = ignore,
+) -> bytes: ...  # fmt: skip
 
 
 @overload
 def compress(
-    source: CorpusLike,
-    output: PathLike | BinaryIO,
-    *,
-    config: Config | None = None,
-    given: Given | None = None,
-    runtime: Runtime | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    on_progress: OnProgress = ignore,
-) -> CompressionResult: ...
+    source: CorpusLike, output: PathLike | BinaryIO, *, config: Config | None = None, given: Given | None = None,
+    runtime: Runtime | None = None, overwrite: bool = False, resume: bool = False, on_progress: OnProgress = ignore,
+) -> CompressionResult: ...  # fmt: skip
 
 
 @engine_call()

@@ -51,28 +51,16 @@ class DecompressionResult:
 
 @overload
 def decompress(
-    archive: Archive,
-    output: None = None,
-    *,
-    given: Given | None = None,
-    runtime: Runtime | None = None,
-    max_output_bytes: int | None = None,
-    on_progress: OnProgress = ignore,
-) -> bytes: ...
+    archive: Archive, output: None = None, *, given: Given | None = None, runtime: Runtime | None = None,
+    max_output_bytes: int | None = None, on_progress: OnProgress = ignore,
+) -> bytes: ...  # fmt: skip
 
 
 @overload
 def decompress(
-    archive: Archive,
-    output: PathLike | BinaryIO,
-    *,
-    given: Given | None = None,
-    runtime: Runtime | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    max_output_bytes: int | None = None,
-    on_progress: OnProgress = ignore,
-) -> DecompressionResult: ...
+    archive: Archive, output: PathLike | BinaryIO, *, given: Given | None = None, runtime: Runtime | None = None,
+    overwrite: bool = False, resume: bool = False, max_output_bytes: int | None = None, on_progress: OnProgress = ignore,
+) -> DecompressionResult: ...  # fmt: skip
 
 
 @engine_call()

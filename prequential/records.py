@@ -311,7 +311,7 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
     time: Annotated[Time, says("end of the run, in UTC")] = ABSENT
     coding: Annotated[str, says(f"what proves the figures: {PROOFS}")] = ABSENT
     corpus: Annotated[Corpus, says("what was coded")]
-    limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] = ABSENT
+    limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] = None
     config: Annotated[ConfigFields, says("the learner")] = ABSENT
     archive_bits: Annotated[Count, says("size of the archive: the description length")] = ABSENT
     bits_per_byte: Annotated[Positive, says("description length per byte of the corpus")] = ABSENT
@@ -326,24 +326,24 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
     n_blocks: Annotated[Count, says("blocks of the archive")] = ABSENT
     n_raw_blocks: Annotated[Count, says("blocks that are stored as they are")] = ABSENT
     ledger: Annotated[list[LedgerEntry], says("the parts of the total cost")] = ABSENT
-    decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] = ABSENT
-    n_configs: Annotated[Size, says("the configuration is declared the best of so many")] = ABSENT
-    n_seeds: Annotated[Size, says("the seed is declared the best of so many")] = ABSENT
+    decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] = 0
+    n_configs: Annotated[Size, says("the configuration is declared the best of so many")] = 1
+    n_seeds: Annotated[Size, says("the seed is declared the best of so many")] = 1
     total_bits: Annotated[Positive, says("total cost: archive, decoder, vocabulary, and the choice")] = ABSENT
     benchmark_bytes: Annotated[Count, says("archive and decoder, as benchmarks add them")] = ABSENT
     parts: Annotated[dict[str, Number], says("ideal bits of `model`, `gpt` and `mixer`")] = ABSENT
-    crossings: Annotated[dict[str, Count | None], says("the archive stays below a baseline from this byte")] = ABSENT
-    tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] = ABSENT
-    passages: Annotated[list[Passage], says("short stretches of the corpus")] = ABSENT
+    crossings: Annotated[dict[str, Count | None], says("the archive stays below a baseline from this byte")] = {}
+    tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] = {}
+    passages: Annotated[list[Passage], says("short stretches of the corpus")] = []
     wall_s: Annotated[WallSeconds, says("wall time of coding")] = ABSENT
     bytes_per_s: Annotated[Positive, says("speed of coding")] = ABSENT
-    verified: Annotated[bool, says("the archive was decoded and every byte compared")] = ABSENT
-    verify_wall_s: Annotated[WallSeconds | None, says("wall time of decoding")] = ABSENT
-    verify_bytes_per_s: Annotated[Positive | None, says("speed of decoding")] = ABSENT
-    peak_memory_bytes: Annotated[Count, says("largest resident memory up to the end of coding")] = ABSENT
-    baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] = ABSENT
-    notes: Annotated[list[str], says("baselines that were left out, and why")] = ABSENT
-    findings: Annotated[list[Finding], says("what was unusual")] = ABSENT
+    verified: Annotated[bool, says("the archive was decoded and every byte compared")] = False
+    verify_wall_s: Annotated[WallSeconds | None, says("wall time of decoding")] = None
+    verify_bytes_per_s: Annotated[Positive | None, says("speed of decoding")] = None
+    peak_memory_bytes: Annotated[Count, says("largest resident memory up to the end of coding")] = 0
+    baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] = []
+    notes: Annotated[list[str], says("baselines that were left out, and why")] = []
+    findings: Annotated[list[Finding], says("what was unusual")] = []
     environment: Annotated[Environment, says("machine and program")] = ABSENT
 
 

@@ -237,8 +237,6 @@ def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any
         "bytes_per_s": ledger.n_bytes / scored.wall_s,
         "peak_memory_bytes": peak_memory_bytes(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        **dict.fromkeys(("n_configs", "n_seeds"), 1),
-        **{"verified": False, "verify_wall_s": None, "verify_bytes_per_s": None},
     }
 
 

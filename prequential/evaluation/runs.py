@@ -86,8 +86,8 @@ class Result:
         return cost_frame(self.record.get("tables", {}), name)
 
     def as_run(self, name: str) -> "Run":
-        """A run of this name that is in no folder."""
-        return Run(Path(name), self.record, curve_table(self.curves))
+        """Itself, or a run of this name that is in no folder."""
+        return self if isinstance(self, Run) else Run(Path(name), self.record, curve_table(self.curves))
 
     def _repr_html_(self) -> str:
         import pandas
@@ -157,10 +157,6 @@ class Run(Result):
     def record_line(self) -> bytes:
         """The contents of record.jsonl."""
         return record_line(self.record).encode()
-
-    def as_run(self, name: str) -> "Run":
-        """Itself."""
-        return self
 
     def __repr__(self) -> str:
         try:

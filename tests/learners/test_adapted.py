@@ -207,7 +207,7 @@ def test_a_learner_that_cannot_be_used_is_one_line(learner, text):
 
 
 def test_a_factory_that_makes_different_learners_or_stands_beside_a_config_is_refused():
-    with pytest.raises(ConfigError, match="not both"):
+    with pytest.raises(ConfigError, match="leave out all but one"):
         evaluate(TEXT, learner=models.Counts, config=prequential.preset(1))
     starts = iter(range(1, 10))
     with pytest.raises(ConfigError, match="equal learners"):
