@@ -87,7 +87,7 @@ def measure(path: str, command: str, preset: int, limit_bytes: int, seconds: flo
         elif command == "decompress":
             prequential.decompress(path, output, on_progress=sample)
         else:
-            prequential.evaluate(path, config=config, limit_bytes=limit_bytes, baselines=(), on_progress=sample)
+            prequential.evaluate(path, config=config, limit=limit_bytes, baselines=(), on_progress=sample)
             peak_private = max(peak_private, anonymous_bytes() or 0)
     return {
         "file_bytes": Path(path).stat().st_size,

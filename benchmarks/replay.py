@@ -43,7 +43,7 @@ def measure(n_rows: int, seed: int, n_bytes: int) -> dict[str, Any]:
         return TorchLearner(module, optimiser, window=WINDOW, rows=n_rows, seed=seed)
 
     start_s = time.process_time()
-    found = prequential.evaluate("sample:christmas_carol", learner=learner, limit_bytes=n_bytes, baselines=())
+    found = prequential.evaluate("sample:christmas_carol", learner=learner, limit=n_bytes, baselines=())
     rate = found.code_bits / found.corpus["n_bytes"]
     cost = {"bits_per_byte": round(rate, 4), "processor_s": round(time.process_time() - start_s, 1)}
     return {"rows": n_rows, "seed": seed, "n_bytes": n_bytes, **cost}

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from prequential.evaluation.curves import Curve
     from prequential.evaluation.evaluation import Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger
-    from prequential.evaluation.runs import Run, read_run, read_runs, runs_frame
-    from prequential.evaluation.scoring import DraftFolder
+    from prequential.evaluation.runs import DraftFolder, Run, read_run, read_runs, runs_frame
     from prequential.forecasting.forecast import Forecast, ForecastScore, forecast, read_forecast
     from prequential.heldout_loss.labels import LabelCost, labels
     from prequential.heldout_loss.monorepo import monorepo, read_series
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
     from prequential.recording.imported import import_log
     from prequential.recording.recorder import Recorder
+    from prequential.report.written import write_report
     from prequential.sweeps.plans import sweep_plan
     from prequential.sweeps.sweep import sweep
 
@@ -63,20 +63,20 @@ __all__ = [
     "OutputError", "PrequentialError", "Progress", "Recorder", "Run", "Runtime", "ScheduleConfig",
     "UnsupportedVersionError", "compare", "compress", "decompress", "evaluate", "forecast", "heldout", "import_log",
     "labels", "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
-    "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan", "without",
+    "read_series", "runs_frame", "sample_path", "sweep", "sweep_plan", "without", "write_report",
 ]  # fmt: skip
 _NAMES_OF = {  # by module; others are errors
     "comparison.compare": "Comparison compare", "comparison.documents": "DocumentComparison",
     "compression": "CompressionResult compress", "decompression": "DecompressionResult decompress",
     "evaluation.curves": "Curve", "evaluation.evaluation": "Evaluation evaluate", "evaluation.ledger": "Ledger",
-    "evaluation.runs": "Run read_run read_runs runs_frame", "evaluation.scoring": "DraftFolder",
+    "evaluation.runs": "DraftFolder Run read_run read_runs runs_frame",
     "forecasting.forecast": "Forecast ForecastScore forecast read_forecast", "heldout_loss.labels": "LabelCost labels",
     "heldout_loss.monorepo": "monorepo read_series", "heldout_loss.request": "Heldout heldout",
     "learners.protocol": "OnlineModel", "model.config": "Config GPTConfig MixerConfig ScheduleConfig",
     "model.presets": "preset without", "online.coding": "Progress", "online.costs": "memory_bytes",
     "online.health": "Finding Health", "online.progress": "progress", "online.runtime": "Runtime",
-    "recording.imported": "import_log", "recording.recorder": "Recorder", "sweeps.plans": "sweep_plan",
-    "sweeps.sweep": "sweep",
+    "recording.imported": "import_log", "recording.recorder": "Recorder", "report.written": "write_report",
+    "sweeps.plans": "sweep_plan", "sweeps.sweep": "sweep",
 }  # fmt: skip
 _MODULE_OF = {name: f"prequential.{module}" for module, names in _NAMES_OF.items() for name in names.split()}
 _MODULE_OF["sample_path"] = "prequential_corpora.sources"

@@ -1,6 +1,7 @@
 """Arguments of the public functions, checked before any work. An argument of one name is of one kind in all of them."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
@@ -30,10 +31,25 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
+def _is_size(value: Any) -> bool:
+    return _is_count(value) or (isinstance(value, str) and re.fullmatch(_SIZE, value) is not None)
+
+
+def byte_count(value: "int | str | None") -> int | None:
+    """A number of bytes, also as a text such as 65536, 64K, 10M or 4G, as on the command line."""
+    if not isinstance(value, str):
+        return None if value is None else int(value)
+    number, unit = re.fullmatch(_SIZE, value).groups()  # type: ignore[union-attr]
+    return int(number) << 10 * " kmg".index(unit.lower() or " ")
+
+
 def _is_runtime(value: Any) -> bool:
     from prequential.online.runtime import Runtime  # slow: a list of runs needs none
 
     return isinstance(value, Runtime)
+
+
+_SIZE = re.compile(r"0*([1-9]\d*)([kmgKMG]?)", re.ASCII)
 
 
 _BYTES = "bytes, a numpy array (n,) of uint8, a path"
@@ -44,7 +60,9 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("output",): (lambda x: _is_path(x) or hasattr(x, "write"), "a path or an open binary file"),
     ("config",): (lambda x: isinstance(x, Config), "a Config, such as prequential.preset(5)"),
     ("runtime",): (_is_runtime, "a prequential.Runtime"),
-    ("limit_bytes", "max_output_bytes"): (_is_count, "a number of bytes"),
+    ("max_output_bytes",): (_is_count, "a number of bytes"),
+    ("limit", "train_limit"): (_is_size, 'a number of bytes, or a text such as "64K" or "10M"'),
+    ("level",): (lambda x: isinstance(x, str) or _is_count(x), "a preset, from 1 to 6"),
     ("orders",): (_is_count, "a number of orders"),
     ("cluster", "label", "given_field"): (lambda x: isinstance(x, str) and x != "", "the name of a field"),
     ("name",): (lambda x: isinstance(x, str) and x != "", "a text"),
@@ -57,8 +75,8 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
 }
 _KIND_OF = {name: kind for names, kind in _KINDS.items() for name in names}
 _OR_NONE = {
-    "train", "given", "output", "config", "runtime", "limit_bytes", "max_output_bytes", "orders", "cluster", "on_bad",
-    "given_field",
+    "train", "given", "output", "level", "config", "runtime", "limit", "train_limit", "max_output_bytes", "orders",
+    "cluster", "on_bad", "given_field",
 }  # fmt: skip
 
 

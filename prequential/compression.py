@@ -1,5 +1,7 @@
 """`compress`: from bytes or a named corpus to an archive. The command line is a thin layer over this."""
 
+from __future__ import annotations
+
 import io
 import os
 import time
@@ -24,46 +26,33 @@ from prequential.online.source import CorpusLike, HashedSymbols, PathLike, mode_
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompressionResult:
+class CompressionResult(Ledger):
     """The cost of an archive. wall_s: wall time of coding alone, in seconds.
 
     Examples:
         >>> import io, prequential
         >>> archive = io.BytesIO()
         >>> result = prequential.compress(b"text" * 100, archive, config=prequential.preset(1))
-        >>> result.ledger.archive_bytes == len(archive.getvalue())
+        >>> result.archive_bytes == len(archive.getvalue())
         True
     """
 
     header: Header
-    ledger: Ledger
     wall_s: float
 
 
 @overload
 def compress(
-    source: CorpusLike,
-    output: None = None,
-    *,
-    config: Config | None = None,
-    given: Given | None = None,
-    runtime: Runtime | None = None,
-    on_progress: OnProgress = ignore,
-) -> bytes: ...
+    source: CorpusLike, output: None = None, *, config: Config | None = None, given: Given | None = None,
+    runtime: Runtime | None = None, on_progress: OnProgress = ignore,
+) -> bytes: ...  # fmt: skip
 
 
 @overload
 def compress(
-    source: CorpusLike,
-    output: PathLike | BinaryIO,
-    *,
-    config: Config | None = None,
-    given: Given | None = None,
-    runtime: Runtime | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    on_progress: OnProgress = ignore,
-) -> CompressionResult: ...
+    source: CorpusLike, output: PathLike | BinaryIO, *, config: Config | None = None, given: Given | None = None,
+    runtime: Runtime | None = None, overwrite: bool = False, resume: bool = False, on_progress: OnProgress = ignore,
+) -> CompressionResult: ...  # fmt: skip
 
 
 @engine_call()
@@ -125,7 +114,7 @@ def compress(
         wall_s = time.perf_counter() - start_s
     if output is None:
         return memory.getvalue()
-    return CompressionResult(header=header, ledger=Ledger.from_progress(done), wall_s=wall_s)
+    return CompressionResult.from_progress(done, header=header, wall_s=wall_s)
 
 
 def _learner(

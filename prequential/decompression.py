@@ -1,5 +1,7 @@
 """`decompress`: from an archive to the original. With its imports it is the decoder that evaluation/ledger.py counts."""
 
+from __future__ import annotations
+
 import io
 import os
 import time
@@ -49,28 +51,16 @@ class DecompressionResult:
 
 @overload
 def decompress(
-    archive: Archive,
-    output: None = None,
-    *,
-    given: "Given | None" = None,
-    runtime: Runtime | None = None,
-    max_output_bytes: int | None = None,
-    on_progress: OnProgress = ignore,
-) -> bytes: ...
+    archive: Archive, output: None = None, *, given: Given | None = None, runtime: Runtime | None = None,
+    max_output_bytes: int | None = None, on_progress: OnProgress = ignore,
+) -> bytes: ...  # fmt: skip
 
 
 @overload
 def decompress(
-    archive: Archive,
-    output: PathLike | BinaryIO,
-    *,
-    given: "Given | None" = None,
-    runtime: Runtime | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    max_output_bytes: int | None = None,
-    on_progress: OnProgress = ignore,
-) -> DecompressionResult: ...
+    archive: Archive, output: PathLike | BinaryIO, *, given: Given | None = None, runtime: Runtime | None = None,
+    overwrite: bool = False, resume: bool = False, max_output_bytes: int | None = None, on_progress: OnProgress = ignore,
+) -> DecompressionResult: ...  # fmt: skip
 
 
 @engine_call()
@@ -78,7 +68,7 @@ def decompress(
     archive: Archive,
     output: PathLike | BinaryIO | None = None,
     *,
-    given: "Given | None" = None,
+    given: Given | None = None,
     runtime: Runtime | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -105,34 +95,32 @@ def decompress(
     check_arguments(archive=archive, output=output, given=given, runtime=runtime, overwrite=overwrite, resume=resume)
     check_arguments(max_output_bytes=max_output_bytes, on_progress=on_progress)
     memory, runtime = io.BytesIO(), runtime or Runtime()
+    target = memory if output is None else output
     with _opened(archive) as file:
         reader = ArchiveReader(file)
-        if (
-            max_output_bytes is not None and reader.header.n_bytes > max_output_bytes
-        ):  # no block goes beyond the header's
-            limit = (
-                f"the original has {reader.header.n_bytes:,} bytes, more than the limit of {max_output_bytes:,} bytes"
-            )
-            raise OutputError(f"{limit}; raise max_output_bytes= if you trust the source")
+        n_bytes = reader.header.n_bytes  # no block goes beyond it
+        if max_output_bytes is not None and n_bytes > max_output_bytes:
+            long = f"the original has {n_bytes:,} bytes, more than the limit of {max_output_bytes:,} bytes"
+            raise OutputError(f"{long}; raise max_output_bytes= if you trust the source")
         learner = _learner(reader.header, given, runtime)  # before anything is written
         like = Path(archive) if isinstance(archive, str | os.PathLike) and Path(archive).is_file() else None
-        target = memory if output is None else output
         with _original(reader.header, target, overwrite=overwrite, resume=resume, like=like) as sink:
             start_s = time.perf_counter()
             try:
                 checkpoints = checkpoints_of(output, resume=resume)
                 for done in coding.decompress(reader, sink, learner, checkpoints):
-                    on_progress(done, reader.header.n_bytes)
+                    on_progress(done, n_bytes)
                 if sink.blake2b != reader.header.blake2b:
                     raise CorruptArchiveError("the original's digest differs from the header's")
             except CorruptArchiveError as error:
                 raise CorruptArchiveError(f"{error}; {sink.n_bytes} bytes before it are good") from error
             wall_s = time.perf_counter() - start_s
-    result = DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
-    return memory.getvalue() if output is None else result
+    if output is None:
+        return memory.getvalue()
+    return DecompressionResult(header=reader.header, n_bytes=sink.n_bytes, wall_s=wall_s)
 
 
-def _learner(header: Header, given: "Given | None", runtime: Runtime) -> Learner:
+def _learner(header: Header, given: Given | None, runtime: Runtime) -> Learner:
     if given is None:
         return runtime.learner(coding.config_of(header))
     from prequential.learners.given import learner_of

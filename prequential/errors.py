@@ -1,5 +1,7 @@
 """The errors of this package. Each message says what is wrong, where, and what to do. The command line prints it as one line."""
 
+import os
+
 from prequential.printable import printable
 
 MAX_MESSAGE = 900
@@ -19,7 +21,7 @@ class ConfigError(PrequentialError):
 
 def wrong_argument(name: str, value: object, give: str) -> ConfigError:
     """The error about an argument of a function: its name, what was given, and what to give."""
-    is_short = value is None or isinstance(value, bool | int | float | str)
+    is_short = value is None or isinstance(value, bool | int | float | str | os.PathLike)
     shown = repr(value) if is_short and len(repr(value)) <= 80 else f"an object of type {type(value).__name__}"
     return ConfigError(f"{name} is {shown}: give {give}")
 

@@ -161,7 +161,7 @@ def check_record(value: Any, form: type[Struct], where: str) -> dict[str, Any]:
     defaults = {field.name: field.default for field in msgspec.structs.fields(form)}
     kind = defaults.get("kind")
     if not isinstance(value, dict) or (kind and value.get("kind") != kind):
-        raise CorpusError(f"{where} is not a record" + (f" of the kind {kind!r}" if kind else ""))
+        raise CorpusError(f"{where} is not a record{f' of the kind {kind!r}' if kind else ''}")
     if value.get("schema") != (schema := defaults.get("schema", value.get("schema"))):
         raise CorpusError(f"{where} has schema {value.get('schema')!r}; this version reads {schema}")
     try:
@@ -186,6 +186,7 @@ REPORTED, IMPORTED = "reported by a training loop", "imported from a log: order 
 REPORTED_CODINGS = (REPORTED, IMPORTED)
 WITHOUT_ARCHIVE = (NOT_CODED, *REPORTED_CODINGS)
 SCORES_REPORTED = "reported, not computed here"  # costs of documents from a file of scores
+PROOFS = "; ".join(f"`{proof}`" for proof in (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE))
 
 LOSSES = ("frozen", "dynamic", "untrained")  # of a held-out measurement
 
@@ -202,27 +203,13 @@ class OtherLearner(TypedDict, total=False):
     run_symbols: Annotated[Size, says("symbols that it predicts at a time")]
 
 
-class GPTFields(TypedDict, total=False):
-    """The part of a configuration that describes the GPT."""
-
-    width: Size
-    n_layers: Size
-    vector_step: Annotated[Positive, says("step of the optimiser of vectors")]
-
-
-class MixerFields(TypedDict, total=False):
-    """The part of a configuration that describes the context mixer."""
-
-    contexts: list[str]
-
-
 class ConfigFields(TypedDict, total=False):
     """The complete configuration of a learner, as in an archive (FORMAT.md). Here are the fields that readers use."""
 
     learner: Annotated[OtherLearner, says("instead of all others: a learner of one's own")]
     seed: Annotated[Count, says("seed of the random numbers")]
-    gpt: GPTFields | None
-    mixer: MixerFields | None
+    gpt: Annotated[dict[str, Any] | None, says("the GPT; null: none")]
+    mixer: Annotated[dict[str, Any] | None, says("the context mixer; null: none")]
 
 
 class Corpus(TypedDict, total=False):
@@ -240,10 +227,7 @@ class Environment(TypedDict, total=False):
     machine: Annotated[dict[str, Any], says("processor, cores, memory, system")]
     threads: Annotated[Count, says("threads of the learner")]
     mixing: Annotated[
-        dict[str, Number | None],
-        says(
-            "threads of the mixer (`most_threads`, `used_threads`), the part of the bytes that several mixed, and an exchange"
-        ),
+        dict[str, Number | None], says("threads that mixed, the share of bytes that several did, an exchange")
     ]
     backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")]
     kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")]
@@ -279,18 +263,11 @@ class TableRow(TypedDict, total=False):
     bits: Annotated[dict[str, Number], says("what they cost, under each part of the learner")]
 
 
-class EachDocument(TypedDict):
-    """The documents that are not empty, in the order of the corpus."""
-
-    n_bytes: Annotated[list[Size], says("the length of each")]
-    bits: Annotated[list[Number], says("what each costs")]
-
-
 class CostTable(TypedDict, total=False):
     """Where the bits went, by one property of a byte. Every byte is in exactly one row."""
 
     rows: Required[Annotated[list[TableRow], says("kinds of bytes")]]
-    each: Annotated[EachDocument, says("of `documents`: all of them, if they are at most 1,000")]
+    each: Annotated[dict[str, list[Number]], says("of `documents`: `n_bytes` and `bits` of all, if at most 1,000")]
 
 
 class Passage(TypedDict):
@@ -337,15 +314,9 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
     schema: Literal[1] = 1
     kind: Literal["evaluation"] = "evaluation"
     time: Annotated[Time, says("end of the run, in UTC")] = ABSENT
-    coding: Annotated[
-        str,
-        says(
-            "what proves the figures: "
-            + "; ".join(f"`{proof}`" for proof in (DECODES_ANYWHERE, CODED_HERE, *WITHOUT_ARCHIVE))
-        ),
-    ] = ABSENT
+    coding: Annotated[str, says(f"what proves the figures: {PROOFS}")] = ABSENT
     corpus: Annotated[Corpus, says("what was coded")]
-    limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] = ABSENT
+    limit_bytes: Annotated[Count | None, says("`--limit`; null: the complete corpus was read")] = None
     config: Annotated[ConfigFields, says("the learner")] = ABSENT
     archive_bits: Annotated[Count, says("size of the archive: the description length")] = ABSENT
     bits_per_byte: Annotated[Positive, says("description length per byte of the corpus")] = ABSENT
@@ -360,24 +331,24 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
     n_blocks: Annotated[Count, says("blocks of the archive")] = ABSENT
     n_raw_blocks: Annotated[Count, says("blocks that are stored as they are")] = ABSENT
     ledger: Annotated[list[LedgerEntry], says("the parts of the total cost")] = ABSENT
-    decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] = ABSENT
-    n_configs: Annotated[Size, says("the configuration is declared the best of so many")] = ABSENT
-    n_seeds: Annotated[Size, says("the seed is declared the best of so many")] = ABSENT
+    decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] = 0
+    n_configs: Annotated[Size, says("the configuration is declared the best of so many")] = 1
+    n_seeds: Annotated[Size, says("the seed is declared the best of so many")] = 1
     total_bits: Annotated[Positive, says("total cost: archive, decoder, vocabulary, and the choice")] = ABSENT
     benchmark_bytes: Annotated[Count, says("archive and decoder, as benchmarks add them")] = ABSENT
     parts: Annotated[dict[str, Number], says("ideal bits of `model`, `gpt` and `mixer`")] = ABSENT
-    crossings: Annotated[dict[str, Count | None], says("the archive stays below a baseline from this byte")] = ABSENT
-    tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] = ABSENT
-    passages: Annotated[list[Passage], says("short stretches of the corpus")] = ABSENT
+    crossings: Annotated[dict[str, Count | None], says("the archive stays below a baseline from this byte")] = {}
+    tables: Annotated[dict[str, CostTable], says("where the bits went, by name of the table")] = {}
+    passages: Annotated[list[Passage], says("short stretches of the corpus")] = []
     wall_s: Annotated[WallSeconds, says("wall time of coding")] = ABSENT
     bytes_per_s: Annotated[Positive, says("speed of coding")] = ABSENT
-    verified: Annotated[bool, says("the archive was decoded and every byte compared")] = ABSENT
-    verify_wall_s: Annotated[WallSeconds | None, says("wall time of decoding")] = ABSENT
-    verify_bytes_per_s: Annotated[Positive | None, says("speed of decoding")] = ABSENT
-    peak_memory_bytes: Annotated[Count, says("largest resident memory up to the end of coding")] = ABSENT
-    baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] = ABSENT
-    notes: Annotated[list[str], says("baselines that were left out, and why")] = ABSENT
-    findings: Annotated[list[Finding], says("what was unusual")] = ABSENT
+    verified: Annotated[bool, says("the archive was decoded and every byte compared")] = False
+    verify_wall_s: Annotated[WallSeconds | None, says("wall time of decoding")] = None
+    verify_bytes_per_s: Annotated[Positive | None, says("speed of decoding")] = None
+    peak_memory_bytes: Annotated[Count, says("largest resident memory up to the end of coding")] = 0
+    baselines: Annotated[list[BaselineFields], says("other compressors on the corpus")] = []
+    notes: Annotated[list[str], says("baselines that were left out, and why")] = []
+    findings: Annotated[list[Finding], says("what was unusual")] = []
     environment: Annotated[Environment, says("machine and program")] = ABSENT
 
 
@@ -495,9 +466,7 @@ class HeldoutRecord(Struct, kw_only=True):
     train: Annotated[MeasuredCorpus, says("training corpus")]
     test: Annotated[MeasuredCorpus, says("test corpus")]
     config: Annotated[ConfigFields, says("the learner")]
-    learner_digest: Annotated[
-        str, says("of the trained learner, of a static model's safetensors files, or of scores")
-    ] = ABSENT
+    learner_digest: Annotated[str, says("of the learner, of a model's safetensors files, or of scores")] = ABSENT
     coding: Annotated[str, says(f"what proves it: `{NOT_CODED}`; `{REPORTED}`; `{SCORES_REPORTED}`")] = ABSENT
     policy: Annotated[str | None, says("which symbols predict a frozen one, in words")] = None
     frozen: Annotated[HeldoutLoss | None, says("loss without learning from the test corpus")] = None
@@ -526,6 +495,4 @@ class MonorepoRecord(HeldoutRecord, kw_only=True):
     dynamic: HeldoutLoss
     untrained: HeldoutLoss
     environment: Environment
-    setting: Annotated[
-        dict[str, Any], says("all points have it: learner, languages, limit of training, context and stride")
-    ]
+    setting: Annotated[dict[str, Any], says("all points have it: learner, languages, training, context, stride")]

@@ -1,6 +1,7 @@
 """The public library: bytes and paths, documented examples, and a cheap import."""
 
 import doctest
+import inspect
 import io
 import re
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pandas
 import pytest
 from matplotlib.figure import Figure
@@ -29,8 +31,8 @@ def test_a_path_and_its_bytes_cost_the_same_bits_and_progress_ascends_to_their_n
     options = {"config": SMALL, "runtime": FUSED, "on_progress": lambda done, n: seen.append((done.n_bytes, n))}
     result = prequential.compress(tmp_path / "a", tmp_path / "a.pq", **options)
     from_bytes = prequential.evaluate(data, config=SMALL, runtime=FUSED, baselines=())
-    assert result.ledger.code_bits == from_bytes.code_bits
-    assert result.ledger.archive_bytes == (tmp_path / "a.pq").stat().st_size
+    assert result.code_bits == from_bytes.code_bits
+    assert result.archive_bytes == (tmp_path / "a.pq").stat().st_size
     assert seen == sorted(seen) and seen[-1] == (1500, 1500)
 
 
@@ -67,7 +69,7 @@ TABLES = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1
 
 def swept(folder, *configs):
     plan = Plan(variants=tuple(Variant(name=str(config.mixer), configs=(config,)) for config in configs))
-    return prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=1000, runtime=FUSED)
+    return prequential.sweep("sample:christmas_carol", plan, folder, limit=1000, runtime=FUSED)
 
 
 def test_results_show_themselves(tmp_path):
@@ -95,6 +97,27 @@ def test_results_show_themselves(tmp_path):
     with pytest.raises(prequential.ConfigError, match="no table is called 'x': there are"):
         result.table("x")
     assert result.crossings == {"gzip": None} and result.archive_bytes > result.baselines[0].compressed_bytes
+
+
+def test_every_result_has_a_short_line_and_a_table_for_notebooks() -> None:
+    ladder = "benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst"
+    runs, codes = prequential.read_runs(ladder), {"online": 9.0, "entropy": 99.0}
+    for result in (
+        runs[0].curve,
+        prequential.compare(runs[:2], groups=["a", "b"]),
+        prequential.read_forecast("benchmarks/forecasts/enwik8-contexts/forecast.json"),
+        prequential.Heldout(records=(), rows=({"document": "<a>", "bits": 16.0},), text="two\nlines"),
+        prequential.LabelCost(config=TABLES, n_labels=2, online=numpy.ones(9), codes=codes),
+    ):
+        line, html = repr(result), result._repr_html_()
+        assert line.startswith("<") and "\n" not in line and len(line) < 400
+        assert html.startswith("<p>&lt;") and html.count("<tr") <= 70 and "<a>" not in html
+        assert all(f"<th>{name}</th>" in html for name in result.to_frame())
+
+
+def test_help_shows_the_names_of_types() -> None:
+    for function in (prequential.evaluate, prequential.compress, prequential.heldout, prequential.sweep):
+        assert "'CorpusLike'" in str(inspect.signature(function))
 
 
 def test_pictures_of_results_show_their_figures(tmp_path):

@@ -38,10 +38,11 @@ labels = calling(prequential.labels, rows=[], label="a", config=SMALL, runtime=F
 compared = calling(prequential.compare, runs=["a", "b"])
 forecast = calling(prequential.forecast, runs="none", target_bytes=9, target_width=8)
 sweep_plan = calling(prequential.sweep_plan, base=BOTH)
+written = calling(prequential.write_report, runs="none", path="page.html")
 
 
 def evaluate(**wrong: Any) -> object:
-    learner = {} if "learner" in wrong else {"config": SMALL}
+    learner = {} if {"learner", "level"} & {*wrong} else {"config": SMALL}
     return prequential.evaluate(**{"source": b"text" * 99, "runtime": FUSED, "on_progress": work, **learner, **wrong})
 
 
@@ -52,15 +53,16 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (decompress, "max_output_bytes", "1K"), (decompress, "max_output_bytes", -1),
     *((evaluate, name, 5) for name in ("source", "config", "learner", "given", "runtime", "verify", "draft", "on_progress")),
     *((evaluate, "baselines", value) for value in (5, None, "gzip", ["gzp"], [5], ["gzip", "x"])),
-    *((evaluate, "limit_bytes", value) for value in (-1, 1e6, "1K", True)),
-    (evaluate, "draft", prequential.DraftFolder(path=Path("none"))),
+    *((evaluate, "limit", value) for value in (-1, 1e6, "1X", "0", True)),
     *((sweep, name, 5) for name in ("source", "plan", "folder", "runtime", "on_outcome")),
-    (sweep, "limit_bytes", "1K"),
+    (sweep, "limit", "K"),
     *((labels, name, 5) for name in ("rows", "label", "given_field", "config", "runtime", "on_progress")),
     *((sweep_plan, name, 5) for name in ("base", "replay", "widths", "layers", "update_symbols", "seeds", "runtime")),
     (sweep_plan, "widths", "64"), (sweep_plan, "replay", ["a"]), (sweep_plan, "seeds", [1.5]),
     (lambda **wrong: prequential.without(**{"config": BOTH, **wrong}), "config", 5),
-    *((prequential.preset, "level", value) for value in ("5", 10, 5.5, True, None, [1])),
+    *((prequential.preset, "level", value) for value in ("-9", 10, 5.5, True, None, [1])),
+    *((evaluate, "level", value) for value in (5.5, "best", 9, [1])), (evaluate, "runs", 5),
+    *((written, name, 5) for name in ("runs", "path", "overwrite")), (written, "runs", [5]),
     (lambda **wrong: prequential.preset(5, **wrong), "pure", "no"), (lambda **wrong: prequential.preset(5, **wrong), "seed", "a"),
     *((prequential.Runtime, name, "a") for name in ("threads", "backend", "kernels", "device")),
     *((prequential.Runtime, name, "a") for name in ("audit_every", "max_memory_bytes")),
@@ -70,7 +72,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((forecast, name, "a") for name in ("target_bytes", "target_seed", "after_the_fact")),
     (forecast, "runs", 5), (forecast, "target_bytes", 0), (forecast, "target_width", None),
     (prequential.runs_frame, "runs", [5]),
-    (prequential.DraftFolder, "path", 5),
+    (prequential.DraftFolder, "path", 5), (prequential.DraftFolder, "path", Path("none")),
     (prequential.memory_bytes, "config", 5),
     (lambda **wrong: prequential.memory_bytes(SMALL, **wrong), "n_threads", "a"),
     (prequential.progress, "title", 5),
@@ -92,7 +94,7 @@ def test_every_public_function_is_among_those_whose_arguments_are_checked() -> N
     assert functions - {"sample_path"} == {
         "compare", "compress", "decompress", "evaluate", "forecast", "heldout", "import_log", "labels",
         "memory_bytes", "monorepo", "preset", "progress", "read_forecast", "read_run", "read_runs",
-        "read_series", "runs_frame", "sweep", "sweep_plan", "without",
+        "read_series", "runs_frame", "sweep", "sweep_plan", "without", "write_report",
     }  # fmt: skip
     listed = [name for name in dir(prequential) if not name.startswith("__")]
     assert [name for name in listed if name not in prequential.__all__] == ["plots"]

@@ -131,9 +131,9 @@ def _interrupt(name: str, learner: str, on_progress: Callable[..., None]) -> Non
             baselines=(),
             runtime=RUNTIME,
             on_progress=on_progress,
-            draft=prequential.DraftFolder(path=folder.draft, keep=True),
+            draft=folder,
         )
-    folder.draft.rename(folder.draft.with_name(name))
+    folder.path.rename(folder.path.with_name(name))
 
 
 def finished(draft: str) -> Run:

@@ -47,10 +47,9 @@ def _compress(args: argparse.Namespace, config: "Config | None", runtime: "Runti
             resume=args.resume,
             on_progress=show,
         )
-    ledger = result.ledger
-    figures = [f"{ledger.n_bytes:,} -> {ledger.archive_bytes:,} bytes"]
-    if ledger.n_bytes:
-        figures += [f"{ledger.archive_bytes / ledger.n_bytes:.2%}", f"{ledger.bits_per_byte:.4f} bits/byte"]
+    figures = [f"{result.n_bytes:,} -> {result.archive_bytes:,} bytes"]
+    if result.n_bytes:
+        figures += [f"{result.archive_bytes / result.n_bytes:.2%}", f"{result.bits_per_byte:.4f} bits/byte"]
     level = name_of(result.header.config)
     print_summary(args, f"{name}: {', '.join([*figures, f'{result.wall_s:.1f} s', *([level] if level else [])])}")
 

@@ -18,7 +18,7 @@ from prequential.cli.streams import fitted, for_each, foreign_code, progress_bar
 
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
-    from prequential.evaluation.runs import RunFolder
+    from prequential.evaluation.runs import DraftFolder
     from prequential.online.runtime import Runtime
 
 MEASURE = {
@@ -55,10 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def _evaluate(
     args: argparse.Namespace, choice: dict[str, Any], runtime: Runtime, baselines: Sequence[Baseline], name: str
 ) -> None:
-    from msgspec.structs import replace
-
     from prequential.evaluation.evaluation import evaluate
-    from prequential.evaluation.scoring import DraftFolder
 
     with _run_folder(args) as folder:
         with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
@@ -66,20 +63,20 @@ def _evaluate(
                 name,
                 **choice,
                 given=args.given,
-                limit_bytes=args.limit,
+                limit=args.limit,
                 baselines=baselines,
                 verify=args.verify,
-                draft=DraftFolder(path=folder.draft, keep=True, resume=args.resume is not None) if folder else None,
+                draft=folder,
                 runtime=runtime,
                 on_progress=show,
             ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
-        record = replace(evaluation, findings=show.health.findings).to_record()
+        record = evaluation.record
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
     _print_record(args, record, path)
 
 
-def _run_folder(args: argparse.Namespace) -> AbstractContextManager[RunFolder | None]:
+def _run_folder(args: argparse.Namespace) -> AbstractContextManager[DraftFolder | None]:
     from prequential.evaluation.runs import interrupted_run_folder, new_run_folder
 
     def hint(draft: Path) -> str:

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             stride=args.stride,
             series=series,
             config=options.given_config(args),
-            train_limit_bytes=args.train_limit,
+            train_limit=args.train_limit,
             runtime=options.runtime(args),
             on_progress=watch,
             show=partial(show, as_json=args.json),  # before it is appended, which may fail

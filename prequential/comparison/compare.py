@@ -4,11 +4,12 @@ Every difference is of ideal code lengths, B - A with A as the reference: below 
 seed each it is exact. Runs of one configuration that differ in the seed form a group; its curve is their mean.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike as AnyPath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -36,8 +37,8 @@ from prequential.comparison.evidence import (
 )
 from prequential.comparison.texts import of_one_text, why_no_text
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, crossing_byte, curve_table, mean_curve
-from prequential.evaluation.runs import PathLike, Run, read_run
+from prequential.evaluation.curves import MODEL, crossing_byte, mean_curve
+from prequential.evaluation.runs import PathLike, Result, Run, read_run
 from prequential.evaluation.summary import (
     DIFFERENT_ROWS,
     OTHER_ORDER,
@@ -58,17 +59,17 @@ Labels = Sequence[str] | None
 
 
 @overload
-def compare(runs: "Sequence[Run | Evaluation]", *, groups: Labels = None, confidence: float = 0.95) -> Comparison: ...
+def compare(runs: Sequence[Run | Evaluation], *, groups: Labels = None, confidence: float = 0.95) -> Comparison: ...
 
 
 @overload
 def compare(
-    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]", *, groups: Labels = None, confidence: float = 0.95
+    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None, confidence: float = 0.95
 ) -> Comparison | DocumentComparison: ...
 
 
 def compare(
-    runs: "Sequence[Run | Evaluation | HasRecords | PathLike]", *, groups: Labels = None, confidence: float = 0.95
+    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None, confidence: float = 0.95
 ) -> Comparison | DocumentComparison:
     """Each of the runs, or of the groups of runs, compared with the first one: the difference in bits, and what it says.
 
@@ -113,14 +114,10 @@ def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
 
 def _opened(run: Any, i: int) -> Run:
     """A run, the run at a path, or a result of `evaluate`, which gets a number for its name."""
-    if isinstance(run, Run):
-        return run
     if isinstance(run, str | AnyPath):
         return read_run(run)
-    from prequential.evaluation.evaluation import Evaluation  # imports torch
-
-    if isinstance(run, Evaluation):
-        return Run(Path(f"result {i + 1}"), run.to_record(), curve_table(run.curves))
+    if isinstance(run, Result):
+        return run.as_run(f"result {i + 1}")
     raise wrong_argument("runs", run, "runs of read_runs, results of evaluate or heldout, or names of run folders")
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prequential.comparison.clusters import MIN_CLUSTERS, by_holm
 from prequential.comparison.data_multiple import EqualLoss
 from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
-from prequential.evaluation.curves import Curve
+from prequential.evaluation.curves import Curve, ShownAsTable
 from prequential.printable import format_table, printable
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Comparison:
+class Comparison(ShownAsTable):
     """Groups of runs over one corpus. The first group is the reference of every difference. str() is the report of the command.
 
     proof, rows: of reported runs, what they are and what is known about their data; None: both were coded from equal bytes.

@@ -22,6 +22,7 @@ from prequential.comparison.clusters import (
     plural,
 )
 from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation.curves import ShownAsTable
 from prequential.evaluation.summary import learner_label
 from prequential.printable import format_table, printable
 from prequential.records import LOSSES, HeldoutRecord, MonorepoRecord, check_record, parse_object, read_lines
@@ -86,7 +87,7 @@ class LossDifference:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DocumentComparison:
+class DocumentComparison(ShownAsTable):
     """Records over the same documents, called A, B ...; A is the reference. notes: why a loss is not compared.
 
     str() is the report of the command.

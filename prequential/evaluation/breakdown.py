@@ -61,7 +61,8 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
     and 5 us per document, and at most about 350 MiB and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)} | (_by_document(trace, documents) if len(documents) > 1 else {})
-    return tables | {CLASSES: _by_class(source, trace), WORDS: _by_word(source, trace), COPIES: _by_copy(source, trace)}
+    tables |= {CLASSES: _by_class(source, trace), WORDS: _by_word(source, trace), COPIES: _by_copy(source, trace)}
+    return {name: table | {"rows": [row for row in table["rows"] if row["n_bytes"]]} for name, table in tables.items()}
 
 
 def passages(source: NDArray[np.uint8], trace: Trace) -> list[Passage]:
@@ -69,24 +70,21 @@ def passages(source: NDArray[np.uint8], trace: Trace) -> list[Passage]:
 
     Of stretches of PASSAGE_BYTES from the beginning on; the bits are of the first part. All take less than 30 kB as JSON.
     """
-    length = min(PASSAGE_BYTES, trace.n_bytes)
+    length, part = min(PASSAGE_BYTES, trace.n_bytes), trace.parts[0]
     n_stretches = trace.n_bytes // length
-    bits = np.diff(trace.sums(trace.parts[0], length * np.arange(1, n_stretches + 1)), prepend=0.0)
+    bits = np.diff(trace.sums(part, length * np.arange(1, n_stretches + 1)), prepend=0.0)
     places = {0: "the beginning"}
     for place, name in ((n_stretches - 1, "the end"), (n_stretches // 2, "the middle")):
         places.setdefault(place, name)
     if n_stretches > len(places):
         bits[list(places)] = -1
         places[int(bits.argmax())] = "the costliest other passage"
-    return [
-        {
-            "name": places[i],
-            "position": i * length,
-            "text": base64.b64encode(source[i * length : (i + 1) * length].tobytes()).decode(),
-            "bits": trace.bits(trace.parts[0], slice(i * length, (i + 1) * length)).round(2).tolist(),
-        }
-        for i in sorted(places)
-    ]
+    shown = []
+    for i in sorted(places):
+        where = slice(i * length, (i + 1) * length)
+        text, costs = base64.b64encode(source[where].tobytes()).decode(), trace.bits(part, where).round(2).tolist()
+        shown.append(Passage(name=places[i], position=where.start, text=text, bits=costs))
+    return shown
 
 
 class _Sums(NamedTuple):
@@ -142,12 +140,12 @@ def _by_document(trace: Trace, documents: Sequence[Document]) -> dict[str, Table
     for i, document in enumerate(documents):
         extensions.setdefault(printable(splitext(document.name)[1].lower()) or "none", []).append(i)
     kinds = sorted(extensions.items(), key=lambda kind: -inside.bits[kind[1], 0].sum())
-    tables: dict[str, Table] = {DOCUMENTS: {"rows": _with_bytes(rows), "n_documents": n}}
+    tables: dict[str, Table] = {DOCUMENTS: {"rows": rows, "n_documents": n}}
     if n <= MAX_EACH:
         full = inside.n_bytes > 0
         tables[DOCUMENTS]["each"] = {"n_bytes": inside.n_bytes[full].tolist(), "bits": inside.bits[full, 0].tolist()}
     if len(kinds) > 1:
-        tables[EXTENSIONS] = {"rows": _with_bytes(_costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps)}
+        tables[EXTENSIONS] = {"rows": _costliest(inside, kinds[:MAX_EXTENSIONS], n) + gaps}
     return tables
 
 
@@ -165,7 +163,7 @@ def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
     for label, members in enumerate(BYTE_CLASSES.values()):
         class_of[list(members)] = label
     sums = _sums(trace, len(BYTE_CLASSES), lambda start, end: class_of[source[start:end]])
-    return {"rows": _with_bytes(sums.row(name, label) for label, name in enumerate(BYTE_CLASSES))}
+    return {"rows": [sums.row(name, label) for label, name in enumerate(BYTE_CLASSES)]}
 
 
 class Words:
@@ -218,17 +216,13 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
         more = {"from_times": few, "to_times": many, "n_words": n_words, "n_distinct": n_distinct}
         rows.append(sums.row(f"decile {decile + 1}: {span} time{'s' * (many != 1)}", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
-    return {"rows": _with_bytes(rows), "n_untracked": words.n_untracked}
+    return {"rows": rows, "n_untracked": words.n_untracked}
 
 
 def _by_copy(source: NDArray[np.uint8], trace: Trace) -> Table:
     is_copied, n_forgotten = repeated_bytes(source, MAX_COPIES_MEMORY_BYTES)
     sums = _sums(trace, 2, lambda start, end: is_copied[start:end].astype(np.int64))
-    return {"rows": _with_bytes([sums.row("novel", 0), sums.row("copied", 1)]), "n_forgotten": n_forgotten}
-
-
-def _with_bytes(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row["n_bytes"]]
+    return {"rows": [sums.row("novel", 0), sums.row("copied", 1)], "n_forgotten": n_forgotten}
 
 
 # ---- as text, from a record: a recorded run prints the same as a new one
@@ -253,8 +247,9 @@ def format_tables(tables: dict[str, Table]) -> str:
 
 
 def _table(table: Table) -> str:
-    shown = {title.removeprefix("bits/byte, "): map(_shown, values) for title, values in cost_columns(table).items()}
-    return format_table(list(shown), list(zip(*shown.values(), strict=True)))
+    columns = cost_columns(table)
+    rows = [[_shown(value) for value in row] for row in zip(*columns.values(), strict=True)]
+    return format_table([title.removeprefix("bits/byte, ") for title in columns], rows)
 
 
 def _shown(value: str | float | None) -> str:

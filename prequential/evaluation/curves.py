@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,23 @@ MAX_SERIES, MAX_NAMES_BYTES = 1 << 10, 1 << 16
 COLUMNS = {"series": "dictionary<values=string, indices=int32, ordered=0>", "n_bytes": "int64", "bits": "double"}
 
 
+class ShownAsTable:
+    """A result that a notebook shows as its repr and its data frame."""
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Its figures as a data frame."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return frame_html(repr(self), self.to_frame())
+
+
+def frame_html(line: str, frame: "pandas.DataFrame") -> str:
+    """A line, and below it the data frame, unless it is empty."""
+    shown = {"index": False, "border": 0, "na_rep": "", "max_rows": 60, "float_format": "{:,.4f}".format}
+    return f"<p>{escape(line)}</p>" + ("" if frame.empty else str(frame.to_html(**shown)))
+
+
 class Split(NamedTuple):
     """A code length in two parts: the rate of the last tenth, in bits per byte, for all bytes, and the bits above it.
 
@@ -40,8 +58,8 @@ class Split(NamedTuple):
     above_rate_of_last_tenth: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Curve(ShownAsTable):
     """Cumulative `bits` (n,) float64 after n_bytes (n,) int64, ascending and positive. The last point is the complete corpus.
 
     Examples:
@@ -69,6 +87,14 @@ class Curve:
         n_bytes, bits = float(self.n_bytes[-1]), float(self.bits[-1])
         rate = (bits - float(self.at(np.array([0.9 * n_bytes]))[0])) / (0.1 * n_bytes)
         return Split(rate, bits - rate * n_bytes)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A row for each position: n_bytes, bits and bits_per_byte up to there."""
+        return curve_frame({"": self}).drop(columns="series")
+
+    def __repr__(self) -> str:
+        n_bytes, bits = self.n_bytes[-1], self.bits[-1]
+        return f"<Curve of {len(self.bits):,} points: {bits:,.0f} bits after {n_bytes:,} bytes, {bits / n_bytes:.4f} bits/byte>"
 
 
 Curves = dict[str, Curve]

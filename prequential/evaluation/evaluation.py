@@ -1,13 +1,16 @@
 """Evaluation of a learner on a corpus. The archive is really written (scoring.py), and all figures are of that file."""
 
+from __future__ import annotations
+
 import io
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -15,53 +18,46 @@ from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from prequential_codecs.baselines import BASELINES
 
-from prequential.arguments import check_arguments
+from prequential import records
+from prequential.arguments import byte_count, check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines
 from prequential.evaluation.breakdown import breakdown, passages
-from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, cost_frame, crossing_byte, curve_frame
+from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
 from prequential.evaluation.ledger import choice_entries, decoder_zip
-from prequential.evaluation.scoring import DraftFolder, Scored, Scoring, verified
-from prequential.evaluation.summary import comparison_rows, run_line, sizes_html
-from prequential.evaluation.trace import Trace
-from prequential.files import temporary_folder, writing
+from prequential.evaluation.runs import ARCHIVE, DraftFolder, Result, Run, new_run_folder
+from prequential.evaluation.scoring import Scored, Scoring, verified
+from prequential.evaluation.summary import run_line
+from prequential.evaluation.trace import ArrayFile, Trace
+from prequential.files import PathLike, temporary_folder, write_bytes, writing
 from prequential.learners.given import Given, is_model
 from prequential.learners.protocol import OnlineModel
 from prequential.learners.spec import LearnerSpec, code_lengths, other_spec, own_spec, reported, vocabulary_bytes
 from prequential.machine.facts import peak_memory_bytes, usable_memory_bytes
 from prequential.machine.process import plain_torch, process_kept
 from prequential.model.config import GPT_CONTEXTS, Config, GPTConfig, MixerConfig, ScheduleConfig
-from prequential.model.presets import default_for
+from prequential.model.presets import default_for, preset
 from prequential.online import coding
-from prequential.online.coding import OnProgress, ignore
+from prequential.online.coding import OnProgress, Progress, ignore
+from prequential.online.health import Health
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, in_memory, mode_of, open_source
-from prequential.records import (
-    CODED_HERE,
-    DECODES_ANYWHERE,
-    NOT_CODED,
-    WITHOUT_ARCHIVE,
-    BaselineFields,
-    EvaluationRecord,
-    environment,
-    record_of,
-)
-
-if TYPE_CHECKING:
-    import pandas
+from prequential.records import EvaluationRecord, environment, record_of
 
 
-class Evaluation(EvaluationRecord, frozen=True, eq=False):
+class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
     """What an evaluation measured: all fields of `record.jsonl` (records.py), and what is not in that file.
 
     curves: cumulative bits against bytes; "model" and, if it has both, its parts "gpt" and "mixer" have ideal code lengths, each
-    baseline has real sizes. trace: the cost of each byte. mode: the permissions that all files of the corpus and of the given
-    text have; the archive and the record get no others.
+    baseline has real sizes. trace: the cost of each byte. archive_file: the archive, if there is one. mode: the permissions that
+    all files of the corpus and of the given text have; the archive and the record get no others.
 
     Examples:
         >>> import prequential
-        >>> result = prequential.evaluate(b"abcdefgh" * 500, config=prequential.preset(1), baselines=("gzip",))
+        >>> result = prequential.evaluate(b"abcdefgh" * 500, level=1, baselines=("gzip",))
+        >>> result.n_bytes, result.bits_per_byte == 8 * result.archive_bytes / 4000
+        (4000, True)
         >>> tried = result.declaring(n_configs=8)
         >>> round(tried.total_bits - result.total_bits, 6), [entry.bits for entry in tried.ledger[-2:]]
         (3.0, [3.0, 0.0])
@@ -69,7 +65,18 @@ class Evaluation(EvaluationRecord, frozen=True, eq=False):
 
     curves: Curves
     trace: Trace
+    archive_file: ArrayFile | None = None
     mode: int = 0o777
+
+    @property
+    def record(self) -> dict[str, Any]:  # type: ignore[override]
+        """The fields of `record.jsonl`, as JSON values."""
+        return record_of(EvaluationRecord, self)
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
+        return self.coding not in records.WITHOUT_ARCHIVE
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
@@ -77,57 +84,42 @@ class Evaluation(EvaluationRecord, frozen=True, eq=False):
         total_bits = sum(entry.bits for entry in ledger)
         return msgspec.structs.replace(self, ledger=ledger, total_bits=total_bits, n_configs=n_configs, n_seeds=n_seeds)
 
-    def to_record(self) -> dict[str, Any]:
-        """The record, as JSON values."""
-        return record_of(EvaluationRecord, self)
-
-    @property
-    def is_coded(self) -> bool:
-        """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
-        return self.coding not in WITHOUT_ARCHIVE
-
-    @property
-    def curve(self) -> Curve:
-        """The ideal code length so far at the end of each segment."""
-        return self.curves[MODEL]
-
-    def to_frame(self) -> "pandas.DataFrame":
-        """All curves (`curve_frame`)."""
-        return curve_frame(self.curves)
-
-    def table(self, name: str) -> "pandas.DataFrame":
-        """The table of this name in `tables` (`cost_frame`). Raises ConfigError if there is none."""
-        return cost_frame(self.tables, name)
+    def save(self, folder: PathLike = "runs") -> Run:
+        """Writes a new run folder in `folder`, as the command `evaluate` does, and returns the run. Raises OutputError."""
+        check_arguments(folder=folder)
+        with new_run_folder(folder) as new:
+            if self.archive_file is not None:
+                write_bytes(new.path / ARCHIVE, self.archive_file.read(0, self.archive_bytes).tobytes())
+            return Run(new.finish(Path(folder), self.record, self.curves, mode=self.mode), self.record)
 
     def __repr__(self) -> str:
         proof = f"archive {self.archive_bytes:,} bytes" if self.is_coded else "no archive"
-        return f"<Evaluation of {run_line(self.to_record())}, {proof}{', verified' if self.verified else ''}>"
-
-    def _repr_html_(self) -> str:
-        """The line above, and a table of all compressors, the smallest first."""
-        return sizes_html(repr(self), comparison_rows(self.to_record()))
+        return f"<Evaluation of {run_line(self.record)}, {proof}{', verified' if self.verified else ''}>"
 
 
 @process_kept()
 def evaluate(
     source: CorpusLike,
     *,
+    level: int | str | None = None,
     config: Config | None = None,
     learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None = None,
     given: Given | None = None,
-    limit_bytes: int | None = None,
+    limit: int | str | None = None,
     baselines: Sequence[Baseline] = tuple(BASELINES),
     verify: bool = False,
+    runs: PathLike | None = None,
     draft: DraftFolder | None = None,
     runtime: Runtime | None = None,
     on_progress: OnProgress = ignore,
 ) -> Evaluation:
     """The prequential description length of `source` under a learner, with its learning curve and the baselines.
 
-    source, config, given, runtime, on_progress: as for `prequential.compress`. learner: one of your own instead of a config, or a
-    function that makes it. limit_bytes: only the beginning of the corpus. baselines: names of
-    prequential_codecs.baselines, or an adapters.StaticModel. verify: decode the archive and compare every byte. draft: a
-    folder for the archive (archive.pq); by default it is a temporary one. Baselines hold the corpus in memory.
+    source, given, runtime, on_progress: as for `prequential.compress`. The learner is one of: level, a preset, 1 to 6; config, a
+    complete configuration; learner, one of your own, or a function that makes it. limit: read only so many bytes of the corpus, a
+    number or a text such as "1M". baselines: names of prequential_codecs.baselines, or an adapters.StaticModel. verify: decode
+    the archive and compare every byte. runs: a folder that gets the run folder of the result. draft: a folder to work in; by
+    default it is a temporary one. Baselines hold the corpus in memory.
 
     Takes one run of the learner, another one with `verify`, and one of its mixer alone if it has both parts. Raises what
     `compress` raises, CorpusError for an empty corpus, CorruptArchiveError if verification fails, and CheckpointError if the
@@ -135,23 +127,24 @@ def evaluate(
 
     Examples:
         >>> import prequential
-        >>> result = prequential.evaluate("sample:christmas_carol", config=prequential.preset(1), limit_bytes=4096)
-        >>> int(result.curve.n_bytes[-1])
-        4096
+        >>> result = prequential.evaluate("sample:christmas_carol", level=1, limit="4K")
+        >>> result.n_bytes, result.archive_bytes < result.baselines[0].compressed_bytes
+        (4096, True)
     """
-    check_arguments(source=source, config=config, given=given, limit_bytes=limit_bytes, verify=verify)
-    check_arguments(runtime=runtime, on_progress=on_progress)
-    baselines, runtime, given = checked_baselines(baselines), runtime or Runtime(), in_memory(given)
+    check_arguments(source=source, level=level, config=config, given=given, limit=limit, verify=verify)
+    check_arguments(runtime=runtime, on_progress=on_progress, **({} if runs is None else {"runs": runs}))
     if draft is not None and not isinstance(draft, DraftFolder):
         raise wrong_argument("draft", draft, "a DraftFolder, or None")
-    if draft is not None and not Path(draft.path).is_dir():
-        raise ConfigError(f"draft: {str(draft.path)!r} is not a folder: make it first")
-    spec = _spec(config, learner, given, runtime)
+    baselines, runtime, given = checked_baselines(baselines), runtime or Runtime(), in_memory(given)
+    spec = _spec(level, config, learner, given, runtime)
     if verify and spec and not spec.is_coded:
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
     _check_memory(spec, baselines, runtime)  # before the corpus is read
-    with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, limit_bytes) as opened:
+    if runs is not None:
+        with new_run_folder(runs):
+            pass  # before the work: it can be written
+    with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, byte_count(limit)) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
         if not spec:
@@ -160,89 +153,91 @@ def evaluate(
         if spec.config:
             warm_up(runtime, spec.config)
         with nullcontext(draft) if draft else _temporary_draft() as folder:
-            trace, figures = _measured(opened, spec, runtime, folder, verify=verify, on_progress=on_progress)
-        begin(on_progress, "baselines")
-        measured = measure_baselines(opened.symbols[:], baselines, opened.documents, _text_of(spec.given))
-        figures |= {
-            "limit_bytes": limit_bytes,
-            "environment": environment(runtime, spec.config) | figures["environment"],
-        }
-        return _evaluation(opened, trace, figures, *measured)
+            result = _measured(opened, spec, runtime, folder, baselines, verify, on_progress)
+    result = msgspec.structs.replace(result, limit_bytes=byte_count(limit))
+    if runs is not None:
+        result.save(runs)
+    return result
 
 
 def _measured(
-    source: Source, spec: LearnerSpec, runtime: Runtime, folder: DraftFolder, *, verify: bool, on_progress: OnProgress
-) -> tuple[Trace, dict[str, Any]]:
-    """Runs the learner; decodes the archive if `verify`; runs the mixer alone if the learner has both parts."""
-    symbols, header = source.symbols[:], source.header(spec.description)
+    source: Source,
+    spec: LearnerSpec,
+    runtime: Runtime,
+    folder: DraftFolder,
+    baselines: Sequence[Baseline],
+    verify: bool,
+    on_progress: OnProgress,
+) -> Evaluation:
+    """Runs the learner; decodes the archive if `verify`; runs the mixer alone if there is a GPT, too; measures the baselines."""
+    symbols, header, health = source.symbols[:], source.header(spec.description), Health()
+
+    def show(done: Progress, n: int) -> None:
+        on_progress(done, n)
+        health(done, n)
+
     begin(on_progress, "coding")
     run = Scoring(header, spec, folder)
-    scored = run.score(symbols, on_progress)
-    figures = _figures(header, spec, scored)
+    scored = run.score(symbols, show)
+    trace, figures, archive = run.trace, _figures(header, spec, scored), None
     if verify:
         begin(on_progress, "decoding")
-        wall_s = verified(symbols, run.archive, spec.make(), on_progress)
+        wall_s = verified(symbols, run.archive, spec.make(), show)
         figures |= {"verified": True, "verify_wall_s": wall_s, "verify_bytes_per_s": len(symbols) / wall_s}
-    if MIXER in run.trace.parts and spec.config:
+    if MIXER in trace.parts and spec.config:
         begin(on_progress, "mixer alone")
         mixer_alone = own_spec(replace(spec.config, gpt=None), runtime, spec.given)
-        for bits in reported(code_lengths(mixer_alone.make(), symbols), symbols, on_progress):
-            run.trace.append(MIXER, bits)
-    run.trace.settle()
-    curves = {part: Curve(n_bytes=scored.ends, bits=run.trace.sums(part, scored.ends)) for part in run.trace.parts}
-    return run.trace, figures | {"curves": curves, "mode": source.mode & mode_of(spec.given)}
+        for bits in reported(code_lengths(mixer_alone.make(), symbols), symbols, show):
+            trace.append(MIXER, bits)
+    trace.file.settle()
+    mixing = {"mixing": scored.mixing} if scored.mixing else {}
+    figures |= {"environment": environment(runtime, spec.config) | mixing}
+    figures |= {"tables": breakdown(symbols, trace, source.documents), "passages": passages(symbols, trace)}
+    if spec.is_coded:
+        archive = ArrayFile(np.uint8, scored.ledger.archive_bytes, run.archive)
+        archive.settle()
+    curves = {part: Curve(n_bytes=scored.ends, bits=trace.sums(part, scored.ends)) for part in trace.parts}
+    begin(on_progress, "baselines")
+    known = b"" if spec.given is None or is_model(spec.given) else _bytes_of(spec.given)  # nothing of a model
+    others, other_curves, notes = measure_baselines(symbols, baselines, source.documents, known)
+    # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
+    own = curves[MODEL]
+    whole = Curve(n_bytes=own.n_bytes, bits=own.bits + max(0.0, figures["archive_bits"] - figures["code_bits"]))
+    return Evaluation(
+        **figures,
+        parts={part: trace.total_bits(part) for part in trace.parts},
+        crossings={
+            name: crossing_byte(whole if name in BASELINES else own, each) for name, each in other_curves.items()
+        },
+        baselines=others,
+        notes=notes,
+        findings=health.findings,
+        curves=curves | other_curves,
+        trace=trace,
+        archive_file=archive,
+        mode=source.mode & mode_of(spec.given),
+    )
 
 
 def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any]:
     """The fields of the record that the run gives."""
     ledger, decoder_bytes = scored.ledger, len(decoder_zip()) if spec.config else 0
     entries = ledger.entries(decoder_bytes=decoder_bytes, tokenizer_bytes=vocabulary_bytes(spec))
-    own = DECODES_ANYWHERE if spec.config else CODED_HERE
+    own = records.DECODES_ANYWHERE if spec.config else records.CODED_HERE
     return {
         **{name: getattr(ledger, name) for name in EvaluationRecord.__struct_fields__ if hasattr(ledger, name)},
-        "coding": own if spec.is_coded else NOT_CODED,
+        "coding": own if spec.is_coded else records.NOT_CODED,
         "corpus": {**header.corpus, "n_bytes": header.n_bytes, "blake2b": header.blake2b.hex()},
-        "config": header.config,
+        "config": json.loads(json.dumps(header.config)),  # lists, as in a record that is read: equal learners are equal
         "ledger": entries,
         "decoder_bytes": decoder_bytes,
-        "n_configs": 1,
-        "n_seeds": 1,
         "total_bits": sum(entry.bits for entry in entries),
         "benchmark_bytes": ledger.archive_bytes + decoder_bytes,
         "wall_s": scored.wall_s,
         "bytes_per_s": ledger.n_bytes / scored.wall_s,
-        "verified": False,
-        "verify_wall_s": None,
-        "verify_bytes_per_s": None,
         "peak_memory_bytes": peak_memory_bytes(),
-        "findings": [],
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": {"mixing": scored.mixing} if scored.mixing else {},
     }
-
-
-def _evaluation(
-    source: Source,
-    trace: Trace,
-    figures: dict[str, Any],
-    baselines: list[BaselineFields],
-    curves: Curves,
-    notes: list[str],
-) -> Evaluation:
-    symbols, model = source.symbols[:], figures["curves"][MODEL]
-    beyond = max(0.0, figures["archive_bits"] - figures["code_bits"])
-    archive = Curve(n_bytes=model.n_bytes, bits=model.bits + beyond)
-    # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
-    crossings = {name: crossing_byte(archive if name in BASELINES else model, curve) for name, curve in curves.items()}
-    return Evaluation(
-        **figures | {"curves": figures["curves"] | curves, "tables": breakdown(symbols, trace, source.documents)},
-        parts={part: trace.total_bits(part) for part in trace.parts},
-        crossings=crossings,
-        passages=passages(symbols, trace),
-        baselines=baselines,
-        notes=notes,
-        trace=trace,
-    )
 
 
 @contextmanager
@@ -253,26 +248,25 @@ def _temporary_draft() -> Iterator[DraftFolder]:
         yield DraftFolder(path=Path(name))
 
 
-def _text_of(given: Given | None) -> bytes:
-    """What baselines may know: the given text; nothing of a model."""
-    if given is None or is_model(given):
-        return b""
-    with open_source(given) as source:
-        return source.symbols[:].tobytes()
+def _bytes_of(source: CorpusLike) -> bytes:
+    with open_source(source) as opened:
+        return opened.symbols[:].tobytes()
 
 
 def _spec(
+    level: int | str | None,
     config: Config | None,
     learner: OnlineModel | LearnerSpec | Callable[[], OnlineModel] | None,
     given: Given | None,
     runtime: Runtime,
 ) -> LearnerSpec | None:
     """The spec of these arguments; None if the length of the corpus decides."""
+    if sum(each is not None for each in (level, config, learner)) > 1:
+        raise ConfigError("level=, config= and learner= each give the learner: leave out all but one")
     if learner is None:
+        config = config if level is None else preset(level)
         has_own = given is not None and is_model(given)
         return own_spec(config, runtime, given) if config or has_own else None
-    if config is not None:
-        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
     if given is not None:
         raise ConfigError("a given text is for learners of this program: let your own one read it before")
     return learner if isinstance(learner, LearnerSpec) else other_spec(learner)

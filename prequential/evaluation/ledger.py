@@ -11,7 +11,7 @@ import zipfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from prequential_codecs.archive import BlockKind, summarise
 
@@ -50,23 +50,19 @@ class Ledger:
     code_bits: float
 
     @classmethod
-    def from_progress(cls, done: "Progress") -> Self:
-        """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields."""
-        return cls(**{each.name: getattr(done, each.name) for each in fields(cls)})
+    def from_progress(cls, done: "Progress", **more: Any) -> Self:
+        """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields. more: other fields."""
+        return cls(**{each.name: getattr(done, each.name) for each in fields(Ledger)}, **more)
 
     @classmethod
     def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:
         """The ledger of the archive at `path`, whose ideal code length is known. Raises CorruptArchiveError."""
         summary = summarise(path)
         return cls(
-            n_bytes=summary.header.n_bytes,
-            archive_bytes=summary.archive_bytes,
-            header_bytes=summary.header_bytes,
-            payload_bytes=summary.payload_bytes,
-            n_blocks=len(summary.blocks),
+            n_bytes=summary.header.n_bytes, archive_bytes=summary.archive_bytes, header_bytes=summary.header_bytes,
+            payload_bytes=summary.payload_bytes, n_blocks=len(summary.blocks), code_bits=code_bits,
             n_raw_blocks=sum(block.kind is BlockKind.RAW for block in summary.blocks),
-            code_bits=code_bits,
-        )
+        )  # fmt: skip
 
     @classmethod
     def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:

@@ -21,36 +21,24 @@ from typing import TYPE_CHECKING, Any
 
 from prequential_codecs.archive_header import OTHER
 
-from prequential import files
+from prequential import files, records
 from prequential.arguments import check_arguments
 from prequential.errors import CheckpointError, CorpusError, wrong_argument
 from prequential.evaluation.curves import (
     MAX_CURVE_FILE_BYTES,
     MODEL,
+    Curve,
     Curves,
     Split,
     cost_frame,
     curve_frame,
     curve_table,
+    frame_html,
     parse_curves,
 )
-from prequential.evaluation.summary import comparison_rows, is_reported, learner_label, run_line, seed_of, sizes_html
+from prequential.evaluation.summary import COLUMNS, comparison_rows, is_reported, learner_label, run_line, seed_of
 from prequential.files import PathLike
 from prequential.printable import printable
-from prequential.records import (
-    MAX_RECORD_BYTES,
-    MAX_RECORDS_BYTES,
-    REPORTED_CODINGS,
-    EvaluationRecord,
-    PackedRun,
-    TrainingRecord,
-    UnfinishedRecord,
-    check_record,
-    parse_object,
-    read_lines,
-    read_object,
-    record_of,
-)
 
 if TYPE_CHECKING:
     import pandas
@@ -65,8 +53,57 @@ Hint = Callable[[Path], str]
 OnBad = Callable[[CorpusError], object]
 
 
+class Result:
+    """What a run answers, whether it was just made (`Evaluation`) or is read again (`Run`): figures, curves and tables."""
+
+    record: dict[str, Any]
+    curves: Curves
+    mode: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the corpus, or of the part of it that was coded."""
+        return int(self.record["corpus"]["n_bytes"])
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of coding."""
+        return float(self.record["wall_s"])
+
+    @property
+    def curve(self) -> Curve:
+        """The ideal code length so far at the end of each segment."""
+        return self.curves[MODEL]
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """All curves: the columns series, n_bytes, bits and bits_per_byte."""
+        return curve_frame(self.curves)
+
+    def split(self) -> Split:
+        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
+        return self.curve.split()
+
+    def table(self, name: str) -> "pandas.DataFrame":
+        """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
+        return cost_frame(self.record.get("tables", {}), name)
+
+    def as_run(self, name: str) -> "Run":
+        """Itself, or a run of this name that is in no folder."""
+        return self if isinstance(self, Run) else Run(Path(name), self.record, curve_table(self.curves))
+
+    def _repr_html_(self) -> str:
+        import pandas
+
+        rows = [] if is_reported(self.record) else comparison_rows(self.record)
+        return frame_html(repr(self), pandas.DataFrame(rows, columns=COLUMNS))
+
+
+def _figure(name: str, text: str) -> Any:
+    return property(lambda run: run.record[name], doc=text)
+
+
 @dataclass(frozen=True, repr=False)
-class Run:
+class Run(Result):
     """A finished evaluation. record: the fields of an `Evaluation` that are written. path: its run folder.
 
     Of a packed run, path is FILE/NAME, and packed_curves the contents of curve.parquet.
@@ -74,8 +111,8 @@ class Run:
     Examples:
         >>> import prequential
         >>> run = prequential.read_runs("benchmarks/forecasts/enwik8-contexts/ladder.jsonl.zst")[0]
-        >>> run.record["corpus"]["n_bytes"], int(run.curves["model"].n_bytes[-1]), run.archive.name
-        (150000, 150000, 'archive.pq')
+        >>> run.n_bytes, int(run.curve.n_bytes[-1]), round(run.bits_per_byte, 3)
+        (150000, 150000, 2.53)
     """
 
     path: Path
@@ -87,8 +124,13 @@ class Run:
         """The name of its folder."""
         return self.path.name
 
+    bits_per_byte = _figure("bits_per_byte", "Description length per byte of the corpus.")
+    code_bits_per_byte = _figure("code_bits_per_byte", "Ideal code length per byte of the corpus.")
+    archive_bytes = _figure("archive_bytes", "Size of the archive; without one, the code length in whole bytes.")
+    config = _figure("config", "The learner, as JSON values.")
+
     @property
-    def mode(self) -> int:
+    def mode(self) -> int:  # type: ignore[override]
         """The permissions of its files, or of the file that it is packed in. What is made of it gets no others."""
         if self.packed_curves is not None:
             return files.common_mode(self.path.parent)
@@ -99,24 +141,12 @@ class Run:
         """The archive that proves the figures."""
         return self.path / ARCHIVE
 
-    def to_frame(self) -> "pandas.DataFrame":
-        """All curves (`curve_frame`)."""
-        return curve_frame(self.curves)
-
-    def split(self) -> Split:
-        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
-        return self.curves[MODEL].split()
-
-    def table(self, name: str) -> "pandas.DataFrame":
-        """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
-        return cost_frame(self.record.get("tables", {}), name)
-
     @cached_property
-    def curves(self) -> Curves:
+    def curves(self) -> Curves:  # type: ignore[override]
         """Cumulative bits against bytes of "model", its parts and each baseline. Raises CorpusError."""
-        parsed, n_bytes = parse_curves(self.curve_table(), self.path / CURVE), self.record["corpus"]["n_bytes"]
-        if MODEL not in parsed or parsed[MODEL].n_bytes[-1] != n_bytes:
-            raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {n_bytes}: evaluate again")
+        parsed = parse_curves(self.curve_table(), self.path / CURVE)
+        if MODEL not in parsed or parsed[MODEL].n_bytes[-1] != self.n_bytes:
+            raise CorpusError(f"{str(self.path)!r} has no curve of the model up to byte {self.n_bytes}: evaluate again")
         return parsed
 
     def curve_table(self) -> bytes:
@@ -135,9 +165,6 @@ class Run:
             return printable(f"<Run {self.name} of {run_line(self.record)}>")
         except (KeyError, TypeError, ValueError, AttributeError, CorpusError):  # a record that somebody made
             return f"<Run {self.name}>"
-
-    def _repr_html_(self) -> str:
-        return sizes_html(repr(self), [] if is_reported(self.record) else comparison_rows(self.record))
 
 
 # ---- reading
@@ -162,12 +189,12 @@ def read_run(path: PathLike) -> Run:
     if not os.path.lexists(path):
         raise CorpusError(f"the run {os.fspath(path)!r} does not exist: `prequential runs list` lists those in runs/")
     record = os.path.join(path, RECORD)  # noqa: PTH118 - of ".", it names the folder
-    return Run(folder, _checked(read_object(record), repr(record)))
+    return Run(folder, _checked(records.read_object(record), repr(record)))
 
 
 def _checked(value: Any, where: str) -> dict[str, Any]:
-    is_training = isinstance(value, dict) and value.get("coding") in REPORTED_CODINGS
-    return check_record(value, TrainingRecord if is_training else EvaluationRecord, where)
+    is_training = isinstance(value, dict) and value.get("coding") in records.REPORTED_CODINGS
+    return records.check_record(value, records.TrainingRecord if is_training else records.EvaluationRecord, where)
 
 
 def read_runs(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
@@ -199,14 +226,14 @@ def read_runs(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
 def _readers(root: Path) -> Iterator[Callable[[], Run]]:
     """A function for each run at `root` that reads it. Raises CorpusError, OSError if the runs cannot be found."""
     if root.is_file():
-        return (partial(_unpacked, line, root) for line in read_lines(root))
+        return (partial(_unpacked, line, root) for line in records.read_lines(root))
     folders = (each for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))
     return (partial(read_run, one) for one in folders if os.path.lexists(one / RECORD) or not os.access(one, os.X_OK))
 
 
 def _unpacked(line: bytes, path: Path) -> Run:
     try:
-        values = check_record(parse_object(line, repr(str(path))), PackedRun, repr(str(path)))
+        values = records.check_record(records.parse_object(line, repr(str(path))), records.PackedRun, repr(str(path)))
         if "/" in values["name"]:
             raise ValueError
         curves = base64.b64decode(values["curves"], validate=True)
@@ -261,8 +288,9 @@ def unfinished_trainings(root: PathLike) -> Iterator[tuple[Path, dict[str, Any]]
         paths = sorted(Path(root).glob(f"{DRAFT}*/{UNFINISHED}"))
     for path in paths:
         with suppress(CorpusError):
-            for line in [line for line in read_lines(path) if line.endswith(b"\n")][-1:]:
-                yield path.parent, check_record(parse_object(line, str(path)), UnfinishedRecord, str(path))
+            if lines := [line for line in records.read_lines(path) if line.endswith(b"\n")]:
+                value = records.parse_object(lines[-1], str(path))
+                yield path.parent, records.check_record(value, records.UnfinishedRecord, str(path))
 
 
 def runs_frame(runs: PathLike | Iterable[Run] = "runs", on_bad: OnBad | None = None) -> "pandas.DataFrame":
@@ -321,22 +349,39 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
     with files.output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
             curves = base64.b64encode(run.curve_table()).decode()
-            line = record_line(record_of(PackedRun, run, curves=curves)).encode()
-            if len(line) > MAX_RECORD_BYTES or sink.n_bytes + len(line) > MAX_RECORDS_BYTES:
+            line = record_line(records.record_of(records.PackedRun, run, curves=curves)).encode()
+            if len(line) > records.MAX_RECORD_BYTES or sink.n_bytes + len(line) > records.MAX_RECORDS_BYTES:
                 raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: pack a part of its runs")
             sink.write(line)
     return runs
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """A run folder before it is complete: an evaluation fills `draft`, and `finish` gives it its name."""
+@dataclass(frozen=True, kw_only=True)
+class DraftFolder:
+    """The folder that an evaluation works in, for its archive and for what it needs to resume.
 
-    draft: Path
+    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs. resume: continue with that.
+
+    Examples:
+        >>> import pathlib, tempfile, prequential
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
+        ...     result = prequential.evaluate(b"text" * 100, config=prequential.preset(1), baselines=(), draft=draft)
+        ...     (draft.path / "archive.pq").stat().st_size == result.archive_bytes
+        True
+    """
+
+    path: Path
+    keep: bool = False
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike) or not Path(self.path).is_dir():
+            raise wrong_argument("path", self.path, "a folder that exists")
 
     def finish(self, root: Path, record: dict[str, Any], curves: Curves, *, mode: int = 0o777) -> Path:
-        """Writes the remaining files and renames the draft; returns the new path. mode: its permissions. Raises OutputError."""
-        draft, table = self.draft, curve_table(curves)
+        """Makes it a run folder in `root`; returns the new path. mode: its permissions. Raises OutputError."""
+        draft, table = self.path, curve_table(curves)
         with files.writing(root):
             files.write_bytes(draft / CURVE, table)
             files.write_text(draft / RECORD, record_line(record))
@@ -354,7 +399,7 @@ class RunFolder:
 
 
 @contextmanager
-def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunFolder]:
+def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[DraftFolder]:
     """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError.
 
     hint: it stays if its run can be resumed, and this is what the error then says about it; None: it never stays.
@@ -371,7 +416,7 @@ def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[RunF
 
 
 @contextmanager
-def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[RunFolder]:
+def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[DraftFolder]:
     """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
     Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
@@ -380,16 +425,16 @@ def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[Run
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
     with files.writing(draft):
         files.check_own_folder(Path(draft))
-    with _held(Path(draft), hint) as folder:
+    with _held(Path(draft), hint, resume=True) as folder:
         yield folder
 
 
 @contextmanager
-def _held(draft: Path, hint: Hint | None) -> Iterator[RunFolder]:
+def _held(draft: Path, hint: Hint | None, *, resume: bool = False) -> Iterator[DraftFolder]:
     """The draft, locked, and deleted after the body, unless that fails, the run can be resumed, and there is a hint to say so."""
     with files.hold_work_folder(draft):
         try:
-            yield RunFolder(draft)
+            yield DraftFolder(path=draft, keep=hint is not None, resume=resume)
         except BaseException as error:
             notes = getattr(error, "__notes__", ())
             if not (hint and _can_be_resumed(draft)):

@@ -5,10 +5,8 @@ finished archive, with its code length.
 """
 
 import math
-import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,10 +17,10 @@ from numpy.typing import NDArray
 from prequential_codecs.archive import ArchiveReader, summarise
 from prequential_codecs.archive_header import Header
 
-from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError, wrong_argument
+from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
-from prequential.evaluation.runs import ARCHIVE, COSTS, SECONDS
+from prequential.evaluation.runs import ARCHIVE, COSTS, SECONDS, DraftFolder
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, output_file, partial_path, reading, writing
 from prequential.files.work_folder import hold_work_folder
@@ -40,30 +38,6 @@ from prequential.records import MAX_TIME_S
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 START_AGAIN = "start again without resume=True"
 WRONG_COSTS = f"the recorded costs do not belong to this run: {START_AGAIN}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DraftFolder:
-    """The folder that an evaluation works in, for its archive and for what it needs to resume.
-
-    path: a folder that exists. keep: an interrupted evaluation leaves there what it needs. resume: continue with that.
-
-    Examples:
-        >>> import pathlib, tempfile, prequential
-        >>> with tempfile.TemporaryDirectory() as name:
-        ...     draft = prequential.DraftFolder(path=pathlib.Path(name))
-        ...     result = prequential.evaluate(b"text" * 100, config=prequential.preset(1), baselines=(), draft=draft)
-        ...     (draft.path / "archive.pq").stat().st_size == result.archive_bytes
-        True
-    """
-
-    path: Path
-    keep: bool = False
-    resume: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike):
-            raise wrong_argument("path", self.path, "a folder's path")
 
 
 class Scored(NamedTuple):
@@ -172,7 +146,7 @@ class Scoring:
         return self._before_s + time.perf_counter() - self._start_s - self._checkpoints.spent_s
 
     def _sync(self) -> None:
-        self.trace.sync()
+        self.trace.file.sync()
         self._seconds.write(0, np.array([self._wall_s()]))
         self._seconds.sync()
 

@@ -3,7 +3,6 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,8 @@ def _sizes(config: Record) -> str:
     """A record of a stranger may lack any of these."""
     gpt, mixer, seed = config.get("gpt"), config.get("mixer"), config.get("seed")
     parts = [f"GPT {gpt.get('n_layers', '?')} x {gpt.get('width', '?')}"] if gpt else []
-    parts += [f"{len(mixer.get('contexts', ()))} contexts"] if mixer else []
+    contexts = mixer.get("contexts") if mixer else None
+    parts += [f"{len(contexts) if isinstance(contexts, list | tuple) else '?'} contexts"] if mixer else []
     return (" + ".join(parts) or "a learner") + (f", seed {seed}" if seed else "")
 
 
@@ -159,15 +159,6 @@ def comparison_rows(record: Record) -> list[list[str]]:
         [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
         for label, size, wall_s in sorted(results, key=lambda result: result[1])
     ]
-
-
-def sizes_html(line: str, rows: Sequence[Sequence[str]]) -> str:
-    """A line, and rows under COLUMNS as a table, for a notebook."""
-    if not rows:
-        return f"<p>{escape(line)}</p>"
-    cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    titles = "".join(f"<th>{title}</th>" for title in COLUMNS)
-    return f"<p>{escape(line)}</p><table><tr>{titles}</tr>{cells}</table>"
 
 
 def _figures(record: Record) -> dict[str, str]:

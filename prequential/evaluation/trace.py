@@ -17,7 +17,6 @@ from prequential.errors import CheckpointError
 from prequential.files import open_own_file, reading, sync, temporary_folder, writing
 
 CHUNK = 1 << 20  # values that are read at a time
-MAX_WAITING = 64  # appended arrays that are written at once
 MEMORY_BYTES = 64 << 20
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV}
 
@@ -83,11 +82,13 @@ class ArrayFile:
 
 def _reserve(file: int, n_bytes: int) -> None:
     """Gives a new file its length, and reserves space for it, so that a full disk is an error before the work. Raises OSError."""
-    if (size := os.fstat(file).st_size) not in (0, n_bytes):
+    if (size := os.fstat(file).st_size) == n_bytes:
+        return
+    if size:
         what = f"another run left a file of {size:,} bytes, but this run needs {n_bytes:,}"
         raise CheckpointError(f"{what}: start again without resume=True")
     os.truncate(file, n_bytes)
-    if n_bytes and hasattr(os, "posix_fallocate"):
+    if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file, 0, n_bytes)
         except OSError as error:
@@ -105,7 +106,6 @@ class Trace:
         self.parts, self.n_bytes = tuple(parts), n_bytes
         self.file: ArrayFile = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
         self._n_filled = dict.fromkeys(self.parts, 0)
-        self._waiting: dict[str, list[NDArray[np.uint32]]] = {part: [] for part in self.parts}
 
     def resume(self, part: str, n_bytes: int) -> None:
         """Continues the part after its first n_bytes, whose costs an earlier run has written."""
@@ -113,29 +113,11 @@ class Trace:
 
     def append(self, part: str, bits: NDArray[np.float64]) -> None:
         """Appends the costs (n,) of the part's next bytes, in bits: whole units, each below 2**10 bits."""
+        start = self._n_filled[part]
+        if start + len(bits) > self.n_bytes:
+            raise ValueError(f"{start + len(bits)} costs for {self.n_bytes} bytes")
+        self.file.write(self._first(part) + start, bits / UNIT_BITS)
         self._n_filled[part] += len(bits)
-        if self._n_filled[part] > self.n_bytes:
-            raise ValueError(f"{self._n_filled[part]} costs for {self.n_bytes} bytes")
-        self._waiting[part].append((bits / UNIT_BITS).astype(np.uint32))
-        if len(self._waiting[part]) >= MAX_WAITING:
-            self._write_waiting(part)
-
-    def _write_waiting(self, *parts: str) -> None:
-        for part in parts:
-            if self._waiting[part]:
-                units = np.concatenate(self._waiting[part])
-                self.file.write(self._first(part) + self._n_filled[part] - len(units), units)
-                self._waiting[part] = []
-
-    def sync(self) -> None:
-        """Waits until all costs are stored on the disk. Raises OSError."""
-        self._write_waiting(*self.parts)
-        self.file.sync()
-
-    def settle(self) -> None:
-        """Nothing more is appended: see ArrayFile."""
-        self._write_waiting(*self.parts)
-        self.file.settle()
 
     def bits(self, part: str, where: slice = slice(None)) -> NDArray[np.float64]:
         """The costs (n,) float64 of the bytes in `where`, a slice without a step, in bits. Sums are exact below 2**31 bits."""
@@ -161,5 +143,4 @@ class Trace:
         return self.parts.index(part) * max(self.n_bytes, 1)
 
     def _units(self, part: str, start: int, stop: int) -> NDArray[np.uint32]:
-        self._write_waiting(part)
         return self.file.read(self._first(part) + start, self._first(part) + stop)

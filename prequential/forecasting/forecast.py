@@ -3,6 +3,8 @@
 The law of law.py is fitted to a ladder (sweeps/ladder.py). The forecast is one JSON object with a digest (registered.py).
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +19,7 @@ from prequential_corpora.corpus import unicode_name
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, check_number
-from prequential.evaluation.curves import MODEL
+from prequential.evaluation.curves import MODEL, ShownAsTable
 from prequential.evaluation.runs import PathLike, Run, mode_of_all, read_run, read_runs
 from prequential.evaluation.summary import OTHER_ORDER
 from prequential.files import common_mode, output_file
@@ -235,7 +237,7 @@ def forecast_warnings(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ForecastScore:
+class ForecastScore(ShownAsTable):
     """How far a forecast was from the run that it forecast. str() is the report of the command. record: docs/STUDIES.md.
 
     Examples:
@@ -246,7 +248,7 @@ class ForecastScore:
 
     record: dict[str, Any]
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """One row: point, low, high and actual in bits, percent (forecast over actual, minus 1), hit, naive_percent and more."""
         import pandas
 
@@ -268,7 +270,7 @@ class ForecastScore:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Forecast:
+class Forecast(ShownAsTable):
     """The total bits of a run that is not made yet, with a 90 % interval. str() is the report of the command.
 
     record: JSON values with the digest of all others, so that a later change is noticed (docs/STUDIES.md). mode: permissions that
@@ -303,7 +305,7 @@ class Forecast:
         """The upper end of the interval."""
         return float(self._total["high"])
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for the forecast, for each link to a proxy, and for the naive forecast: bits and bits_per_byte.
 
         low_bits, high_bits: of the first row.

@@ -12,6 +12,8 @@ unless it could be read as JSON or has a line feed; it then stands as JSON, as a
 The last three are told the K labels; the learner is not, and spells them.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -28,6 +30,7 @@ from numpy.typing import NDArray
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import ShownAsTable
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import bounded_lines, parse_row
 from prequential.learners.spec import code_lengths, reported
@@ -56,7 +59,7 @@ MAX_ROW_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LabelCost:
+class LabelCost(ShownAsTable):
     """Bits of n labels of n_labels kinds, given their inputs. str() is the report of the command.
 
     online (n,) float64: of each row. codes: the bits of each code by its name in the text above.
@@ -73,7 +76,7 @@ class LabelCost:
     online: NDArray[np.float64]
     codes: dict[str, float]
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for each code: bits and bits_per_label."""
         import pandas
 

@@ -4,6 +4,8 @@ A point is a measurement of `heldout` over git:REPO?since=S&until=U, by a learne
 a series share their setting, and each begins where the last one ended (docs/MEASURES.md).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +13,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from prequential.arguments import check_arguments
+from prequential.arguments import byte_count, check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
 from prequential.files.outputs import prepare_records
@@ -91,7 +93,7 @@ def monorepo(
     stride: int | None = None,
     series: PathLike | None = None,
     config: Config | None = None,
-    train_limit_bytes: int | None = None,
+    train_limit: int | str | None = None,
     runtime: Runtime | None = None,
     on_progress: OnProgress = ignore,
     show: Callable[[Heldout], object] = lambda point: None,
@@ -111,14 +113,14 @@ def monorepo(
         Traceback (most recent call last):
         prequential.errors.ConfigError: give since=, the beginning of the window
     """
-    check_arguments(path=repository, config=config, runtime=runtime, on_progress=on_progress)
+    check_arguments(path=repository, config=config, train_limit=train_limit, runtime=runtime, on_progress=on_progress)
     if isinstance(languages, str):
         raise wrong_argument("languages", languages, "a list of names")
     points = read_series(series) if series is not None and os.path.lexists(series) else []
     if since is None and not points:
         raise ConfigError("give since=, the beginning of the window")
     given: Record = {"config": config, "languages": languages and list(languages), "context": context, "stride": stride}
-    setting = _setting(points, {**given, "train_limit_bytes": train_limit_bytes})
+    setting = _setting(points, {**given, "train_limit_bytes": byte_count(train_limit)})
     named = partial(corpus_name, repository, setting["languages"])
     with open_source(named(since=since or points[-1]["test"]["until"], until=until)) as window:
         _check_window(points, window)
@@ -132,6 +134,7 @@ def monorepo(
         test, train = named(since=before, until=end), named(until=before)
         given = {**setting, "runtime": runtime}
         del given["languages"]
+        given["train_limit"] = given.pop("train_limit_bytes")
         point = heldout(test, train=train, **given, on_progress=on_progress)
         more = {"kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
         point = replace(point, records=({**point.record, **more},))

@@ -1,5 +1,7 @@
 """Held-out loss: the call `heldout` and its result."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
 
-from prequential.arguments import check_arguments
+from prequential.arguments import byte_count, check_arguments
 from prequential.comparison.clusters import Grouping, label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation.curves import ShownAsTable
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of
 from prequential.heldout_loss.heldout import Context, Policy
@@ -45,7 +48,7 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Heldout:
+class Heldout(ShownAsTable):
     """What a held-out or monorepo measurement gave. str() is the report of the command.
 
     records: of each model (records.py). rows: single documents with their costs. comparison: of the models after the first
@@ -69,7 +72,7 @@ class Heldout:
         """The record of the first model."""
         return self.records[0]
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for each document, model and loss: n_bytes, bits, nats, bits_per_byte; of a window also its commit.
 
         Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained
@@ -100,8 +103,8 @@ def heldout(
     cluster: str | None = None,
     orders: int | None = None,
     overlap: bool = True,
-    limit_bytes: int | None = None,
-    train_limit_bytes: int | None = None,
+    limit: int | str | None = None,
+    train_limit: int | str | None = None,
     runtime: Runtime | None = None,
     on_progress: OnProgress = ignore,
     keep: Callable[[Record], object] = lambda record: None,
@@ -122,25 +125,25 @@ def heldout(
         >>> import prequential
         >>> small = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=("1", "2"), table_bits=10))
         >>> carol, plain = "sample:christmas_carol", prequential.Runtime(kernels="plain")
-        >>> loss = prequential.heldout(b"text " * 9, train=carol, train_limit_bytes=900, config=small, runtime=plain)
+        >>> loss = prequential.heldout(b"text " * 9, train=carol, train_limit=900, config=small, runtime=plain)
         >>> loss.record["dynamic"]["documents"]["n_bytes"], loss.to_frame()["loss"].tolist()
         (45, ['frozen', 'dynamic', 'untrained'])
     """
-    check_arguments(test=test, train=train, config=config, limit_bytes=limit_bytes, runtime=runtime)
-    check_arguments(cluster=cluster, orders=orders, on_progress=on_progress)
+    check_arguments(test=test, train=train, config=config, limit=limit, runtime=runtime)
+    check_arguments(train_limit=train_limit, cluster=cluster, orders=orders, on_progress=on_progress)
     models = {"static": _names("static", static), "scores": _names("scores", scores)}
     if any(models.values()) == (train is not None):
         raise ConfigError("name what is measured: either train=, or models with static= or scores=")
     runtime = runtime or Runtime()
     if train is None:
         scored = Models(**models, context=context, stride=stride, orders=orders)
-        with _opened(test, limit_bytes, cluster) as (source, grouping, about):
+        with _opened(test, byte_count(limit), cluster) as (source, grouping, about):
             return _of_models(documents_of(source, grouping, about), scored, runtime, on_progress, keep)
     if orders is not None:
         raise ConfigError("orders= needs static=: what a learner read that is trained here is known")
     policy = Policy(context or "carried", stride)
-    load = _loader(train, (config, learner, train_limit_bytes), policy, runtime, on_progress)
-    with _opened(test, limit_bytes, cluster) as (source, grouping, about):
+    load = _loader(train, (config, learner, byte_count(train_limit)), policy, runtime, on_progress)
+    with _opened(test, byte_count(limit), cluster) as (source, grouping, about):
         record = measure_heldout(load, source, about, grouping, policy, overlap, runtime, on_progress)
         keep(record)
         rows = tuple(_trained_rows(record))
@@ -232,14 +235,14 @@ def _loader(
     runtime: Runtime,
     on_progress: OnProgress,
 ) -> Callable[[], Trained]:
-    """A function that returns the trained learner. given: config, learner and train_limit_bytes of the call.
+    """A function that returns the trained learner. given: config, learner and train_limit of the call.
 
     What can be refused before the work is refused here.
     """
     config, learner, limit_bytes = given
     if is_model(train):
         if given != (None, None, None):
-            raise ConfigError("train= names a trained learner: leave out config=, learner= and train_limit_bytes=")
+            raise ConfigError("train= names a trained learner: leave out config=, learner= and train_limit=")
         return partial(stored_model, train, runtime)
     if config is not None and learner is not None:
         raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")

@@ -105,8 +105,8 @@ _PURE = _with_memory(_with_gpt(2, 192, 20, None))
 
 
 def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int = 0) -> Config:
-    """The Config of a level, or of a name in DEVICE_PRESETS. pure: a GPT without the context mixer, of the default
-    level only. Raises ConfigError for an unknown level.
+    """The Config of a level, as 1, "1" or "-1", or of a name in DEVICE_PRESETS. pure: a GPT without the context mixer, of the
+    default level only. Raises ConfigError for an unknown level.
 
     Examples:
         >>> import prequential
@@ -118,6 +118,8 @@ def preset(level: int | str = DEFAULT_PRESET, *, pure: bool = False, seed: int =
     if isinstance(level, str) and level in DEVICE_PRESETS:
         config = DEVICE_PRESETS[str(level)]
         return dataclasses.replace(config, seed=seed, mixer=None if pure else config.mixer)
+    if isinstance(level, str) and re.fullmatch("-?[1-9]", level, re.ASCII):
+        level = int(level[-1])
     if not isinstance(level, Integral) or isinstance(level, bool) or level not in PRESETS:
         names = " or ".join(map(repr, DEVICE_PRESETS))
         raise wrong_argument("level", level, f"a number from {min(PRESETS)} to {max(PRESETS)}, or {names}")

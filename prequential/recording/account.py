@@ -23,6 +23,7 @@ IMPOSSIBLE = {  # what no model gives, by the count of such rows in the record
     "n_negative": "a loss is negative; give the plain negative log-likelihood",
 }
 MAX_STATE_ROWS = 1 << 24  # keys in the state of a checkpoint: 128 MiB; of longer runs, a resumed one does not know them
+MAX_SAMPLED = 1 << 11  # targets of a call whose text is looked up
 MAX_WAITING = 1 << 20  # targets that wait to be summed up together, some 20 bytes each
 
 
@@ -72,7 +73,7 @@ class Account:
         copied = scores.copied()
         self._waiting.append((step, copied))
         if self._text and self._units.pieces:
-            self._sampled.append(copied.targets[:1])
+            self._sampled.append(copied.targets[: max(1, MAX_SAMPLED // copied.targets.shape[1])])
         self._n_waiting += scores.targets.numel()
         if self._n_waiting >= MAX_WAITING:
             self._sum_up()
@@ -132,7 +133,7 @@ class Account:
         rows, self._sampled = self._sampled, []
         if not rows or not self._text:
             return [0, 0]
-        ids = torch.cat([torch.nn.functional.pad(row[0], (0, 1), value=IGNORED) for row in rows]).tolist()
+        ids = torch.cat([torch.nn.functional.pad(each, (0, 1), value=IGNORED).flatten() for each in rows]).tolist()
         return self._text.count(self._units.stretches(ids)).tolist()
 
     def _add(self, rows: np.ndarray, grams: np.ndarray, n_steps: int) -> list[str]:

@@ -17,7 +17,7 @@ from prequential import files
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve, Curves
 from prequential.evaluation.ledger import Ledger
-from prequential.evaluation.runs import DRAFT, UNFINISHED, PathLike, Run, RunFolder, new_run_folder, record_line
+from prequential.evaluation.runs import DRAFT, UNFINISHED, DraftFolder, PathLike, Run, new_run_folder, record_line
 from prequential.online.runtime import Runtime
 from prequential.recording.score import Units
 from prequential.recording.text import Text
@@ -145,26 +145,17 @@ def training_record(
         config={OTHER: values.pop("learner")},
         bits_per_byte=ledger.code_bits_per_byte,
         ledger=ledger.entries(),
-        decoder_bytes=0,
-        n_configs=1,
-        n_seeds=1,
         total_bits=ledger.archive_bits,
         benchmark_bytes=ledger.archive_bytes,
         parts={MODEL: code_bits},
-        crossings={},
-        passages=[],
         wall_s=wall_s,
         bytes_per_s=n_bytes / wall_s,
-        verified=False,
-        **dict.fromkeys(("limit_bytes", "verify_wall_s", "verify_bytes_per_s")),
-        peak_memory_bytes=0,
-        baselines=[],
         findings=[{"kind": k, "position": 0, "block": 0, "message": m, "cause": c} for k, c, m in findings],
         environment={**environment(Runtime(), None), "device": device},
         bits_per_token=code_bits / n_tokens,
         nats_per_token=code_bits / n_tokens * math.log(2.0),
         tokens_per_byte=n_tokens / n_bytes,
-        **({"notes": [], "tables": {}} | values),
+        **values,
     )
 
 
@@ -181,10 +172,10 @@ def save_run(
 
     partial: the draft that becomes the folder; it stays if it cannot.
     """
-    with nullcontext(RunFolder(partial.draft())) if partial else new_run_folder(folder) as draft:
+    with nullcontext(DraftFolder(path=partial.draft())) if partial else new_run_folder(folder) as draft:
         for name, other in (others or {}).items():
             with files.writing(folder):
-                files.write_text(draft.draft / name, record_line(other))
+                files.write_text(draft.path / name, record_line(other))
         return Run(draft.finish(Path(folder), record, curves, mode=mode), record)
 
 

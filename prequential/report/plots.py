@@ -163,4 +163,4 @@ def _curves(runs: Runs) -> tuple[Curves, Mapping[str, str]]:
 def _record(run: Measured) -> Mapping[str, Any]:
     if not isinstance(run, Run | Evaluation):
         raise wrong_argument("runs", run, "runs of read_runs, or results of evaluate")
-    return run.record if isinstance(run, Run) else run.to_record()
+    return run.record

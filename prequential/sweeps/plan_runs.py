@@ -3,15 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-
-from msgspec import structs
 
 from prequential.errors import CorpusError
 from prequential.evaluation.evaluation import evaluate
-from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run
-from prequential.evaluation.scoring import DraftFolder
+from prequential.evaluation.runs import PathLike, Run, new_run_folder
 from prequential.model.config import Config
 from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
@@ -74,21 +70,20 @@ def run_plan(
     finished = finished_runs(folder, corpus, plan)
 
     def new_run(planned: RunOutcome) -> Run:
-        with new_run_folder(folder) as new:
-            with open_progress(planned.name) as progress:
-                evaluation = evaluate(
-                    source,
-                    config=planned.config,
-                    limit_bytes=limit_bytes,
-                    baselines=(),
-                    draft=DraftFolder(path=new.draft),
-                    runtime=runtime,
-                    on_progress=progress,
-                )
-            record = structs.replace(evaluation, findings=progress.health.findings).to_record()
-            if recorded_corpus(record) != corpus:
-                raise CorpusError("the corpus changed during the runs: its digest is another one now")
-            return read_run(new.finish(Path(folder), record, evaluation.curves, mode=evaluation.mode))
+        with new_run_folder(folder):
+            pass  # before the work: it can be written
+        with open_progress(planned.name) as progress:
+            evaluation = evaluate(
+                source,
+                config=planned.config,
+                limit=limit_bytes,
+                baselines=(),
+                runtime=runtime,
+                on_progress=progress,
+            )
+        if recorded_corpus(evaluation.record) != corpus:
+            raise CorpusError("the corpus changed during the runs: its digest is another one now")
+        return evaluation.save(folder)
 
     for variant, config in plan.runs:
         outcome = RunOutcome(variant=variant, config=config)

@@ -1,11 +1,13 @@
 """Sweeps: a grid of configurations over one corpus, and its results: bits against operations."""
 
+from __future__ import annotations
+
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from prequential.arguments import check_arguments
+from prequential.arguments import byte_count, check_arguments
 from prequential.comparison.compare import compare_runs
 from prequential.comparison.data_multiple import LEVEL, DataMultiple, data_multiple
 from prequential.comparison.differences import sentence
@@ -52,7 +54,7 @@ class Summary:
     results: tuple[Result, ...]
     verdict: str = ""
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> pandas.DataFrame:
         """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
         import pandas
 
@@ -130,7 +132,7 @@ def sweep(
     plan: Plan,
     folder: PathLike,
     *,
-    limit_bytes: int | None = None,
+    limit: int | str | None = None,
     runtime: Runtime | None = None,
     on_outcome: Callable[[RunOutcome], object] = lambda outcome: None,
 ) -> Summary:
@@ -145,15 +147,15 @@ def sweep(
         >>> plain = prequential.Runtime(kernels="plain")
         >>> plan = prequential.sweep_plan(prequential.Config(gpt=gpt, mixer=None), widths=[16, 32])
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     summary = prequential.sweep("sample:christmas_carol", plan, folder, limit_bytes=500, runtime=plain)
+        ...     summary = prequential.sweep("sample:christmas_carol", plan, folder, limit=500, runtime=plain)
         >>> [result.n_seeds for result in summary.results]
         [1, 1]
     """
-    check_arguments(source=source, folder=folder, limit_bytes=limit_bytes, runtime=runtime, on_outcome=on_outcome)
+    check_arguments(source=source, folder=folder, limit=limit, runtime=runtime, on_outcome=on_outcome)
     if not isinstance(plan, Plan):
         raise wrong_argument("plan", plan, "a Plan of prequential.sweep_plan")
     outcomes = []
-    for outcome in run_plan(source, plan, folder, limit_bytes=limit_bytes, runtime=runtime):
+    for outcome in run_plan(source, plan, folder, limit_bytes=byte_count(limit), runtime=runtime):
         on_outcome(outcome)
         outcomes.append(outcome)
     if outcomes and not any(outcome.run for outcome in outcomes):

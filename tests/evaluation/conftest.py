@@ -3,7 +3,7 @@
 import pytest
 
 import prequential
-from prequential.evaluation.runs import new_run_folder, read_run
+from prequential.evaluation.runs import read_run
 
 FUSED = prequential.Runtime(kernels="fused")
 CONFIG = prequential.Config(
@@ -13,16 +13,10 @@ CONFIG = prequential.Config(
 
 
 def evaluate_into(root):
-    with new_run_folder(root) as folder:
-        result = prequential.evaluate(
-            "sample:christmas_carol",
-            config=CONFIG,
-            limit_bytes=3000,
-            runtime=FUSED,
-            baselines=("gzip", "xz"),
-            draft=prequential.DraftFolder(path=folder.draft),
-        )
-        return result, folder.finish(root, result.to_record(), result.curves)
+    result = prequential.evaluate(
+        "sample:christmas_carol", config=CONFIG, limit=3000, runtime=FUSED, baselines=("gzip", "xz")
+    )
+    return result, result.save(root).path
 
 
 @pytest.fixture(scope="session")

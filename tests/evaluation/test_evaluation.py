@@ -38,7 +38,7 @@ def test_a_record_says_how_many_threads_mixed(run):
 def test_the_parts_are_the_costs_of_a_learner_with_the_mixer_or_the_gpt_alone(run):
     """Alone a GPT codes a byte with eight decisions of 16 bits, which round its frequencies."""
     result, both = run[1], prequential.Config.from_dict(run[1].config)
-    options = {"limit_bytes": 3000, "runtime": FUSED, "baselines": ()}
+    options = {"limit": 3000, "runtime": FUSED, "baselines": ()}
     for part, config, tolerance in (
         ("mixer", replace(both, gpt=None), 0),
         ("gpt", replace(both, mixer=None), 1e-3),
@@ -54,6 +54,25 @@ def test_a_second_run_agrees_in_every_bit(run, again):
         assert again.curves[name].bits.tolist() == curve.bits.tolist()
     measured = ("ledger", "parts", "crossings", "tables", "archive_bits", "code_bits", "total_bits")
     assert {n: again.record[n] for n in measured} == {n: found.record[n] for n in measured}
+
+
+def test_a_saved_result_is_the_run_folder_that_runs_leaves(tmp_path):
+    data, options = sample_path("christmas_carol").read_bytes()[:1024], {"runtime": FUSED, "baselines": ()}
+    result = prequential.evaluate("sample:christmas_carol", level="-1", limit="1K", runs=tmp_path / "a/b", **options)
+    whole = prequential.evaluate(data, config=prequential.preset(1), **options)
+    (left,) = prequential.read_runs(tmp_path / "a/b")
+    saved, choice = result.declaring(n_configs=4).save(tmp_path), {"n_configs": 1, "ledger": 0, "total_bits": 0}
+    assert len(prequential.compare([result, saved, left], groups="ABC").differences) == 2
+    assert prequential.read_run(saved.path).record == saved.record
+    for run in (left, saved):
+        assert {path.name for path in run.path.iterdir()} == {"archive.pq", "curve.parquet", "record.jsonl"}
+        assert prequential.decompress(run.archive, runtime=FUSED) == data
+        assert run.record | choice == result.record | choice
+        for name in ("n_bytes", "seconds", "bits_per_byte", "code_bits_per_byte", "archive_bytes"):
+            assert getattr(run, name) == getattr(result, name)
+    assert (result.n_bytes, result.code_bits, result.config) == (1024, whole.code_bits, whole.config)
+    with pytest.raises(prequential.ConfigError, match="level=, config= and learner="):
+        prequential.evaluate(data, level=1, config=prequential.preset(1))
 
 
 def test_a_crossing_compares_an_archive_with_files():

@@ -37,7 +37,7 @@ def test_an_error_names_no_file_of_a_draft_that_is_deleted(tmp_path: Path) -> No
     with (
         pytest.raises(OutputError) as failed,
         new_run_folder(tmp_path, hint=str) as folder,
-        output_file(folder.draft / "archive.pq") as sink,
+        output_file(folder.path / "archive.pq") as sink,
     ):
         sink.write(b"a finished block")
         sink.sync()

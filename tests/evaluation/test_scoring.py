@@ -134,8 +134,8 @@ def test_a_run_that_is_interrupted_while_its_folder_is_finished_can_be_resumed(
     uninterrupted, tmp_path, monkeypatch, step
 ):
     def finished(folder, resume):
-        result = measured(folder.draft, resume)
-        return folder.finish(tmp_path, result.to_record(), result.curves)
+        result = measured(folder.path, resume)
+        return folder.finish(tmp_path, result.record, result.curves)
 
     done = getattr(runs, step)
 
@@ -168,7 +168,7 @@ def test_without_keep_no_checkpoint_is_left(tmp_path):
 def draft(tmp_path):
     """The draft of an interrupted run, and the note of the interruption."""
     with pytest.raises(InterruptionError) as caught, new_run_folder(tmp_path / "runs", hint=str) as folder:
-        measured(folder.draft, on_progress=stopping_at(20))
+        measured(folder.path, on_progress=stopping_at(20))
     (draft,) = (tmp_path / "runs").iterdir()
     assert draft.name.startswith(DRAFT) and caught.value.__notes__[-1] == str(draft)
     return draft
@@ -176,7 +176,7 @@ def draft(tmp_path):
 
 def test_a_refused_draft_stays_without_a_note_that_it_can_be_resumed(draft):
     with pytest.raises(CheckpointError) as caught, interrupted_run_folder(draft) as folder:
-        measured(folder.draft, resume=True, data=DATA[:-1] + b"x")
+        measured(folder.path, resume=True, data=DATA[:-1] + b"x")
     assert not hasattr(caught.value, "__notes__")
     assert list(draft.parent.iterdir()) == [draft]
 
@@ -203,8 +203,8 @@ def test_no_file_outside_a_strangers_draft_is_written(name, kind, draft, tmp_pat
     victim.write_bytes(saved)
     (draft / name).symlink_to(victim) if kind == "symbolic" else os.link(victim, draft / name)
     with suppress(PrequentialError), interrupted_run_folder(draft) as folder:
-        result = measured(folder.draft, resume=True)
-        folder.finish(draft.parent, result.to_record(), result.curves)
+        result = measured(folder.path, resume=True)
+        folder.finish(draft.parent, result.record, result.curves)
     assert victim.read_bytes() == saved
 
 
@@ -221,7 +221,7 @@ def test_a_folder_that_no_evaluation_left_is_refused(tmp_path, name):
 
 def test_what_ends_before_it_begins_leaves_nothing(tmp_path):
     with pytest.raises(CorpusError), new_run_folder(tmp_path, hint=str) as folder:
-        measured(folder.draft, data=b"")
+        measured(folder.path, data=b"")
     assert not list(tmp_path.iterdir())
 
 

@@ -84,13 +84,13 @@ def test_a_point_is_the_window_in_commit_order_scored_after_the_tree_and_each_ch
 def test_the_next_point_begins_where_the_last_one_ended_with_the_same_setting(repo: Path, tmp_path: Path) -> None:
     series, arguments = (
         tmp_path / "s.jsonl",
-        {"config": MIXER, "train_limit_bytes": 300, "languages": ["Python", "Rust"]},
+        {"config": MIXER, "train_limit": 300, "languages": ["Python", "Rust"]},
     )
     prequential.monorepo(repo, since=SINCE, until="HEAD~2", series=series, runtime=RUNTIME, **arguments)
     for wrong, part in [
         ({"config": prequential.preset(1)}, "another config"),
         ({"languages": ["Rust"]}, "another languages"),
-        ({"train_limit_bytes": 50}, "another train_limit"),
+        ({"train_limit": 50}, "another train_limit"),
         ({"context": "isolated"}, "another context"),
         ({"since": SINCE}, "another until"),
     ]:

@@ -51,7 +51,7 @@ def test_the_cost_is_that_of_a_learner_that_was_trained():
     assert result.code_bits == sum(bits.sum() for bits in code_lengths(learner, np.frombuffer(B, np.uint8)))
     assert set(result.trace.parts) == {"model", "gpt", "mixer"}
     assert result.trace.total_bits("mixer") < 8 * len(B)
-    record = result.to_record()
+    record = result.record
     assert record["config"]["given"]["n_symbols"] == len(A)
     assert "after what was given" in record["baselines"][0]["label"]
     alone = prequential.evaluate(B, config=ALONE, runtime=ONE, baselines=("xz",)).baselines[0]

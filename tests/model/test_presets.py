@@ -25,6 +25,10 @@ def test_the_name_of_a_preset_are_the_options_that_select_it_and_no_other(pure: 
             assert learner_config(build_parser().parse_args(["compress", "FILE", *words])) == config
 
 
+def test_a_level_may_be_spelled_as_its_option() -> None:
+    assert preset("-6") == preset("6") == preset(6) and preset("gpu-small").gpt
+
+
 def test_unknown_presets_are_refused() -> None:
     for level in (0, 10, "gpu-tiny"):
         with pytest.raises(ConfigError, match="gpu-small"):

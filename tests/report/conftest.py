@@ -7,8 +7,7 @@ import pytest
 
 import prequential
 from prequential.evaluation.curves import Curve
-from prequential.evaluation.evaluation import DraftFolder
-from prequential.evaluation.runs import Run, new_run_folder, read_run
+from prequential.evaluation.runs import Run, read_run
 
 
 @pytest.fixture
@@ -25,17 +24,15 @@ def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
     fused = prequential.Runtime(kernels="fused")
     mixer = prequential.MixerConfig(contexts=contexts, table_bits=10)
     config = prequential.Config(gpt=None, mixer=mixer, seed=seed)
-    with new_run_folder(root) as folder:
-        result = prequential.evaluate(
-            "sample:christmas_carol",
-            config=config,
-            limit_bytes=6000,
-            baselines=["gzip", "ppmd", "order0"],
-            verify=True,
-            draft=DraftFolder(path=folder.draft),
-            runtime=fused,
-        ).declaring(n_seeds=2)
-        return read_run(folder.finish(root, result.to_record(), result.curves))
+    result = prequential.evaluate(
+        "sample:christmas_carol",
+        config=config,
+        limit=6000,
+        baselines=["gzip", "ppmd", "order0"],
+        verify=True,
+        runtime=fused,
+    )
+    return read_run(result.declaring(n_seeds=2).save(root).path)
 
 
 @pytest.fixture(scope="session")

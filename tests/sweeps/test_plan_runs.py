@@ -71,4 +71,4 @@ def test_standard_input_and_empty_corpora_are_refused(tmp_path):
 def test_a_sweep_without_a_successful_run_gives_the_first_error(corpus, tmp_path, replace_evaluate):
     replace_evaluate(fail)
     with pytest.raises(CorpusError, match="the first error: the GPT has diverged"):
-        sweep(str(corpus), sweep_plan(TINY), tmp_path, limit_bytes=N_BYTES, runtime=FUSED)
+        sweep(str(corpus), sweep_plan(TINY), tmp_path, limit=N_BYTES, runtime=FUSED)

@@ -56,7 +56,7 @@ def test_a_grid_without_a_gpt_or_without_any_configuration_is_an_error():
 def test_a_sweep_summarises_the_runs_that_it_makes_or_finds(finished, corpus):
     outcomes: list[RunOutcome] = []
     plan, folder, before = finished
-    summary = sweep(str(corpus), plan, folder, limit_bytes=N_BYTES, runtime=FUSED, on_outcome=outcomes.append)
+    summary = sweep(str(corpus), plan, folder, limit=N_BYTES, runtime=FUSED, on_outcome=outcomes.append)
     assert summary == summarise(plan, before)
     assert [outcome.config for outcome in outcomes] == plan.configs
 
