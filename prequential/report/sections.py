@@ -13,7 +13,7 @@ from prequential_codecs.baselines import BASELINES
 
 from prequential.errors import CorpusError
 from prequential.evaluation import breakdown
-from prequential.evaluation.curves import GPT, MIXER, MODEL
+from prequential.evaluation.curves import GPT, MIXER, MODEL, Curves
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import (
@@ -25,9 +25,10 @@ from prequential.evaluation.summary import (
     reported_figures,
     split_text,
 )
+from prequential.printable import printable
 from prequential.records import IMPORTED
 from prequential.report.markup import Html, element, folded, html_table
-from prequential.report.run_panels import LIGHT, full_name, learning, saved
+from prequential.report.run_panels import LIGHT, Panel, full_name, learning, saved
 from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of page.css)
@@ -133,10 +134,10 @@ def sizes(record: Record, name: str) -> list[Html]:
     columns: dict[str, Sequence[object]] = {
         "compressor": names,
         "bits/byte": [bits_per_byte(row["compressed_bytes"], n_bytes) for row in rows],
+        "seconds": [f"{row['wall_s']:,.2f}" for row in rows],
         "bytes": [row["compressed_bytes"] for row in rows],
         f"{name} saves": saves,
         f"{name} ahead from byte": ahead,
-        "seconds": [f"{row['wall_s']:,.2f}" for row in rows],
     }
     caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
     if statics:
@@ -157,12 +158,17 @@ def findings(record: Record) -> list[Html]:
 
 
 def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
-    """The learning curves and the bits saved, with an explanation."""
-    panels = (learning(run.curves, labels), saved(run.curves, labels))
+    """The bits saved and the learning curves, with an explanation."""
     text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
     if not is_reported(run.record):
         text += "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately."
-    return [*(html_figure(panel) for panel in panels if panel.series), element("p", text)]
+    return [curve_figures(run.curves, labels), element("p", text)]
+
+
+def curve_figures(curves: Curves, labels: Mapping[str, str] = {}, *others: Panel) -> Html:
+    """The bits saved, and below them the learning curves, over the same bytes at the same places; and other panels."""
+    panels = (saved(curves, labels), learning(curves, labels), *others)
+    return element("div", *(html_figure(panel) for panel in panels if panel.series), class_="plots")
 
 
 # ---- where the bits went
@@ -173,8 +179,8 @@ def breakdowns(tables: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator
     for name, table in tables.items():
         title, rows = name.replace("_", " ").capitalize(), table["rows"]
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
-            columns, strong = _costs(rows, ROW_NAMES.get(name, "name"), labels), [len(rows)] if len(rows) > 1 else []
-            shown = html_table(title, columns, " ".join(breakdown.notes(table)), strong)
+            columns, has_sum = _costs(rows, ROW_NAMES.get(name, "name"), labels), len(rows) > 1
+            shown = html_table(title, columns, " ".join(breakdown.notes(table)), has_sum=has_sum)
             yield folded(f"{breakdown.EXPLANATIONS.get(name, title)}{_costliest(rows)}", shown)
 
 
@@ -221,7 +227,7 @@ def ledger(record: Record) -> Html:
         "bits": [f"{row['bits']:,.2f}" for row in rows],
         "share": [f"{row['bits'] / total:.2%}" for row in rows],
     }
-    return folded("Total cost, with the decoder", html_table("Ledger", columns, caption, [len(rows) - 1]))
+    return folded("Total cost, with the decoder", html_table("Ledger", columns, caption, has_sum=True))
 
 
 def repetition(record: Record) -> Html:
@@ -274,7 +280,7 @@ def _characters(passage: Record) -> list[tuple[str, float]]:
     letters, start, text = [], 0, data.decode("utf-8", "surrogateescape")
     for letter, following in zip(text, [*text[1:], ""], strict=True):
         raw = letter.encode("utf-8", "surrogateescape")
-        shown = f"\\x{raw[0]:02x}" if "\udc80" <= letter <= "\udcff" else letter
+        shown = f"\\x{raw[0]:02x}" if "\udc80" <= letter <= "\udcff" else printable(letter, multiline=True)
         if letter == "\n":
             shown = NEWLINE + "\n" * (following != "\n")
         letters.append((shown, sum(bits[start : start + len(raw)])))
@@ -283,6 +289,10 @@ def _characters(passage: Record) -> list[tuple[str, float]]:
 
 
 def _passage(passage: Record) -> Html:
-    levels = groupby(_characters(passage), lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
+    characters = _characters(passage)
+    levels = groupby(characters, lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
+    bits = " ".join(f"{value:.2f}" for shown, value in characters for _ in shown)  # of each letter, for page.js
     spans = [element("span", *(shown for shown, _ in group), class_=f"h{level}") for level, group in levels]
-    return element("figure", element("figcaption", _title(passage)), element("pre", *spans, class_="passage"))
+    return element(
+        "figure", element("figcaption", _title(passage)), element("pre", *spans, class_="passage", data_bits=bits)
+    )
