@@ -4,16 +4,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prequential.comparison.documents import KINDS as DOCUMENTS
 from prequential.errors import CorpusError
 from prequential.evaluation.runs import RECORD, Run, mode_of_all, read_run, read_runs, unfinished_trainings
 from prequential.files import PathLike, common_mode, open_regular
-from prequential.forecasting.forecast import Forecast, read_forecast
-from prequential.forecasting.registered import SCORE_SCHEMA
 from prequential.records import check_record, parse_object, read_lines, read_object
 from prequential.report.markup import MARK
+
+if TYPE_CHECKING:
+    from prequential.forecasting.forecast import Forecast
 
 KINDS = (*DOCUMENTS, "forecast", "forecast score", "packed run")
 SUFFIXES = (".json", ".jsonl", ".zst")  # of records in a folder
@@ -23,12 +24,12 @@ Record = dict[str, Any]
 
 @dataclass
 class Contents:
-    """What a page shows. series: by the name of its file. notes: what is left out, and why. mode: permissions of all of it."""
+    """What a page shows. notes: what is left out, and why. mode: permissions of all of it."""
 
     runs: list[Run] = field(default_factory=list)
     losses: list[Record] = field(default_factory=list)
-    series: dict[str, list[Record]] = field(default_factory=dict)
-    forecasts: list[Forecast] = field(default_factory=list)
+    series: dict[Path, list[Record]] = field(default_factory=dict)
+    forecasts: "list[Forecast]" = field(default_factory=list)
     scores: list[Record] = field(default_factory=list)
     unfinished: list[Record] = field(default_factory=list)
     pages: list[Path] = field(default_factory=list)
@@ -74,15 +75,13 @@ class Contents:
         if kind == "packed run":
             self._add_runs(read_runs(path))
         elif kind == "forecast":
+            from prequential.forecasting.forecast import read_forecast
+
             self.forecasts.append(read_forecast(path))
         elif kind == "forecast score":
-            for score in (parse_object(line, repr(str(path))) for line in read_lines(path)):
-                if isinstance(score, dict) and score.get("schema") == SCORE_SCHEMA:
-                    self.scores.append(score)
-                else:
-                    self.notes.append(f"a score in {path.name} (of an earlier version)")
+            self.scores += [parse_object(line, repr(str(path))) for line in read_lines(path)]
         elif kind in DOCUMENTS:
-            into = self.losses if kind == "heldout" else self.series.setdefault(path.name, [])
+            into = self.losses if kind == "heldout" else self.series.setdefault(path, [])
             for number, line in enumerate(read_lines(path), 1):
                 where = f"line {number} of {str(path)!r}"
                 into.append(check_record(parse_object(line, where), DOCUMENTS[kind], where))

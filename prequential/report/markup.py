@@ -4,7 +4,7 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 
@@ -71,39 +71,25 @@ def html_document(title: str, body: Html) -> str:
 # ---- tables
 
 
-def html_table(
-    title: str,
-    columns: Mapping[str, Sequence[object]],
-    caption: str = "",
-    strong: Collection[int] = (),
-    *,
-    has_sum: bool = False,
-) -> Html:
+def html_table(title: str, rows: Sequence[Mapping[str, object]], caption: str = "", strong: int | None = None) -> Html:
     """A <figure> of a table, which scrolls if it is too wide, with its caption below. Columns of numbers are aligned right.
 
-    columns: of equal lengths, under their titles; the first one names the rows. strong: places of the rows in bold type.
-    has_sum: so is the last row, which stays below the others.
+    rows: values under the titles of columns, of which the first one names the row. Columns without values are left out. strong:
+    place of the row in bold type; -1: the last one, a sum, which stays there.
     """
+    every = {name: [row[name] for row in rows] for name in rows[0]}
+    columns = {name: column for name, column in every.items() if any(value is not None for value in column)}
     kinds = ["n" if i and all(map(_is_number, column)) else None for i, column in enumerate(columns.values())]
     head = (element("th", name, scope="col", class_=kind) for name, kind in zip(columns, kinds, strict=True))
     body = []
     for place, (name, *texts) in enumerate(zip(*map(_column, columns.values()), strict=True)):
         cells = (element("td", text, class_=kind) for text, kind in zip(texts, kinds[1:], strict=True))
-        own = "own" if place in strong else None
+        own = "own" if strong in (place, place - len(rows)) else None
         body.append(element("tr", element("th", name, scope="row"), *cells, class_=own))
-    foot = [element("tfoot", body.pop())] if has_sum else []
+    foot = [element("tfoot", body.pop())] if strong == -1 else []
     table = element("table", element("thead", element("tr", *head)), element("tbody", *body), *foot, aria_label=title)
     scroll = element("div", table, class_="scroll", tabindex=0, role="region", aria_label=title)
     return element("figure", scroll, *([element("figcaption", caption)] if caption else []), class_="table")
-
-
-def table_of_rows(
-    title: str, rows: Sequence[Mapping[str, object]], caption: str = "", strong: Collection[int] = ()
-) -> Html:
-    """As `html_table`, of rows with the same names. A column without any value is left out."""
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    some = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    return html_table(title, some, caption, strong)
 
 
 def _column(values: Sequence[object]) -> list[str]:

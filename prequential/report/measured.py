@@ -7,13 +7,12 @@ from prequential.comparison.documents import compare_documents, document_losses,
 from prequential.errors import CorpusError
 from prequential.evaluation.summary import learner_label
 from prequential.forecasting.forecast import Forecast, ForecastScore, conclusion, forecast_warnings
-from prequential.forecasting.registered import SCHEMA
+from prequential.forecasting.registered import SCHEMA, SCORE_SCHEMA
 from prequential.heldout_loss.text import verdict
 from prequential.records import LOSSES
 from prequential.report.contents import Contents
-from prequential.report.markup import Html, element, folded, table_of_rows
+from prequential.report.markup import Html, element, folded, html_table
 from prequential.report.run_panels import monorepo
-from prequential.report.sections import percent
 from prequential.report.svg import html_figure
 
 MAX_ROWS = 50  # of a table of documents
@@ -34,15 +33,13 @@ def sections(found: Contents) -> Iterator[Section]:
     """All that was found and is no run. Raises CorpusError for records that are damaged."""
     try:
         yield from _heldout(found.losses)
-        for name, records in found.series.items():
-            yield _series(name, records)
+        for path, records in found.series.items():
+            yield _series(path.name, records)
         yield from _forecasts(found)
         if found.unfinished:
-            rows = [
-                {name: each[name] for name in ("name", "time", "n_steps", "n_bytes", "code_bits")}
-                for each in found.unfinished
-            ]
-            yield Section("Unfinished", "Training runs that are not finished", [table_of_rows("Unfinished", rows)])
+            shown = ("name", "time", "n_steps", "n_bytes", "code_bits")
+            rows = [{name: each[name] for name in shown} for each in found.unfinished]
+            yield Section("Unfinished", "Training runs that are not finished", [html_table("Unfinished", rows)])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # what its form does not check
         raise CorpusError(f"a record is damaged: {error}") from error
 
@@ -57,13 +54,17 @@ def _loss(record: Record) -> Record:
 
 def _row(record: Record, title: str, name: str) -> dict[str, object]:
     """The losses of a record, in a row that is called `name` under this title."""
-    loss, rates = _loss(record), {each: (record.get(each) or {}).get("bits_per_byte") for each in LOSSES}
-    ends = (
-        loss.get("interval")
-        and f"{loss['interval']['low_bits_per_byte']:.4f} to {loss['interval']['high_bits_per_byte']:.4f}"
-    )
-    sizes = {"commits": record["test"].get("n_commits"), "documents": loss["documents"]["n_documents"]}
-    return {title: name, **rates, "95 % interval": ends, **sizes, "bytes": loss["documents"]["n_bytes"]}
+    loss = _loss(record)
+    interval, documents = loss.get("interval"), loss["documents"]
+    ends = [f"{interval[end]:.4f}" for end in ("low_bits_per_byte", "high_bits_per_byte")] if interval else []
+    return {
+        title: name,
+        **{each: (record.get(each) or {}).get("bits_per_byte") for each in LOSSES},
+        "95 % interval": " to ".join(ends) or None,
+        "commits": record["test"].get("n_commits"),
+        "documents": documents["n_documents"],
+        "bytes": documents["n_bytes"],
+    }
 
 
 def _heldout(records: Sequence[Record]) -> Iterator[Section]:
@@ -78,14 +79,10 @@ def _heldout(records: Sequence[Record]) -> Iterator[Section]:
         heading = f"{names[0]} needs {_loss(ranked[0])['bits_per_byte']:.4f} bits/byte on {test}"
         heading += f", the least of {len(ranked)}" if len(ranked) > 1 else ""
         rows = [_row(record, "learner", name) for record, name in zip(ranked, names, strict=True)]
-        caption = (
-            "Bits per byte: frozen, nothing is learned from these documents; dynamic, learning goes on; untrained."
-        )
+        table = html_table("Held-out losses", rows, "Bits per byte. Dynamic: learning goes on. Frozen: it does not.", 0)
         said = [f"{names[0]}: {verdict(ranked[0])}."] + [_compared(ranked[0], each) for each in ranked[1:]]
-        table = table_of_rows("Held-out losses", rows, caption, [0])
-        yield Section(
-            f"Held-out loss on {test}", heading, [table, *(element("p", text) for text in said), *_groups(ranked[0])]
-        )
+        content = [table, *(element("p", text) for text in said), *_groups(ranked[0])]
+        yield Section(f"Held-out loss on {test}", heading, content)
 
 
 def _name(record: Record) -> str:
@@ -114,22 +111,18 @@ def _groups(record: Record) -> Iterator[Html]:
         names = {"name": title, "bits_per_byte": "bits/byte", "n_bytes": "bytes", "bits": "bits"}
         rows = [{shown: group[name] for name, shown in names.items()} for group in costliest]
         if len(rows) > 1:
-            yield folded(f"By {title}: most bits in {costliest[0]['name']}", table_of_rows(title, rows))
+            yield folded(f"By {title}: most bits in {costliest[0]['name']}", html_table(title, rows))
 
 
 def _series(name: str, records: Sequence[Record]) -> Section:
     """The points of a monorepo series, the newest first."""
-    panel, newest = monorepo(records), records[-1]
-    rate, less = (
-        _loss(newest)["bits_per_byte"],
-        1 - _loss(newest)["bits_per_byte"] / newest["untrained"]["bits_per_byte"],
-    )
-    heading = f"New text up to {newest['test']['until_date'][:10]} needs {rate:.4f} bits/byte"
-    heading += f", {percent(abs(less))} {'less' if less >= 0 else 'more'} than without training"
+    picture, newest = html_figure(monorepo(records)), records[-1]
+    rates = [f"{newest[loss]['bits_per_byte']:.4f} bits/byte" for loss in ("dynamic", "untrained")]
+    heading = f"New text up to {newest['test']['until_date'][:10]} needs {rates[0]}, without training {rates[1]}"
     rows = [_row(record, "up to", record["test"]["until_date"][:10]) for record in reversed(records)]
-    table = table_of_rows("Series", rows, "The interval is that of the dynamic loss.", [0])
+    table = html_table("Series", rows, "The interval is that of the dynamic loss.", 0)
     said = element("p", f"{learner_label(newest['config'])}: {verdict(newest)}.")
-    return Section(f"Series {name.removesuffix('.jsonl')}", heading, [html_figure(panel), table, said])
+    return Section(f"Series {name.removesuffix('.jsonl')}", heading, [picture, table, said])
 
 
 # ---- forecasts
@@ -137,16 +130,14 @@ def _series(name: str, records: Sequence[Record]) -> Section:
 
 def _forecasts(found: Contents) -> Iterator[Section]:
     """Each forecast with its last score, and the scores of forecasts that are not here."""
-    scores = {score["forecast_blake2b"]: score for score in found.scores}
+    scores = {score["forecast_blake2b"]: score for score in found.scores if score["schema"] == SCORE_SCHEMA}
     for forecast in found.forecasts:
         yield _forecast(forecast, scores.pop(forecast.record["blake2b"], None))
-    if scores:
-        shown = ("time", "low", "point", "high", "actual", "percent", "naive_percent")
-        rows = [{name: score[name] for name in shown} for score in scores.values()]
-        heading = f"{sum(score['hit'] for score in scores.values())} of {len(rows)} runs were in the interval of their forecast"
-        yield Section(
-            "Scores", heading, [table_of_rows("Scores", rows, "Sizes are in bits, errors above the actual size.")]
-        )
+    for score in scores.values():
+        scored = ForecastScore(record=dict(score))
+        yield Section("Score", repr(scored)[1:-1], [element("p", str(scored).partition("\n")[0])])
+    if earlier := sum(score["schema"] != SCORE_SCHEMA for score in found.scores):
+        yield Section("Earlier scores", f"{earlier} scores of an earlier version are not shown", [])
 
 
 def _forecast(forecast: Forecast, score: Record | None) -> Section:
@@ -156,15 +147,13 @@ def _forecast(forecast: Forecast, score: Record | None) -> Section:
     bits |= {"lower end, 90 %": forecast.low_bits, "upper end, 90 %": forecast.high_bits}
     bits |= {"actual": score["actual"]} if score else {}
     rows = [{"": name, "bits/byte": each / n_bytes, "bits": round(each)} for name, each in bits.items()]
-    said = [f"Warning: {each}." for each in forecast_warnings(record)] if record["schema"] == SCHEMA else []
-    if score:
-        said.insert(0, str(ForecastScore(record=dict(score))).partition("\n")[0])
-    heading = repr(ForecastScore(record=dict(score)))[1:-1] if score else conclusion(record)
-    digest = (
-        f"Registered {record['created_at']} as {record['blake2b'][:16]}, of {n_bytes:,} bytes. {conclusion(record)}"
-    )
+    scored = ForecastScore(record=dict(score)) if score else None
+    said = [str(scored).partition("\n")[0]] if scored else []
+    said += [f"Warning: {each}." for each in forecast_warnings(record)] if record["schema"] == SCHEMA else []
+    digest = f"Registered {record['created_at']} as {record['blake2b'][:16]}. {conclusion(record)}"
     content = [
         element("p", digest, class_="origin"),
-        table_of_rows("Forecast", rows, "", [0]),
+        html_table("Forecast", rows, "", 0),
+        *(element("p", text) for text in said),
     ]
-    return Section("Forecast", heading, [*content, *(element("p", text) for text in said)])
+    return Section("Forecast", repr(scored)[1:-1] if scored else conclusion(record), content)

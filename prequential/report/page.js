@@ -52,7 +52,7 @@ for (const drawing of all('.drawing')) {
   drawing.setAttribute('role', 'group')
   drawing.addEventListener('pointerleave', () => { rule.hidden = true })
   follow(drawing, event => {
-    const place = area.getBoundingClientRect(), x = (event.clientX - place.left) / place.width * width
+    const place = area.ownerSVGElement.getBoundingClientRect(), x = (event.clientX - place.left) / place.width * width
     const heightOf = ({ points, isDot }) => {
       const i = points.findIndex(([at]) => at >= x), [[a, b], [c, d]] = [points[Math.max(i - 1, 0)], points[Math.max(i, 0)]]
       if (isDot) return Math.abs(a - x) < width / 25 ? b : NaN

@@ -87,26 +87,19 @@ def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
     """The ranking on each corpus, and the runs that have no other one to be compared with."""
     single = [groups for groups in rankings if sum(map(len, groups.values())) == 1]
     if len(rankings) > 1:
-        alone = ", ".join(
-            f"{name} on {corpus_name(group[0][1])}" for groups in single for name, group in groups.items()
-        )
-        text = f"Not compared, because no other run on this page has the same bytes: {alone}."
+        alone = [f"{name} on {corpus_name(group[0][1])}" for groups in single for name, group in groups.items()]
+        text = f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}."
         heading = f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models"
         yield Section("Several corpora", heading, [element("p", text)] if alone else [])
     for groups in (groups for groups in rankings if groups not in single):
         differences, run = _compared(groups), next(iter(groups.values()))[0][1]
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
-        figures = sections.curve_figures(curves, {}, run_panels.against_time(curves, _against_time(groups)))
+        costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
+        for each in max((run.record["baselines"] for group in groups.values() for _, run in group), key=len):
+            costs[each["name"]] = each["wall_s"], each["bits_per_byte"]
+        figures = sections.curve_figures(curves, {}, run_panels.against_time(curves, costs))
         title = f"Runs on {corpus_name(run)}, {run.record['corpus']['n_bytes']:,} bytes"
         yield Section(title, conclusion(groups, differences), [ranking_table(groups, differences), figures])
-
-
-def _against_time(groups: Groups) -> dict[str, tuple[float, float]]:
-    """Seconds and bits/byte of the groups of runs, and of the baselines of the run that has most."""
-    every = [run.record["baselines"] for group in groups.values() for _, run in group]
-    costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
-    results = {name: (seconds, rate) for name, (seconds, rate) in costs.items() if seconds}
-    return results | {each["name"]: (each["wall_s"], each["bits_per_byte"]) for each in max(every, key=len)}
 
 
 def _cost(field: str, group: Sequence[tuple[int, Run]]) -> float | None:
@@ -152,18 +145,18 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     }
     caption = compared if isinstance(compared, str) else ""
     if not isinstance(compared, str):
-        differences = compared.differences
-        columns["more than the best"] = [None, *(f"{each.percent:+.2f} %" for each in differences)]
-        lines = [*map(difference_sentence, differences), *([f"Data: {compared.rows}."] if compared.rows else [])]
-        caption = join(*(element("div", line) for line in lines))
-    for title, field, unit, decimals in COSTS:
-        if any(costs := [_cost(field, group) for group in groups.values()]):
-            columns[title] = [cost and f"{cost / unit:,.{decimals}f}" for cost in costs]
+        columns["more than the best"] = [None, *(f"{each.percent:+.2f} %" for each in compared.differences)]
+        said = [*map(difference_sentence, compared.differences), *[f"Data: {compared.rows}."] * bool(compared.rows)]
+        caption = join(*(element("div", line) for line in said))
+    for title, field, unit, digits in COSTS:
+        costs = [_cost(field, group) for group in groups.values()]
+        columns[title] = [cost and f"{cost / unit:,.{digits}f}" for cost in costs]
     columns[size] = [round(_mean("archive_bytes", group)) for group in groups.values()]
     columns["verified"] = [_words(map(verified_word, group)) for group in records]
     if max(map(len, records)) > 1:
         columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
-    return html_table("Ranking", columns, caption, [0])
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return html_table("Ranking", rows, caption, 0)
 
 
 def _words(words: Iterable[str]) -> str:
@@ -181,7 +174,7 @@ def _article(run: Run, name: str, number: int, level: str) -> Html:
     if not is_reported(record):
         parts |= {
             "What the text costs": sections.passages(record.get("passages", [])),
-            "Where the bits went": [*sections.breakdowns(record["tables"], labels)],
+            "Where the bits went": [*sections.breakdowns(record.get("tables", {}), labels)],
             "Total cost, and how to repeat the run": [sections.ledger(record), sections.repetition(record)],
         }
     return element(

@@ -143,14 +143,14 @@ def saved(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
     return _panel(title, curves, lines, labels, y_title="bits saved", references=(0.0,))
 
 
-def against_time(curves: Curves, results: Mapping[str, tuple[float, float]]) -> Panel:
-    """The seconds and the bits per byte of each result as a dot, with the colour of its curve. The first one is thick."""
-    colours, shown = _colours(curves), list(results)[:MAX_DOTS]
-    points = {name: np.array(results[name], np.float64).reshape(2, 1) for name in shown}
-    dots = [Series(name, x, y, colours.get(name, 0), name == shown[0]) for name, (x, y) in points.items()]
+def against_time(curves: Curves, costs: Mapping[str, tuple[float | None, float]]) -> Panel:
+    """The seconds, if known, and the bits per byte of each result as a dot, with the colour of its curve."""
+    names = [name for name, (seconds, _) in costs.items() if seconds]
+    points = {name: np.array(costs[name], np.float64).reshape(2, 1) for name in names[:MAX_DOTS]}
+    dots = [Series(name, x, y, _colours(curves).get(name, 0)) for name, (x, y) in points.items()]
     seconds = [float(x[0]) for x, _ in points.values()] or [1.0]
-    x_range, omitted = (min(seconds) / 1.2, max(seconds) * 1.2), list(results)[MAX_DOTS:]
-    return Panel("Bits per byte against time", dots, "seconds", x_range=x_range, omitted=omitted)
+    ends = min(seconds) / 1.2, max(seconds) * 1.2
+    return Panel("Bits per byte against time", dots, "seconds", x_range=ends, omitted=names[MAX_DOTS:])
 
 
 def _rates(curves: Curves) -> dict[str, Points]:

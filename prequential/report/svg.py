@@ -48,7 +48,10 @@ def drawing(panel: Panel) -> Html:
     levels = [(f"{y(value):.1f}", "grid") for value in y_ticks]
     levels += [(f"{y(value):.1f}", "reference") for value in panel.references]
     grid = [element("line", x1=0, x2="100%", y1=at, y2=at, class_=kind) for at, kind in levels]
-    ticks = [(_date(tick) if panel.dates else short_number(tick), f"{x(tick):.2%}") for tick in x_ticks]
+    ticks = [
+        (str(np.datetime64(int(tick), "D")) if panel.dates else short_number(tick), f"{x(tick):.2%}")
+        for tick in x_ticks
+    ]
     grid += [element("line", x1=at, x2=at, y1=0, y2=BOTTOM, class_="grid") for _, at in ticks]
     heights = [y(float(line.y[-1])) for line in panel.series]
     leaders, names = list[Html](), list[Html]()
@@ -141,7 +144,3 @@ def short_number(value: float) -> str:
     """The value with at most four significant digits and a unit prefix, never in scientific notation: 1500000 is "1.5 M"."""
     size, prefix = next(((size, prefix) for size, prefix in PREFIXES if abs(value) >= size), (1.0, ""))
     return np.format_float_positional(value / size, precision=4, fractional=False, trim="-") + prefix
-
-
-def _date(day: float) -> str:
-    return str(np.datetime64(math.floor(day), "D"))
