@@ -39,8 +39,7 @@ class Contents:
     @property
     def n_results(self) -> int:
         """How many results there are to show."""
-        results = [*self.runs, *self.losses, *self.series, *self.forecasts, *self.scores, *self.unfinished]
-        return len(results)
+        return len([*self.runs, *self.losses, *self.series, *self.forecasts, *self.scores, *self.unfinished])
 
     def add(self, path: Path) -> None:
         """A run, a file of records, or all that lies in a folder. Raises CorpusError."""

@@ -60,7 +60,7 @@ def _row(record: Record, title: str, name: str) -> dict[str, object]:
     return {
         title: name,
         **{each: (record.get(each) or {}).get("bits_per_byte") for each in LOSSES},
-        "95 % interval": " to ".join(ends) or None,
+        "95 % interval": "\u00a0to\u00a0".join(ends) or None,
         "commits": record["test"].get("n_commits"),
         "documents": documents["n_documents"],
         "bytes": documents["n_bytes"],
@@ -150,7 +150,7 @@ def _forecast(forecast: Forecast, score: Record | None) -> Section:
     scored = ForecastScore(record=dict(score)) if score else None
     said = [str(scored).partition("\n")[0]] if scored else []
     said += [f"Warning: {each}." for each in forecast_warnings(record)] if record["schema"] == SCHEMA else []
-    digest = f"Registered {record['created_at']} as {record['blake2b'][:16]}. {conclusion(record)}"
+    digest = f"Registered {record['created_at']} as {record['blake2b'][:16]}. " + conclusion(record) * bool(score)
     content = [
         element("p", digest, class_="origin"),
         html_table("Forecast", rows, "", 0),

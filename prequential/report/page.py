@@ -87,10 +87,11 @@ def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
     """The ranking on each corpus, and the runs that have no other one to be compared with."""
     single = [groups for groups in rankings if sum(map(len, groups.values())) == 1]
     if len(rankings) > 1:
-        alone = [f"{name} on {corpus_name(group[0][1])}" for groups in single for name, group in groups.items()]
-        text = f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}."
+        numbered = [(name, *group[0]) for groups in single for name, group in groups.items()]
+        alone = [element("a", f"{name} on {corpus_name(run)}", href=f"#run-{i}") for name, i, run in numbered]
+        text = "Not compared, because no other run on this page has the same bytes: "
         heading = f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models"
-        yield Section("Several corpora", heading, [element("p", text)] if alone else [])
+        yield Section("Several corpora", heading, [element("p", text, Html(", ".join(alone)), ".")] if alone else [])
     for groups in (groups for groups in rankings if groups not in single):
         differences, run = _compared(groups), next(iter(groups.values()))[0][1]
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
