@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from prequential.comparison.documents import KINDS as DOCUMENTS
 from prequential.errors import CorpusError
 from prequential.evaluation.runs import RECORD, Run, mode_of_all, read_run, read_runs, unfinished_trainings
-from prequential.files import PathLike, common_mode, open_regular
+from prequential.files import PathLike, common_mode, open_regular, reading
 from prequential.records import check_record, parse_object, read_lines, read_object
 from prequential.report.markup import MARK
 
@@ -62,7 +62,9 @@ class Contents:
                 self._add_folder(run.path)
 
     def _add_folder(self, folder: Path) -> None:
-        for path in sorted(each for each in folder.iterdir() if each.is_file() and each.name != RECORD):
+        with reading(folder):
+            paths = sorted(each for each in folder.iterdir() if each.is_file() and each.name != RECORD)
+        for path in paths:
             if path.suffix in SUFFIXES:
                 self._add_file(path)
             elif path.suffix == ".html" and is_own_page(path):

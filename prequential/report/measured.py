@@ -71,7 +71,7 @@ def _heldout(records: Sequence[Record]) -> Iterator[Section]:
     """A section for each test corpus: its learners, the best one first. Of equal measurements the last one counts."""
     tests: dict[tuple[Any, ...], dict[str, Record]] = {}
     for record in records:
-        measured = repr((record["train"].get("name"), record["learner_digest"], record["policy"]))
+        measured = repr([record["train"].get("name"), *map(record.get, ("config", "learner_digest", "policy"))])
         tests.setdefault((record["test"]["blake2b"], record["test"]["n_bytes"]), {})[measured] = record
     for same in tests.values():
         ranked = sorted(same.values(), key=lambda record: float(_loss(record)["bits_per_byte"]))
