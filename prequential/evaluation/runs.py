@@ -267,15 +267,6 @@ def find_run(name: str, folder: PathLike = "runs") -> str:
     return str(paths[0]) if paths else name
 
 
-def find_runs(path: PathLike) -> list[Run]:
-    """The run at `path`, or all runs of a folder or of a file of packed runs. Raises CorpusError."""
-    if Path(path).is_file() or (Path(path).is_dir() and not (Path(path) / RECORD).exists()):
-        if runs := read_runs(path):
-            return runs
-        raise CorpusError(f"{os.fspath(path)!r} is not a run, and holds none")
-    return [read_run(path)]
-
-
 def interrupted_runs(root: PathLike) -> list[Path]:
     """Drafts in `root` that `evaluate --resume` can continue. Their runs were interrupted or are still running."""
     with files.reading(root):

@@ -22,7 +22,7 @@ def format_heldout(record: Record) -> str:
     losses = {name: record[name] for name in LOSSES if record[name]}
     parts = [_head(record), _totals(losses, record["baselines"])]
     parts += [_groups(title, losses) for title in GROUPS]
-    return "\n\n".join([*filter(None, parts), _verdict(record)])
+    return "\n\n".join([*filter(None, parts), verdict(record)])
 
 
 def format_models(records: Sequence[Record], comparison: DocumentComparison | None = None) -> str:
@@ -150,9 +150,11 @@ def _bounds(loss: Record) -> str:
 # ---- sentences
 
 
-def _verdict(record: Record) -> str:
-    """What to expect of the trained learner on other such text, and whether it is better than one that was not trained."""
+def verdict(record: Record) -> str:
+    """What to expect of the learner on other such text, and whether it is better than one that was not trained, if that is known."""
     loss, untrained = record["dynamic"] or record["frozen"], record["untrained"]
+    if untrained is None:
+        return printable(_expectation(loss))
     trained, other = f"the learner that read {_name(record['train'])}", "one that did not"
     if record["overlap"] and record["overlap"]["warning"]:
         return printable(f"{trained} has seen most of this text: measure it on text that is new to it")
@@ -162,7 +164,7 @@ def _verdict(record: Record) -> str:
 
 def _expectation(loss: Record) -> str:
     """What to expect of a loss on other text like this."""
-    interval = loss["interval"]
+    interval = loss.get("interval")
     if interval is None:
         return f"these figures say nothing about other text: {reason_for_none(_clusters_of(loss))}"
     n = count_of(interval["by"], interval["n_clusters"])

@@ -3,13 +3,17 @@
 import html
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files
 
 from prequential.printable import printable
 from prequential.report.run_panels import STYLE_SHEET
 
 NUMBER = re.compile(r"[+-]?[0-9][0-9,.]*( ?%)?|0: everywhere|never")
 MARK = '<meta name="generator" content="prequential report">'  # by it, a later report knows that it may replace a page
+SCRIPT = files(__package__).joinpath("page.js").read_text(encoding="utf-8")
 
 
 class Html(str):
@@ -41,8 +45,9 @@ def folded(title: str, *content: Html) -> Html:
 
 
 def html_document(title: str, body: Html) -> str:
-    """A complete HTML document that loads nothing."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    """A complete HTML document that loads nothing. No script runs in it but SCRIPT."""
+    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     # The encoding and this policy come before any text of a record.
     return f"""<!doctype html>
 <html lang="en">
@@ -57,6 +62,7 @@ def html_document(title: str, body: Html) -> str:
 </head>
 <body>
 {element("main", body)}
+<script>{SCRIPT}</script>
 </body>
 </html>
 """
@@ -65,24 +71,23 @@ def html_document(title: str, body: Html) -> str:
 # ---- tables
 
 
-def html_table(
-    title: str,
-    columns: Mapping[str, Sequence[object]],
-    caption: str = "",
-    strong: Collection[int] = (),
-) -> Html:
+def html_table(title: str, rows: Sequence[Mapping[str, object]], caption: str = "", strong: int | None = None) -> Html:
     """A <figure> of a table, which scrolls if it is too wide, with its caption below. Columns of numbers are aligned right.
 
-    columns: of equal lengths, under their titles; the first one names the rows. strong: places of the rows in bold type.
+    rows: values under the titles of columns, of which the first one names the row. Columns without values are left out. strong:
+    place of the row in bold type; -1: the last one, a sum, which stays there.
     """
+    every = {name: [row[name] for row in rows] for name in rows[0]}
+    columns = {name: column for name, column in every.items() if any(value is not None for value in column)}
     kinds = ["n" if i and all(map(_is_number, column)) else None for i, column in enumerate(columns.values())]
     head = (element("th", name, scope="col", class_=kind) for name, kind in zip(columns, kinds, strict=True))
     body = []
     for place, (name, *texts) in enumerate(zip(*map(_column, columns.values()), strict=True)):
         cells = (element("td", text, class_=kind) for text, kind in zip(texts, kinds[1:], strict=True))
-        own = "own" if place in strong else None
+        own = "own" if strong in (place, place - len(rows)) else None
         body.append(element("tr", element("th", name, scope="row"), *cells, class_=own))
-    table = element("table", element("thead", element("tr", *head)), element("tbody", *body), aria_label=title)
+    foot = [element("tfoot", body.pop())] if strong == -1 else []
+    table = element("table", element("thead", element("tr", *head)), element("tbody", *body), *foot, aria_label=title)
     scroll = element("div", table, class_="scroll", tabindex=0, role="region", aria_label=title)
     return element("figure", scroll, *([element("figcaption", caption)] if caption else []), class_="table")
 

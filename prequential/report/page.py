@@ -1,4 +1,4 @@
-"""HTML pages about runs. A page is one file without scripts, whose policy forbids the browser to load anything."""
+"""HTML pages about runs and other results. A page is one file, whose policy forbids the browser to load anything."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -17,27 +17,49 @@ from prequential.evaluation.summary import (
     what_is_measured,
     without_common_arguments,
 )
-from prequential.report import run_panels, sections
+from prequential.records import IMPORTED
+from prequential.report import measured, run_panels, sections
+from prequential.report.contents import Contents
 from prequential.report.markup import Html, element, folded, html_document, html_table, join
+from prequential.report.measured import Section
 from prequential.report.sections import corpus_name
-from prequential.report.svg import html_figure
 
+COSTS = (("seconds", "wall_s", 1, 2), ("kB/s", "bytes_per_s", 1e3, 1), ("MiB", "peak_memory_bytes", 2**20, 0))
 Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
 
 
-def html_report(runs: Sequence[Run]) -> str:
-    """The page about one or more runs: first the conclusion. Raises CorpusError for incomplete records or curves."""
+def html_report(runs: Sequence[Run], others: Contents | None = None, links: Mapping[str, str] = {}) -> str:
+    """The page about runs, and about all that `others` holds beside runs: first the conclusion.
+
+    links: addresses of other pages, by their titles. Raises CorpusError for incomplete records or curves.
+    """
+    parts = [*(_of_runs(runs) if runs else ()), *(measured.sections(others) if others else ())]
+    first, *rest = parts
+    body = [element("h1", first.heading)]
+    if len(parts) > 1 or links:
+        entries = [element("a", part.title, href=f"#part-{i}") for i, part in enumerate(rest, 2)]
+        entries += [element("a", title, href=address) for title, address in links.items()]
+        body.append(element("nav", *entries, aria_label="On this page"))
+    body += first.content
+    for i, part in enumerate(rest, 2):
+        body.append(element("section", element("h2", part.heading), *part.content, id=f"part-{i}"))
+    if others and others.notes:
+        body.append(element("p", element("small", f"Not shown: {'; '.join(others.notes)}.")))
+    return html_document(f"{first.title}: prequential report", join(*body))
+
+
+def _of_runs(runs: Sequence[Run]) -> Iterator[Section]:
+    """One run; or the ranking on each corpus, and then each run."""
     names = without_common_arguments(learner_label(run.record["config"]) for run in runs)
-    corpora = " and ".join(dict.fromkeys(map(corpus_name, runs)))
+    said = [sections.conclusion(run, name) for run, name in zip(runs, names, strict=True)]
     if len(runs) == 1:
-        sentence = element("h1", sections.conclusion(runs[0], names[0]))
-        return html_document(f"{corpora}: prequential report", join(sentence, _article(runs[0], names[0], 1, "h2")))
+        yield Section(corpus_name(runs[0]), said[0], [_article(runs[0], names[0], 1, "h2")])
+        return
     rankings = _rankings(runs)
-    parts = [*_comparisons(rankings), element("h2", "Each run")]
-    for number, run in (each for groups in rankings for group in groups.values() for each in group):
-        name = names[number - 1]
-        parts.append(folded(sections.conclusion(run, name), _article(run, name, number, "h3")))
-    return html_document(f"{corpora}: {len(runs)} runs, prequential report", join(*parts))
+    yield from _comparisons(rankings)
+    ranked = (each for groups in rankings for group in groups.values() for each in group)
+    articles = (folded(said[i - 1], _article(run, names[i - 1], i, "h3")) for i, run in ranked)
+    yield Section("Each run", "Each run", [*articles])
 
 
 # ---- several runs
@@ -61,25 +83,30 @@ def _mean(field: str, group: Sequence[tuple[int, Run]]) -> float:
     return sum(run.record[field] for _, run in group) / len(group)
 
 
-def _comparisons(rankings: Sequence[Groups]) -> Iterator[Html]:
+def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
     """The ranking on each corpus, and the runs that have no other one to be compared with."""
+    single = [groups for groups in rankings if sum(map(len, groups.values())) == 1]
     if len(rankings) > 1:
-        yield element("h1", f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models")
-    alone = []
-    for groups in rankings:
-        (name, ((_, run), *others)), *more = groups.items()
-        if not others and not more:
-            alone.append(f"{name} on {corpus_name(run)}")
-            continue
-        differences = _compared(groups)
-        yield element("h1" if len(rankings) == 1 else "h2", conclusion(groups, differences))
-        yield ranking_table(groups, differences)
+        numbered = [(name, *group[0]) for groups in single for name, group in groups.items()]
+        alone = [element("a", f"{name} on {corpus_name(run)}", href=f"#run-{i}") for name, i, run in numbered]
+        text = "Not compared, because no other run on this page has the same bytes: "
+        heading = f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models"
+        yield Section("Several corpora", heading, [element("p", text, Html(", ".join(alone)), ".")] if alone else [])
+    for groups in (groups for groups in rankings if groups not in single):
+        differences, run = _compared(groups), next(iter(groups.values()))[0][1]
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
-        for panel in (run_panels.learning(curves), run_panels.saved(curves)):
-            if panel.series:
-                yield html_figure(panel)
-    if alone:
-        yield element("p", f"Not compared, because no other run on this page has the same bytes: {', '.join(alone)}.")
+        costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
+        for each in max((run.record["baselines"] for group in groups.values() for _, run in group), key=len):
+            costs[each["name"]] = each["wall_s"], each["bits_per_byte"]
+        figures = sections.curve_figures(curves, {}, run_panels.against_time(curves, costs))
+        title = f"Runs on {corpus_name(run)}, {run.record['corpus']['n_bytes']:,} bytes"
+        yield Section(title, conclusion(groups, differences), [ranking_table(groups, differences), figures])
+
+
+def _cost(field: str, group: Sequence[tuple[int, Run]]) -> float | None:
+    """The mean of a figure of coding; None if a run has none, as those that were imported from a log."""
+    has_all = all(run.record.get(field) and run.record.get("coding") != IMPORTED for _, run in group)
+    return _mean(field, group) if has_all else None
 
 
 def _compared(groups: Groups) -> Comparison | str:
@@ -119,14 +146,18 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     }
     caption = compared if isinstance(compared, str) else ""
     if not isinstance(compared, str):
-        differences = compared.differences
-        columns["more than the best"] = [None, *(f"{each.percent:+.2f} %" for each in differences)]
-        caption = " ".join(map(difference_sentence, differences)) + f" Data: {compared.rows}." * bool(compared.rows)
+        columns["more than the best"] = [None, *(f"{each.percent:+.2f} %" for each in compared.differences)]
+        said = [*map(difference_sentence, compared.differences), *[f"Data: {compared.rows}."] * bool(compared.rows)]
+        caption = join(*(element("div", line) for line in said))
+    for title, field, unit, digits in COSTS:
+        costs = [_cost(field, group) for group in groups.values()]
+        columns[title] = [cost and f"{cost / unit:,.{digits}f}" for cost in costs]
     columns[size] = [round(_mean("archive_bytes", group)) for group in groups.values()]
     columns["verified"] = [_words(map(verified_word, group)) for group in records]
     if max(map(len, records)) > 1:
         columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
-    return html_table("Ranking", columns, caption, [0])
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return html_table("Ranking", rows, caption, 0)
 
 
 def _words(words: Iterable[str]) -> str:
@@ -144,7 +175,7 @@ def _article(run: Run, name: str, number: int, level: str) -> Html:
     if not is_reported(record):
         parts |= {
             "What the text costs": sections.passages(record.get("passages", [])),
-            "Where the bits went": [*sections.breakdowns(record["tables"], labels)],
+            "Where the bits went": [*sections.breakdowns(record.get("tables", {}), labels)],
             "Total cost, and how to repeat the run": [sections.ledger(record), sections.repetition(record)],
         }
     return element(

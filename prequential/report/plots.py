@@ -97,6 +97,7 @@ def learning_curves(runs: Runs, *, ax: Axes | None = None) -> Axes:
     """Bits per byte up to each position, in bytes of the original.
 
     runs: one run, whose parts and baselines are drawn, too; or several, by their names in a mapping, each of which is one line.
+    Lines begin where their rates come near those of the end.
     """
     return _drawn(ax, run_panels.learning(*_curves(runs)))
 

@@ -36,6 +36,7 @@ COLOURS = {
 }
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 MAX_FULL = 5  # lines that a reader can tell apart
+MAX_DOTS = 12  # names that stand beside a picture
 N_POINTS = 200  # of a line; more cannot be seen
 DAY_S = 86400
 
@@ -62,7 +63,8 @@ class Series:
 class Panel:
     """One picture. dates: values of x are days since 1970; otherwise they are positive, and their axis is logarithmic.
 
-    references: values of y at which a horizontal line is drawn. omitted: names of lines that are not drawn.
+    x_range: the ends of this axis; None: those of the lines. references: values of y at which a horizontal line is drawn.
+    omitted: names of lines that are not drawn.
     """
 
     title: str
@@ -70,6 +72,7 @@ class Panel:
     x_title: str = "bytes of the original"
     y_title: str = "bits/byte"
     dates: bool = False
+    x_range: tuple[float, float] | None = None
     references: Sequence[float] = ()
     omitted: Sequence[str] = ()
 
@@ -125,8 +128,7 @@ def learning(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
 
     labels: what lines are called by the names of their curves.
     """
-    lines = {name: (line.n_bytes, line.bits / line.n_bytes) for name, line in curves.items()}
-    return _panel("Bits per byte up to each position", curves, lines, labels)
+    return _panel("Bits per byte up to each position", curves, _rates(curves), labels)
 
 
 def saved(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
@@ -141,16 +143,50 @@ def saved(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
     return _panel(title, curves, lines, labels, y_title="bits saved", references=(0.0,))
 
 
-def _panel(title: str, curves: Curves, lines: Mapping[str, Points], labels: Mapping[str, str], **more: Any) -> Panel:
-    """First the own curve, then its parts, then the others by their last rate. `learning` and `saved` draw the same ones."""
-    own = _own(curves)
+def against_time(curves: Curves, costs: Mapping[str, tuple[float | None, float]]) -> Panel:
+    """The seconds, if known, and the bits per byte of each result as a dot, with the colour of its curve."""
+    names = [name for name, (seconds, _) in costs.items() if seconds]
+    points = {name: np.array(costs[name], np.float64).reshape(2, 1) for name in names[:MAX_DOTS]}
+    dots = [Series(name, x, y, _colours(curves).get(name, 0)) for name, (x, y) in points.items()]
+    seconds = [float(x[0]) for x, _ in points.values()] or [1.0]
+    ends = min(seconds) / 1.2, max(seconds) * 1.2
+    return Panel("Bits per byte against time", dots, "seconds", x_range=ends, omitted=names[MAX_DOTS:])
+
+
+def _rates(curves: Curves) -> dict[str, Points]:
+    return {name: (line.n_bytes, line.bits / line.n_bytes) for name, line in curves.items()}
+
+
+def _colours(curves: Curves) -> dict[str, int]:
+    """The colour of each curve, and of each baseline."""
     others = (name for name in curves if name not in COLOURS)
-    colours = COLOURS | dict(zip(others, cycle(range(len(COLOURS), len(LINE_COLOURS))), strict=False))
-    rates = {name: float(curve.bits[-1] / curve.n_bytes[-1]) for name, curve in curves.items()}
-    ranked = sorted(curves, key=lambda name: (name != own, name not in PARTS, rates[name]))
-    drawn = [name for name in ranked[:MAX_FULL] if name in lines]
-    series = [Series(labels.get(name, name), *_thinned(*lines[name]), colours[name], name == own) for name in drawn]
-    return Panel(title, series, omitted=[labels.get(name, name) for name in ranked[MAX_FULL:]], **more)
+    return COLOURS | dict(zip(others, cycle(range(len(COLOURS), len(LINE_COLOURS))), strict=False))
+
+
+def _panel(title: str, curves: Curves, lines: Mapping[str, Points], labels: Mapping[str, str], **more: Any) -> Panel:
+    """First the own curve, then its parts, then the others by their last rate.
+
+    All panels of some curves show the same ones over the same bytes.
+    """
+    own, colours, rates = _own(curves), _colours(curves), _rates(curves)
+    ranked = sorted(curves, key=lambda name: (name != own, name not in PARTS, rates[name][1][-1]))
+    begins, series = _beginnings({name: rates[name] for name in ranked[:MAX_FULL]}), []
+    for name, (x, y) in ((name, lines[name]) for name in begins if name in lines):
+        points = _thinned(x[x >= begins[name]], y[x >= begins[name]])
+        series.append(Series(labels.get(name, name), *points, colours[name], name == own))
+    ends = float(min(begins.values())), float(max(curves[name].n_bytes[-1] for name in begins))
+    return Panel(title, series, x_range=ends, omitted=[labels.get(name, name) for name in ranked[MAX_FULL:]], **more)
+
+
+def _beginnings(rates: Mapping[str, Points]) -> dict[str, int]:
+    """From which byte on each of several curves is drawn: the last three quarters of the bytes take half of the height."""
+    late_byte = max(x[-1] for x, _ in rates.values()) / 4
+    late = np.concatenate([np.append(y[x >= late_byte], y[-1]) for x, y in rates.values()])
+    margin, begins = float(np.ptp(late)) / 2 if len(rates) > 1 else np.inf, {}
+    for name, (x, y) in rates.items():
+        outside = np.flatnonzero((y < late.min() - margin) | (y > late.max() + margin))
+        begins[name] = int(x[outside[-1] + 1 if len(outside) else 0])
+    return begins
 
 
 def _own(curves: Curves) -> str:

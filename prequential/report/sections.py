@@ -13,7 +13,7 @@ from prequential_codecs.baselines import BASELINES
 
 from prequential.errors import CorpusError
 from prequential.evaluation import breakdown
-from prequential.evaluation.curves import GPT, MIXER, MODEL
+from prequential.evaluation.curves import GPT, MIXER, MODEL, Curves
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import (
@@ -25,9 +25,10 @@ from prequential.evaluation.summary import (
     reported_figures,
     split_text,
 )
+from prequential.printable import printable
 from prequential.records import IMPORTED
 from prequential.report.markup import Html, element, folded, html_table
-from prequential.report.run_panels import LIGHT, full_name, learning, saved
+from prequential.report.run_panels import LIGHT, Panel, full_name, learning, saved
 from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of page.css)
@@ -116,34 +117,32 @@ def _kind(record: Record) -> str:
 def reported(record: Record) -> Html:
     """What a training loop, or its log, said."""
     above = ("data", "model", "proof")  # on the page, these stand above the table
-    figures = [(title, value) for title, value in reported_figures(record) if title not in above]
-    titles, values = zip(*figures, strict=True)
-    return html_table("Reported", {"figure": titles, "value": values})
+    rows = [{"figure": title, "value": text} for title, text in reported_figures(record) if title not in above]
+    return html_table("Reported", rows)
 
 
 def sizes(record: Record, name: str) -> list[Html]:
     """The size of the archive of the learner `name` and those of the baselines, smallest first."""
     size, n_bytes = record["archive_bytes"], record["corpus"]["n_bytes"]
     own = {"label": full_name(name, record["config"]), "compressed_bytes": size, "wall_s": record["wall_s"]}
-    rows = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
+    results = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
     statics = [row for row in record["baselines"] if _is_static(row)]
-    names = [f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"] for row in rows]
-    saves = [None if row is own else percent(1 - size / row["compressed_bytes"]) for row in rows]
-    ahead = [None if row is own else _first_byte(record["crossings"].get(row["name"])) for row in rows]
-    columns: dict[str, Sequence[object]] = {
-        "compressor": names,
-        "bits/byte": [bits_per_byte(row["compressed_bytes"], n_bytes) for row in rows],
-        "bytes": [row["compressed_bytes"] for row in rows],
-        f"{name} saves": saves,
-        f"{name} ahead from byte": ahead,
-        "seconds": [f"{row['wall_s']:,.2f}" for row in rows],
-    }
+    rows = [
+        {
+            "compressor": f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"],
+            "bits/byte": bits_per_byte(row["compressed_bytes"], n_bytes),
+            "seconds": f"{row['wall_s']:,.2f}",
+            "bytes": row["compressed_bytes"],
+            f"{name} saves": None if row is own else percent(1 - size / row["compressed_bytes"]),
+            f"{name} ahead from byte": None if row is own else _first_byte(record["crossings"].get(row["name"])),
+        }
+        for row in results
+    ]
     caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
     if statics:
         caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
-    places = [place for place, row in enumerate(rows) if row is own]
     notes = (element("p", note) for note in record["notes"])
-    return [html_table("Sizes", columns, caption, places), *notes]
+    return [html_table("Sizes", rows, caption, results.index(own)), *notes]
 
 
 def _first_byte(byte: int | None) -> str:
@@ -157,12 +156,17 @@ def findings(record: Record) -> list[Html]:
 
 
 def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
-    """The learning curves and the bits saved, with an explanation."""
-    panels = (learning(run.curves, labels), saved(run.curves, labels))
+    """The bits saved and the learning curves, with an explanation."""
     text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
     if not is_reported(run.record):
         text += "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately."
-    return [*(html_figure(panel) for panel in panels if panel.series), element("p", text)]
+    return [curve_figures(run.curves, labels), element("p", text)]
+
+
+def curve_figures(curves: Curves, labels: Mapping[str, str] = {}, *others: Panel) -> Html:
+    """The bits saved, and below them the learning curves, over the same bytes at the same places; and other panels."""
+    panels = (saved(curves, labels), learning(curves, labels), *others)
+    return element("div", *(html_figure(panel) for panel in panels if panel.series), class_="plots")
 
 
 # ---- where the bits went
@@ -173,8 +177,8 @@ def breakdowns(tables: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator
     for name, table in tables.items():
         title, rows = name.replace("_", " ").capitalize(), table["rows"]
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
-            columns, strong = _costs(rows, ROW_NAMES.get(name, "name"), labels), [len(rows)] if len(rows) > 1 else []
-            shown = html_table(title, columns, " ".join(breakdown.notes(table)), strong)
+            costs = _costs(rows, ROW_NAMES.get(name, "name"), labels)
+            shown = html_table(title, costs, " ".join(breakdown.notes(table)), -1 if len(rows) > 1 else None)
             yield folded(f"{breakdown.EXPLANATIONS.get(name, title)}{_costliest(rows)}", shown)
 
 
@@ -188,23 +192,24 @@ def _costliest(rows: Sequence[Record]) -> str:
     return f" Most bits: {most['name']}, {most['bits'][part] / (total or 1.0):.0%}."
 
 
-def _costs(rows: Sequence[Record], name: str, labels: Mapping[str, str]) -> dict[str, list[object]]:
-    """The columns of rows of costs; several rows have a row of sums."""
+def _costs(rows: Sequence[Record], name: str, labels: Mapping[str, str]) -> list[dict[str, object]]:
+    """The rows of costs, as the page shows them. Several have a row of sums."""
     first, *parts = rows[0]["bits"]
     bits = {part: math.fsum(row["bits"][part] for row in rows) for part in (first, *parts)}
     total = {"name": "all", "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
-    shown = [*rows, total] if len(rows) > 1 else rows
-    counts = {text: key for key, text in breakdown.COUNTS.items() if any(key in row for row in rows)}
-    return {
-        name: [row["name"] for row in shown],
-        "bits/byte": [row["bits"][first] / row["n_bytes"] for row in shown],
-        **{labels.get(part, part): [row["bits"][part] / row["n_bytes"] for row in shown] for part in parts},
-        "of bits": [f"{row['bits'][first] / (bits[first] or 1.0):.1%}" for row in shown],
-        "of bytes": [f"{row['n_bytes'] / total['n_bytes']:.1%}" for row in shown],
-        "bytes": [row["n_bytes"] for row in shown],
-        "bits": [f"{row['bits'][first]:,.2f}" for row in shown],
-        **{text: [row.get(key) for row in shown] for text, key in counts.items()},
-    }
+    return [
+        {
+            name: row["name"],
+            "bits/byte": row["bits"][first] / row["n_bytes"],
+            **{labels.get(part, part): row["bits"][part] / row["n_bytes"] for part in parts},
+            "of bits": f"{row['bits'][first] / (bits[first] or 1.0):.1%}",
+            "of bytes": f"{row['n_bytes'] / total['n_bytes']:.1%}",
+            "bytes": row["n_bytes"],
+            "bits": f"{row['bits'][first]:,.2f}",
+            **{text: row.get(key) for key, text in breakdown.COUNTS.items()},
+        }
+        for row in ([*rows, total] if len(rows) > 1 else rows)
+    ]
 
 
 def ledger(record: Record) -> Html:
@@ -214,14 +219,16 @@ def ledger(record: Record) -> Html:
         f"The {_kind(record)} alone takes {record['archive_bits']:,} bits. "
         f"The coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
     )
-    rows = [*record["ledger"], {"entry": "total cost", "bits": total}]
-    columns = {
-        "entry": [row["entry"] for row in rows],
-        "bits/byte": [f"{row['bits'] / n_bytes:.4f}" for row in rows],
-        "bits": [f"{row['bits']:,.2f}" for row in rows],
-        "share": [f"{row['bits'] / total:.2%}" for row in rows],
-    }
-    return folded("Total cost, with the decoder", html_table("Ledger", columns, caption, [len(rows) - 1]))
+    rows = [
+        {
+            "entry": row["entry"],
+            "bits/byte": f"{row['bits'] / n_bytes:.4f}",
+            "bits": f"{row['bits']:,.2f}",
+            "share": f"{row['bits'] / total:.2%}",
+        }
+        for row in [*record["ledger"], {"entry": "total cost", "bits": total}]
+    ]
+    return folded("Total cost, with the decoder", html_table("Ledger", rows, caption, -1))
 
 
 def repetition(record: Record) -> Html:
@@ -274,7 +281,7 @@ def _characters(passage: Record) -> list[tuple[str, float]]:
     letters, start, text = [], 0, data.decode("utf-8", "surrogateescape")
     for letter, following in zip(text, [*text[1:], ""], strict=True):
         raw = letter.encode("utf-8", "surrogateescape")
-        shown = f"\\x{raw[0]:02x}" if "\udc80" <= letter <= "\udcff" else letter
+        shown = f"\\x{raw[0]:02x}" if "\udc80" <= letter <= "\udcff" else printable(letter, multiline=True)
         if letter == "\n":
             shown = NEWLINE + "\n" * (following != "\n")
         letters.append((shown, sum(bits[start : start + len(raw)])))
@@ -283,6 +290,10 @@ def _characters(passage: Record) -> list[tuple[str, float]]:
 
 
 def _passage(passage: Record) -> Html:
-    levels = groupby(_characters(passage), lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
+    characters = _characters(passage)
+    levels = groupby(characters, lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
+    bits = " ".join(f"{value:.2f}" for shown, value in characters for _ in shown)  # of each letter, for page.js
     spans = [element("span", *(shown for shown, _ in group), class_=f"h{level}") for level, group in levels]
-    return element("figure", element("figcaption", _title(passage)), element("pre", *spans, class_="passage"))
+    return element(
+        "figure", element("figcaption", _title(passage)), element("pre", *spans, class_="passage", data_bits=bits)
+    )

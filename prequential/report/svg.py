@@ -1,7 +1,8 @@
-"""Panels in an HTML page: lines as SVG, text as HTML. No scripts, no ids, and nothing that a viewer must load.
+"""Panels in an HTML page: lines as SVG, text as HTML. No ids, and nothing that a viewer must load.
 
 A drawing is a grid of page.css. The browser makes its outer columns as wide as their widest tick and name, in whatever font it
 has, and every line of text as high as LABEL_HEIGHT. Horizontal places are shares of the width, heights are pixels.
+The attributes data-x (kind and ends of the axis) and data-y (two values and their heights) are for page.js.
 """
 
 import math
@@ -14,47 +15,54 @@ from prequential.report.run_panels import Panel, Series, spread
 
 BOTTOM = 220.0  # of the plotting area, in pixels, as in page.css
 WIDTH = 1000.0  # of the plotting area, in the units of its lines
+MAX_DATES = 4  # ticks of an axis of dates
 MARGIN = 0.04  # of the range of the values, above and below them
-LABEL_HEIGHT, MAX_LABEL = 16.0, 19  # of the name at the end of a line: in pixels, as in page.css, and in letters
+LABEL_HEIGHT = 16.0  # of the name at the end of a line, in pixels, as in page.css
 PREFIXES = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 Scale = Callable[[float], float]  # from a value of an axis to its place
 
 
 def html_figure(panel: Panel) -> Html:
-    """The panel as an HTML <figure> with its title, and the names that are cut or left out."""
-    cut = [line.name for line in panel.series if _cut(line.name) != line.name]
-    notes = [panel.note] * bool(panel.note) + [f"In full: {', '.join(cut)}."] * bool(cut)
-    small = (element("small", note) for note in notes)
-    return element("figure", element("figcaption", panel.title), drawing(panel), *small, class_="plot")
+    """The panel as an HTML <figure> with its title, and the names that are left out."""
+    notes = [element("small", panel.note)] if panel.note else []
+    return element("figure", element("figcaption", panel.title), drawing(panel), *notes, class_="plot")
 
 
 def drawing(panel: Panel) -> Html:
     """The panel as one <div> element. Its title, for screen readers, says where each line ends."""
-    ends = "; ".join(f"{line.name} ends at {short_number(line.y[-1])}" for line in panel.series)
-    title = f"{panel.title}: {panel.y_title} against {panel.x_title}; {ends}"
-    x_values = np.concatenate([line.x for line in panel.series])
-    x_ticks, x = _log_scale(float(x_values.min()), float(x_values.max()))
+    last = "; ".join(f"{line.name} ends at {short_number(line.y[-1])}" for line in panel.series)
+    title = f"{panel.title}: {panel.y_title} against {panel.x_title}; {last}"
+    x_values = np.concatenate([panel.x_range or (), *(line.x for line in panel.series)])
+    ends = float(x_values.min()), float(x_values.max())
+    x_ticks, x = (_date_scale if panel.dates else _log_scale)(*ends)
     y_values = np.concatenate([*(line.y for line in panel.series), panel.references])
     y_ticks, y = _linear_scale(float(y_values.min()), float(y_values.max()))
     lines = (_line(line, x, y) for line in reversed(panel.series))  # the first series is on top
     box = {"viewBox": f"0 0 {WIDTH:.0f} {BOTTOM:.0f}", "preserveAspectRatio": "none"}
-    area = element("svg", *lines, width="100%", height=BOTTOM, **box)
+    axes = {
+        "data_x": f"{'date' if panel.dates else 'log'} {ends[0]} {ends[1]}",
+        "data_y": " ".join(f"{tick} {y(tick)}" for tick in (y_ticks[0], y_ticks[-1])),
+    }
+    area = element("svg", *lines, width="100%", height=BOTTOM, class_="area", **box, **axes)
     levels = [(f"{y(value):.1f}", "grid") for value in y_ticks]
     levels += [(f"{y(value):.1f}", "reference") for value in panel.references]
     grid = [element("line", x1=0, x2="100%", y1=at, y2=at, class_=kind) for at, kind in levels]
-    ticks = [(tick, f"{x(tick):.2%}") for tick in x_ticks]
+    ticks = [
+        (str(np.datetime64(int(tick), "D")) if panel.dates else short_number(tick), f"{x(tick):.2%}")
+        for tick in x_ticks
+    ]
     grid += [element("line", x1=at, x2=at, y1=0, y2=BOTTOM, class_="grid") for _, at in ticks]
     heights = [y(float(line.y[-1])) for line in panel.series]
     leaders, names = list[Html](), list[Html]()
     for line, end, place in zip(panel.series, heights, spread(heights, LABEL_HEIGHT, 4.0, BOTTOM), strict=True):
         leaders += _leader(line, end, place, x)
-        names.append(element("span", _cut(line.name), class_=f"name t{line.colour}", style=_beside(place)))
+        names.append(element("span", line.name, title=line.name, class_=f"name t{line.colour}", style=_beside(place)))
     shown = element("svg", *grid, area, *leaders, width="100%", height=BOTTOM)
     labels = [element("span", short_number(tick), class_="y", style=_beside(y(tick))) for tick in y_ticks]
     for i, (tick, at) in enumerate(ticks):
         kind = "x more" if i % 2 else "x"  # every other one not on narrow pages
-        labels.append(element("span", short_number(tick), class_=kind, style=f"left: {at}"))
+        labels.append(element("span", tick, class_=kind, style=f"left: {at}"))
     axis = element("span", panel.x_title, class_="axis")
     return element("div", shown, *labels, axis, *names, class_="drawing", role="img", aria_label=title)
 
@@ -64,7 +72,7 @@ def _line(line: Series, x: Scale, y: Scale) -> Html:
     kind = "line own" if line.is_own else "line"
     if len(points) == 1:
         points.append("h0.1")  # with round line ends: a dot
-        kind = "line dot"
+        kind += " dot"
     return element("path", d="M" + " ".join(points), class_=f"{kind} s{line.colour}")
 
 
@@ -83,10 +91,6 @@ def _beside(height: float) -> str:
     return f"top: {height - LABEL_HEIGHT / 2:.1f}px"
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 1]}…"
-
-
 # ---- scales
 
 
@@ -94,6 +98,13 @@ def _log_scale(low: float, high: float) -> tuple[list[float], Scale]:
     """The ticks of a logarithmic axis over these values, and its scale, from 0 to 1."""
     first, last = math.log(low), math.log(max(high, low * 1.01))
     return log_ticks(low, high), lambda value: (math.log(value) - first) / (last - first)
+
+
+def _date_scale(low: float, high: float) -> tuple[list[float], Scale]:
+    """At most MAX_DATES ticks of an axis over these days, each a whole day, and its scale, from 0 to 1."""
+    high = max(high, low + 1)
+    ticks = [float(day) for day in dict.fromkeys(map(math.ceil, linear_ticks(low, high))) if low <= day <= high]
+    return ticks[:: math.ceil(len(ticks) / MAX_DATES)], lambda value: (value - low) / (high - low)
 
 
 def _linear_scale(low: float, high: float) -> tuple[list[float], Scale]:
@@ -119,14 +130,14 @@ def linear_ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten from low to high, 0 < low <= high. If they are fewer than four, 2 and 5 times them are added."""
+    """Powers of ten from low to high, 0 < low <= high. If they are few: also 2 and 5 times them, or those of a linear axis."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1,), (1, 2, 5)):
         ticks = [factor * 10.0**exponent for exponent in exponents for factor in factors]
         ticks = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
         if len(ticks) >= 4:
             return ticks
-    return ticks or [low]
+    return max(ticks, [tick for tick in linear_ticks(low, high) if low <= tick <= high], key=len) or [low]
 
 
 def short_number(value: float) -> str:

@@ -117,7 +117,66 @@ def test_no_range_of_values_and_no_name_makes_the_texts_of_a_chart_touch(chromiu
         WIDTHS, seen(chromium, html_document("charts", element("div", *figures)), tmp_path).shown, strict=True
     ):
         assert (shown["content"] <= width, shown["touching"]) == (True, [])
-        assert set(shown["cut"]) <= {f"{names[0][:18]}…", names[2][:18] + "…"}
+        assert set(shown["cut"]) <= {names[0], names[2]}
+
+
+@pytest.fixture
+def tab(chromium: Any, full_runs: list[Run], tmp_path: Path) -> Iterator[Any]:
+    """A page of two runs."""
+    (tmp_path / "two.html").write_text(html_report(full_runs[:2]), encoding="utf-8")
+    with chromium.new_context(viewport={"width": 1400, "height": 2000}) as context:
+        tab = context.new_page()
+        tab.goto((tmp_path / "two.html").as_uri())
+        yield tab
+
+
+def test_the_charts_of_some_runs_are_aligned(tab: Any) -> None:
+    boxes = [tab.locator(".plots .drawing > svg").nth(i).bounding_box() for i in range(3)]
+    assert len({(box["x"], box["width"]) for box in boxes}) == 1
+
+
+def test_the_pointer_shows_values_and_a_name_hides_its_line(tab: Any, full_runs: list[Run]) -> None:
+    place = tab.locator(".drawing > svg").nth(1).bounding_box()
+    end = place["x"] + place["width"] - 1, place["y"] + 9
+    tab.mouse.move(*end)
+    shown = tab.locator(".box").inner_text().splitlines()
+    rates = sorted((run.record["code_bits"] / run.record["corpus"]["n_bytes"] for run in full_runs[:2]), reverse=True)
+    assert shown[0].startswith("bytes of the original: 5,9")
+    assert [float(line.split()[0]) for line in shown[1:]] == pytest.approx(rates, abs=0.01)
+    tab.locator(".drawing").nth(1).locator(".name").first.click()
+    tab.mouse.move(*end)
+    assert len(tab.locator(".box").inner_text().splitlines()) == 2
+    tab.locator("summary").first.click()
+    letter = tab.locator(".passage span").first
+    letter.hover()
+    assert "bits: " in tab.locator(".box").inner_text()
+
+
+def test_a_table_is_sorted_and_copied(tab: Any) -> None:
+    figure, context = tab.locator("figure.table").first, tab.context
+    rates = figure.locator("tbody td:nth-child(2)")
+    first = rates.all_inner_texts()
+    head = figure.locator("thead th").nth(1)
+    for order in (first, first[::-1]):
+        head.click()
+        assert rates.all_inner_texts() == order
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    figure.locator(".copy").click()
+    lines = tab.evaluate("navigator.clipboard.readText()").splitlines()
+    assert lines[0].startswith("learner,bits/byte,more than the best,seconds,")
+    assert [line.split(",")[1] for line in lines[1:]] == first[::-1]
+
+
+def test_print_opens_everything(tab: Any) -> None:
+    closed = "document.querySelectorAll('details:not([open])').length"
+    assert tab.evaluate(closed) > 2
+    assert tab.evaluate(f"dispatchEvent(new Event('beforeprint')) && {closed}") == 0
+    assert tab.evaluate(f"dispatchEvent(new Event('afterprint')) && {closed}") > 2
+
+
+def test_no_other_script_runs(chromium: Any, full_runs: list[Run], tmp_path: Path) -> None:
+    page = html_report(full_runs[:1]).replace("</main>", "<script>document.title = 'mine'</script></main>")
+    assert any("violates" in complaint for complaint in seen(chromium, page, tmp_path).complaints)
 
 
 def test_the_checks_detect_what_is_wrong_with_a_page(chromium: Any, full_runs: list[Run], tmp_path: Path) -> None:

@@ -31,6 +31,25 @@ def test_saved_bits_are_the_others_bits_minus_the_models_at_the_others_positions
     assert panel.references == (0.0,)
 
 
+def test_the_end_of_several_curves_takes_half_of_the_height_or_more() -> None:
+    n_bytes = np.arange(1, 1001) * 100
+    lines = {
+        name: Curve(n_bytes=n_bytes, bits=(rate + 5000 / n_bytes) * n_bytes) for name, rate in (("a", 2), ("b", 2.1))
+    }
+    rates, differences = run_panels.learning(lines), run_panels.saved(lines)
+    values = np.concatenate([line.y for line in rates.series])
+    late = np.concatenate([line.y[line.x >= 25_000] for line in rates.series])
+    assert 0.5 <= np.ptp(late) / np.ptp(values) < 0.7
+    assert rates.x_range == differences.x_range == (rates.series[0].x[0], 100_000)
+    assert run_panels.learning({"a": lines["a"]}).series[0].x[0] == 100  # one alone is whole
+
+
+def test_results_against_time_have_the_colours_of_their_curves(curves: Curves) -> None:
+    panel = run_panels.against_time(curves, {"model": (12.0, 2.0), "log": (None, 3.0), "gzip": (0.1, 3.5)})
+    dots = [(line.name, line.x.tolist(), line.y.tolist(), line.colour) for line in panel.series]
+    assert dots == [("model", [12.0], [2.0], COLOURS["model"]), ("gzip", [0.1], [3.5], COLOURS["gzip"])]
+
+
 def test_the_model_its_parts_and_the_best_others_are_drawn_and_the_rest_is_named(curves: Curves) -> None:
     others = {f"c{i}": Curve(n_bytes=np.array([80_000]), bits=np.array([3.3e5 + 6e3 * i])) for i in range(5, 0, -1)}
     drawn = run_panels.learning(others | curves)

@@ -11,7 +11,7 @@ from prequential.evaluation.curves import Curve
 from prequential.report import run_panels, svg
 from prequential.report.markup import element
 from prequential.report.run_panels import Panel, Series
-from prequential.report.svg import drawing, html_figure, linear_ticks, log_ticks, short_number
+from prequential.report.svg import drawing, linear_ticks, log_ticks, short_number
 
 
 @given(st.text())
@@ -65,10 +65,11 @@ def test_a_line_of_one_point_is_a_dot_and_one_of_one_value_can_be_drawn(value: f
         assert ("dot" in kinds[0]) == (n == 1)
 
 
-def test_a_long_name_is_cut_at_the_end_of_its_line_and_complete_below() -> None:
-    panel = Panel("title", [flat("a name that is longer than the margin", 1.0)])
-    assert ">a name that is lon…</span>" in drawing(panel)
-    assert "<small>In full: a name that is longer than the margin.</small>" in html_figure(panel)
+def test_an_axis_of_dates_has_whole_days() -> None:
+    line = Series("x", np.array([20_000.0, 20_400.0]), np.array([1.0, 2.0]))
+    root = ElementTree.fromstring(drawing(Panel("title", [line], dates=True)))
+    ticks = [span.text for span in root.iter("span") if (span.get("class") or "").startswith("x")]
+    assert ticks == ["2024-10-04", "2025-04-22", "2025-11-08"]
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
