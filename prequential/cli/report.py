@@ -4,10 +4,8 @@ A result is a run; a file of held-out losses, of a monorepo series, of a forecas
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
-from urllib.parse import quote
 
 from prequential.cli import options
 from prequential.printable import printable
@@ -31,14 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if output != "-":
         check_output(output, overwrite=overwrite)
     found = read_contents(args.names)
-    from prequential.report.page import html_report
+    from prequential.report.written import page_of
 
-    links = {
-        path.name: quote(os.path.relpath(path, Path(output).parent), errors="surrogateescape")
-        for path in found.pages
-        if output == "-" or path.resolve() != Path(output).resolve()
-    }
-    page = html_report(found.runs, found, links).encode("utf-8", "replace")  # JSON can hold half a surrogate pair
+    page = page_of(found, None if output == "-" else Path(output))
     stdout = stream_output(sys.stdout.buffer, overwrite=args.force)
     with stdout if output == "-" else output_file(output, overwrite=overwrite, mode=found.mode) as sink:
         sink.write(page)

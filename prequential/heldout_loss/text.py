@@ -151,7 +151,7 @@ def _bounds(loss: Record) -> str:
 
 
 def verdict(record: Record) -> str:
-    """What to expect of the learner on other such text, and whether it is better than one that was not trained, if that is known."""
+    """What to expect of the learner on other such text, and whether it beats one that was not trained, if that is known."""
     loss, untrained = record["dynamic"] or record["frozen"], record["untrained"]
     if untrained is None:
         return printable(_expectation(loss))

@@ -1,29 +1,30 @@
-"""The page of some runs as a file."""
+"""The page of some results as a file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from prequential.arguments import check_arguments
 from prequential.errors import wrong_argument
-from prequential.evaluation.runs import Result, Run, find_runs, mode_of_all
-from prequential.files import PathLike, open_regular, output_file
-from prequential.report.markup import MARK
+from prequential.evaluation.runs import Result
+from prequential.files import PathLike, output_file
+from prequential.report.contents import Contents, is_own_page, read_contents
 from prequential.report.page import html_report
 
 
 def write_report(
-    runs: Result | PathLike | Sequence[Result | PathLike], path: PathLike, *, overwrite: bool = False
+    results: Result | PathLike | Sequence[Result | PathLike], path: PathLike, *, overwrite: bool = False
 ) -> Path:
-    """Writes runs as an HTML page, which loads nothing from elsewhere; returns its path.
+    """Writes results as an HTML page, which loads nothing from elsewhere; returns its path.
 
-    runs: one or several of: runs of `read_runs`, results of `evaluate`, run folders, folders of runs, files of packed runs. path:
-    of the page. A page that this function or `report` wrote is replaced; another file only with `overwrite`.
+    results: one or several of: runs of `read_runs`, results of `evaluate`, names of run folders, of folders of results, and of
+    files of records (`heldout`, `monorepo`, `forecast`). path: of the page. A page that this function or the command `report`
+    wrote is replaced; another file only with `overwrite`.
 
-    Raises ConfigError for another value, CorpusError for runs that cannot be read, OutputError.
+    Raises ConfigError for another value, CorpusError for results that cannot be read, OutputError.
 
     Examples:
         >>> import pathlib, tempfile, prequential
@@ -33,26 +34,26 @@ def write_report(
         'page.html'
     """
     check_arguments(path=path, overwrite=overwrite)
-    given = [runs] if isinstance(runs, str | os.PathLike | Result) else runs
+    given = [results] if isinstance(results, str | os.PathLike | Result) else results
     if not isinstance(given, list | tuple) or not given:
-        raise wrong_argument("runs", runs, "a folder of runs, or a list of runs")
-    shown, mode = list[Run](), 0o777
+        raise wrong_argument("results", results, "a folder of runs, or a list of runs")
+    found = read_contents([each for each in given if isinstance(each, str | os.PathLike)])
     for i, each in enumerate(given):
         if isinstance(each, Result):
-            shown, mode = [*shown, each.as_run(f"result {i + 1}")], mode & each.mode
-        elif isinstance(each, str | os.PathLike):
-            named = find_runs(each)
-            shown, mode = [*shown, *named], mode & mode_of_all(named)
-        else:
-            raise wrong_argument("runs", each, "runs of read_runs, results of evaluate, or names of run folders")
-    page = html_report(shown).encode("utf-8", "replace")  # JSON of unknown origin can hold half a surrogate pair
-    with output_file(path, overwrite=overwrite or is_own_page(path), mode=mode) as sink:
-        sink.write(page)
+            found.runs.append(each.as_run(f"result {i + 1}"))
+            found.mode &= each.mode
+        elif not isinstance(each, str | os.PathLike):
+            raise wrong_argument(
+                "results", each, "runs of read_runs, results of evaluate, or names of folders and files"
+            )
+    with output_file(path, overwrite=overwrite or is_own_page(path), mode=found.mode) as sink:
+        sink.write(page_of(found, Path(path)))
     return Path(path)
 
 
-def is_own_page(path: PathLike) -> bool:
-    """Whether the file is a page of this program, which may be replaced. A link is not followed."""
-    with suppress(OSError), open_regular(path, follow_links=False) as file:
-        return MARK.encode() in file.read(1000)
-    return False
+def page_of(found: Contents, output: Path | None) -> bytes:
+    """The page, with links to the other pages as they are reached from `output`; None: it goes to standard output."""
+    folder = output.parent if output else Path()
+    others = [path for path in found.pages if output is None or path.resolve() != output.resolve()]
+    links = {path.name: quote(os.path.relpath(path, folder), errors="surrogateescape") for path in others}
+    return html_report(found.runs, found, links).encode("utf-8", "replace")  # JSON can hold half a surrogate pair

@@ -25,7 +25,7 @@ def losses() -> list[dict[str, Any]]:
         config = prequential.Config(gpt=None, mixer=prequential.MixerConfig(contexts=contexts, table_bits=10))
         documents = ["a text that repeats itself; " * 20, "and another one. " * 30, "c" * 300]
         train = "sample:christmas_carol"
-        measured = prequential.heldout(documents, train=train, train_limit_bytes=2000, config=config)
+        measured = prequential.heldout(documents, train=train, train_limit=2000, config=config)
         records.append(json.loads(json.dumps(measured.record)))
     return records
 
