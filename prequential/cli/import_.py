@@ -39,4 +39,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = options.Command(name="import", text=__doc__, options=(options.Group(OPTIONS),), run=run, inputs=("log",))
+EXAMPLE = "log.csv --tokens tokens --loss loss --bytes-per-token 4.2"
+COMMAND = options.Command("import", __doc__, EXAMPLE, options=(options.Group(OPTIONS),), run=run, inputs=("log",))

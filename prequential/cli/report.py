@@ -47,4 +47,4 @@ def _is_own_page(path: str) -> bool:
     return False
 
 
-COMMAND = options.Command(name="report", text=__doc__, options=OPTIONS, run=run, runs_of=("names",))
+COMMAND = options.Command("report", __doc__, "runs", options=OPTIONS, run=run, runs_of=("names",))

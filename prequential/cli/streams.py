@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import logging
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,54 @@ def printable_streams() -> Iterator[None]:
 def fitted(text: str) -> str:
     """A report for standard output: on a terminal, `wrapped`; elsewhere each sentence stays one line, for other programs."""
     return wrapped(text) if sys.stdout.isatty() else text
+
+
+def is_text(args: argparse.Namespace) -> bool:
+    """Whether results are printed for people to read."""
+    return not (args.quiet or any(getattr(args, form, False) for form in ("json", "csv", "markdown")))
+
+
+def print_result(
+    args: argparse.Namespace, text: str, *records: Mapping[str, Any], figure: str = "", rows: Callable[[], Any] = list
+) -> None:
+    """Prints the result of a command: its text, or its records as JSON lines, its rows as a table, or with -q the figure alone.
+
+    rows: gives a data frame, or a list of objects. A terminal has the figure in colour at its last place, unless NO_COLOR is set.
+    """
+    if args.json:
+        print("".join(json.dumps(record, allow_nan=False) + "\n" for record in records), end="", flush=True)
+    elif getattr(args, "csv", False) or getattr(args, "markdown", False):
+        print(_table(rows(), as_csv=args.csv), flush=True)
+    elif args.quiet:
+        print(figure, end="\n" if figure else "", flush=True)
+    else:
+        is_coloured = figure and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        before, found, end = fitted(text).rpartition(figure) if is_coloured else ("", "", fitted(text))
+        for part, code in ((before, "1;32"), (found, "0")) if found else ():
+            print(part, end="")
+            getattr(sys.stdout, "terminal", sys.stdout).write(f"\x1b[{code}m")  # without escapes
+        print(end, flush=True)
+
+
+def _table(rows: Any, *, as_csv: bool) -> str:
+    """CSV, or a table of Markdown, with a column for each name that has no lists or objects."""
+    import pandas
+
+    table = pandas.DataFrame(rows)
+    table = table[[name for name in table if not table[name].map(lambda value: isinstance(value, list | dict)).any()]]
+    if as_csv:
+        return str(table.to_csv(index=False)).rstrip("\n")
+    ends = ["---:" if pandas.api.types.is_numeric_dtype(table[name]) else "---" for name in table]
+    lines = [[*table], ends, *(map(_cell, row) for row in table.itertuples(index=False))]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value != value:
+        return ""
+    if type(value) in (int, float):
+        return f"{value:,.4f}" if type(value) is float and abs(value) < 1000 else f"{value:,.0f}"
+    return printable(str(value)).replace("|", "\\|")
 
 
 @contextmanager

@@ -64,9 +64,10 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
     assert "95 %" in report and report.endswith(": take B for documents like these\n")
     one = "runs/heldout.jsonl"
     for args, code, part in (
-        (["--group", "a,b", one, one], 2, b"leave out --group"),
-        (["--confidence", "1", "run", "run"], 2, b"outside (0, 1)"),
+        (["--group", "a,b", one, f"{one}:1"], 2, b"leave out --group"),
+        (["--confidence", "1", "run", "other"], 2, b"outside (0, 1)"),
         ([one, f"{one}:3"], 1, b"there is no record 3"),
+        ([one, one], 2, b"is given twice"),
         ([one, "train"], 1, b"is not a record of a held-out loss"),
     ):
         refused = run(tmp_path, "compare", *args)
