@@ -27,9 +27,7 @@ def section(parser: ArgumentParser, level: int) -> Iterator[str]:
     for group in parser._action_groups if not actions else ():
         rows = [row for action in group._group_actions for row in [cells(action, parser)] if row]
         if rows:
-            named = group.title not in ("positional arguments", "options")
-            yield f"**{group.title.capitalize()}**\n" if named else ""
-            yield "\n".join(["| | |", "|---|---|", *rows, ""])
+            yield "\n".join([f"| {group.title} | |", "|---|---|", *rows, ""])
     for action in actions:
         yield from section(action, level + 1)
 

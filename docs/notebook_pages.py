@@ -30,7 +30,9 @@ def shown(output: dict[str, Any], name: str, made: dict[str, str | bytes]) -> It
         made[f"notebooks/{place}"] = base64.b64decode("".join(data["image/png"]))
         yield f"![the chart that the cell above draws]({place})"
     elif "text/html" in data:  # in one line: Markdown would read an empty or an indented line in its own way
-        html = re.sub(r"\s*\n\s*", " ", "".join(data["text/html"]))
-        yield f'<div class="output">{html}</div>'
+        html = re.sub(
+            r"<pre.*?</pre>", lambda pre: pre[0].replace("\n", "&#10;"), "".join(data["text/html"]), flags=re.DOTALL
+        )
+        yield f'<div class="output">{" ".join(html.split())}</div>'
     elif text := "".join(output.get("text", data.get("text/plain", ()))).rstrip():
         yield f"```text\n{text}\n```"
