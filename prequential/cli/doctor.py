@@ -9,7 +9,7 @@ import json
 import sys
 
 from prequential.cli import options
-from prequential.cli.streams import EXIT_FAILURE, fitted
+from prequential.cli.streams import EXIT_FAILURE, fitted, is_text
 
 VERDICTS: dict[bool | None, str] = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
 
@@ -28,13 +28,12 @@ def run(args: argparse.Namespace) -> int:
     if (n_threads := available_threads()) > 1:
         facts["exchange of two threads"] = f"{exchange_ns():.0f} ns (mixing on several threads pays below about 500)"
         facts["threads"] = f"{n_threads}"
-    is_shown = not (args.json or args.quiet)
-    for name, value in facts.items() if is_shown else ():
+    for name, value in facts.items() if is_text(args) else ():
         print(fitted(f"{name:<26}{value}"))
     done = []
     for check in checks():
         done.append(check)
-        if is_shown:
+        if is_text(args):
             print(fitted(f"{check.name:<26}{VERDICTS[check.passed]}: {check.text}"), flush=True)
     if args.json:
         print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))

@@ -151,11 +151,9 @@ def _table(rows: Any, *, as_csv: bool) -> str:
 
 
 def _cell(value: Any) -> str:
-    if value is None or value != value:
-        return ""
-    if type(value) in (int, float):
+    if type(value) in (int, float) and value == value:
         return f"{value:,.4f}" if type(value) is float and abs(value) < 1000 else f"{value:,.0f}"
-    return printable(str(value)).replace("|", "\\|")
+    return "" if value is None or value != value else printable(str(value)).replace("|", "\\|")
 
 
 @contextmanager
@@ -202,11 +200,6 @@ def report_failure(name: str | None, error: Exception, *, verbose: bool) -> int:
     named = [] if name is None or repr(name) in reason else [name]
     print(with_notes(": ".join(["prequential", *named, reason]), error), file=sys.stderr)
     return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILURE
-
-
-def warn(text: str) -> None:
-    """Prints `prequential: warning: TEXT`."""
-    print(printable(in_options(f"prequential: warning: {text}")), file=sys.stderr)
 
 
 def with_notes(line: str, error: BaseException) -> str:
