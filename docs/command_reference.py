@@ -27,7 +27,7 @@ def section(parser: ArgumentParser, level: int) -> Iterator[str]:
     for group in parser._action_groups if not actions else ():
         rows = [row for action in group._group_actions for row in [cells(action, parser)] if row]
         if rows:
-            yield "\n".join([f"| {group.title} | |", "|---|---|", *rows, ""])
+            yield "\n".join([f"| {(group.title or '').removeprefix('positional ')} | |", "|---|---|", *rows, ""])
     for action in actions:
         yield from section(action, level + 1)
 

@@ -51,10 +51,11 @@ def run(args: argparse.Namespace) -> int:
     learner, runtime = options.other_learner(args), options.runtime(args)
     config, done = None if learner else options.given_config(args), list[Measured]()
     chosen = {"learner": learner, "config": config, "runtime": runtime, "baselines": _baselines(args)}
-    code = for_each(names, partial(_evaluate, args, chosen, done), verbose=args.verbose)
-    if done:
-        _print_all(args, done, is_one=len(names) == 1)
-    return code
+    try:
+        return for_each(names, partial(_evaluate, args, chosen, done), verbose=args.verbose)
+    finally:  # also what was measured before an interruption
+        if done:
+            _print_all(args, done, is_one=len(names) == 1)
 
 
 def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], done: list[Measured], name: str) -> None:
