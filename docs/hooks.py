@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import griffe
+from markdown.extensions.toc import slugify
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 
@@ -13,12 +14,15 @@ import prequential
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
-import record_fields  # noqa: E402 - of this folder
+import command_reference  # noqa: E402 - of this folder
+import notebook_pages  # noqa: E402
+import record_fields  # noqa: E402
 
 LOG = get_plugin_logger(__name__)
 NAMES = "|".join(prequential.__all__)
 PARTS = re.compile(
     rf"^```.*?^```|^ {{4}}[^\n]*|`prequential\.(?P<name>{NAMES})`|`[^`]*`"  # code, which stays as it is
+    r"|\[(?P<file>[A-Z]+\.md)\]\((?P<page>[A-Z][^)\s]*)\)|\bdocs/(?P<cited>[A-Z]+\.md)\b"
     r"|\[(?P<text>[^\]]*)\]\((?P<target>\.\./[^)\s]*)\)"
     r"|(?P<formula>\]\[)"  # as in w[i][j]; it is no reference
     r"|^(?P<indent> {2,3})(?=\S)",  # of a list item; Python-Markdown needs four spaces
@@ -27,12 +31,17 @@ PARTS = re.compile(
 
 
 def on_files(files: Files, *, config: Any) -> None:
-    """Adds the page of records, which no file has."""
-    files.append(File.generated(config, "RECORDS.md", content=record_fields.page()))
+    """Adds the pages that no file has: of records, of commands and of notebooks."""
+    pages: dict[str, str | bytes] = {"RECORDS.md": record_fields.page(), "COMMANDS.md": command_reference.page()}
+    for name, content in (pages | notebook_pages.pages(DOCS.parent / "notebooks")).items():
+        files.append(File.generated(config, name, content=content))
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """The page as the site needs it. A link out of docs/ becomes its text, because that file is not on the site."""
+    """The page as the site needs it: links have titles.
+
+    A link to a notebook leads to its page. Another one out of docs/ becomes its text, because that file is not on the site.
+    """
 
     def converted(part: re.Match[str]) -> str:
         if part["name"]:
@@ -41,6 +50,11 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             return r"]\["
         if part["indent"]:
             return " " * 4
+        if name := part["file"] or part["cited"]:
+            link = part["page"] or "../" * page.file.src_uri.count("/") + name
+            return f"[{_title(link, page)}]({link})"
+        if part["target"] and part["target"].endswith(".ipynb"):
+            return f"[{part['text']}](notebooks/{Path(part['target']).stem}.md)"
         if part["target"] and not (target := _file_of(part["target"], page)).is_relative_to(DOCS):
             if not target.exists():
                 LOG.warning("%s links to %s, which does not exist", page.file.src_uri, part["target"])
@@ -50,17 +64,19 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     return PARTS.sub(converted, markdown)
 
 
-def on_post_build(*, config: Any) -> None:
-    """The index of the search as a script, which pages can load from a folder, too."""
-    index = Path(config.site_dir, "search", "search_index.json")
-    index.with_suffix(".js").write_text(f"const SEARCH_INDEX = {index.read_text('utf-8')};", "utf-8")
-    for unused in (index, index.with_name("worker.js")):
-        unused.unlink()
-
-
 def _linked(name: str, text: str) -> str:
     """A reference to a public name."""
     return f"[{text}][prequential.{name}]"
+
+
+def _title(link: str, page: Any) -> str:
+    """The heading that a link to a document leads to, up to its colon; of a page that no file has, its name."""
+    path, anchor = _file_of(link, page), link.partition("#")[2]
+    if not path.exists():
+        return path.stem.capitalize()
+    headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    found = [each for each in headings if slugify(each, "-") == anchor]
+    return (found or headings)[0].partition(":")[0]
 
 
 def _file_of(link: str, page: Any) -> Path:

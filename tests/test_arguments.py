@@ -38,7 +38,7 @@ labels = calling(prequential.labels, rows=[], label="a", config=SMALL, runtime=F
 compared = calling(prequential.compare, runs=["a", "b"])
 forecast = calling(prequential.forecast, runs="none", target_bytes=9, target_width=8)
 sweep_plan = calling(prequential.sweep_plan, base=BOTH)
-written = calling(prequential.write_report, runs="none", path="page.html")
+written = calling(prequential.write_report, results="none", path="page.html")
 
 
 def evaluate(**wrong: Any) -> object:

@@ -5,26 +5,31 @@ over the same documents are compared, too (docs/MEASURES.md).
 """
 
 import argparse
-import json
+import os
 
 from prequential.cli import options
-from prequential.cli.streams import fitted
+from prequential.cli.streams import print_result
+from prequential.errors import ConfigError
 
 COMPARED = {
     "runs: RUN ...": f"{options.RUN}; or FILE.jsonl:NUMBER of a record (without a number: the last); two or more",
     "--group NAMES": "labels, one for each run; runs with the same label are averaged (default: those that differ only in the "
     "seed)",
-    **options.JSON,
     "--confidence NUMBER [0.95]": "level of the intervals",
 }
 
 
 def run(args: argparse.Namespace) -> int:
+    if len({*map(os.path.realpath, args.runs)}) < len(args.runs):
+        raise ConfigError(f"one of {', '.join(args.runs)} is given twice: a run does not differ from itself")
     from prequential.comparison.compare import compare
 
     comparison = compare(args.runs, groups=args.group, confidence=args.confidence)
-    print(json.dumps(comparison.to_dict(), allow_nan=False) if args.json else fitted(str(comparison)))
+    losses = [(getattr(each, "loss", ""), f"{each.bits_per_byte:+.4f}") for each in comparison.differences]
+    figure = "\n".join(rate for loss, rate in losses if loss == losses[0][0])
+    print_result(args, str(comparison), comparison.to_dict(), figure=figure, rows=comparison.to_frame)
     return 0
 
 
-COMMAND = options.Command(name="compare", text=__doc__, options=(options.Group(COMPARED),), run=run, runs_of=("runs",))
+OPTIONS = (options.Group(COMPARED), options.FORMATS)
+COMMAND = options.Command("compare", __doc__, "latest book.txt-2026", options=OPTIONS, run=run, runs_of=("runs",))

@@ -65,4 +65,4 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     return f"{Path(name)}.pq"
 
 
-COMMAND = options.Command(name="compress", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"))
+COMMAND = options.Command("compress", __doc__, "-5 book.txt", options=OPTIONS, run=run, inputs=("names", "given"))

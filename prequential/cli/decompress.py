@@ -59,4 +59,4 @@ def _output_path(args: argparse.Namespace, name: str) -> str | None:
     return name.removesuffix(SUFFIX)
 
 
-COMMAND = options.Command(name="decompress", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"))
+COMMAND = options.Command("decompress", __doc__, "book.txt.pq", options=OPTIONS, run=run, inputs=("names", "given"))

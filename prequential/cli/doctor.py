@@ -9,7 +9,7 @@ import json
 import sys
 
 from prequential.cli import options
-from prequential.cli.streams import EXIT_FAILURE, fitted
+from prequential.cli.streams import EXIT_FAILURE, fitted, is_text
 
 VERDICTS: dict[bool | None, str] = {True: "ok", False: "FAILED", None: "skipped"}  # of a check
 
@@ -28,21 +28,23 @@ def run(args: argparse.Namespace) -> int:
     if (n_threads := available_threads()) > 1:
         facts["exchange of two threads"] = f"{exchange_ns():.0f} ns (mixing on several threads pays below about 500)"
         facts["threads"] = f"{n_threads}"
-    for name, value in facts.items() if not args.json else ():
+    for name, value in facts.items() if is_text(args) else ():
         print(fitted(f"{name:<26}{value}"))
     done = []
     for check in checks():
         done.append(check)
-        if not args.json:
+        if is_text(args):
             print(fitted(f"{check.name:<26}{VERDICTS[check.passed]}: {check.text}"), flush=True)
     if args.json:
         print(json.dumps({"machine": facts, "checks": [dataclasses.asdict(check) for check in done]}))
     # A matmul backend that is not exact is not a failure, because it is not used.
     failed = [check for check in done if check.passed is False and not check.name.startswith("matmul ")]
+    for check in failed if args.quiet else ():
+        print(f"prequential: {check.name} failed: {check.text}", file=sys.stderr)
     if failed and folder:
         help_text = f"if its kernels are damaged, this helps: delete the folder {str(folder)!r}"
         print(f"prequential: {help_text}", file=sys.stderr)
     return EXIT_FAILURE if failed else 0
 
 
-COMMAND = options.Command(name="doctor", text=__doc__, options=(options.Group(options.JSON),), run=run)
+COMMAND = options.Command("doctor", __doc__, "", options=(options.Group(options.JSON),), run=run)

@@ -1,12 +1,12 @@
 """Measure the code length of a corpus under a learner.
 
-The report shows it next to the sizes that other compressors reach (docs/MEASURES.md). With -q it is one figure, in bits per byte.
+The report shows it next to the sizes that other compressors reach (docs/MEASURES.md). Each of several corpora has a run
+and a row. With -q it is one figure, in bits per byte.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, for_each, foreign_code, progress_bar
+from prequential.cli.streams import for_each, foreign_code, print_result, progress_bar
 
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
     from prequential.evaluation.runs import DraftFolder
-    from prequential.online.runtime import Runtime
 
+Measured = tuple[dict[str, Any], Path | None, str]  # record, run folder, and the name of the corpus
 MEASURE = {
     "names: CORPUS ...": options.CORPUS,
-    "--verify": "decode the archive and compare every byte",
+    "--joint *": "measure all of them as one corpus, in which each is a document",
+    "--verify *": "decode the archive and compare every byte",
     **options.LIMIT,
-    "--baselines NAMES": "compressors to compare with: names separated by commas, all, or none",
+    "--baselines NAMES *": "compressors to compare with: names separated by commas, all, or none",
     "--static hf:MODEL ...": "also measure this trained model, which learns nothing: a folder, or NAME@REVISION on the hub; "
     "repeatable",
     "--static-stride N": "with --static: tokens that the model scores at a time (default: its window)",
     "--tables": "also print the total cost, with the decoder, and tables of where the bits go",
     "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
     "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
-    **options.JSON,
     **options.GIVEN,
 }
 FOLDER = {
@@ -40,40 +40,54 @@ FOLDER = {
     "--no-run": "write no run folder",
     "--resume DRAFT": "resume an interrupted evaluation of this corpus from the folder that it left",
 }
-OPTIONS = (options.Group(MEASURE), options.Group(FOLDER, is_choice=True), *options.LEARNER, options.OWN_LEARNER)
+OWN = (options.Group(MEASURE), options.FORMATS, options.Group(FOLDER, is_choice=True))
+OPTIONS = (*OWN, *options.LEARNER, options.OWN_LEARNER)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.resume is not None and len(args.names) > 1:
+    names = [" + ".join(args.names)] if args.joint else args.names
+    if args.resume is not None and len(names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
     learner, runtime = options.other_learner(args), options.runtime(args)
-    choice = {"learner": learner, "config": None if learner else options.given_config(args)}
-    work = partial(_evaluate, args, choice, runtime, _baselines(args))
-    return for_each(args.names, work, verbose=args.verbose)
+    config, done = None if learner else options.given_config(args), list[Measured]()
+    chosen = {"learner": learner, "config": config, "runtime": runtime, "baselines": _baselines(args)}
+    try:
+        return for_each(names, partial(_evaluate, args, chosen, done), verbose=args.verbose)
+    finally:  # also what was measured before an interruption
+        if done:
+            _print_all(args, done, is_one=len(names) == 1)
 
 
-def _evaluate(
-    args: argparse.Namespace, choice: dict[str, Any], runtime: Runtime, baselines: Sequence[Baseline], name: str
-) -> None:
+def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], done: list[Measured], name: str) -> None:
     from prequential.evaluation.evaluation import evaluate
+    from prequential.online.source import mode_of
 
     with _run_folder(args) as folder:
         with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
-                name,
-                **choice,
+                [_contents(each) for each in args.names] if args.joint else name,
+                **chosen,
                 given=args.given,
                 limit=args.limit,
-                baselines=baselines,
                 verify=args.verify,
                 draft=folder,
-                runtime=runtime,
                 on_progress=show,
             ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
         record = evaluation.record
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
-        path = folder.finish(root, record, evaluation.curves, mode=evaluation.mode) if folder else None
-    _print_record(args, record, path)
+        mode = evaluation.mode & mode_of(*args.names) if args.joint else evaluation.mode
+        path = folder.finish(root, record, evaluation.curves, mode=mode) if folder else None
+    if args.json or (args.quiet and not (args.csv or args.markdown)):
+        print_result(args, "", record, figure=f"{record['bits_per_byte']:.4f}")
+    else:
+        done.append((record, path, name))
+
+
+def _contents(name: str) -> bytes:
+    from prequential.online.source import open_source
+
+    with open_source(name) as source:
+        return source.symbols[:].tobytes()
 
 
 def _run_folder(args: argparse.Namespace) -> AbstractContextManager[DraftFolder | None]:
@@ -87,16 +101,17 @@ def _run_folder(args: argparse.Namespace) -> AbstractContextManager[DraftFolder 
     return nullcontext() if args.no_run else new_run_folder(args.runs, hint=hint)
 
 
-def _print_record(args: argparse.Namespace, record: dict[str, Any], run_folder: Path | None) -> None:
+def _print_all(args: argparse.Namespace, done: Sequence[Measured], *, is_one: bool) -> None:
+    """The report of a corpus, or a row for each; as a table, each compressor on each corpus."""
     from prequential.evaluation.breakdown import format_tables
-    from prequential.evaluation.summary import format_report, format_total
+    from prequential.evaluation.summary import format_report, format_runs, format_total, run_figures, sizes
 
-    if args.json or args.quiet:
-        print(json.dumps(record) if args.json else f"{record['bits_per_byte']:.4f}", flush=True)
-        return
-    parts = [format_total(record), format_tables(record["tables"])] if args.tables else []
-    report = format_report(record, *parts, folder=run_folder or "")
-    print(fitted(report), end="\n\n" if len(args.names) > 1 else "\n", flush=True)
+    text, rows = "", [row for record, _, name in done for row in sizes(record, name)]
+    for record, path, _ in done if is_one or args.tables else ():
+        parts = [format_total(record), format_tables(record["tables"])] if args.tables else []
+        text += ("\n\n" if text else "") + format_report(record, *parts, folder=path or "")
+    text = text or format_runs([run_figures(path or name, record) for record, path, name in done])
+    print_result(args, text, figure=f"{done[-1][0]['bits_per_byte']:.4f}" if is_one else "", rows=lambda: rows)
 
 
 def _baselines(args: argparse.Namespace) -> list[Baseline]:
@@ -114,4 +129,6 @@ def _baselines(args: argparse.Namespace) -> list[Baseline]:
         return [*named, *(StaticModel(name, **sizes) for name in args.static)]
 
 
-COMMAND = options.Command(name="evaluate", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"))
+COMMAND = options.Command(
+    "evaluate", __doc__, "-5 sample:christmas_carol --verify", options=OPTIONS, run=run, inputs=("names", "given")
+)

@@ -8,38 +8,36 @@ sizes. They forecast the code length of a larger run with a 90 % interval, in a 
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, progress_bar
+from prequential.cli.streams import print_result, progress_bar
 from prequential.errors import ConfigError, CorpusError
 
 if TYPE_CHECKING:
     from prequential.evaluation.runs import Run
 
 TARGET = {
-    "--target-width N": "width of the GPT",
-    "--target-layers N": "layers of the GPT (default: those of the largest size of the ladder)",
-    "--target-parameters N": "for a ladder of training loops: parameters of the model",
-    "--target-bytes BYTES": "length of the corpus that it reads",
+    "--target-width N *": "width of the GPT",
+    "--target-layers N *": "layers of the GPT (default: those of the largest size of the ladder)",
+    "--target-parameters N *": "for a ladder of training loops: parameters of the model",
+    "--target-bytes BYTES *": "length of the corpus that it reads",
     "--target-seed INTEGER [0]": "its seed",
 }
 FORECAST = {
     "runs: DIR": "folder of the runs of the ladder, or file of packed runs; with --score, of the run that was forecast: "
     "scores.jsonl is in the folder, or beside the file",
-    "-o, --output FILE": "file of the forecast; it is never overwritten",
+    "-o, --output FILE *": "file of the forecast; it is never overwritten",
     "--after-the-fact": "allow a target that has been run; the file records this",
-    "--proxy RUN ...": "cheap run over the bytes of the target, which shows how hard they are: a folder, latest, or the "
+    "--proxy RUN ... *": "cheap run over the bytes of the target, which shows how hard they are: a folder, latest, or the "
     "beginning of a name in runs/; repeatable (needs --corpus, but not for training loops)",
-    "--corpus CORPUS": "corpus of the target: record its digest, and check that it begins like the ladder's; with --score, make "
-    "the run if there is none",
-    "--score FORECAST": "score this forecast instead of making one",
-    **options.JSON,
+    "--corpus CORPUS *": "corpus of the target: record its digest, and check that it begins like the ladder's; with --score, "
+    "make the run if there is none",
+    "--score FORECAST *": "score this forecast instead of making one",
 }
 MADE = ("target_width", "target_layers", "target_parameters", "target_bytes", "target_seed", "after_the_fact")
-OPTIONS = (options.Group(FORECAST), options.Group(TARGET, "target"), options.RUNTIME)
+OPTIONS = (options.Group(FORECAST), options.FORMATS, options.Group(TARGET, "target"), options.RUNTIME)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     arguments = {name: getattr(args, name) for name in (*MADE, "corpus")}
     made = forecast(args.runs, **arguments, proxies=args.proxy)
     made.save(args.output)
-    _print(args, {"forecast": made.record}, str(made))
+    figure = f"{made.record['forecasts']['total_bits']['point'] / args.target_bytes:.3f}"
+    print_result(args, str(made), {"forecast": made.record}, figure=figure, rows=made.to_frame)
     return 0
 
 
@@ -75,13 +74,9 @@ def _score(args: argparse.Namespace) -> int:
     score = forecast.score(run)
     path = scores_path(args.runs)
     append_record(path, score.record, forecast.mode & run.mode)
-    _print(args, score.record, f"{score}\nappended to {path}")
+    figure = f"{score.record['percent']:+.2f}"
+    print_result(args, f"{score}\nappended to {path}", score.record, figure=figure, rows=score.to_frame)
     return 0
-
-
-def _print(args: argparse.Namespace, record: dict[str, Any], text: str) -> None:
-    if args.json or not args.quiet:
-        print(json.dumps(record, allow_nan=False) if args.json else fitted(text))
 
 
 def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> Run:
@@ -110,6 +105,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     return outcome.run
 
 
+EXAMPLE = "ladder --target-width 192 --target-bytes 10M -o forecast.json"
 COMMAND = options.Command(
-    name="forecast", text=__doc__, options=OPTIONS, run=run, inputs=("score", "corpus"), runs_of=("proxy",)
+    "forecast", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("score", "corpus"), runs_of=("proxy",)
 )

@@ -8,14 +8,13 @@ interval. Losses are also given by document and by language (docs/MEASURES.md).
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, foreign_code, progress_bar
+from prequential.cli.streams import foreign_code, is_text, print_result, progress_bar
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 RECORDS = "heldout.jsonl"
 ONLY_TRAINED = ("train_limit", "no_overlap", "learner")
 LOSS = {
-    "--train CORPUS|MODEL": "what is read first, or a model of `train`",
-    "--test CORPUS !": options.CORPUS,
+    "--train CORPUS|MODEL *": "what is read first, or a model of `train`",
+    "--test CORPUS ! *": options.CORPUS,
     **options.CONTEXT,
-    "--cluster FIELD": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
+    "--cluster FIELD *": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
     "deep; document: none (default: 1)",
     "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has read this "
     "file",
@@ -35,11 +34,11 @@ LOSS = {
     "--limit BYTES": "use only the beginning of the test corpus",
     "--train-limit BYTES": "use only the beginning of the training corpus",
     **options.FORCE,
-    **options.JSON,
 }
 RECORD = {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"}
 OPTIONS = (
     options.Group(LOSS),
+    options.FORMATS,
     options.Group(RECORD, is_choice=True),
     options.SCORED,
     *options.LEARNER,
@@ -78,10 +77,10 @@ def run(args: argparse.Namespace) -> int:
             on_progress=watch,
             keep=ignore if args.train else keep,
         )
-    show(measured, as_json=args.json)
+    show(args, measured)
     if args.train:  # it may fail: the record has been printed
         keep(measured.record)
-    if not (args.no_run or args.json):
+    if is_text(args) and not args.no_run:
         print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
     return 0
 
@@ -105,13 +104,12 @@ def _write_documents(args: argparse.Namespace) -> int:
     return 0
 
 
-def show(measured: Heldout, *, as_json: bool) -> None:
-    """Prints the records and the comparison as JSON lines, or the report."""
-    if not as_json:
-        print(fitted(str(measured)), flush=True)
-        return
-    for record in (*measured.records, *([measured.comparison.to_dict()] if measured.comparison else [])):
-        print(json.dumps(record, allow_nan=False), flush=True)
+def show(args: argparse.Namespace, measured: Heldout) -> None:
+    """Prints the result: of each model the loss, and what they differ in."""
+    losses = [record["frozen"] or record["dynamic"] for record in measured.records]
+    figure = "\n".join(f"{loss['bits_per_byte']:.4f}" for loss in losses)
+    comparison = [measured.comparison.to_dict()] if measured.comparison else []
+    print_result(args, str(measured), *measured.records, *comparison, figure=figure, rows=measured.to_frame)
 
 
 def keeper(runs: str, mode: int) -> Callable[[dict[str, Any]], object]:
@@ -124,4 +122,6 @@ def keeper(runs: str, mode: int) -> Callable[[dict[str, Any]], object]:
     return lambda record: append_record(path, record, mode)
 
 
-COMMAND = options.Command(name="heldout", text=__doc__, options=OPTIONS, run=run, inputs=("train", "test"))
+COMMAND = options.Command(
+    "heldout", __doc__, "--train old-code/ --test new-code/", options=OPTIONS, run=run, inputs=("train", "test")
+)

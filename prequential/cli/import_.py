@@ -6,23 +6,22 @@ repeats of the data are unknown, and every page says so. prequential.Recorder me
 """
 
 import argparse
-import json
 
 from prequential.cli import options
-from prequential.cli.streams import fitted
+from prequential.cli.streams import print_result
 from prequential.errors import ConfigError
 
 LOG = {
-    "--bytes-per-token NUMBER !": "mean bytes per token of this text",
-    "--tokens-per-step N": "needed if the log counts steps",
+    "--bytes-per-token NUMBER ! *": "mean bytes per token of this text",
+    "--tokens-per-step N *": "needed if the log counts steps",
     "--tokens NAME": "column with the tokens so far, or the steps (default: by its name)",
     "--loss NAME": "column with the mean loss since the last line, in nats (default: by its name)",
-    "--pattern REGEX": "for lines of another program, with groups (?P<step>...) or tokens, and loss or heldout",
-    "--heldout-curve": "integrate the held-out loss, where no training loss is logged",
-    "--steps N": "only the first N steps",
-    "--limit SIZE": "only the first bytes",
-    "--name NAME": "name of the model (default: of the file or its folder)",
-    "--data NAME": "name of the data; runs with equal names and lengths can be compared",
+    "--pattern REGEX *": "for lines of another program, with groups (?P<step>...) or tokens, and loss or heldout",
+    "--heldout-curve *": "integrate the held-out loss, where no training loss is logged",
+    "--steps N *": "only the first N steps",
+    "--limit BYTES": "only the first bytes",
+    "--name NAME *": "name of the model (default: of the file or its folder)",
+    "--data NAME *": "name of the data; runs with equal names and lengths can be compared",
 }
 OPTIONS = {
     "logs: LOG ...": "one or more files",
@@ -43,9 +42,10 @@ def run(args: argparse.Namespace) -> int:
     arguments = {"n_parameters": args.parameters} if args.parameters else {}
     for log in args.logs:
         run = import_log(log, args.runs, **{name: getattr(args, name) for name in names}, arguments=arguments)
-        if args.json or not args.quiet:
-            print(json.dumps(run.record) if args.json else fitted(format_report(run.record, folder=run.path)))
+        figure = f"{run.record['bits_per_byte']:.4f}"
+        print_result(args, format_report(run.record, folder=run.path), run.record, figure=figure)
     return 0
 
 
-COMMAND = options.Command(name="import", text=__doc__, options=(options.Group(OPTIONS),), run=run, inputs=("logs",))
+EXAMPLE = "log.txt --tokens-per-step 524288 --bytes-per-token 4.4"
+COMMAND = options.Command("import", __doc__, EXAMPLE, options=(options.Group(OPTIONS),), run=run, inputs=("logs",))

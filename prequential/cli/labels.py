@@ -5,16 +5,14 @@ The file holds JSON lines. One field of each row costs bits; the learner reads t
 """
 
 import argparse
-import json
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, progress_bar
+from prequential.cli.streams import print_result, progress_bar
 
 LABELS = {
     "name: FILE": "JSON lines; -: standard input",
-    "--label FIELD !": "the field of each row that costs bits",
-    "--given FIELD": "the one field that is read (default: all others)",
-    **options.JSON,
+    "--label FIELD ! *": "the field of each row that costs bits",
+    "--given FIELD *": "the one field that is read (default: all others)",
 }
 
 
@@ -24,9 +22,12 @@ def run(args: argparse.Namespace) -> int:
     config, runtime = options.learner_config(args), options.runtime(args)
     with progress_bar(args.name, quiet=args.quiet) as show:
         cost = labels(args.name, args.label, args.given, config, runtime, on_progress=show)
-    print(json.dumps(label_record(cost, runtime)) if args.json else fitted(str(cost)))
+    figure = f"{cost.codes['online'] / len(cost.online):.4f}"
+    print_result(args, str(cost), label_record(cost, runtime), figure=figure, rows=cost.to_frame)
     return 0
 
 
-OPTIONS = (options.Group(LABELS), *options.LEARNER)
-COMMAND = options.Command(name="labels", text=__doc__, options=OPTIONS, run=run, inputs=("name",))
+OPTIONS = (options.Group(LABELS), options.FORMATS, *options.LEARNER)
+COMMAND = options.Command(
+    "labels", __doc__, "questions.jsonl --label answer", options=OPTIONS, run=run, inputs=("name",)
+)

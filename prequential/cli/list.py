@@ -4,13 +4,12 @@ Checks the checksums of each. `prequential test` also decodes it.
 """
 
 import argparse
-import json
 import sys
 from contextlib import nullcontext
 from typing import Any
 
 from prequential.cli import options
-from prequential.cli.streams import for_each
+from prequential.cli.streams import for_each, print_result
 from prequential.printable import format_table
 
 TITLES = ("archive", "archive bytes", "original bytes", "bits/byte", "blocks", "original")
@@ -19,10 +18,8 @@ TITLES = ("archive", "archive bytes", "original bytes", "bits/byte", "blocks", "
 def run(args: argparse.Namespace) -> int:
     records: list[dict[str, Any]] = []
     code = for_each(args.names, lambda name: records.append(_record(name)), verbose=args.verbose)
-    if args.json:
-        print("".join(json.dumps(record) + "\n" for record in records), end="")
-    elif records:
-        print(format_table(TITLES, [_row(record) for record in records]))
+    if records:
+        print_result(args, format_table(TITLES, [_row(record) for record in records]), *records, rows=lambda: records)
     return code
 
 
@@ -68,5 +65,5 @@ def _row(record: dict[str, Any]) -> list[str]:
     return [record["archive"] + note, *map(str, figures)]
 
 
-OPTIONS = (options.Group({"names: FILE.pq ...": "archive, or -", **options.JSON}),)
-COMMAND = options.Command(name="list", text=__doc__, options=OPTIONS, run=run, inputs=("names",))
+OPTIONS = (options.Group({"names: FILE.pq ...": "archive, or -"}), options.FORMATS)
+COMMAND = options.Command("list", __doc__, "*.pq", options=OPTIONS, run=run, inputs=("names",))

@@ -35,7 +35,8 @@ COMMANDS: dict[str, list[Command]] = {
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
 decodes bit-exactly on any machine, so its length is the number of bits that the
 data cost that learner."""
-EPILOG = """`prequential COMMAND --help` explains a command. BYTES are 65536, 64K, 10M or 4G (powers of 1024).
+EPILOG = """`prequential COMMAND -h` shows what is used most, `prequential help COMMAND` all of it.
+BYTES are 65536, 64K, 10M or 4G (powers of 1024).
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM."""
 
 
@@ -44,7 +45,7 @@ def build_parser() -> Parser:
     description = "\n\n".join([DESCRIPTION, *(listed(title, group) for title, group in COMMANDS.items())])
     form = argparse.RawDescriptionHelpFormatter
     top = Parser(prog="prequential", description=description, epilog=EPILOG, formatter_class=form)
-    top.add_argument("--version", action="version", version=f"prequential {VERSION}")
+    top.add_argument("-V", "--version", action="version", version=f"prequential {VERSION}")
     top.set_defaults(command=None, parser=top)
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser, help="one of the commands above")
     for group in COMMANDS.values():
@@ -97,7 +98,8 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
         argcomplete.autocomplete(parser)
     args: argparse.Namespace
-    args, unknown = parser.parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else [*argv]
+    args, unknown = parser.parse_known_args([*words[1:], "--help"] if words[:1] == ["help"] else words)
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if args.command is None:

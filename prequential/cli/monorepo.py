@@ -18,15 +18,14 @@ from prequential.cli.streams import progress_bar
 
 WINDOW = {
     "repository: REPO": "root of a git repository",
-    "--since DATE|COMMIT": "beginning of a new series; an existing series continues from its end",
-    "--until DATE|COMMIT [HEAD]": "end of the window",
-    "--languages NAMES": "use only these languages, such as Python,Rust (default: all known languages)",
+    "--since DATE|COMMIT *": "beginning of a new series; an existing series continues from its end",
+    "--until DATE|COMMIT [HEAD] *": "end of the window",
+    "--languages NAMES *": "use only these languages, such as Python,Rust (default: all known languages)",
     **options.CONTEXT,
     "--train-limit BYTES": "train only on the beginning of the tree",
-    "--series FILE": "append the point to this file (default: runs/REPO.series.jsonl)",
-    **options.JSON,
+    "--series FILE *": "append the point to this file (default: runs/REPO.series.jsonl)",
 }
-OPTIONS = (options.Group(WINDOW), *options.LEARNER)
+OPTIONS = (options.Group(WINDOW), options.FORMATS, *options.LEARNER)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
             train_limit=args.train_limit,
             runtime=options.runtime(args),
             on_progress=watch,
-            show=partial(show, as_json=args.json),  # before it is appended, which may fail
+            show=partial(show, args),  # before it is appended, which may fail
         )
     return 0
 
 
-COMMAND = options.Command(name="monorepo", text=__doc__, options=OPTIONS, run=run, inputs=("repository",))
+COMMAND = options.Command("monorepo", __doc__, ". --since HEAD~100", options=OPTIONS, run=run, inputs=("repository",))

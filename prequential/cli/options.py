@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
+MOST = 13  # options that the short help shows without a choice
 MAX_CONFIG_BYTES = 1 << 20
 LEVELS = range(1, 7)  # those of model/presets.py
 ENDS = {"--fast": LEVELS[0], "--best": LEVELS[-1]}
@@ -33,9 +34,25 @@ class Parser(argparse.ArgumentParser):
     """Options and files in any order. A usage error is one line."""
 
     _is_intermixed = False
+    synopsis = ""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(allow_abbrev=False, **kwargs)
+        super().__init__(allow_abbrev=False, add_help=False, **kwargs)
+        self.add_argument(
+            "-h", "--help", action=_Help, nargs=0, help="-h: what is used most, with an example; --help: all"
+        )
+
+    def format_short_help(self) -> str:
+        """Usage, purpose, the arguments and the options marked with * (of few options, all), and an example."""
+        form, n, are_few = self._get_formatter(), len(self._actions), len(self._actions) <= MOST
+        form.add_usage(self.synopsis, [], [])
+        form.add_text((self.description or "").splitlines()[0])
+        form.start_section(None)
+        form.add_arguments([each for each in self._actions if are_few or getattr(each, "is_common", False)])
+        form.end_section()
+        form.add_text(self.epilog)
+        form.add_text(None if are_few else f"{self.prog} --help shows all {n} arguments and options.")
+        return form.format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As of argparse; positional arguments may also stand between options."""
@@ -55,6 +72,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"prequential: {printable(message)}; see {self.prog} --help\n")
 
 
+class _Help(argparse.Action):
+    """-h: the short help of a command. --help, and -h of a parser of commands: all of it."""
+
+    def __call__(self, parser: Any, *rest: Any) -> None:
+        is_short = rest[-1] == "-h" and parser.synopsis
+        parser.exit(
+            0, parser._print_message(parser.format_short_help() if is_short else parser.format_help(), sys.stdout)
+        )
+
+
 @dataclass(frozen=True)
 class Group:
     """Options under a title. table: as of `add`. is_choice: at most one of them may be given."""
@@ -64,16 +91,19 @@ class Group:
     is_choice: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Command:
     """What a user types, and what it does.
 
-    text: its help, whose first line also lists it. run: works, and returns the exit code. inputs: its arguments that are corpora,
-    archives or folders. runs_of: those that are runs. actions: the commands below it, which have options and work of their own.
+    text: its help, whose first line also lists it. example: what may follow its name. run: works, and returns the exit code.
+    inputs: its arguments that are corpora, archives or folders. runs_of: those that are runs. actions: the commands below it,
+    which have options and work of their own.
     """
 
     name: str
     text: str
+    example: str = ""
+    _: KW_ONLY
     options: tuple[Group, ...] = ()
     run: Callable[[argparse.Namespace], int] = lambda args: 0
     inputs: tuple[str, ...] = ()
@@ -90,6 +120,8 @@ class Command:
                 action.add_to(actions)
             return
         parser = commands.add_parser(self.name, description=self.text)
+        parser.epilog = f"Example: {parser.prog} {self.example}".rstrip()
+        parser.synopsis = f"{parser.prog} [OPTION ...] {_synopsis(self.options)}"
         parser.set_defaults(command=self, parser=parser)
         groups: dict[str, argparse._ActionsContainer] = {"": parser}
         for options in (*self.options, Group(VERBOSITY)):
@@ -97,6 +129,14 @@ class Command:
                 groups[options.title] = parser.add_argument_group(options.title)
             group = groups[options.title]
             add(group.add_mutually_exclusive_group() if options.is_choice else group, options.table)
+
+
+def _synopsis(groups: Iterable[Group]) -> str:
+    """What a user must give, and the other arguments that are no options."""
+    keys = [key.removesuffix(" *") for group in groups for key in group.table]
+    must = [key.removesuffix(" !").rpartition(", ")[2] for key in keys if key.endswith(" !")]
+    names = [key.partition(": ")[2].partition(" [") for key in keys if ": " in key]
+    return " ".join([*must, *(f"[{name}]" if default else name for name, default, _ in names)])
 
 
 def listed(title: str, commands: Iterable[Command]) -> str:
@@ -163,8 +203,10 @@ def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
     `-f, --force`: a flag. `--limit BYTES`: its value has a type. `--runs FOLDER [runs]`: with a default. `--label FIELD !`: it
     must be given. `--form {a,b}`: with choices. `--static MODEL ...`: repeatable. `name: CORPUS`: a positional argument, `name`
     in the Namespace; `names: CORPUS ...`: one or more of them; `folder: FOLDER [runs]`, `names: FILE ... [-]`: also none.
+    `--verify *`: the short help shows it.
     """
-    for option, text in table.items():
+    for marked, text in table.items():
+        option = marked.removesuffix(" *")
         names = [word.rstrip(",:") for word in option.split() if word.startswith("-") or word.endswith(":")]
         value, *marks = option.split()[len(names) :] or [""]
         default = next((mark[1:-1] for mark in marks if mark.startswith("[")), None)
@@ -184,28 +226,31 @@ def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
             keywords |= {"action": "append", "default": []}
         else:
             keywords["required"] = "!" in marks
-        group.add_argument(*names, help=text, **keywords)
+        action: Any = group.add_argument(*names, help=text, **keywords)
+        action.is_common = option != marked or not action.option_strings
 
 
 # ---- options of several commands
 
-LIMIT = {"--limit BYTES": "use only the beginning of the corpus"}
-JSON = {"--json": "print JSON, one object a line, instead of text"}
-FORCE = {"-f, --force": "overwrite existing outputs; write to a terminal"}
-RUNS = {"--runs FOLDER [runs]": "folder of the new run folder"}
+LIMIT = {"--limit BYTES *": "use only the beginning of the corpus"}
+JSON = {"--json *": "print JSON, one object a line, instead of text"}
+TABLES = {"--csv *": "print the table as CSV, with all digits", "--markdown": "print the table in Markdown"}
+FORMATS = Group({**JSON, **TABLES}, is_choice=True)
+FORCE = {"-f, --force *": "overwrite existing outputs; write to a terminal"}
+RUNS = {"--runs FOLDER [runs] *": "folder of the new run folder"}
 CONTEXT = {
-    "--context {carried,isolated,strided}": "what the frozen learner sees before a byte: everything, across documents "
+    "--context {carried,isolated,strided} *": "what the frozen learner sees before a byte: everything, across documents "
     "(carried; default of a learner that is trained here), its document (isolated; default of static models), or a sliding "
     "window of its document (strided)",
     "--stride N": "for --context strided (default: half the window of the GPT); of static models in tokens",
 }
 MODELS = {
-    "--static hf:MODEL ...": "score this trained model of transformers, which learns nothing: a folder, or NAME@REVISION on the "
-    "hub; repeatable: each one is compared with the first, document by document",
+    "--static hf:MODEL ... *": "score this trained model of transformers, which learns nothing: a folder, or NAME@REVISION on "
+    "the hub; repeatable: each one is compared with the first, document by document",
     "--scores FILE ...": "a model that a cluster scored: lines with the id, nats and bytes of each document; repeatable",
     "--documents FILE": "write the documents with their ids, for a cluster to score, and stop",
 }
-GIVEN = {"--given CORPUS|MODEL": "what the learner reads first, or a model of `train`; decoding needs the same"}
+GIVEN = {"--given CORPUS|MODEL *": "what the learner reads first, or a model of `train`; decoding needs the same"}
 ARCHIVES = {
     "names: FILE.pq ... [-]": "archive, or -",
     **GIVEN,
@@ -213,17 +258,17 @@ ARCHIVES = {
     "zeros)",
 }
 VERBOSITY = {
-    "-q, --quiet": "print no progress and no summary",
+    "-q, --quiet *": "print nothing but errors, and the one figure if that is the result",
     "-v, --verbose": "print a summary of each file, and tracebacks of unexpected errors",
 }
 OUTPUT_FILE = {
     "-k, --keep": "no effect: the source is always kept, as with gzip -k",
-    "--resume": "resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)",
+    "--resume *": "resume an interrupted run, if it left a checkpoint next to its output (docs/RELIABILITY.md)",
     **FORCE,
 }
 LEVEL = {
-    "-1, -2, -3, -4, -5, -6, --fast, --best": "preset, from -1 or --fast to -6 or --best, the smallest archive; -1 to -4 have no "
-    "GPT (default: -5; compress and evaluate take -4 below 256 KiB)",
+    "-1, -2, -3, -4, -5, -6, --fast, --best *": "preset, from -1 or --fast to -6 or --best, the smallest archive; -1 to -4 have "
+    "no GPT (default: -5; compress and evaluate take -4 below 256 KiB)",
     "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
     "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
 }
@@ -232,7 +277,7 @@ OF_CONFIG = {
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
 }
 COMPUTATION = {
-    "--threads INTEGER": "number of threads (default: the number of cores, at most 8)",
+    "--threads INTEGER *": "number of threads (default: the number of cores, at most 8)",
     "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
     "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
     "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests",
@@ -241,12 +286,12 @@ COMPUTATION = {
     "--max-memory BYTES": "refuse a learner that needs more memory (default: 6G, or what this process may use if that is less)",
 }
 OWN = {
-    "--learner MODULE:FACTORY": "measure the learner that this function or class makes; MODULE is a module or a file.py, whose "
+    "--learner MODULE:FACTORY *": "measure the learner that this function or class makes; MODULE is a module or a file.py, whose "
     "code is run",
     "--learner-arg NAME=VALUE ...": "an argument of the factory; repeatable",
 }
 OF_LEARNER = "learner (an archive stores all of these: decompress needs none of them)"
-TO = {"-o, --output PATH": "name of the output; - is standard output", "-c, --stdout": "write to standard output"}
+TO = {"-o, --output PATH *": "name of the output; - is standard output", "-c, --stdout *": "write to standard output"}
 OUTPUT = (Group(TO, "output", is_choice=True), Group(OUTPUT_FILE, "output"))
 SCORED = Group(MODELS, "trained models, instead of a learner that is trained here")
 RUNTIME = Group(COMPUTATION, "computation (changes the speed, never a byte of the result)")

@@ -40,4 +40,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = options.Command(name="report", text=__doc__, options=OPTIONS, run=run, runs_of=("names",))
+COMMAND = options.Command("report", __doc__, "runs", options=OPTIONS, run=run, runs_of=("names",))

@@ -1,7 +1,6 @@
 """List, show and pack earlier evaluations (docs/MEASURES.md)."""
 
 import argparse
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from prequential.cli import options
 from prequential.cli.options import Command, Group
-from prequential.cli.streams import EXIT_FAILURE, fitted, report_failure
+from prequential.cli.streams import EXIT_FAILURE, print_result, report_failure
 from prequential.errors import CorpusError
 from prequential.printable import printable
 
@@ -31,8 +30,8 @@ def list_runs(args: argparse.Namespace) -> int:
             records.append(run_figures(run.path, run.record))
         except CorpusError as error:
             bad.append(error)
-    lines = [json.dumps(record) for record in records] if args.json else [format_runs(records)]
-    print(*lines, sep="\n", end="\n" if lines else "")
+    names = "\n".join(record["run"] for record in records)
+    print_result(args, format_runs(records), *records, figure=names, rows=lambda: records)
     unfinished = []
     for draft in interrupted_runs(folder):
         command = f"prequential evaluate CORPUS --resume {printable(shlex.quote(str(draft)))}"
@@ -56,7 +55,8 @@ def show_run(args: argparse.Namespace) -> int:
     if args.follow:
         return _follow(args.name, Path(args.runs))
     run = read_run(args.name)
-    print(json.dumps(run.record) if args.json else fitted(format_run(run.record, run.path, run.split())))
+    figure = f"{run.record['bits_per_byte']:.4f}"
+    print_result(args, format_run(run.record, run.path, run.split()), run.record, figure=figure)
     return 0
 
 
@@ -92,7 +92,7 @@ def pack_runs(args: argparse.Namespace) -> int:
     return 0
 
 
-LIST = {"folder: FOLDER [runs]": "folder of runs, or file of packed runs", **options.JSON}
+LIST = {"folder: FOLDER [runs]": "folder of runs, or file of packed runs"}
 SHOW = {
     "name: RUN": f"{options.RUN}; with --follow, the name of a training run",
     "--follow": "print the figures of a training run while it goes on",
@@ -101,13 +101,14 @@ SHOW = {
 }
 PACK = {"folder: FOLDER": "folder of runs", "-o, --output FILE !": "file to write", **options.FORCE}
 OF_PACK = "Write the records and curves of all runs in a folder into one text file, which is read like that folder."
-OF_LIST, OF_SHOW = "List all runs in a folder, the oldest first.", "Show one run as `evaluate` printed it."
+OF_LIST = "List all runs in a folder, the oldest first; with -q only their names."
+OF_SHOW = "Show one run as `evaluate` printed it."
 COMMAND = Command(
-    name="runs",
-    text=__doc__,
+    "runs",
+    __doc__,
     actions=(
-        Command(name="list", text=OF_LIST, options=(Group(LIST),), run=list_runs),
-        Command(name="show", text=OF_SHOW, options=(Group(SHOW),), run=show_run, runs_of=("name",)),
-        Command(name="pack", text=OF_PACK, options=(Group(PACK),), run=pack_runs),
+        Command("list", OF_LIST, options=(Group(LIST), options.FORMATS), run=list_runs),
+        Command("show", OF_SHOW, "latest", options=(Group(SHOW),), run=show_run, runs_of=("name",)),
+        Command("pack", OF_PACK, "runs -o runs.jsonl", options=(Group(PACK),), run=pack_runs),
     ),
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import logging
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,52 @@ def fitted(text: str) -> str:
     return wrapped(text) if sys.stdout.isatty() else text
 
 
+def is_text(args: argparse.Namespace) -> bool:
+    """Whether results are printed for people to read."""
+    return not (args.quiet or any(getattr(args, form, False) for form in ("json", "csv", "markdown")))
+
+
+def print_result(
+    args: argparse.Namespace, text: str, *records: Mapping[str, Any], figure: str = "", rows: Callable[[], Any] = list
+) -> None:
+    """Prints the result of a command: its text, or its records as JSON lines, its rows as a table, or with -q the figure alone.
+
+    rows: gives a data frame, or a list of objects. A terminal has the figure in colour at its last place, unless NO_COLOR is set.
+    """
+    if args.json:
+        print("".join(json.dumps(record, allow_nan=False) + "\n" for record in records), end="", flush=True)
+    elif getattr(args, "csv", False) or getattr(args, "markdown", False):
+        print(_table(rows(), as_csv=args.csv), flush=True)
+    elif args.quiet:
+        print(figure, end="\n" if figure else "", flush=True)
+    else:
+        is_coloured = figure and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        before, found, end = fitted(text).rpartition(figure) if is_coloured else ("", "", fitted(text))
+        for part, code in ((before, "1;32"), (found, "0")) if found else ():
+            print(part, end="")
+            getattr(sys.stdout, "terminal", sys.stdout).write(f"\x1b[{code}m")  # without escapes
+        print(end, flush=True)
+
+
+def _table(rows: Any, *, as_csv: bool) -> str:
+    """CSV, or a table of Markdown, with a column for each name that has no lists or objects."""
+    import pandas
+
+    table = pandas.DataFrame(rows)
+    table = table[[name for name in table if not table[name].map(lambda value: isinstance(value, list | dict)).any()]]
+    if as_csv:
+        return str(table.to_csv(index=False)).rstrip("\n")
+    ends = ["---:" if pandas.api.types.is_numeric_dtype(table[name]) else "---" for name in table]
+    lines = [[*table], ends, *(map(_cell, row) for row in table.itertuples(index=False))]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if type(value) in (int, float) and value == value:
+        return f"{value:,.4f}" if type(value) is float and abs(value) < 1000 else f"{value:,.0f}"
+    return "" if value is None or value != value else printable(str(value)).replace("|", "\\|")
+
+
 @contextmanager
 def foreign_code() -> Iterator[None]:
     """While the body runs, its standard output goes to standard error, also of libraries and children: results stay alone."""
@@ -153,11 +200,6 @@ def report_failure(name: str | None, error: Exception, *, verbose: bool) -> int:
     named = [] if name is None or repr(name) in reason else [name]
     print(with_notes(": ".join(["prequential", *named, reason]), error), file=sys.stderr)
     return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILURE
-
-
-def warn(text: str) -> None:
-    """Prints `prequential: warning: TEXT`."""
-    print(printable(in_options(f"prequential: warning: {text}")), file=sys.stderr)
 
 
 def with_notes(line: str, error: BaseException) -> str:

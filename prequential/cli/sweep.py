@@ -8,13 +8,20 @@ repeated (docs/STUDIES.md).
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
 from prequential.cli import options
-from prequential.cli.streams import EXIT_FAILURE, fitted, in_options, progress_bar, report_failure
+from prequential.cli.streams import (
+    EXIT_FAILURE,
+    fitted,
+    in_options,
+    is_text,
+    print_result,
+    progress_bar,
+    report_failure,
+)
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -27,25 +34,25 @@ OF_GRID = ("replay", "width", "layers", "update_size")
 OWN = {
     "source: CORPUS": "file, folder, sample:NAME, hf:NAME or shards:FOLDER",
     **options.LIMIT,
-    "--runs FOLDER": "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)",
-    "--seeds SEEDS": "seeds; results are averaged over them",
-    "--dry-run": "print the plan and run nothing",
-    **options.JSON,
+    "--runs FOLDER *": "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)",
+    "--seeds SEEDS *": "seeds; results are averaged over them",
+    "--dry-run *": "print the plan and run nothing",
 }
 GRID = {
     "--replay NUMBERS": "positions trained on for each symbol read",
-    "--width INTEGERS": "width of the GPT",
-    "--layers INTEGERS": "layers of the GPT",
+    "--width INTEGERS *": "width of the GPT",
+    "--layers INTEGERS *": "layers of the GPT",
     "--update-size INTEGERS": "symbols between two optimiser steps",
 }
 LADDER = {
-    "--ladder": "run the learner at several sizes, with seeds 0,1,2 by default",
+    "--ladder *": "run the learner at several sizes, with seeds 0,1,2 by default",
     "--sizes SIZES": "sizes WIDTHxLAYERS (default: 24x2,32x2,48x2,64x2,96x2)",
     "--seeded SIZES": "sizes that run with all seeds (default: the second and the second to last); the others run with the first "
     "seed",
 }
 OPTIONS = (
     options.Group(OWN),
+    options.FORMATS,
     *options.LEARNER,
     options.Group(GRID, "grid (each is a list such as 1,2,4; default: the value of the configuration)"),
     options.Group(LADDER, "ladder (each run contains the runs over every prefix of the corpus)"),
@@ -54,7 +61,8 @@ OPTIONS = (
 
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
-    from prequential.sweeps.ladder import Ladder, Rung, diverged_runs, ladder_of
+    from prequential.evaluation.summary import run_figures
+    from prequential.sweeps.ladder import Rung, diverged_runs, ladder_of
     from prequential.sweeps.plans import corpus_key, finished_runs, format_plan, plan_record
     from prequential.sweeps.sweep import summarise
 
@@ -64,19 +72,23 @@ def run(args: argparse.Namespace) -> int:
     n_finished = len(finished_runs(args.runs, corpus, plan, on_bad=bad.append))
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
-    is_shown = not (args.json or args.quiet)
-    if is_shown or (args.dry_run and not args.json):
+    if is_text(args) or (args.dry_run and not args.json):
         print(fitted(in_options(format_plan(plan, corpus, n_finished))), flush=True)
     outcomes = [] if args.dry_run else _run_all(args, plan, runtime)
     made = [outcome.run for outcome in outcomes if outcome.run]
-    summary = (ladder_of(map(Rung, made)) if args.ladder else summarise(plan, outcomes)) if made else None
-    if args.json:
-        record = {"schema": SCHEMA, "kind": "ladder" if args.ladder else "sweep", **plan_record(plan, corpus)}
-        record["runs"] = [outcome.to_record() for outcome in outcomes]
-        diverged = {"diverged": diverged_runs(summary)} if isinstance(summary, Ladder) else None
-        print(json.dumps(record | (diverged or (asdict(summary) if summary else {})), allow_nan=False))
-    elif summary:
-        print(("\n" if is_shown else "") + fitted(summary.to_text()))
+    record = {"schema": SCHEMA, "kind": "ladder" if args.ladder else "sweep", **plan_record(plan, corpus)}
+    record["runs"] = [outcome.to_record() for outcome in outcomes]
+    text, figure, rows = "", "", lambda: [run_figures(run.path, run.record) for run in made]
+    if made and args.ladder:
+        ladder = ladder_of(map(Rung, made))
+        text, record["diverged"] = ladder.to_text(), diverged_runs(ladder)
+    elif made:
+        summary = summarise(plan, outcomes)
+        text, rows = summary.to_text(), summary.to_frame
+        figure = f"{min(result.bits_per_byte for result in summary.results):.4f}"
+        record |= asdict(summary)
+    if made or args.json:
+        print_result(args, f"\n{text}", record, figure=figure, rows=rows)
     return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
 
 
@@ -123,7 +135,7 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
             outcomes.append(outcome)
             if outcome.error:
                 report_failure(outcome.name, outcome.error, verbose=args.verbose)
-            elif not (args.json or args.quiet):
+            elif is_text(args):
                 print(fitted(outcome.to_text()), flush=True)
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
@@ -131,4 +143,6 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
     return outcomes
 
 
-COMMAND = options.Command(name="sweep", text=__doc__, options=OPTIONS, run=run, inputs=("source",))
+COMMAND = options.Command(
+    "sweep", __doc__, "book.txt --width 64,128 --seeds 1,2", options=OPTIONS, run=run, inputs=("source",)
+)

@@ -30,4 +30,4 @@ def _test(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
     print_summary(args, f"{name}: ok, {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
 
 
-COMMAND = options.Command(name="test", text=__doc__, options=OPTIONS, run=run, inputs=("names", "given"))
+COMMAND = options.Command("test", __doc__, "book.txt.pq", options=OPTIONS, run=run, inputs=("names", "given"))

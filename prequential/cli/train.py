@@ -5,16 +5,15 @@ The learner reads the corpus from its first byte to its last. Its code length is
 """
 
 import argparse
-import json
 
 from prequential.cli import options
-from prequential.cli.streams import fitted, progress_bar
+from prequential.cli.streams import print_result, progress_bar
 from prequential.printable import printable
 
 TRAIN = {
     "name: CORPUS": options.CORPUS,
-    "-o, --output MODEL !": "the new folder of the learner",
-    "--resume": "resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
+    "-o, --output MODEL ! *": "the new folder of the learner",
+    "--resume *": "resume an interrupted training of MODEL, if it left a checkpoint (docs/RELIABILITY.md)",
     **options.LIMIT,
     **options.JSON,
 }
@@ -45,14 +44,13 @@ def run(args: argparse.Namespace) -> int:
             "prequential": VERSION,
         }
         digest = save_model(args.output, learner, trained_on, mode=mode)
-    if args.json:
-        record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
-        print(json.dumps({**record, "config": config.to_dict()}))
-        return 0
-    read = f"{trained_on['name']}: {trained_on['n_bytes']:,} bytes read at {done.code_bits / trained_on['n_bytes']:.4f} bits/byte"
-    print(fitted(printable(f"{read} (prequential); model {digest[:16]} in {args.output}")))
+    record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
+    figure = f"{done.code_bits / trained_on['n_bytes']:.4f}"
+    read = f"{trained_on['name']}: {trained_on['n_bytes']:,} bytes read at {figure} bits/byte (prequential)"
+    text = printable(f"{read}; model {digest[:16]} in {args.output}")
+    print_result(args, text, {**record, "config": config.to_dict()}, figure=figure)
     return 0
 
 
 OPTIONS = (options.Group(TRAIN), *options.LEARNER)
-COMMAND = options.Command(name="train", text=__doc__, options=OPTIONS, run=run, inputs=("name",))
+COMMAND = options.Command("train", __doc__, "-3 book.txt -o model", options=OPTIONS, run=run, inputs=("name",))

@@ -149,16 +149,22 @@ def format_figures(figures: Mapping[str, str]) -> str:
 
 def comparison_rows(record: Record) -> list[list[str]]:
     """One row under COLUMNS for each compressor, the smallest size first. Our learner is called prequential."""
+    rows = [list(row.values())[2:] for row in sizes(record)]
+    return [[label, f"{n:,}", f"{rate:.4f}", f"{s:.2f}", f"{speed / 1e3:,.0f}"] for label, n, rate, s, speed in rows]
+
+
+def sizes(record: Record, corpus: str = "") -> list[dict[str, Any]]:
+    """The same with all digits, and with the name and the length of the corpus."""
     config, n_bytes = record["config"], record["corpus"]["n_bytes"]
     name = config[OTHER]["name"] if OTHER in config else "prequential"
     results = [
         (name, record["archive_bytes"], record["wall_s"]),
         *((b["label"], b["compressed_bytes"], b["wall_s"]) for b in record["baselines"]),
     ]
-    return [
-        [label, f"{size:,}", f"{8 * size / n_bytes:.4f}", f"{wall_s:.2f}", f"{n_bytes / max(wall_s, 1e-6) / 1e3:,.0f}"]
-        for label, size, wall_s in sorted(results, key=lambda result: result[1])
-    ]
+    titles = ("corpus", "n_bytes", "program", "compressed_bytes", "bits_per_byte", "wall_s", "bytes_per_s")
+    ranked = sorted(results, key=lambda result: result[1])
+    rows = [(label, n, 8 * n / n_bytes, wall_s, n_bytes / max(wall_s, 1e-6)) for label, n, wall_s in ranked]
+    return [dict(zip(titles, (corpus, n_bytes, *row), strict=True)) for row in rows]
 
 
 def _figures(record: Record) -> dict[str, str]:

@@ -23,10 +23,12 @@ from prequential.machine.kernel_cache import KernelCache
 
 
 def _import_numba() -> None:
-    """Imports numba without its settings file, which it reads if it can import yaml. Raises ConfigError."""
-    absent = object()
-    yaml: Any = sys.modules.get("yaml", absent)
-    sys.modules["yaml"] = None  # type: ignore[assignment]
+    """Imports numba without its settings file, which it reads if it can import yaml. Raises ConfigError.
+
+    With colorama, it would replace the standard streams, and write to a terminal at the end.
+    """
+    hidden: dict[str, Any] = {name: sys.modules.get(name) for name in ("yaml", "colorama")}
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is a file and no yaml
@@ -34,9 +36,9 @@ def _import_numba() -> None:
     except ValueError as error:
         raise ConfigError(f"numba cannot start: {error} Look at the variables NUMBA_* of the environment") from error
     finally:
-        del sys.modules["yaml"]
-        if yaml is not absent:
-            sys.modules["yaml"] = yaml
+        for name, module in hidden.items():
+            del sys.modules[name]
+            sys.modules.update({name: module} if module else {})
     numba.core.config._config_fname = os.devnull  # it looks again at each compilation
 
 

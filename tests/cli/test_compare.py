@@ -60,13 +60,17 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
         assert (each["n_documents"], each["n_clusters"], each["equal"]["confidence"]) == (11, 11, 0.9)
         assert each["equal"]["low_bits_per_byte"] < each["equal"]["bits_per_byte"]
     report = run(tmp_path, "compare", "runs/heldout.jsonl:1", "runs/heldout.jsonl:2").stdout.decode()
-    assert f"{compared['differences'][0]['bits_per_byte']:+.4f}" in report
+    assert (rate := f"{compared['differences'][0]['bits_per_byte']:+.4f}") in report
+    assert run(tmp_path, "compare", "-q", "runs/heldout.jsonl:1", "runs/heldout.jsonl").stdout.decode() == f"{rate}\n"
+    quiet = run(tmp_path, "heldout", *options, "-2", "-q", "--no-run").stdout.decode()
+    assert quiet == f"{second['frozen']['bits_per_byte']:.4f}\n"
     assert "95 %" in report and report.endswith(": take B for documents like these\n")
     one = "runs/heldout.jsonl"
     for args, code, part in (
-        (["--group", "a,b", one, one], 2, b"leave out --group"),
-        (["--confidence", "1", "run", "run"], 2, b"outside (0, 1)"),
+        (["--group", "a,b", one, f"{one}:1"], 2, b"leave out --group"),
+        (["--confidence", "1", "run", "other"], 2, b"outside (0, 1)"),
         ([one, f"{one}:3"], 1, b"there is no record 3"),
+        ([one, one], 2, b"is given twice"),
         ([one, "train"], 1, b"is not a record of a held-out loss"),
     ):
         refused = run(tmp_path, "compare", *args)

@@ -1,10 +1,15 @@
 """evaluate: records, and a report with all figures in one table."""
 
+import argparse
+import csv
+import io
 import json
 import re
 
 import pytest
 
+import prequential
+from prequential.cli.streams import PrintableStream, print_result
 from prequential.evaluation.runs import read_runs
 
 
@@ -28,8 +33,8 @@ def test_records_have_the_measurement_the_machine_and_the_versions(evaluated):
     assert record["code_bits"] == again["code_bits"]
 
 
-def test_a_report_fits_a_terminal_has_every_baseline_and_ends_with_the_main_figure(evaluated):
-    first = evaluated[1].stdout.decode().partition("\ncorpus")[0].rstrip().splitlines()
+def test_a_report_fits_a_terminal_has_every_baseline_and_ends_with_the_main_figure(evaluated, run):
+    first = run(evaluated[0], "evaluate", "--no-run", "a").stdout.decode().splitlines()
     assert len(first) + len(["the command", "its level", "the next prompt"]) <= 24 and max(map(len, first)) <= 80
     assert first[-1].startswith("description length  ")
     for label in ("gzip", "bzip2", "xz", "zstd", "brotli", "ppmd", "order 0", "prequential"):
@@ -40,9 +45,53 @@ def test_each_evaluation_leaves_a_run_folder_with_its_archive_also_after_a_missi
     folder, done, _ = evaluated
     runs = read_runs(folder / "runs")
     assert (len(runs), done.returncode, len(done.stderr.splitlines())) == (2, 1, 1)
-    for run in runs:
+    _, *rows = done.stdout.decode().splitlines()  # a row each
+    for run, row in zip(runs, rows, strict=True):
         assert 8 * run.archive.stat().st_size == run.record["archive_bits"]
-        assert f"run                 {run.path.relative_to(folder)}\n" in done.stdout.decode()
+        assert run.name.startswith(row.split()[0]) and f"{run.record['bits_per_byte']:.4f}" in row
+
+
+def test_joint_corpora_are_the_documents_of_one_corpus(run, text, tmp_path):
+    (tmp_path / "a").write_bytes(text[:1000])
+    (tmp_path / "b").write_bytes(text[1000:1500])
+    (tmp_path / "b").chmod(0o600)
+    assert run(tmp_path, "evaluate", "--joint", "--baselines", "none", "a", "b").returncode == 0
+    (joint,) = read_runs(tmp_path / "runs")
+    assert prequential.decompress(joint.archive) == text[:1000] + b"\0" + text[1000:1500] + b"\0"
+    assert joint.record["tables"]["documents"]["n_documents"] == 2
+    assert joint.archive.stat().st_mode & 0o777 == 0o600
+
+
+def test_tables_of_several_corpora_have_a_row_for_each_compressor(run, text, tmp_path):
+    for name in ("a", "b|c"):
+        (tmp_path / name).write_bytes(text[:1000])
+    given = ("evaluate", "--no-run", "--baselines", "xz", "a", "b|c")
+    rows = list(csv.DictReader(run(tmp_path, *given, "--csv").stdout.decode().splitlines()))
+    expected = [(corpus, program) for corpus in ("a", "b|c") for program in ("prequential", "xz -9e")]
+    assert sorted((row["corpus"], row["program"]) for row in rows) == expected
+    assert all(float(row["bits_per_byte"]) == 8 * int(row["compressed_bytes"]) / 1000 for row in rows)
+    title, _, *lines = run(tmp_path, *given, "--markdown").stdout.decode().splitlines()
+    assert title.startswith("| corpus | n_bytes | program |") and len(lines) == 4
+    assert (
+        lines[-1].startswith(f"| b\\|c | 1,000 | {rows[-1]['program']} |")
+        and f"{float(rows[-1]['bits_per_byte']):.4f}" in lines[-1]
+    )
+    assert run(tmp_path, *given, "--csv", "--json").returncode == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_has_the_main_figure_in_colour_unless_no_color_is_set(no_color, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", no_color)
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdout", PrintableStream(shown, is_output=True))
+    print_result(argparse.Namespace(json=False, quiet=False), "xz 2.5\nx\x1b 2.5 bits", figure="2.5")
+    expected = "xz 2.5\nx\\x1b 2.5 bits\n" if no_color else "xz 2.5\nx\\x1b \x1b[1;32m2.5\x1b[0m bits\n"
+    assert shown.getvalue() == expected
 
 
 def test_the_named_baselines_are_measured(run, text, tmp_path):

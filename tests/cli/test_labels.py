@@ -23,6 +23,8 @@ def labels(run, folder, small_config):
 def test_labels_cost_less_than_their_entropy_if_their_inputs_tell_them(labels):
     record = json.loads(labels("--label", "y", "--given", "t", "--json", "rows.jsonl").stdout)
     assert (record["kind"], record["n_labels"]) == ("labels", 2) and record["online_bits"] < record["entropy_bits"]
+    quiet = labels("--label", "y", "--given", "t", "-q", "rows.jsonl").stdout.decode()
+    assert quiet == f"{record['online_bits'] / 200:.4f}\n"
     assert b"200 labels of 2 kinds" in labels("--label", "y", "rows.jsonl").stdout
 
 

@@ -76,7 +76,8 @@ def test_interrupted_evaluations_are_named_below_the_list(run, tmp_path):
     assert (done.returncode, done.stdout.count(b"\n")) == (0, 1)
     lines = done.stderr.decode().splitlines()
     assert [line.split(" --resume ")[1].split("`")[0] for line in lines] == ["runs/.run-coded", "runs/.run-saved"]
-    assert run(tmp_path, "runs", "list", "-q").stderr == b""
+    quiet = run(tmp_path, "runs", "list", "-q")
+    assert (quiet.stdout, quiet.stderr) == (b"", b"")
 
 
 def test_packed_runs_are_listed_and_shown_like_those_of_a_folder(run, made, tmp_path):
@@ -86,6 +87,7 @@ def test_packed_runs_are_listed_and_shown_like_those_of_a_folder(run, made, tmp_
     assert (done.returncode, done.stdout.decode()) == (0, f"2 runs packed into {packed}\n")
     assert run(folder, "runs", "list", packed).stdout == run(folder, "runs", "list", "runs").stdout
     name = json.loads(run(folder, "runs", "list", "--json", packed).stdout.splitlines()[0])["run"]
+    assert run(folder, "runs", "list", "-q", packed).stdout.decode().splitlines()[0] == name
     shown = json.loads(run(folder, "runs", "show", "--json", name).stdout)
     assert shown["corpus"]["n_bytes"] == 2048
     assert run(folder, "runs", "pack", "runs", "-o", packed).returncode == 1

@@ -24,6 +24,12 @@ WITHOUT_TORCH = (
 )
 
 
+def shown_by(capsys, *words):
+    with pytest.raises(SystemExit, match="0"):
+        main([*words])
+    return capsys.readouterr().out
+
+
 def test_help_lists_the_commands_in_groups_in_less_than_three_tenths_of_a_second(run, tmp_path):
     def used_s() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -34,19 +40,26 @@ def test_help_lists_the_commands_in_groups_in_less_than_three_tenths_of_a_second
     assert used_s() - before_s < 0.3
     shown = done.stdout.decode()
     assert subprocess.run([sys.executable, "-m", "prequential"], capture_output=True).stdout == done.stdout
-    assert run(tmp_path, "--version").stdout.decode() == f"prequential {prequential.__version__}\n"
+    for version in ("-V", "--version"):
+        assert run(tmp_path, version).stdout.decode() == f"prequential {prequential.__version__}\n"
     for title, commands in COMMANDS.items():
         names = [command.name for command in commands]
         lines = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0].splitlines()
         assert [line.split()[0] for line in lines] == names
 
 
-def test_every_command_explains_itself(capsys):
-    for command in (command for group in COMMANDS.values() for command in group):
-        with pytest.raises(SystemExit, match="0"):
-            main([command.name, "--help"])
-        shown = capsys.readouterr()
-        assert shown.out.startswith(f"usage: prequential {command.name} ") and shown.err == ""
+def test_every_command_explains_itself_shortly_and_wholly_with_an_example_that_it_takes(capsys):
+    every = [((command.name,), command) for group in COMMANDS.values() for command in group]
+    every += [((*words, action.name), action) for words, command in every for action in command.actions]
+    for words, command in every:
+        whole, short = shown_by(capsys, *words, "--help"), shown_by(capsys, *words, "-h")
+        assert shown_by(capsys, "help", *words) == whole
+        for text in (whole, short):
+            assert text.startswith(f"usage: prequential {' '.join(words)} ") and command.text.split()[0] in text
+        if not command.actions:
+            assert f"\nExample: prequential {' '.join(words)}" in short and len(short.splitlines()) <= 50
+            build_parser().parse_args([*words, *command.example.split()])
+            assert len(re.findall("^  -", short, re.MULTILINE)) <= options.MOST
 
 
 def test_list_shows_archives_also_of_standard_input_and_continues_after_others(run, archive, text, tmp_path):
@@ -83,7 +96,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("list none", 1), ("sweep a --seed 1 --seeds 1,2", 2), ("forecast none", 2), ("compare none none", 1),
+    [("list none", 1), ("sweep a --seed 1 --seeds 1,2", 2), ("forecast none", 2), ("compare none other", 1),
      ("report none", 1), ("heldout --train - --test -", 2)],
 )  # fmt: skip
 def test_what_is_refused_at_once_imports_nothing_large(command, code, tmp_path):
@@ -170,7 +183,7 @@ def test_texts_name_options_commands_and_levels_that_exist():
         n_named += len(named) + len(asked)
         wrong += [(name, each) for each in named if each not in known]
         wrong += [(name, each) for pair in levels for each in pair if each and int(each) not in options.LEVELS]
-        wrong += [(name, each) for each in asked if each not in commands]
+        wrong += [(name, each) for each in asked if each not in {*commands, "help"}]
     assert n_named > 50 and wrong == []
 
 

@@ -21,5 +21,5 @@ def test_a_page_of_runs_results_and_folders_replaces_only_an_earlier_page(tmp_pa
         prequential.write_report(result, other)
     prequential.write_report(result, other, overwrite=True)
     for wrong in (5, [], [5]):
-        with pytest.raises(ConfigError, match=r"^runs is"):
+        with pytest.raises(ConfigError, match=r"^results is"):
             prequential.write_report(wrong, other)
