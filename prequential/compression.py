@@ -112,7 +112,7 @@ def compress(
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
     with (
-        open_source(source, in_order=True) as opened,
+        open_source(source) as opened,
         open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode & given_mode) as sink,
     ):
         opened.check_complete()

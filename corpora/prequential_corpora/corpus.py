@@ -1,6 +1,5 @@
 """A corpus: a sequence of bytes in one file or in a stream, and its origin. A length that changes while it is open is refused."""
 
-import hashlib
 import mmap
 import os
 import tempfile
@@ -8,11 +7,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, NamedTuple, Protocol, Self, overload
+from typing import IO, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +24,7 @@ DOCUMENT_END = b"\0"
 SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
 
 Chunks = Iterator[bytes]
+NamedParts = tuple[str | None, Iterable[bytes]]  # a document
 Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
@@ -39,25 +38,19 @@ def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]
         yield chunk
 
 
-def changed(path: str | PathLike[str], before: int, now: int) -> CorpusError:
-    """The error for a file that had `before` bytes and has `now` bytes, or at least so many."""
-    return CorpusError(
-        f"{str(path)!r} changed while it was open: it had {before} bytes and now has {now}; "
-        "if another program still writes it, copy it first"
-    )
-
-
-def read_file(path: Path, n_bytes: int, *, follow_links: bool = True) -> Iterator[bytes]:
-    """The file in chunks of at most 1 MiB. Raises CorpusError if it cannot be read, and at its end if it has not n_bytes."""
-    n_read = 0
+def read_file(
+    path: Path, n_bytes: int, *, limit_bytes: int | None = None, follow_links: bool = True
+) -> Iterator[bytes]:
+    """The file, or its first limit_bytes, in chunks of at most 1 MiB. Raises CorpusError, also if it has not n_bytes."""
+    end, n_read = n_bytes if limit_bytes is None else min(limit_bytes, n_bytes), 0
     with reading(path), open_regular(path, follow_links=follow_links) as stream:
-        for chunk in read_chunks(stream, path):
+        while chunk := stream.read(min(CHUNK_N_BYTES, end - n_read)):
             n_read += len(chunk)
-            if n_read > n_bytes:  # it may grow for ever
-                break
             yield chunk
-    if n_read != n_bytes:
-        raise changed(path, n_bytes, n_read)
+        now = os.fstat(stream.fileno()).st_size
+    if n_read != end or end == n_bytes < now:
+        before = f"{str(path)!r} changed while it was open: it had {n_bytes} bytes and now has {now}"
+        raise CorpusError(f"{before}; if another program still writes it, copy it first")
 
 
 def spool(chunks: Iterable[bytes]) -> IO[bytes]:
@@ -103,27 +96,6 @@ class Symbols(Protocol):
     def __getitem__(self, where: slice, /) -> NDArray[np.uint8]: ...
 
 
-class FileSymbols:
-    """The first n_bytes of a file of whole_n_bytes, read slice by slice. Raises CorpusError if its length has changed."""
-
-    def __init__(self, path: Path, n_bytes: int, whole_n_bytes: int) -> None:
-        self._path, self._n_bytes, self._whole_n_bytes = path, n_bytes, whole_n_bytes
-
-    def __len__(self) -> int:
-        return self._n_bytes
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
-        start, stop, _ = where.indices(self._n_bytes)
-        n = max(0, stop - start)
-        with reading(self._path), open_regular(self._path) as file:
-            now = os.fstat(file.fileno()).st_size
-            file.seek(start)
-            data = file.read(n)
-        if len(data) != n or self._n_bytes == self._whole_n_bytes < now:
-            raise changed(self._path, self._whole_n_bytes, now)
-        return np.frombuffer(data, np.uint8)
-
-
 def unicode_name(name: str | bytes) -> str:
     r"""A file name as valid Unicode, for records. Bytes that are not UTF-8 become \xNN."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
@@ -162,14 +134,6 @@ class Corpus(AbstractContextManager["Corpus"]):
         """The origin of the bytes as JSON values, for records and archive headers. Does not read the bytes."""
         return {"kind": self.kind, "name": self.name, **self.origin}
 
-    @cached_property
-    def blake2b(self) -> str:
-        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. The first call reads them all. Raises CorpusError."""
-        digest = hashlib.blake2b(digest_size=32)
-        for chunk in self._chunks(self.n_bytes):
-            digest.update(chunk)
-        return digest.hexdigest()
-
     def bytes(self, limit_bytes: int | None = None) -> NDArray[np.uint8]:
         """The bytes, or the first limit_bytes of them: (n,) uint8, read-only. The array may outlive the corpus.
 
@@ -177,34 +141,19 @@ class Corpus(AbstractContextManager["Corpus"]):
         mapped: a process that reads a mapped file dies by a signal if another one truncates it. Raises CorpusError if the file
         cannot be read or if its length has changed, OutputError if the disk is full.
         """
-        n = self._length(limit_bytes)
+        n = self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
         if self.spool is not None:
             return mapped(self.spool, n)
+        chunks = read_file(self.path, self.n_bytes, limit_bytes=n)
         if n <= SMALL_N_BYTES:
-            return np.frombuffer(b"".join(self._chunks(n)), np.uint8)
-        with spool(self._chunks(n)) as copy:
+            return np.frombuffer(b"".join(chunks), np.uint8)
+        with spool(chunks) as copy:
             return mapped(copy, n)
-
-    def symbols(self, limit_bytes: int | None = None) -> Symbols:
-        """The bytes, or the first limit_bytes, for reading from front to back, as `compress` does. They do not stay in memory."""
-        return FileSymbols(self.path, self._length(limit_bytes), self.n_bytes)
-
-    def _length(self, limit_bytes: int | None) -> int:
-        return self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
-
-    def _chunks(self, n_bytes: int) -> Chunks:
-        """The first n_bytes in chunks. Raises CorpusError."""
-        symbols = self.symbols(n_bytes)
-        for start in range(0, max(n_bytes, 1), CHUNK_N_BYTES):  # an empty file is looked at, too: it may have grown
-            yield symbols[start : start + CHUNK_N_BYTES].tobytes()
 
     def close(self) -> None:
         """Deletes the temporary file, if the corpus has one. May be called again."""
         if self.spool is not None:
             self.spool.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
@@ -241,22 +190,24 @@ def spooled(
     )
 
 
-class RowDocuments(Sequence[Document]):
-    """Documents named by their number from 0, each followed by a separator. 8 bytes each."""
+class Documents(Sequence[Document]):
+    """Documents after a header, each followed by a separator. One without a name is called by its number from 0: 8 bytes each."""
 
-    def __init__(self, separator: bytes = DOCUMENT_END) -> None:
-        self._separator = separator
-        self._starts = array("q", [0])  # of each document, then of the next one
+    def __init__(self, separator: bytes = DOCUMENT_END, header: bytes = b"") -> None:
+        self._separator, self._header, self._names = separator, header, list[str]()
+        self._starts = array("q", [len(header)])  # of each document, then of the next one
 
-    def stream(self, documents: Iterable[Iterable[bytes]]) -> Chunks:
-        """The parts of each document, then the separator. Adds the document."""
-        for parts in documents:
+    def stream(self, documents: Iterable[NamedParts]) -> Chunks:
+        """The header, and the parts of each document, then the separator. Adds the documents; all have names, or none."""
+        yield self._header
+        for name, parts in documents:
             end = self._starts[-1]
             for part in parts:
                 yield part
                 end += len(part)
             yield self._separator
             self._starts.append(end + len(self._separator))
+            self._names += () if name is None else (name,)
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -270,4 +221,5 @@ class RowDocuments(Sequence[Document]):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = range(len(self))[index]
         start, next_start = self._starts[row : row + 2]
-        return Document(str(row), start, next_start - start - len(self._separator))
+        name = self._names[row] if self._names else str(row)
+        return Document(name, start, next_start - start - len(self._separator))

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from prequential.errors import CorpusError, PrequentialError
-from prequential_corpora.corpus import Corpus, RowDocuments, spooled, unicode_name
+from prequential_corpora.corpus import Corpus, Documents, spooled, unicode_name
 from prequential_corpora.rows import OPTIONS, BadRowError, RowOptions, columns_of, parse_options, text_of
-from prequential_corpora.shard_files import shard_kind
-from prequential_corpora.shards import Shards, is_hidden, shards_of
+from prequential_corpora.shards import Shards, is_hidden, shard_kind, shards_of
 from prequential_corpora.tree import Tree, is_saved, scan_tree
-from prequential_corpora.tree_restore import TreeFile
+from prequential_corpora.tree_restore import TreeEntry
 
 COMMIT = re.compile("[0-9a-f]{40}")
 HUB_ADDRESS = re.compile(r"//datasets/([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.+))?")
@@ -80,9 +79,9 @@ def _open(data: Any, name: str, rows: RowOptions, about: dict[str, str | int | N
         if len(data) != 1:
             raise CorpusError(f"the data set has the splits {', '.join(data)}: choose one (?split=, or data[SPLIT])")
         (data,) = data.values()
-    places = RowDocuments(rows.separator.encode())
+    places = Documents(rows.separator.encode())
     name, texts = name or str(data.info.dataset_name or ""), rows.chosen(_texts(data, rows.column))
-    corpus = spooled(places.stream((text,) for text in texts), "dataset", name, documents=places)
+    corpus = spooled(places.stream((None, (text,)) for text in texts), "dataset", name, documents=places)
     found = {"config": data.info.config_name, "split": data.split and str(data.split)}
     found["fingerprint"] = getattr(data, "_fingerprint", None)  # of a stream there is none
     return replace(corpus, origin=about | found | rows.describe(len(places)))
@@ -110,7 +109,7 @@ def _hub_shards(name: str, commit: str, files: str, rows: RowOptions) -> Shards:
         each for each in listed if shard_kind(each) and not is_hidden(fsencode(each)) and fnmatchcase(each, files)
     ]
     paths = {each: Path(hf_hub_download(name, each, repo_type="dataset", revision=commit)) for each in wanted}
-    entries = [TreeFile(fsencode(each), path.stat().st_size, False) for each, path in paths.items()]
+    entries = [TreeEntry(fsencode(each), path.stat().st_size, False) for each, path in paths.items()]
     root = next(iter(paths.values())).parents[wanted[0].count("/")] if paths else Path(name)
     return shards_of(Tree(root, entries, (), 0o777), name, rows, len(listed) - len(wanted))
 

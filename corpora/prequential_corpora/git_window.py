@@ -10,7 +10,7 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
 from itertools import islice
@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from prequential.errors import CorpusError
 from prequential_corpora import git_repository as git
-from prequential_corpora.corpus import Corpus, RowDocuments, spooled
+from prequential_corpora.corpus import Corpus, Documents, NamedParts, spooled
 from prequential_corpora.git_rules import Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
@@ -184,15 +184,13 @@ def open_documents(documents: GitDocuments) -> Corpus:
 
     Raises CorpusError, and OutputError for the file.
     """
-    places, names, commits = RowDocuments(), list[str](), list[tuple[str, str]]()
+    places, commits = Documents(), list[tuple[str, str]]()
 
-    def contents() -> Iterator[Iterable[bytes]]:
+    def contents() -> Iterator[NamedParts]:
         for d in documents:
-            names.append(d.name if documents.is_tree else f"{d.kind}/{d.name}")
             if not documents.is_tree:
                 commits.append((d.commit, d.date))
-            yield (d.data,)
+            yield d.name if documents.is_tree else f"{d.kind}/{d.name}", (d.data,)
 
-    corpus = spooled(places.stream(contents()), "git", documents.repository, commits=commits)
-    named = [place._replace(name=name) for place, name in zip(places, names, strict=True)]
-    return replace(corpus, documents=named, origin=documents.origin())
+    corpus = spooled(places.stream(contents()), "git", documents.repository, documents=places, commits=commits)
+    return replace(corpus, origin=documents.origin())

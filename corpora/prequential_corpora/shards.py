@@ -1,17 +1,57 @@
-"""A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order (docs/DATA.md)."""
+"""A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order. docs/DATA.md lists the kinds.
 
+A small table may hold terabytes, because each row may be the same entry of a dictionary. So a batch has at most BATCH_N_ROWS
+rows, and so few that they take BATCH_BYTES if each is as long as all texts that their row group stores. A shard that is damaged,
+ends early, or has a line that is too long or a row without a text in UTF-8 is refused.
+"""
+
+import gzip
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import fsencode
 from pathlib import Path
+from typing import IO, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
 
 from prequential.errors import CorpusError
-from prequential_corpora.corpus import Corpus, Kind, RowDocuments, read_file, reading, spooled, unicode_name
-from prequential_corpora.rows import OPTIONS, RowOptions, parse_options
-from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
+from prequential.files import open_regular
+from prequential.files.strict_json import bounded_lines, parse_row
+from prequential_corpora.corpus import (
+    CHUNK_N_BYTES,
+    Corpus,
+    Documents,
+    Kind,
+    NamedParts,
+    read_file,
+    reading,
+    spooled,
+    unicode_name,
+)
+from prequential_corpora.rows import OPTIONS, BadRowError, RowOptions, columns_of, parse_options, text_of
 from prequential_corpora.tree import Tree, scan_tree
-from prequential_corpora.tree_restore import TreeFile, host_path
+from prequential_corpora.tree_restore import TreeEntry, host_path
+
+ShardKind = Literal["table", "lines", "text"]
+
+COMPRESSED = (".gz", ".zst")
+KINDS: dict[str, ShardKind] = {
+    ".parquet": "table", ".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".txt": "text",
+}  # fmt: skip
+BATCH_N_ROWS, BATCH_BYTES = 16, 1 << 26
+MAX_LINE_BYTES = 1 << 28
+MAX_WINDOW_N_BYTES = 1 << 31  # the largest that zstd writes
+# Decoded at a time. They give at most 64 MiB, because a block of 4 bytes can stand for 128 KiB.
+INPUT_N_BYTES = 1 << 11
+
+# Arrow raises the first three.
+FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException, EOFError, zlib.error, zstandard.ZstdError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,33 +68,30 @@ class Shards:
         """All documents in a temporary file. about: JSON values that say where the shards come from. Raises CorpusError."""
         files, is_text, n_opened = self.tree.files, self.kind == "text", 0
 
-        def documents() -> Iterator[Iterable[bytes]]:
+        def documents() -> Iterator[NamedParts]:
             nonlocal n_opened
-            rows = self._texts(files[: self.options.rows]) if is_text else self.options.chosen(self._rows(files))
-            for shard, document in rows:
+            for shard, document in (
+                self._read(files[: self.options.rows]) if is_text else self.options.chosen(self._read(files))
+            ):
                 n_opened = max(n_opened, shard + 1)
                 yield document
 
-        places = RowDocuments(self.options.separator.encode())
+        places = Documents(self.options.separator.encode())
         corpus = spooled(places.stream(documents()), kind, name, mode=self.tree.mode, documents=places)
         opened = files if self.options.rows is None else files[:n_opened]
         about |= {"n_shards": len(opened), "n_skipped": self.n_skipped, "shards_blake2b": self._list_digest(opened)}
-        origin = about | self.options.describe(len(places), is_text=is_text)
-        named = (
-            [d._replace(name=unicode_name(f.path)) for d, f in zip(places, files, strict=False)] if is_text else places
-        )
-        return replace(corpus, documents=named, origin=origin)
+        return replace(corpus, origin=about | self.options.describe(len(places), is_text=is_text))
 
-    def _texts(self, files: Sequence[TreeFile]) -> Iterator[tuple[int, Iterable[bytes]]]:
-        for number, file in enumerate(files):
-            yield number, read_text(host_path(self.tree.root, file.path), unicode_name(file.path))
-
-    def _rows(self, files: Sequence[TreeFile]) -> Iterator[tuple[int, Iterable[bytes]]]:
+    def _read(self, files: Sequence[TreeEntry]) -> Iterator[tuple[int, NamedParts]]:
         for number, file in enumerate(files):
             path, name = host_path(self.tree.root, file.path), unicode_name(file.path)
-            yield from ((number, (text,)) for text in read_rows(path, name, self.kind, self.options.column))
+            if self.kind == "text":
+                yield number, (name, read_text(path, name))
+            else:
+                texts = read_rows(path, name, self.kind, self.options.column)
+                yield from ((number, (None, (text,))) for text in texts)
 
-    def _list_digest(self, files: Sequence[TreeFile]) -> str:
+    def _list_digest(self, files: Sequence[TreeEntry]) -> str:
         """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
         digest = hashlib.blake2b(digest_size=32)
         for file in files:
@@ -75,7 +112,7 @@ def find_shards(text: str) -> Shards:
         tree = scan_tree(path)  # notebooks and other systems keep copies in hidden files
         files = [file for file in tree.files if shard_kind(file.name) and not is_hidden(file.path)]
     else:
-        entry = TreeFile(fsencode(path.name), status.st_size, False)
+        entry = TreeEntry(fsencode(path.name), status.st_size, False)
         tree = Tree(path.parent, [entry], (), status.st_mode & 0o777 | 0o600)
         files = [entry] if shard_kind(entry.name) else []
     n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
@@ -106,3 +143,123 @@ def shards_of(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Sha
         order = lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path)  # noqa: E731
         tree = replace(tree, entries=sorted(tree.files, key=order))
     return Shards(name=name, tree=tree, kind=kind, options=options, n_skipped=n_skipped)
+
+
+# ---- one shard: a file of many documents, read one after another in limited memory
+
+
+def shard_kind(name: str) -> ShardKind | None:
+    """The kind of a file with this name; None if it is not a shard."""
+    path = Path(name.lower())
+    if path.suffix not in COMPRESSED:
+        return KINDS.get(path.suffix)
+    inner = KINDS.get(Path(path.stem).suffix, "text")
+    return "text" if inner == "table" else inner  # a compressed Parquet file cannot be read from front to back
+
+
+def read_rows(path: Path, name: str, kind: ShardKind, column: str | None) -> Iterator[bytes]:
+    """Each row's text as UTF-8, from a table or from lines. Raises CorpusError; its message names the shard and the row."""
+    row = 0
+    try:
+        for text in (_table_rows if kind == "table" else _line_rows)(path, column):
+            yield text
+            row += 1
+    except BadRowError as error:
+        raise CorpusError(f"shard {name!r}, row {row}: {error}") from error
+    except FOREIGN_ERRORS as error:
+        raise _unreadable(f"{name!r}, at row {row} or later", error) from error
+
+
+def read_text(path: Path, name: str) -> Iterator[bytes]:
+    """The bytes of a text shard, decompressed, 1 MiB at a time. Raises CorpusError; its message names the shard."""
+    try:
+        with _opened(path) as stream:
+            while chunk := stream.read(CHUNK_N_BYTES):
+                yield chunk
+    except FOREIGN_ERRORS as error:
+        raise _unreadable(repr(name), error) from error
+
+
+def _unreadable(where: str, error: Exception) -> CorpusError:
+    reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:300]
+    return CorpusError(f"cannot read shard {where}: {reason}")
+
+
+def _table_rows(path: Path, option: str | None) -> Iterator[bytes]:
+    with (
+        open_regular(path) as stream,
+        pq.ParquetFile(stream, buffer_size=CHUNK_N_BYTES, pre_buffer=False, page_checksum_verification=True) as file,
+    ):
+        schema = file.schema_arrow
+        columns = columns_of(option, schema.names, [field.name for field in schema if _is_string(field.type)])
+        for column in columns:
+            if schema.names.count(column) > 1:
+                raise BadRowError(f"{schema.names.count(column)} columns are called {column!r}; give each its own name")
+            if not _is_string(schema.field(column).type):
+                raise BadRowError(f"column {column!r} holds {schema.field(column).type}, not strings")
+        for group in range(file.num_row_groups):
+            n_rows = min(max(BATCH_BYTES // _stored_bytes(file.metadata.row_group(group), columns), 1), BATCH_N_ROWS)
+            for batch in file.iter_batches(n_rows, row_groups=[group], columns=columns, use_threads=False):
+                yield from (text_of(row, option) for row in batch.to_pylist())
+
+
+def _stored_bytes(group: Any, columns: list[str]) -> int:
+    """The length of columns in a row group as they are stored, without compression; at least 1."""
+    chunks = map(group.column, range(group.num_columns))
+    return max(1, sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns))
+
+
+def _is_string(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _line_rows(path: Path, option: str | None) -> Iterator[bytes]:
+    with _opened(path) as stream:
+        for line in bounded_lines(stream, MAX_LINE_BYTES):
+            if line.strip():  # programs that write JSON lines may leave blank ones
+                try:
+                    row = parse_row(line)
+                except ValueError as error:
+                    raise BadRowError(f"the line is not JSON: {error}") from error
+                if not isinstance(row, dict):
+                    raise BadRowError(f"the line is not a JSON object but {type(row).__name__}")
+                yield text_of(row, option)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The contents of the file, decompressed if its name says so. Every read raises one of FOREIGN_ERRORS for a damaged file."""
+    suffix = path.suffix.lower()
+    with open_regular(path) as file:
+        if suffix not in COMPRESSED:
+            yield file
+            return
+        if not file.peek(1):
+            raise OSError("the compressed file is empty")
+        stream = gzip.GzipFile(fileobj=file) if suffix == ".gz" else _ZstdFrames(file)
+        yield io.BufferedReader(stream, CHUNK_N_BYTES)
+
+
+class _ZstdFrames(io.RawIOBase):
+    """zstandard's own reader takes a frame that is cut off for one that ends."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._context = file, zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_N_BYTES)
+        self._frame: Any = None  # the decoder of a frame that has not ended
+        self._input, self._output = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._output and (data := self._input or self._file.read(INPUT_N_BYTES)):
+            self._frame = self._frame or self._context.decompressobj()
+            self._output, self._input = memoryview(self._frame.decompress(data)), b""
+            if self._frame.eof:
+                self._input, self._frame = self._frame.unused_data, None
+        if not self._output and self._frame is not None:
+            raise EOFError("the file ends within a zstd frame")
+        n_bytes = min(len(buffer), len(self._output))
+        buffer[:n_bytes], self._output = self._output[:n_bytes], self._output[n_bytes:]
+        return n_bytes

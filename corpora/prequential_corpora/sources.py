@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from prequential.errors import CorpusError
 from prequential.files import common_mode, open_regular, possible_name
 from prequential_corpora import is_data_set
-from prequential_corpora.corpus import Corpus, Document, Kind, read_chunks, reading, spooled, unicode_name
+from prequential_corpora.corpus import Corpus, Document, Documents, Kind, read_chunks, reading, spooled, unicode_name
 from prequential_corpora.rows import RowOptions, parse_options
 from prequential_corpora.tree import is_saved, scan_tree
 
@@ -116,9 +116,8 @@ def _open_tree(folder: Path) -> Corpus:
 
         return open_saved(folder, RowOptions(), None)
     tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
-    corpus = spooled(
-        tree.stream(), "tree", unicode_name(folder.absolute().name), mode=tree.mode, documents=tree.documents()
-    )
+    places, name = Documents(header=tree.header()), unicode_name(folder.absolute().name)
+    corpus = spooled(places.stream(tree.contents()), "tree", name, mode=tree.mode, documents=places)
     return replace(corpus, origin={"n_files": len(tree.files), "n_skipped": len(tree.skipped)}, skipped=tree.skipped)
 
 

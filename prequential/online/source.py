@@ -20,7 +20,8 @@ from prequential_corpora.corpus import (
     CHUNK_N_BYTES,
     Corpus,
     Document,
-    RowDocuments,
+    Documents,
+    NamedParts,
     Symbols,
     beginning,
     mapped,
@@ -66,19 +67,19 @@ MAX_NAME = 255  # letters of a file's name
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus, or the beginning of one, as bytes. symbols: (n,) uint8, or an object that gives slices of it.
+    """A corpus, or the beginning of one, as bytes. symbols: (n,) uint8.
 
     origin: JSON values that identify it, {} for bytes in memory. whole_bytes: of the complete corpus. file: if it is one file.
     commits: of a window of a repository, id and date of the commit of each document; otherwise empty.
     """
 
-    symbols: Symbols
+    symbols: NDArray[np.uint8]
     origin: Mapping[str, str | int | None]
     documents: Sequence[Document]
     whole_bytes: int
     file: Path | None = None
     commits: Sequence[tuple[str, str]] = ()
-    _corpus: Corpus | None = None  # knows the digest of the complete corpus
+    _corpus: Corpus | None = None
 
     @property
     def n_bytes(self) -> int:
@@ -107,9 +108,7 @@ class Source:
 
     @cached_property
     def blake2b(self) -> bytes:
-        """BLAKE2b digest of the bytes, 32 bytes. Reads them once: those of the array if there is one, and not its file again."""
-        if self._corpus is not None and self.n_bytes == self.whole_bytes and not isinstance(self.symbols, np.ndarray):
-            return bytes.fromhex(self._corpus.blake2b)
+        """BLAKE2b digest of the bytes, 32 bytes."""
         return digest_of(self.symbols)
 
     def header(self, learner: Config | Mapping[str, Any]) -> Header:
@@ -155,11 +154,8 @@ def drawn_order(n: int, seed: int) -> list[int]:
     return sorted(range(n), key=lambda i: hashlib.blake2b(i.to_bytes(8, "little"), key=key, digest_size=16).digest())
 
 
-def digest_of(symbols: Symbols) -> bytes:
-    digest = hashlib.blake2b(digest_size=32)
-    for start in range(0, len(symbols), CHUNK_N_BYTES):
-        digest.update(np.ascontiguousarray(symbols[start : start + CHUNK_N_BYTES]).data)
-    return digest.digest()
+def digest_of(symbols: NDArray[np.uint8]) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(symbols).data, digest_size=32).digest()
 
 
 def in_memory(source: T) -> T | Data | list[Any]:
@@ -185,12 +181,12 @@ def in_memory(source: T) -> T | Data | list[Any]:
     return data
 
 
-def _contents(values: Iterable[Any]) -> Iterator[Iterable[bytes]]:
+def _contents(values: Iterable[Any]) -> Iterator[NamedParts]:
     """The bytes of each document. Raises ConfigError for what is neither a text nor bytes, such as a missing value."""
     for i, value in enumerate(values):
         document = value.as_py() if hasattr(value, "as_py") else value  # of an Arrow array
         try:
-            yield (encoded(document),)
+            yield None, (encoded(document),)
         except BadRowError as error:
             raise ConfigError(f"document {i}: {error}") from error
 
@@ -211,30 +207,29 @@ def _is_file_name(value: Any) -> bool:
 
 
 @contextmanager
-def open_source(source: CorpusLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
+def open_source(source: CorpusLike, limit_bytes: int | None = None) -> Iterator[Source]:
     """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a data set, or documents.
 
-    At most the first limit_bytes. in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what
-    `open_corpus` raises, and ConfigError if `source` cannot be a corpus.
+    At most the first limit_bytes. Raises what `open_corpus` raises, and ConfigError if `source` cannot be a corpus.
     """
     held: Any = source if is_stream(source) else in_memory(source)
     _check_meaning(held)
     if is_data_set(held) or isinstance(held, str | os.PathLike):
         with open_corpus(held) as corpus:
-            yield source_of(corpus, limit_bytes, in_order=in_order)
+            yield source_of(corpus, limit_bytes)
     elif isinstance(held, bytes | bytearray | memoryview | np.ndarray):
         whole = np.frombuffer(held, np.uint8)
         yield Source(whole[:limit_bytes], {}, [], len(whole))
     else:
-        places = RowDocuments()
+        places = Documents()
         with spool(places.stream(_contents(held))) as file:
             symbols = mapped(file, file.tell())
         yield Source(symbols[:limit_bytes], {}, beginning(places, len(symbols[:limit_bytes])), len(symbols))
 
 
-def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool = False) -> Source:
+def source_of(corpus: Corpus, limit_bytes: int | None = None) -> Source:
     """An open corpus, or its beginning, as a Source; valid while the corpus is open."""
-    symbols: Symbols = corpus.symbols(limit_bytes) if in_order else corpus.bytes(limit_bytes)
+    symbols = corpus.bytes(limit_bytes)
     complete = len(symbols) == corpus.n_bytes
     return Source(
         symbols=symbols,

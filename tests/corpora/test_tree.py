@@ -6,6 +6,7 @@ tests/hostile/make.py has the streams that no folder gives.
 import ntpath
 import os
 import stat
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prequential_corpora.sources import open_corpus
 from prequential_corpora.tree import scan_tree
-from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEmpty, TreeFile, TreeLink, restore_tree
+from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEntry, restore_tree
 
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
@@ -134,12 +135,12 @@ def test_links_inside_and_empty_folders_round_trip(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_links_that_lead_out_are_refused(path: bytes, target: bytes, tmp_path: Path) -> None:
     with pytest.raises(CorruptArchiveError):
-        restore(MAGIC + TreeLink(path, target).line() + b"\n", tmp_path)
+        restore(MAGIC + TreeEntry(path, link=target).line() + b"\n", tmp_path)
 
 
-@pytest.mark.parametrize("below", [TreeFile(b"a/b", 0, False), TreeLink(b"a/b", b"c"), TreeEmpty(b"a/b/")])
-def test_nothing_is_restored_below_a_link(below: TreeFile | TreeLink | TreeEmpty, tmp_path: Path) -> None:
-    lines = TreeLink(b"a", b"p/q").line() + TreeFile(b"a-", 0, False).line() + below.line()
+@pytest.mark.parametrize("below", [TreeEntry(b"a/b"), TreeEntry(b"a/b", link=b"c"), TreeEntry(b"a/b/")])
+def test_nothing_is_restored_below_a_link(below: TreeEntry, tmp_path: Path) -> None:
+    lines = TreeEntry(b"a", link=b"p/q").line() + TreeEntry(b"a-").line() + below.line()
     with pytest.raises(CorruptArchiveError, match="cannot be restored"):
         restore(MAGIC + lines + b"\n\0\0", tmp_path)
 
@@ -150,7 +151,7 @@ def test_a_file_in_a_folder_that_changes_its_length_is_refused(now: bytes, tmp_p
     tree = scan_tree(tmp_path)
     (tmp_path / "log").write_bytes(now)
     with pytest.raises(CorpusError, match=f"it had 3 bytes and now has {len(now)}; if another program"):
-        list(tree.stream())
+        list(chain.from_iterable(parts for _, parts in tree.contents()))
 
 
 def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:
 
 
 def entry(path: bytes, n_bytes: int = 0) -> bytes:
-    return TreeFile(path, n_bytes, False).line()
+    return TreeEntry(path, n_bytes).line()
 
 
 def stream(*lines: bytes, contents: bytes) -> bytes:
