@@ -103,13 +103,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure_all(corpus_name: str, peers: dict[str, Peer], *, again: bool) -> None:
     """Appends one row to ROWS for each of `peers` and this corpus, one program after another."""
-    with open_corpus(corpus_name) as corpus:
-        done = {(row.blake2b, row.program) for row in read(ROWS) if row.decoded == "yes" and not again}
-        for peer in peers.values():
-            if (digest_of(corpus.bytes()).hex()[:16], peer.label) not in done:
-                row = measure(peer, corpus)
-                append(ROWS, [row])
-                print(summary(row), flush=True)
+    corpus = open_corpus(corpus_name)
+    done = {(row.blake2b, row.program) for row in read(ROWS) if row.decoded == "yes" and not again}
+    for peer in peers.values():
+        if (digest_of(corpus.bytes()).hex()[:16], peer.label) not in done:
+            row = measure(peer, corpus)
+            append(ROWS, [row])
+            print(summary(row), flush=True)
 
 
 def measure(peer: Peer, corpus: Corpus) -> Row:

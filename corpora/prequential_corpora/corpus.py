@@ -5,11 +5,10 @@ import os
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -106,88 +105,57 @@ def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
     return [d._replace(n_bytes=min(d.n_bytes, n_bytes - d.offset)) for d in documents if d.offset < n_bytes]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Corpus(AbstractContextManager["Corpus"]):
-    """Bytes in one file and their origin. As a context manager it deletes its temporary file, if it has one.
+@dataclass(frozen=True)
+class Corpus:
+    """Bytes and their origin.
 
-    name: for users; valid Unicode. path: the file with the bytes; n_bytes: its length when it was opened.
+    name: for users; valid Unicode. data: a copy of the bytes, or the path of a file that had file_n_bytes when it was opened.
     documents: in stream order, not overlapping. A plain file is one document.
-    commits: for the documents of a git window, the id and the date of the commit that brought each.
     origin: JSON values that only this kind has (revision, number of files and others).
     mode: the permissions that all its files have. Outputs that contain the bytes get no others.
     skipped: names in a folder that the stream does not hold.
-    spool: the temporary file at `path`, if it is one.
+    commits: for the documents of a git window, the id and the date of the commit that brought each.
     """
 
     kind: Kind
     name: str
-    path: Path
-    n_bytes: int
+    data: NDArray[np.uint8] | Path = field(repr=False)
     documents: Sequence[Document]
-    origin: Mapping[str, str | int | None]
+    origin: Mapping[str, str | int | None] = field(default_factory=dict)
     mode: int = 0o777
     skipped: Sequence[str] = ()
     commits: Sequence[tuple[str, str]] = ()
-    spool: IO[bytes] | None = field(default=None, repr=False)
+    file_n_bytes: int = 0
+
+    @property
+    def n_bytes(self) -> int:
+        return self.file_n_bytes if isinstance(self.data, Path) else len(self.data)
 
     def describe(self) -> dict[str, str | int | None]:
         """The origin of the bytes as JSON values, for records and archive headers. Does not read the bytes."""
         return {"kind": self.kind, "name": self.name, **self.origin}
 
     def bytes(self, limit_bytes: int | None = None) -> NDArray[np.uint8]:
-        """The bytes, or the first limit_bytes of them: (n,) uint8, read-only. The array may outlive the corpus.
+        """The bytes, or the first limit_bytes of them: (n,) uint8, read-only.
 
-        It is a copy: in memory up to SMALL_N_BYTES, otherwise in a temporary file, which is mapped. The file of a user is never
-        mapped: a process that reads a mapped file dies by a signal if another one truncates it. Raises CorpusError if the file
-        cannot be read or if its length has changed, OutputError if the disk is full.
+        Those of a file are copied: into memory up to SMALL_N_BYTES, otherwise into a temporary file, which is mapped. The file of
+        a user is never mapped: a process that reads a mapped file dies by a signal if another one truncates it. Raises
+        CorpusError if the file cannot be read or if its length has changed, OutputError if the disk is full.
         """
         n = self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
-        if self.spool is not None:
-            return mapped(self.spool, n)
-        chunks = read_file(self.path, self.n_bytes, limit_bytes=n)
-        if n <= SMALL_N_BYTES:
-            return np.frombuffer(b"".join(chunks), np.uint8)
-        with spool(chunks) as copy:
-            return mapped(copy, n)
-
-    def close(self) -> None:
-        """Deletes the temporary file, if the corpus has one. May be called again."""
-        if self.spool is not None:
-            self.spool.close()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        if not isinstance(self.data, Path):
+            return self.data[:n]
+        chunks = read_file(self.data, self.n_bytes, limit_bytes=n)
+        return np.frombuffer(b"".join(chunks), np.uint8) if n <= SMALL_N_BYTES else copied(chunks)
 
 
-def mapped(file: IO[bytes], n_bytes: int) -> NDArray[np.uint8]:
-    """(n_bytes,) uint8, read-only, mapped from a temporary file that holds them. It stays valid when the file is deleted."""
-    if n_bytes == 0:  # mmap refuses an empty file
-        return np.frombuffer(b"", np.uint8)
-    return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)
-
-
-def spooled(
-    chunks: Iterable[bytes],
-    kind: Kind,
-    name: str,
-    *,
-    mode: int = 0o777,
-    documents: Sequence[Document] | None = None,
-    commits: Sequence[tuple[str, str]] = (),
-) -> Corpus:
-    """A corpus of a temporary file with the bytes of `chunks`. documents, commits: may grow until then. Raises OutputError."""
-    file = spool(chunks)
-    return Corpus(
-        kind=kind,
-        name=name,
-        path=Path(file.name),
-        n_bytes=file.tell(),
-        documents=[Document(name, 0, file.tell())] if documents is None else documents,
-        origin={},
-        mode=mode,
-        commits=commits,
-        spool=file,
-    )
+def copied(chunks: Iterable[bytes]) -> NDArray[np.uint8]:
+    """(n,) uint8, read-only: the bytes of `chunks`, mapped from a temporary file without a name. Raises OutputError."""
+    with spool(chunks) as file:
+        n_bytes = file.tell()
+        if n_bytes == 0:  # mmap refuses an empty file
+            return np.frombuffer(b"", np.uint8)
+        return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)
 
 
 class Documents(Sequence[Document]):

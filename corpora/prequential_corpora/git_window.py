@@ -11,14 +11,14 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
 from typing import Literal, NamedTuple
 
 from prequential.errors import CorpusError
 from prequential_corpora import git_repository as git
-from prequential_corpora.corpus import Corpus, Documents, NamedParts, spooled
+from prequential_corpora.corpus import Corpus, Documents, NamedParts, copied
 from prequential_corpora.git_rules import Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
@@ -35,39 +35,37 @@ class GitDocument(NamedTuple):
     data: bytes
 
 
+@dataclass(frozen=True)
 class GitDocuments:
     """Documents of a repository. Each iteration reads them again, and raises CorpusError if an object is missing or git fails.
 
-    repository: the folder's name. since: the commit before the window; None for a tree, and for a window that starts with
-    the history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
-    excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
+    base: the commit before the window, None for one that starts with the history. steps: the commits of the window. tree: the
+    commit of a tree, None for a window. excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
     """
 
-    def __init__(
-        self,
-        repository: git.Repository,
-        base: git.Commit | None,
-        steps: Sequence[git.Commit],
-        rules: Rules | None,
-        *,
-        is_tree: bool,
-    ) -> None:
-        self._repository, self._base, self._steps, self.is_tree = repository, base, steps, is_tree
-        self._end = end = steps[-1] if steps else base
-        self._seen: set[bytes] = set()  # object ids; equal ids mean equal bytes
-        self.rules, self.repository, self.n_commits = rules or Rules(), repository.name, len(steps)
-        self.since = base.id if base and not is_tree else None
-        self.until = end.id if end else None
-        self.until_date = end.date if end else None
-        self.excluded: Counter[str] = Counter()
+    repository: git.Repository
+    rules: Rules
+    base: git.Commit | None = None
+    steps: Sequence[git.Commit] = ()
+    tree: git.Commit | None = None
+    excluded: Counter[str] = field(default_factory=Counter)
+    _seen: set[bytes] = field(default_factory=set)  # object ids; equal ids mean equal bytes
+
+    @property
+    def end(self) -> git.Commit | None:
+        """The commit of the tree, or the last one of the window."""
+        return self.tree or (self.steps[-1] if self.steps else self.base)
 
     def __iter__(self) -> Iterator[GitDocument]:
-        self.excluded, self._seen = Counter(), set[bytes]()
-        if self._end is None or not (self.is_tree or self._steps):
+        self.excluded.clear()
+        self._seen.clear()
+        if self.end is None or not (self.tree or self.steps):
             return
-        with self._repository.session() as session:
-            session.load_attributes(self._end.tree)
-            changes = self._tree(session, self._end) if self.is_tree else self._window(session)
+        with self.repository.session() as session:
+            session.load_attributes(self.end.tree)
+            changes = self._window(session)
+            if self.tree:
+                changes = ((self.tree, file) for file in session.files(self.tree.tree))
             while some := list(islice(changes, LISTED)):
                 paths = [change.path for _, change in some if is_safe(change.path)]
                 attributes = dict(zip(paths, session.attributes(paths), strict=True))
@@ -76,17 +74,14 @@ class GitDocuments:
                     if isinstance(data, str):
                         self.excluded[data] += 1
                         continue
-                    kind: DocumentKind = "tree" if self.is_tree else "new" if change.added is None else "added"
+                    kind: DocumentKind = "tree" if self.tree else "new" if change.added is None else "added"
                     name = change.path.decode("utf-8", "surrogateescape")
                     yield GitDocument(name, kind, commit.id, commit.date, data)
 
-    def _tree(self, session: git.Session, end: git.Commit) -> Iterator[tuple[git.Commit, git.Change]]:
-        return ((end, file) for file in session.files(end.tree))
-
     def _window(self, session: git.Session) -> Iterator[tuple[git.Commit, git.Change]]:
-        before = self._base.tree if self._base else self._repository.empty_id("tree")
+        before = self.base.tree if self.base else self.repository.empty_id("tree")
         self._seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
-        for commit in self._steps:
+        for commit in self.steps:
             yield from ((commit, change) for change in session.changes(before, commit.tree))
             before = commit.tree
 
@@ -105,7 +100,7 @@ class GitDocuments:
             return reason
         if is_lfs:
             return "lfs"
-        if is_duplicate and change.after != self._repository.empty_id("blob").encode():
+        if is_duplicate and change.after != self.repository.empty_id("blob").encode():
             return "duplicate"
         data = session.blob(change.after, self.rules.max_file_bytes)
         if data is None:
@@ -120,12 +115,12 @@ class GitDocuments:
     def origin(self) -> dict[str, str | int | None]:
         """The JSON values that identify these documents. They count what the last iteration excluded."""
         return {
-            "repository": self.repository,
-            "read": "tree" if self.is_tree else "window",
-            "since": self.since,
-            "until": self.until,
-            "until_date": self.until_date,
-            "n_commits": self.n_commits,
+            "repository": self.repository.name,
+            "read": "tree" if self.tree else "window",
+            "since": self.base and self.base.id,
+            "until": self.end and self.end.id,
+            "until_date": self.end and self.end.date,
+            "n_commits": len(self.steps),
             "n_excluded": self.excluded.total(),
             "excluded": ", ".join(
                 f"{n} {reason}" for reason, n in sorted(self.excluded.items(), key=lambda pair: -pair[1])
@@ -145,7 +140,7 @@ def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules |
         end = next(session.line_to(commit), None)
     if end is None:
         raise CorpusError(f"{repository.name!r} has no commit as old as {commit}; its history begins later")
-    return GitDocuments(repository, end, (), rules, is_tree=True)
+    return GitDocuments(repository, rules or Rules(), tree=end)
 
 
 def read_window(
@@ -168,7 +163,7 @@ def read_window(
     with repository.session() as session:
         for commit in session.line_to(until):
             if commit.id == base_id or (since_s is not None and commit.date_s <= since_s):
-                return GitDocuments(repository, commit, steps[::-1], rules, is_tree=False)
+                return GitDocuments(repository, rules or Rules(), commit, steps[::-1])
             steps.append(commit)
     if base_id is not None:
         raise CorpusError(
@@ -176,21 +171,21 @@ def read_window(
         )
     if repository.is_shallow:
         raise CorpusError(f"{repository.name!r} is a shallow clone that begins after {since}: git fetch --unshallow")
-    return GitDocuments(repository, None, steps[::-1], rules, is_tree=False)
+    return GitDocuments(repository, rules or Rules(), None, steps[::-1])
 
 
-def open_documents(documents: GitDocuments) -> Corpus:
-    """The documents in one temporary file, each followed by DOCUMENT_END; those of a window are named new/PATH and added/PATH.
+def open_documents(documents: GitDocuments, mode: int = 0o777) -> Corpus:
+    """The documents, each followed by DOCUMENT_END; those of a window are named new/PATH and added/PATH.
 
-    Raises CorpusError, and OutputError for the file.
+    Raises CorpusError, and OutputError for a temporary file.
     """
     places, commits = Documents(), list[tuple[str, str]]()
 
     def contents() -> Iterator[NamedParts]:
         for d in documents:
-            if not documents.is_tree:
+            if not documents.tree:
                 commits.append((d.commit, d.date))
-            yield d.name if documents.is_tree else f"{d.kind}/{d.name}", (d.data,)
+            yield d.name if documents.tree else f"{d.kind}/{d.name}", (d.data,)
 
-    corpus = spooled(places.stream(contents()), "git", documents.repository, documents=places, commits=commits)
-    return replace(corpus, origin=documents.origin())
+    data = copied(places.stream(contents()))
+    return Corpus("git", documents.repository.name, data, places, documents.origin(), mode, commits=commits)

@@ -9,12 +9,13 @@ shuffling, and possibly much later. A text shard is one document, so only the or
 """
 
 import hashlib
-import re
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Meta
 
 from prequential.errors import CorpusError
 from prequential_corpora.corpus import DOCUMENT_END
@@ -22,16 +23,13 @@ from prequential_corpora.corpus import DOCUMENT_END
 T = TypeVar("T")
 
 DEFAULT_COLUMN = "text"
-OPTIONS = {"column", "separator", "seed", "buffer", "rows"}
-LIMITS = {"seed": (0, (1 << 63) - 1), "buffer": (1, 1 << 24), "rows": (1, (1 << 63) - 1)}
 
 
 class BadRowError(ValueError):
     """A fault of the next row."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowOptions:
+class RowOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The documents of a table, and their order.
 
     column: of the texts, or several with commas; None is `text`. separator: follows each document, as UTF-8; may be empty.
@@ -40,17 +38,13 @@ class RowOptions:
 
     column: str | None = None
     separator: str = DOCUMENT_END.decode()
-    seed: int | None = None
-    buffer: int = 1024
-    rows: int | None = None
+    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
+    buffer: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
+    rows: Annotated[int, Meta(ge=1, le=(1 << 63) - 1)] | None = None
 
-    @classmethod
-    def of(cls, options: dict[str, str]) -> Self:
-        """From OPTIONS of a name. Raises CorpusError for an impossible value."""
-        if "buffer" in options and "seed" not in options:
-            raise CorpusError("a shuffle buffer needs a seed: add seed=N to the options")
-        numbers = {name: _number(name, options.pop(name)) for name in LIMITS if name in options}
-        return cls(**options, **numbers)  # type: ignore[arg-type]
+    def __post_init__(self) -> None:
+        if self.buffer and self.seed is None:
+            raise ValueError("a shuffle buffer needs a seed: add seed=N")
 
     @property
     def key(self) -> bytes | None:
@@ -59,7 +53,7 @@ class RowOptions:
 
     def chosen(self, rows: Iterator[T]) -> Iterator[T]:
         """These rows in this order."""
-        return islice(rows if self.key is None else shuffled(rows, self.key, self.buffer), self.rows)
+        return islice(rows if self.key is None else shuffled(rows, self.key, self.buffer or 1024), self.rows)
 
     def describe(self, n_rows: int, *, is_text: bool = False) -> dict[str, str | int | None]:
         """As JSON values, for records. is_text: without columns, so that only shards are shuffled."""
@@ -67,29 +61,23 @@ class RowOptions:
             "column": None if is_text else self.column or DEFAULT_COLUMN,
             "separator": self.separator,
             "shuffle_seed": self.seed,
-            "shuffle_buffer": None if self.seed is None or is_text else self.buffer,
+            "shuffle_buffer": None if self.seed is None or is_text else self.buffer or 1024,
             "n_rows": n_rows,
         }
 
 
-def parse_options(query: str, known: Set[str]) -> dict[str, str]:
-    """The options of a query string, in which + stands for itself. Raises CorpusError for an unknown one and one given twice."""
-    query = query.replace("+", "%2B")
+def parse_options(query: str, kind: type[T]) -> T:
+    """The options of a query string, in which + stands for itself. Raises CorpusError, also for one that is given twice."""
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+        pairs = parse_qsl(
+            query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=bool(query), errors="strict"
+        )
+        if len(options := dict(pairs)) < len(pairs):
+            raise ValueError("one is given twice")
+        return msgspec.convert(options, kind, strict=False)
     except ValueError as error:
-        raise CorpusError(f"cannot read the options {query!r} of a corpus: {error}") from error
-    options = dict(pairs)
-    if len(options) != len(pairs) or not options.keys() <= known:
-        raise CorpusError(f"cannot read the options {query!r} of a corpus: give each of {sorted(known)} at most once")
-    return options
-
-
-def _number(name: str, text: str) -> int:
-    least, most = LIMITS[name]
-    if not re.fullmatch("[0-9]{1,20}", text) or not least <= int(text) <= most:
-        raise CorpusError(f"{name}={text[:50]} is not a number from {least} to {most}")
-    return int(text)
+        reason = str(error).replace("- at `$.", "for `")
+        raise CorpusError(f"cannot read the options {query!r} of a corpus: {reason}") from error
 
 
 def shuffled(documents: Iterator[T], key: bytes, n_places: int) -> Iterator[T]:

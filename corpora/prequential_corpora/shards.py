@@ -29,12 +29,12 @@ from prequential_corpora.corpus import (
     Documents,
     Kind,
     NamedParts,
+    copied,
     read_file,
     reading,
-    spooled,
     unicode_name,
 )
-from prequential_corpora.rows import OPTIONS, BadRowError, RowOptions, columns_of, parse_options, text_of
+from prequential_corpora.rows import BadRowError, RowOptions, columns_of, parse_options, text_of
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeEntry, host_path
 
@@ -77,10 +77,11 @@ class Shards:
                 yield document
 
         places = Documents(self.options.separator.encode())
-        corpus = spooled(places.stream(documents()), kind, name, mode=self.tree.mode, documents=places)
+        data = copied(places.stream(documents()))
         opened = files if self.options.rows is None else files[:n_opened]
         about |= {"n_shards": len(opened), "n_skipped": self.n_skipped, "shards_blake2b": self._list_digest(opened)}
-        return replace(corpus, origin=about | self.options.describe(len(places), is_text=is_text))
+        about |= self.options.describe(len(places), is_text=is_text)
+        return Corpus(kind, name, data, places, about, self.tree.mode)
 
     def _read(self, files: Sequence[TreeEntry]) -> Iterator[tuple[int, NamedParts]]:
         for number, file in enumerate(files):
@@ -105,7 +106,7 @@ class Shards:
 def find_shards(text: str) -> Shards:
     """The shards that `text` names, the part after `shards:`. Opens none. Raises CorpusError for none or several kinds."""
     folder, _, query = text.partition("?")
-    options, path = RowOptions.of(parse_options(query, OPTIONS)), Path(folder)
+    options, path = parse_options(query, RowOptions), Path(folder)
     with reading(path):
         status = path.stat()
     if path.is_dir():

@@ -6,18 +6,19 @@ A file is read in its place. All else becomes a temporary file.
 import os
 import stat
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import msgspec
+
 from prequential.errors import CorpusError
 from prequential.files import common_mode, open_regular, possible_name
 from prequential_corpora import is_data_set
-from prequential_corpora.corpus import Corpus, Document, Documents, Kind, read_chunks, reading, spooled, unicode_name
-from prequential_corpora.rows import RowOptions, parse_options
+from prequential_corpora.corpus import Corpus, Document, Documents, Kind, copied, read_chunks, reading, unicode_name
+from prequential_corpora.rows import parse_options
 from prequential_corpora.tree import is_saved, scan_tree
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def open_corpus(spec: Any) -> Corpus:
-    """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
+    """The corpus that `spec` names.
 
     spec: a path object, which is always a path, a data set of the library `datasets`, or a name:
         PATH            a file, read in its place; or a folder, as the stream of `tree.py`; one of `save_to_disk` is a data set
@@ -44,7 +45,8 @@ def open_corpus(spec: Any) -> Corpus:
         return open_given(spec)
     if isinstance(spec, str):
         if spec == "-":
-            return spooled(read_chunks(sys.stdin.buffer, "standard input"), "stdin", "-", mode=_stdin_mode())
+            data = copied(read_chunks(sys.stdin.buffer, "standard input"))
+            return Corpus("stdin", "-", data, [Document("-", 0, len(data))], mode=_stdin_mode())
         if spec.startswith("sample:"):
             return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample")
         if spec.startswith("hf:"):
@@ -97,8 +99,7 @@ def _open_file(path: Path, kind: Kind) -> Corpus:
         n_bytes = os.fstat(file.fileno()).st_size
         if n_bytes <= 1 << 12 and len(file.read(n_bytes + 1)) != n_bytes:  # made up, as those of /proc and /sys
             raise CorpusError(f"{str(path)!r} has a false length; {remedy}")
-    documents = [Document(name, 0, n_bytes)]
-    return Corpus(kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode)
+    return Corpus(kind, name, path, [Document(name, 0, n_bytes)], mode=mode, file_n_bytes=n_bytes)
 
 
 def _stdin_mode() -> int:
@@ -112,13 +113,14 @@ def _stdin_mode() -> int:
 
 def _open_tree(folder: Path) -> Corpus:
     if is_saved(folder):
-        from prequential_corpora.data_sets import open_saved
+        from prequential_corpora.data_sets import DataSetOptions, open_saved
 
-        return open_saved(folder, RowOptions(), None)
-    tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
+        return replace(open_saved(folder, DataSetOptions()), skipped=sorted(os.listdir(folder)))  # noqa: PTH208
+    tree = scan_tree(folder)
     places, name = Documents(header=tree.header()), unicode_name(folder.absolute().name)
-    corpus = spooled(places.stream(tree.contents()), "tree", name, mode=tree.mode, documents=places)
-    return replace(corpus, origin={"n_files": len(tree.files), "n_skipped": len(tree.skipped)}, skipped=tree.skipped)
+    data = copied(places.stream(tree.contents()))
+    origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
+    return Corpus("tree", name, data, places, origin, tree.mode, tree.skipped)
 
 
 def _shards(spec: str) -> "Shards":
@@ -127,21 +129,26 @@ def _shards(spec: str) -> "Shards":
     return find_shards(spec.removeprefix("shards:"))
 
 
-def _open_git(repository: str, options: Mapping[str, str]) -> Corpus:
+class GitOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    since: str | None = None
+    until: str = "HEAD"
+    languages: str | None = None
+
+
+def _open_git(repository: str, options: GitOptions) -> Corpus:
     from prequential_corpora.git_rules import Rules
     from prequential_corpora.git_window import open_documents, read_tree, read_window
 
-    until, languages = options.get("until", "HEAD"), options.get("languages")
-    rules = Rules(languages=tuple(languages.split(",")) if languages else None)
-    is_window = "since" in options
-    read = read_window(repository, options["since"], until, rules) if is_window else read_tree(repository, until, rules)
-    return replace(open_documents(read), mode=_git_mode(repository))
+    since, until = options.since, options.until
+    rules = Rules(languages=tuple(options.languages.split(",")) if options.languages else None)
+    read = read_tree(repository, until, rules) if since is None else read_window(repository, since, until, rules)
+    return open_documents(read, _git_mode(repository))
 
 
-def _git_options(spec: str) -> tuple[str, dict[str, str]]:
+def _git_options(spec: str) -> tuple[str, GitOptions]:
     """The repository and the options of `git:REPO?since=...`. Raises CorpusError for an unknown option."""
     repository, _, query = spec.removeprefix("git:").partition("?")
-    return unquote(repository, errors="surrogateescape"), parse_options(query, {"since", "until", "languages"})
+    return unquote(repository, errors="surrogateescape"), parse_options(query, GitOptions)
 
 
 def _git_mode(repository: str) -> int:

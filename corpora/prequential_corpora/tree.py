@@ -69,19 +69,16 @@ def scan_tree(root: Path) -> Tree:
         with reading(host_folder):
             for entry in inside:
                 path = folder + entry.name
-                if is_git(entry.name):
+                status = entry.stat(follow_symlinks=False)
+                link = os.readlink(entry.path) if entry.is_symlink() else None  # noqa: PTH115  # bytes
+                if is_git(entry.name) or (link is not None and not stays_inside(path, link)):
                     skipped.append(path)
-                elif entry.is_symlink():
-                    link = os.readlink(entry.path)  # noqa: PTH115  # bytes
-                    if stays_inside(path, link):
-                        entries.append(TreeEntry(path, link=link))
-                    else:
-                        skipped.append(path)
-                elif entry.is_dir(follow_symlinks=False):
-                    mode &= (entry.stat(follow_symlinks=False).st_mode & 0o111) << 2 | 0o222  # who may enter it
+                elif link is not None:
+                    entries.append(TreeEntry(path, link=link))
+                elif stat.S_ISDIR(status.st_mode):
+                    mode &= (status.st_mode & 0o111) << 2 | 0o222  # who may enter it
                     folders.append(path + b"/")
-                elif entry.is_file(follow_symlinks=False):
-                    status = entry.stat(follow_symlinks=False)
+                elif stat.S_ISREG(status.st_mode):
                     mode &= status.st_mode
                     entries.append(TreeEntry(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
                 else:

@@ -24,8 +24,7 @@ from prequential_corpora.corpus import (
     NamedParts,
     Symbols,
     beginning,
-    mapped,
-    spool,
+    copied,
 )
 from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
@@ -215,20 +214,18 @@ def open_source(source: CorpusLike, limit_bytes: int | None = None) -> Iterator[
     held: Any = source if is_stream(source) else in_memory(source)
     _check_meaning(held)
     if is_data_set(held) or isinstance(held, str | os.PathLike):
-        with open_corpus(held) as corpus:
-            yield source_of(corpus, limit_bytes)
+        yield source_of(open_corpus(held), limit_bytes)
     elif isinstance(held, bytes | bytearray | memoryview | np.ndarray):
         whole = np.frombuffer(held, np.uint8)
         yield Source(whole[:limit_bytes], {}, [], len(whole))
     else:
         places = Documents()
-        with spool(places.stream(_contents(held))) as file:
-            symbols = mapped(file, file.tell())
+        symbols = copied(places.stream(_contents(held)))
         yield Source(symbols[:limit_bytes], {}, beginning(places, len(symbols[:limit_bytes])), len(symbols))
 
 
 def source_of(corpus: Corpus, limit_bytes: int | None = None) -> Source:
-    """An open corpus, or its beginning, as a Source; valid while the corpus is open."""
+    """A corpus, or its beginning, as a Source."""
     symbols = corpus.bytes(limit_bytes)
     complete = len(symbols) == corpus.n_bytes
     return Source(
@@ -236,7 +233,7 @@ def source_of(corpus: Corpus, limit_bytes: int | None = None) -> Source:
         origin=corpus.describe(),
         documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
         whole_bytes=corpus.n_bytes,
-        file=corpus.path if corpus.kind == "file" and corpus.spool is None else None,
+        file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
         commits=corpus.commits,
         _corpus=corpus,
     )

@@ -136,8 +136,8 @@ def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
 def test_shards_of_several_kinds_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(GOOD))
     (tmp_path / "b.jsonl").write_bytes(GOOD)
-    with open_corpus(f"shards:{tmp_path}") as corpus:
-        assert corpus.n_bytes == 10
+    corpus = open_corpus(f"shards:{tmp_path}")
+    assert corpus.n_bytes == 10
     (tmp_path / "c.txt").touch()
     assert "'a.jsonl.gz' (lines) and 'c.txt' (text); name a folder of one kind" in refusal(f"{tmp_path}")
 
@@ -150,8 +150,8 @@ def test_a_column_of_text_shards_is_refused(tmp_path: Path) -> None:
 def test_names_that_are_not_utf8_are_read_and_printed(tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/\xff.jsonl"
     Path(os.fsdecode(path)).write_bytes(GOOD)
-    with open_corpus(f"shards:{tmp_path}") as corpus:
-        assert corpus.bytes().tobytes() == b"good\0"
+    corpus = open_corpus(f"shards:{tmp_path}")
+    assert corpus.bytes().tobytes() == b"good\0"
     Path(os.fsdecode(path)).write_bytes(b"{}\n")
     assert refusal(f"{tmp_path}").startswith(r"shard '\\xff.jsonl', row 0: there is no column 'text'")
 
@@ -161,8 +161,8 @@ import resource, sys
 from prequential_corpora.sources import open_corpus
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 def read(spec):
-    with open_corpus(spec) as corpus:
-        pass
+    corpus = open_corpus(spec)
+    pass
     return corpus.n_bytes
 read(sys.argv[1])
 before = peak()

@@ -53,8 +53,8 @@ def read_tree(root: Path) -> Tree:
 
 
 def stream_of(folder: Path) -> bytes:
-    with open_corpus(folder) as corpus:
-        return corpus.bytes().tobytes()
+    corpus = open_corpus(folder)
+    return corpus.bytes().tobytes()
 
 
 def restore(stream: bytes, folder: Path) -> Path:
@@ -72,11 +72,11 @@ def test_folders_round_trip_and_documents_have_the_position_of_each_file(
 ) -> None:
     here = tmp_path_factory.mktemp("tree")
     written = write_tree(here / "in", files)
-    with open_corpus(here / "in") as corpus:
-        data = corpus.bytes().tobytes()
-        texts = {os.fsencode(d.name): data[d.offset : d.offset + d.n_bytes] for d in corpus.documents}
-        assert texts == {path: contents for path, (contents, _) in written.items()}
-        assert [os.fsencode(d.name) for d in corpus.documents] == sorted(written)
+    corpus = open_corpus(here / "in")
+    data = corpus.bytes().tobytes()
+    texts = {os.fsencode(d.name): data[d.offset : d.offset + d.n_bytes] for d in corpus.documents}
+    assert texts == {path: contents for path, (contents, _) in written.items()}
+    assert [os.fsencode(d.name) for d in corpus.documents] == sorted(written)
     assert read_tree(restore(data, here)) == written
 
 
@@ -99,10 +99,10 @@ def test_links_out_of_the_folder_special_files_and_git_are_skipped_and_named(tmp
     (tmp_path / "in" / "up").symlink_to("../secret")
     (tmp_path / "in" / "git").symlink_to(".git")
     os.mkfifo(tmp_path / "in" / "pipe")
-    with open_corpus(tmp_path / "in") as corpus:
-        assert [document.name for document in corpus.documents] == [".hidden"]
-        assert corpus.skipped == [".git", "git", "out", "pipe", "up"]
-        assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 5}
+    corpus = open_corpus(tmp_path / "in")
+    assert [document.name for document in corpus.documents] == [".hidden"]
+    assert corpus.skipped == [".git", "git", "out", "pipe", "up"]
+    assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 5}
 
 
 LINKS = {b"a/loop": ".", b"a/up": "..", b"dangling": "none", b"a/to": "../b/c/", b"b/c/deep": "./../../a/x"}
@@ -115,9 +115,9 @@ def test_links_inside_and_empty_folders_round_trip(tmp_path: Path) -> None:
     (tmp_path / "in" / "b" / "none" / "at all").mkdir(parents=True)
     stream = stream_of(tmp_path / "in")
     assert b'{"path":"a/to","link":"../b/c/"}\n' in stream and b'{"path":"b/none/at all/","empty":true}\n' in stream
-    with open_corpus(tmp_path / "in") as corpus:
-        data, first = corpus.bytes().tobytes(), corpus.documents[0]
-        assert not corpus.skipped and data[first.offset : first.offset + first.n_bytes] == b"x"
+    corpus = open_corpus(tmp_path / "in")
+    data, first = corpus.bytes().tobytes(), corpus.documents[0]
+    assert not corpus.skipped and data[first.offset : first.offset + first.n_bytes] == b"x"
     out = restore(stream, tmp_path)
     links = [path for path in out.rglob("*") if path.is_symlink()]
     assert {os.fsencode(path.relative_to(out)): os.readlink(path) for path in links} == LINKS  # noqa: PTH115  # as written
