@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, Protocol, overload
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,7 @@ def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]
         yield chunk
 
 
-def read_file(
-    path: Path, n_bytes: int, *, limit_bytes: int | None = None, follow_links: bool = True
-) -> Iterator[bytes]:
+def read_file(path: Path, n_bytes: int, limit_bytes: int | None = None, *, follow_links: bool = True) -> Chunks:
     """The file, or its first limit_bytes, in chunks of at most 1 MiB. Raises CorpusError, also if it has not n_bytes."""
     end, n_read = n_bytes if limit_bytes is None else min(limit_bytes, n_bytes), 0
     with reading(path), open_regular(path, follow_links=follow_links) as stream:
@@ -85,14 +83,6 @@ class Document(NamedTuple):
     name: str
     offset: int
     n_bytes: int
-
-
-class Symbols(Protocol):
-    """A sequence of bytes that supports slices without a step, such as an (n,) uint8 array."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]: ...
 
 
 def unicode_name(name: str | bytes) -> str:
@@ -180,11 +170,7 @@ class Documents(Sequence[Document]):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Document]: ...
-    def __getitem__(self, index: int | slice) -> Document | list[Document]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = range(len(self))[index]

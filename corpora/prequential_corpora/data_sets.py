@@ -13,7 +13,7 @@ from urllib.parse import quote
 from prequential.errors import CorpusError, PrequentialError
 from prequential_corpora.corpus import Corpus, Documents, copied, unicode_name
 from prequential_corpora.rows import BadRowError, RowOptions, columns_of, parse_options, text_of
-from prequential_corpora.shards import Shards, is_hidden, shard_kind, shards_of
+from prequential_corpora.shards import HIDDEN, Shards, shard_kind, shards_of
 from prequential_corpora.tree import Tree, is_saved, scan_tree
 from prequential_corpora.tree_restore import TreeEntry
 
@@ -117,7 +117,7 @@ def _hub_shards(name: str, commit: str, files: str, rows: RowOptions) -> Shards:
     from huggingface_hub import HfApi, hf_hub_download
 
     listed = sorted(HfApi().list_repo_files(name, revision=commit, repo_type="dataset"))
-    wanted = [each for each in matching(listed, files) if shard_kind(each) and not is_hidden(fsencode(each))]
+    wanted = [each for each in matching(listed, files) if shard_kind(each) and not HIDDEN.search(fsencode(each))]
     paths = {each: Path(hf_hub_download(name, each, repo_type="dataset", revision=commit)) for each in wanted}
     entries = [TreeEntry(fsencode(each), path.stat().st_size, False) for each, path in paths.items()]
     root = next(iter(paths.values())).parents[wanted[0].count("/")] if paths else Path(name)

@@ -275,9 +275,8 @@ class Session:
         if not self._has_attributes or not paths:
             return iter([(None, None, False)] * len(paths))
         given = b"".join(path + b"\0" for path in paths)
-        values = iter(
-            self._output("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES, given=given).split(b"\0")[2::3]
-        )
+        answers = self._output("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES, given=given)
+        values = iter(answers.split(b"\0")[2::3])
         triples = zip(values, values, values, strict=True)
         return ((BOOLEANS.get(a), BOOLEANS.get(b), name == b"lfs") for a, b, name in triples)
 

@@ -8,7 +8,6 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 .gitattributes files come from the commit; for a window, from its last commit.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from prequential.errors import CorpusError
+from prequential.files import PathLike
 from prequential_corpora import git_repository as git
 from prequential_corpora.corpus import Corpus, Documents, NamedParts, copied
 from prequential_corpora.git_rules import Rules, is_safe
@@ -122,14 +122,12 @@ class GitDocuments:
             "until_date": self.end and self.end.date,
             "n_commits": len(self.steps),
             "n_excluded": self.excluded.total(),
-            "excluded": ", ".join(
-                f"{n} {reason}" for reason, n in sorted(self.excluded.items(), key=lambda pair: -pair[1])
-            ),
+            "excluded": ", ".join(f"{n} {reason}" for reason, n in self.excluded.most_common()),
             "rules": self.rules.digest(),
         }
 
 
-def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
+def read_tree(repo: PathLike, commit: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
     """The files of `commit` that the rules keep, ascending by path; kind `tree`.
 
     repo: the repository's root, or a bare repository. commit: a revision, or a date on HEAD's first-parent line.
@@ -143,16 +141,13 @@ def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules |
     return GitDocuments(repository, rules or Rules(), tree=end)
 
 
-def read_window(
-    repo: str | os.PathLike[str], since: str, until: str = "HEAD", rules: Rules | None = None
-) -> GitDocuments:
+def read_window(repo: PathLike, since: str, until: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
     """The changes after `since`, up to and including `until`; kinds `new` and `added`.
 
     since, until: a revision, or an ISO 8601 date (UTC if it has no zone; a day means its first moment). A date as `until` is
     looked up on HEAD's first-parent line. `since` must be on the first-parent line of `until`; a date before the first commit
     takes all history.
-    Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for a shallow clone that
-    lacks the window; MissingDependencyError without git.
+    Raises CorpusError, also for a shallow clone that lacks the window, and MissingDependencyError without git.
     """
     repository = git.find_repository(repo)
     since_s, until_s = git.parse_date(since), git.parse_date(until)
@@ -166,9 +161,8 @@ def read_window(
                 return GitDocuments(repository, rules or Rules(), commit, steps[::-1])
             steps.append(commit)
     if base_id is not None:
-        raise CorpusError(
-            f"{since!r} is not on the first-parent history of {until!r}; give the merge that brought it, or a date"
-        )
+        remedy = "give the merge that brought it, or a date"
+        raise CorpusError(f"{since!r} is not on the first-parent history of {until!r}; {remedy}")
     if repository.is_shallow:
         raise CorpusError(f"{repository.name!r} is a shallow clone that begins after {since}: git fetch --unshallow")
     return GitDocuments(repository, rules or Rules(), None, steps[::-1])

@@ -1,11 +1,10 @@
 """Rows of tables as documents: the options that shards and data sets have in common, the text of a row, and the shuffle.
 
-**Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then the
-rows of tables and lines pass through a buffer of B documents. The first B documents fill it. For each later document, numbered
-i = 0, 1, 2 and so on, the document at place w_i mod B leaves and the new one takes its place. At the end of the rows, while n
-documents are left, the document at place w_i mod n leaves and the last one takes its place; i continues to count.
-w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a document comes at most B - 1 places earlier than without
-shuffling, and possibly much later. A text shard is one document, so only the order of shards is shuffled.
+**Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then rows
+pass through a buffer of B documents, which the first B fill. For each later document, numbered i = 0, 1, 2 and so on, the one at
+place w_i mod B leaves and the new one takes its place. At the end, while n documents are left, the one at place w_i mod n leaves
+and the last one takes its place; i continues to count. w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a
+document comes at most B - 1 places earlier than without shuffling, and possibly much later. A text shard is one document.
 """
 
 import hashlib
@@ -69,9 +68,8 @@ class RowOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
 def parse_options(query: str, kind: type[T]) -> T:
     """The options of a query string, in which + stands for itself. Raises CorpusError, also for one that is given twice."""
     try:
-        pairs = parse_qsl(
-            query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=bool(query), errors="strict"
-        )
+        given = query.replace("+", "%2B")
+        pairs = parse_qsl(given, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
         if len(options := dict(pairs)) < len(pairs):
             raise ValueError("one is given twice")
         return msgspec.convert(options, kind, strict=False)

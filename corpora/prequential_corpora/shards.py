@@ -8,10 +8,12 @@ ends early, or has a line that is too long or a row without a text in UTF-8 is r
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from os import fsencode
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -21,7 +23,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from prequential.errors import CorpusError
-from prequential.files import open_regular
+from prequential.files import open_regular, reading
 from prequential.files.strict_json import bounded_lines, parse_row
 from prequential_corpora.corpus import (
     CHUNK_N_BYTES,
@@ -31,7 +33,6 @@ from prequential_corpora.corpus import (
     NamedParts,
     copied,
     read_file,
-    reading,
     unicode_name,
 )
 from prequential_corpora.rows import BadRowError, RowOptions, columns_of, parse_options, text_of
@@ -40,6 +41,7 @@ from prequential_corpora.tree_restore import TreeEntry, host_path
 
 ShardKind = Literal["table", "lines", "text"]
 
+HIDDEN = re.compile(rb"(?:^|/)\.")  # a part of the path begins with a dot
 COMPRESSED = (".gz", ".zst")
 KINDS: dict[str, ShardKind] = {
     ".parquet": "table", ".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".txt": "text",
@@ -70,9 +72,8 @@ class Shards:
 
         def documents() -> Iterator[NamedParts]:
             nonlocal n_opened
-            for shard, document in (
-                self._read(files[: self.options.rows]) if is_text else self.options.chosen(self._read(files))
-            ):
+            read, rows = self._read(files), self.options.rows
+            for shard, document in islice(read, rows) if is_text else self.options.chosen(read):
                 n_opened = max(n_opened, shard + 1)
                 yield document
 
@@ -111,18 +112,13 @@ def find_shards(text: str) -> Shards:
         status = path.stat()
     if path.is_dir():
         tree = scan_tree(path)  # notebooks and other systems keep copies in hidden files
-        files = [file for file in tree.files if shard_kind(file.name) and not is_hidden(file.path)]
+        files = [file for file in tree.files if shard_kind(file.name) and not HIDDEN.search(file.path)]
     else:
         entry = TreeEntry(fsencode(path.name), status.st_size, False)
         tree = Tree(path.parent, [entry], (), status.st_mode & 0o777 | 0o600)
         files = [entry] if shard_kind(entry.name) else []
     n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
     return shards_of(replace(tree, entries=files), folder, options, n_skipped)
-
-
-def is_hidden(path: bytes) -> bool:
-    """Whether a part of the path begins with a dot."""
-    return any(part.startswith(b".") for part in path.split(b"/"))
 
 
 def shards_of(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Shards:
@@ -137,16 +133,11 @@ def shards_of(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Sha
     (kind,) = kinds
     assert kind
     if kind == "text" and options.column is not None:
-        raise CorpusError(
-            f"the shards of {name!r} are text: they have no column {options.column!r}; leave out ?column="
-        )
+        raise CorpusError(f"the shards of {name!r} are text, without a column {options.column!r}: leave out ?column=")
     if key := options.key:
         order = lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path)  # noqa: E731
         tree = replace(tree, entries=sorted(tree.files, key=order))
     return Shards(name=name, tree=tree, kind=kind, options=options, n_skipped=n_skipped)
-
-
-# ---- one shard: a file of many documents, read one after another in limited memory
 
 
 def shard_kind(name: str) -> ShardKind | None:

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -20,9 +20,6 @@ from prequential_corpora import is_data_set
 from prequential_corpora.corpus import Corpus, Document, Documents, Kind, copied, read_chunks, reading, unicode_name
 from prequential_corpora.rows import parse_options
 from prequential_corpora.tree import is_saved, scan_tree
-
-if TYPE_CHECKING:
-    from prequential_corpora.shards import Shards
 
 
 def open_corpus(spec: Any) -> Corpus:
@@ -69,11 +66,9 @@ def corpus_mode(spec: str | os.PathLike[str]) -> int:
     if isinstance(spec, str):
         if spec == "-":
             return _stdin_mode()
-        if spec.startswith("hf:"):
+        if spec.startswith(("sample:", "hf:")):
             folder = Path(spec.removeprefix("hf:").partition("?")[0])
             return scan_tree(folder).mode if folder.is_dir() else 0o777
-        if spec.startswith("sample:"):
-            return 0o777
         if spec.startswith("shards:"):
             return _shards(spec).tree.mode
         if spec.startswith("git:"):
@@ -89,17 +84,19 @@ def _status(path: Path) -> os.stat_result:
 
 
 def _open_file(path: Path, kind: Kind) -> Corpus:
+    remedy = "to read from a pipe, pass - as the corpus"
     with reading(path):
-        status, remedy = path.stat(), "to read from a pipe, pass - as the corpus"
         if not path.is_file():  # opening a pipe would block, and a device may be endless
             raise CorpusError(f"{str(path)!r} is neither a file nor a folder; {remedy}")
-    name = path.stem if kind == "sample" else unicode_name(path.name)
-    mode = status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777
-    with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
-        n_bytes = os.fstat(file.fileno()).st_size
-        if n_bytes <= 1 << 12 and len(file.read(n_bytes + 1)) != n_bytes:  # made up, as those of /proc and /sys
-            raise CorpusError(f"{str(path)!r} has a false length; {remedy}")
-    return Corpus(kind, name, path, [Document(name, 0, n_bytes)], mode=mode, file_n_bytes=n_bytes)
+        with open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
+            status = os.fstat(file.fileno())
+            is_short = status.st_size <= 1 << 12
+            if is_short and len(file.read(status.st_size + 1)) != status.st_size:  # made up, as those of /proc and /sys
+                raise CorpusError(f"{str(path)!r} has a false length; {remedy}")
+    name, mode = unicode_name(path.name), status.st_mode & 0o777 | 0o600
+    if kind == "sample":
+        name, mode = path.stem, 0o777
+    return Corpus(kind, name, path, [Document(name, 0, status.st_size)], {}, mode, file_n_bytes=status.st_size)
 
 
 def _stdin_mode() -> int:
@@ -123,7 +120,7 @@ def _open_tree(folder: Path) -> Corpus:
     return Corpus("tree", name, data, places, origin, tree.mode, tree.skipped)
 
 
-def _shards(spec: str) -> "Shards":
+def _shards(spec: str) -> Any:  # of Shards
     from prequential_corpora.shards import find_shards  # imports pyarrow, which takes a quarter of a second
 
     return find_shards(spec.removeprefix("shards:"))

@@ -64,9 +64,7 @@ def scan_tree(root: Path) -> Tree:
         host_folder = host_path(root, folder)
         with reading(host_folder), os.scandir(os.fsencode(host_folder)) as listed:
             inside = list(listed)
-        if folder and not inside:
-            entries.append(TreeEntry(folder))
-        with reading(host_folder):
+            entries += [TreeEntry(folder)] if folder and not inside else []
             for entry in inside:
                 path = folder + entry.name
                 status = entry.stat(follow_symlinks=False)
@@ -89,4 +87,5 @@ def scan_tree(root: Path) -> Tree:
 
 def is_saved(folder: Path) -> bool:
     """Whether `save_to_disk` of the library `datasets` has made the folder."""
-    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+    marks = ("dataset_dict.json",), ("dataset_info.json", "state.json")
+    return any(all((folder / name).is_file() for name in names) for names in marks)

@@ -95,9 +95,7 @@ def host_path(root: Path, path: bytes) -> Path:
 
 def _read_list(stream: IO[bytes]) -> list[TreeEntry]:
     if stream.readline(len(MAGIC)) != MAGIC:
-        raise CorruptArchiveError(
-            "the archive does not contain a folder: its bytes do not start with 'prequential-tree 1'"
-        )
+        raise CorruptArchiveError("the archive contains no folder: its bytes do not start with 'prequential-tree 1'")
     entries: list[TreeEntry] = []
     links: set[bytes] = set()
     while (line := stream.readline(MAX_LINE_N_BYTES)) != b"\n":

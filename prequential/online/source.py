@@ -16,16 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora import is_data_set, is_path, is_stream
-from prequential_corpora.corpus import (
-    CHUNK_N_BYTES,
-    Corpus,
-    Document,
-    Documents,
-    NamedParts,
-    Symbols,
-    beginning,
-    copied,
-)
+from prequential_corpora.corpus import CHUNK_N_BYTES, Corpus, Document, Documents, NamedParts, beginning, copied
 from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
@@ -125,7 +116,7 @@ def mode_of(*sources: CorpusLike | None) -> int:
 class HashedSymbols:
     """Symbols for one reading from front to back, with the digest of what was read. A jump ahead reads the part between, too."""
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: NDArray[np.uint8]) -> None:
         self._symbols, self._position, self._blake2b = symbols, 0, hashlib.blake2b(digest_size=32)
 
     def __len__(self) -> int:

@@ -144,7 +144,7 @@ def test_shards_of_several_kinds_are_refused(tmp_path: Path) -> None:
 
 def test_a_column_of_text_shards_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
-    assert "are text: they have no column 'body'" in refusal(f"{tmp_path}?column=body")
+    assert "are text, without a column 'body'" in refusal(f"{tmp_path}?column=body")
 
 
 def test_names_that_are_not_utf8_are_read_and_printed(tmp_path: Path) -> None:
