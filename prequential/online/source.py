@@ -87,6 +87,8 @@ class Source:
         if lost:
             names = ", ".join(map(repr, lost[:MAX_NAMED])) + " and others" * (len(lost) > MAX_NAMED)
             reason = "links that lead out of the folder, or no files; move them away first"
+            if self.origin.get("kind") == "dataset":
+                reason = "they are a data set, of whose texts hf:FOLDER makes an archive"
             raise CorpusError(f"an archive cannot hold {names}: {reason}")
         if skipped:
             logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])

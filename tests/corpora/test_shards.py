@@ -334,13 +334,9 @@ MEMORY = """
 import resource, sys
 from prequential_corpora.sources import open_corpus
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-def read(spec):
-    corpus = open_corpus(spec)
-    pass
-    return corpus.n_bytes
-read(sys.argv[1])
+open_corpus(sys.argv[1])
 before = peak()
-print(read(sys.argv[2]), (peak() - before) << 10)
+print(open_corpus(sys.argv[2]).n_bytes, (peak() - before) << 10)
 """
 
 
