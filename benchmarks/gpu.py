@@ -147,8 +147,7 @@ def _config(level: str) -> Config:
 
 
 def _read(name: str, limit: int) -> np.ndarray:
-    with open_corpus(name) as corpus:
-        return np.array(corpus.bytes()[:limit])
+    return np.array(open_corpus(name).bytes(limit))
 
 
 def run(name: str, level: str, data: np.ndarray, config: Config, device: str) -> dict[str, Any]:

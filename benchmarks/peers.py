@@ -29,6 +29,7 @@ from prequential_corpora.sources import open_corpus
 from rows import ROWS, Row, append, cpu, read
 
 from prequential.errors import PrequentialError
+from prequential.online.source import digest_of
 
 RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 MAX_BZIP3_BLOCK_MIB = 511
@@ -102,13 +103,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure_all(corpus_name: str, peers: dict[str, Peer], *, again: bool) -> None:
     """Appends one row to ROWS for each of `peers` and this corpus, one program after another."""
-    with open_corpus(corpus_name) as corpus:
-        done = {(row.blake2b, row.program) for row in read(ROWS) if row.decoded == "yes" and not again}
-        for peer in peers.values():
-            if (corpus.blake2b[:16], peer.label) not in done:
-                row = measure(peer, corpus)
-                append(ROWS, [row])
-                print(summary(row), flush=True)
+    corpus = open_corpus(corpus_name)
+    done = {(row.blake2b, row.program) for row in read(ROWS) if row.decoded == "yes" and not again}
+    for peer in peers.values():
+        if (digest_of(corpus.bytes()).hex()[:16], peer.label) not in done:
+            row = measure(peer, corpus)
+            append(ROWS, [row])
+            print(summary(row), flush=True)
 
 
 def measure(peer: Peer, corpus: Corpus) -> Row:
@@ -125,7 +126,7 @@ def measure(peer: Peer, corpus: Corpus) -> Row:
     return Row(
         file=corpus.name or "",
         bytes=f"{corpus.n_bytes}",
-        blake2b=corpus.blake2b[:16],
+        blake2b=digest_of(corpus.bytes()).hex()[:16],
         program=peer.label,
         version=version(peer) or "",
         date=datetime.now(UTC).isoformat()[:16],

@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from prequential_corpora import is_data_set, is_stream
 
 from prequential.errors import ConfigError, wrong_argument
 from prequential.model.config import Config
@@ -22,8 +23,8 @@ def _is_bytes(value: Any) -> bool:
 
 
 def _is_corpus(value: Any) -> bool:
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    is_opened = hasattr(value, "read") or hasattr(value, "to_list")  # a file, or a column of a data frame
+    is_list = (isinstance(value, Sequence) and not isinstance(value, str)) or is_stream(value) or is_data_set(value)
+    is_opened = any(hasattr(value, name) for name in ("read", "to_list", "to_pylist"))  # a file, or a column
     return _is_bytes(value) or _is_path(value) or is_list or is_opened
 
 
@@ -53,7 +54,7 @@ _SIZE = re.compile(r"0*([1-9]\d*)([kmgKMG]?)", re.ASCII)
 
 
 _BYTES = "bytes, a numpy array (n,) of uint8, a path"
-_CORPUS = f"{_BYTES} or the name of a corpus, a file open for bytes, a list of documents, or a column of a data frame"
+_CORPUS = f"{_BYTES} or the name of a corpus, a file open for bytes, a data set, documents, or a column of a data frame"
 _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("source", "test", "train", "given"): (_is_corpus, _CORPUS),
     ("archive",): (lambda x: _is_bytes(x) or _is_path(x) or hasattr(x, "read"), f"{_BYTES} or an open binary file"),

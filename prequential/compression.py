@@ -70,8 +70,8 @@ def compress(
     """The archive of `source` as bytes; with an `output`, the archive is written there and its cost returned.
 
     source: a str or a path, which names a corpus as on the command line (`sample:NAME`, a folder, ...), and is never the text
-    itself; or the corpus: bytes, an array (n,) of uint8, a file open for bytes, or documents, as a list or a column of a data
-    frame. Each document is a text or bytes, and an end of document follows it.
+    itself; or the corpus: bytes, an array (n,) of uint8, a file open for bytes, a data set of `datasets`, or documents: a list,
+    an iterator or a column of a data frame. Each document is a text or bytes, and an end of document follows it.
     output: a path or an open binary file. A path appears when the archive is complete, with the mode and time of a source file.
     Until then the folder .OUTPUT.prequential holds a valid prefix (`partial`) and the state of the run (`run.checkpoint`).
     resume: continue from those two, if an interrupted run left them; the archive is the same, byte for byte.
@@ -101,7 +101,7 @@ def compress(
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
     with (
-        open_source(source, in_order=True) as opened,
+        open_source(source) as opened,
         open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode & given_mode) as sink,
     ):
         opened.check_complete()

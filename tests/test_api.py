@@ -59,7 +59,7 @@ def test_an_open_file_serves_as_archive_and_an_output_without_a_buffer_gets_ever
 
 
 def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
-    code = "import prequential, sys; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    code = "import prequential, sys; print([m for m in ('torch', 'numpy', 'datasets') if m in sys.modules])"
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, cwd=PROJECT, capture_output=True, check=True).stdout == b"[]\n"
 

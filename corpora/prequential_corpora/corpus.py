@@ -1,18 +1,15 @@
 """A corpus: a sequence of bytes in one file or in a stream, and its origin. A length that changes while it is open is refused."""
 
-import hashlib
 import mmap
 import os
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Literal, NamedTuple, Protocol, Self, overload
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +23,7 @@ DOCUMENT_END = b"\0"
 SMALL_N_BYTES = 64 << 20  # a copy of at most so many bytes is in memory, a longer one in a temporary file
 
 Chunks = Iterator[bytes]
-ReadChunks = Callable[[], Chunks]  # each call reads the corpus from its first byte
+NamedParts = tuple[str | None, Iterable[bytes]]  # a document
 Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 
@@ -40,49 +37,44 @@ def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]
         yield chunk
 
 
-def changed(path: str | PathLike[str], before: int, now: int) -> CorpusError:
-    """The error for a file that had `before` bytes and has `now` bytes, or at least so many."""
-    return CorpusError(
-        f"{str(path)!r} changed while it was open: it had {before} bytes and now has {now}; "
-        "if another program still writes it, copy it first"
-    )
-
-
-def read_file(path: Path, n_bytes: int, *, follow_links: bool = True) -> Iterator[bytes]:
-    """The file in chunks of at most 1 MiB. Raises CorpusError if it cannot be read, and at its end if it has not n_bytes."""
-    n_read = 0
+def read_file(path: Path, n_bytes: int, limit_bytes: int | None = None, *, follow_links: bool = True) -> Chunks:
+    """The file, or its first limit_bytes, in chunks of at most 1 MiB. Raises CorpusError, also if it has not n_bytes."""
+    end, n_read = n_bytes if limit_bytes is None else min(limit_bytes, n_bytes), 0
     with reading(path), open_regular(path, follow_links=follow_links) as stream:
-        for chunk in read_chunks(stream, path):
+        while chunk := stream.read(min(CHUNK_N_BYTES, end - n_read)):
             n_read += len(chunk)
-            if n_read > n_bytes:  # it may grow for ever
-                break
             yield chunk
-    if n_read != n_bytes:
-        raise changed(path, n_bytes, n_read)
+        now = os.fstat(stream.fileno()).st_size
+    if n_read != end or end == n_bytes < now:
+        before = f"{str(path)!r} changed while it was open: it had {n_bytes} bytes and now has {now}"
+        raise CorpusError(f"{before}; if another program still writes it, copy it first")
 
 
 def spool(chunks: Iterable[bytes]) -> IO[bytes]:
     """A temporary file with the bytes of `chunks`, complete and flushed. It is deleted when it is closed. Raises OutputError."""
-    try:
+    with spooling():
         file = tempfile.NamedTemporaryFile(dir=temporary_folder(), prefix="prequential-", suffix=".spool")  # noqa: SIM115
-        try:
-            for chunk in chunks:
+    try:
+        for chunk in chunks:
+            with spooling():
                 file.write(chunk)
+        with spooling():
             file.flush()
-        except BaseException:
-            with suppress(OSError):  # on a full disk the rest cannot be flushed
-                file.close()
-            raise
-    except OSError as error:
-        raise unwritable(error) from error
+    except BaseException:
+        with suppress(OSError):  # on a full disk the rest cannot be flushed
+            file.close()
+        raise
     return file
 
 
-def unwritable(error: OSError) -> OutputError:
-    """The error for a temporary file that cannot be made, with the system's reason."""
-    return OutputError(
-        f"cannot spool to {temporary_folder()!r}: {error.strerror or error}; choose another folder for temporary files (TMPDIR)"
-    )
+@contextmanager
+def spooling() -> Iterator[None]:
+    """Turns an OSError of the body, which makes a temporary file, into OutputError with the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "choose another folder for temporary files (TMPDIR)"
+        raise OutputError(f"cannot spool to {temporary_folder()!r}: {error.strerror or error}; {remedy}") from error
 
 
 class Document(NamedTuple):
@@ -91,35 +83,6 @@ class Document(NamedTuple):
     name: str
     offset: int
     n_bytes: int
-
-
-class Symbols(Protocol):
-    """A sequence of bytes that supports slices without a step, such as an (n,) uint8 array."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]: ...
-
-
-class FileSymbols:
-    """The first n_bytes of a file of whole_n_bytes, read slice by slice. Raises CorpusError if its length has changed."""
-
-    def __init__(self, path: Path, n_bytes: int, whole_n_bytes: int) -> None:
-        self._path, self._n_bytes, self._whole_n_bytes = path, n_bytes, whole_n_bytes
-
-    def __len__(self) -> int:
-        return self._n_bytes
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
-        start, stop, _ = where.indices(self._n_bytes)
-        n = max(0, stop - start)
-        with reading(self._path), open_regular(self._path) as file:
-            now = os.fstat(file.fileno()).st_size
-            file.seek(start)
-            data = file.read(n)
-        if len(data) != n or self._n_bytes == self._whole_n_bytes < now:
-            raise changed(self._path, self._whole_n_bytes, now)
-        return np.frombuffer(data, np.uint8)
 
 
 def unicode_name(name: str | bytes) -> str:
@@ -132,189 +95,85 @@ def beginning(documents: Sequence[Document], n_bytes: int) -> list[Document]:
     return [d._replace(n_bytes=min(d.n_bytes, n_bytes - d.offset)) for d in documents if d.offset < n_bytes]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Corpus(AbstractContextManager["Corpus"]):
-    """Bytes in one file and their origin. As a context manager it deletes its temporary file, if it has one.
+@dataclass(frozen=True)
+class Corpus:
+    """Bytes and their origin.
 
-    name: for users; valid Unicode. path: the file with the bytes; n_bytes: its length when it was opened.
+    name: for users; valid Unicode. data: a copy of the bytes, or the path of a file that had file_n_bytes when it was opened.
     documents: in stream order, not overlapping. A plain file is one document.
-    commits: for the documents of a git window, the id and the date of the commit that brought each.
     origin: JSON values that only this kind has (revision, number of files and others).
     mode: the permissions that all its files have. Outputs that contain the bytes get no others.
     skipped: names in a folder that the stream does not hold.
-    spool: the temporary file at `path`, if it is one.
+    commits: for the documents of a git window, the id and the date of the commit that brought each.
     """
 
     kind: Kind
     name: str
-    path: Path
-    n_bytes: int
+    data: NDArray[np.uint8] | Path = field(repr=False)
     documents: Sequence[Document]
-    origin: Mapping[str, str | int | None]
+    origin: Mapping[str, str | int | None] = field(default_factory=dict)
     mode: int = 0o777
     skipped: Sequence[str] = ()
     commits: Sequence[tuple[str, str]] = ()
-    spool: IO[bytes] | None = field(default=None, repr=False)
+    file_n_bytes: int = 0
+
+    @property
+    def n_bytes(self) -> int:
+        return self.file_n_bytes if isinstance(self.data, Path) else len(self.data)
 
     def describe(self) -> dict[str, str | int | None]:
         """The origin of the bytes as JSON values, for records and archive headers. Does not read the bytes."""
         return {"kind": self.kind, "name": self.name, **self.origin}
 
-    @cached_property
-    def blake2b(self) -> str:
-        """BLAKE2b digest of the bytes, 32 bytes in hexadecimal. The first call reads them all. Raises CorpusError."""
-        digest = hashlib.blake2b(digest_size=32)
-        for chunk in self._chunks(self.n_bytes):
-            digest.update(chunk)
-        return digest.hexdigest()
-
     def bytes(self, limit_bytes: int | None = None) -> NDArray[np.uint8]:
-        """The bytes, or the first limit_bytes of them: (n,) uint8, read-only. The array may outlive the corpus.
+        """The bytes, or the first limit_bytes of them: (n,) uint8, read-only.
 
-        It is a copy: in memory up to SMALL_N_BYTES, otherwise in a temporary file, which is mapped. The file of a user is never
-        mapped: a process that reads a mapped file dies by a signal if another one truncates it. Raises CorpusError if the file
-        cannot be read or if its length has changed, OutputError if the disk is full.
+        Those of a file are copied: into memory up to SMALL_N_BYTES, otherwise into a temporary file, which is mapped. The file of
+        a user is never mapped: a process that reads a mapped file dies by a signal if another one truncates it. Raises
+        CorpusError if the file cannot be read or if its length has changed, OutputError if the disk is full.
         """
-        n = self._length(limit_bytes)
-        if self.spool is not None:
-            return mapped(self.spool, n)
-        if n <= SMALL_N_BYTES:
-            return np.frombuffer(b"".join(self._chunks(n)), np.uint8)
-        with spool(self._chunks(n)) as copy:
-            return mapped(copy, n)
-
-    def symbols(self, limit_bytes: int | None = None) -> Symbols:
-        """The bytes, or the first limit_bytes, for reading from front to back, as `compress` does. They do not stay in memory."""
-        return FileSymbols(self.path, self._length(limit_bytes), self.n_bytes)
-
-    def _length(self, limit_bytes: int | None) -> int:
-        return self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
-
-    def _chunks(self, n_bytes: int) -> Chunks:
-        """The first n_bytes in chunks. Raises CorpusError."""
-        symbols = self.symbols(n_bytes)
-        for start in range(0, max(n_bytes, 1), CHUNK_N_BYTES):  # an empty file is looked at, too: it may have grown
-            yield symbols[start : start + CHUNK_N_BYTES].tobytes()
-
-    def close(self) -> None:
-        """Deletes the temporary file, if the corpus has one. May be called again."""
-        if self.spool is not None:
-            self.spool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        n = self.n_bytes if limit_bytes is None else min(limit_bytes, self.n_bytes)
+        if not isinstance(self.data, Path):
+            return self.data[:n]
+        chunks = read_file(self.data, self.n_bytes, limit_bytes=n)
+        return np.frombuffer(b"".join(chunks), np.uint8) if n <= SMALL_N_BYTES else copied(chunks)
 
 
-def mapped(file: IO[bytes], n_bytes: int) -> NDArray[np.uint8]:
-    """(n_bytes,) uint8, read-only, mapped from a temporary file that holds them. It stays valid when the file is deleted."""
-    if n_bytes == 0:  # mmap refuses an empty file
-        return np.frombuffer(b"", np.uint8)
-    return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)
+def copied(chunks: Iterable[bytes]) -> NDArray[np.uint8]:
+    """(n,) uint8, read-only: the bytes of `chunks`, mapped from a temporary file without a name. Raises OutputError."""
+    with spool(chunks) as file:
+        n_bytes = file.tell()
+        if n_bytes == 0:  # mmap refuses an empty file
+            return np.frombuffer(b"", np.uint8)
+        return np.frombuffer(mmap.mmap(file.fileno(), n_bytes, access=mmap.ACCESS_READ), np.uint8)
 
 
-# ---- corpora that are read again from their source for each pass: rows of a data set or of shards
+class Documents(Sequence[Document]):
+    """Documents after a header, each followed by a separator. One without a name is called by its number from 0: 8 bytes each."""
 
+    def __init__(self, separator: bytes = DOCUMENT_END, header: bytes = b"") -> None:
+        self._separator, self._header, self._names = separator, header, list[str]()
+        self._starts = array("q", [len(header)])  # of each document, then of the next one
 
-class FirstPass(NamedTuple):
-    """The result of a first pass, as in `StreamedCorpus`."""
-
-    n_bytes: int
-    digest: str
-    documents: Sequence[Document]
-    origin: Mapping[str, str | int | None]
-
-
-class StreamSymbols:
-    """The n_bytes of a stream. `read` starts the stream; it is called again if a slice begins before the end of the last one.
-
-    The slice with the last byte raises CorpusError if more bytes follow, or if the digest of all bytes is not `blake2b` (None for
-    the beginning of a stream, whose digest is not known). Memory: the slice, and one chunk of `read`.
-    """
-
-    def __init__(self, read: ReadChunks, n_bytes: int, blake2b: str | None) -> None:
-        self._read, self._n_bytes, self._expected = read, n_bytes, blake2b
-        self._begin()
-
-    def __len__(self) -> int:
-        return self._n_bytes
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
-        start, stop, _ = where.indices(self._n_bytes)
-        if start < self._position:
-            self._begin()
-        while self._position < start:  # a resumed run skips bytes
-            self._take(min(CHUNK_N_BYTES, start - self._position))
-        return np.frombuffer(self._take(max(0, stop - start)), np.uint8)
-
-    def _begin(self) -> None:
-        self._chunks, self._rest, self._position = self._read(), memoryview(b""), 0
-        self._digest = hashlib.blake2b(digest_size=32)
-
-    def _take(self, n_bytes: int) -> bytes:
-        taken = bytearray()
-        while len(taken) < n_bytes:
-            if not self._rest:
-                self._rest = memoryview(next(filter(None, self._chunks), b""))
-                if not self._rest:
-                    raise self._changed()
-            part = self._rest[: n_bytes - len(taken)]
-            taken += part
-            self._rest = self._rest[len(part) :]
-        self._digest.update(taken)
-        self._position += n_bytes
-        is_complete = self._expected is not None and self._position == self._n_bytes
-        if is_complete and (self._digest.hexdigest() != self._expected or self._rest or any(self._chunks)):
-            raise self._changed()
-        return bytes(taken)
-
-    def _changed(self) -> CorpusError:
-        return CorpusError("the corpus changed while it was read: its bytes differ from the first pass; start again")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamedCorpus(Corpus):
-    """A corpus without a file of its bytes; `path` is the source. digest: BLAKE2b of all bytes, in hexadecimal."""
-
-    read: ReadChunks = field(repr=False)
-    digest: str
-
-    @property
-    def blake2b(self) -> str:
-        return self.digest
-
-    def symbols(self, limit_bytes: int | None = None) -> StreamSymbols:
-        n = self._length(limit_bytes)
-        return StreamSymbols(self.read, n, self.digest if n == self.n_bytes else None)
-
-
-class RowDocuments(Sequence[Document]):
-    """Documents named by their number from 0, each followed by a separator. 8 bytes each."""
-
-    def __init__(self, separator_n_bytes: int) -> None:
-        self._separator_n_bytes = separator_n_bytes
-        self._starts = array("q", [0])  # of each document, then of the next one
-
-    @property
-    def n_bytes(self) -> int:
-        """Of all documents so far, including separators."""
-        return self._starts[-1]
-
-    def append(self, n_bytes: int) -> None:
-        self._starts.append(self.n_bytes + n_bytes + self._separator_n_bytes)
+    def stream(self, documents: Iterable[NamedParts]) -> Chunks:
+        """The header, and the parts of each document, then the separator. Adds the documents; all have names, or none."""
+        yield self._header
+        for name, parts in documents:
+            end = self._starts[-1]
+            for part in parts:
+                yield part
+                end += len(part)
+            yield self._separator
+            self._starts.append(end + len(self._separator))
+            self._names += () if name is None else (name,)
 
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Document]: ...
-    def __getitem__(self, index: int | slice) -> Document | list[Document]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = range(len(self))[index]
         start, next_start = self._starts[row : row + 2]
-        return Document(str(row), start, next_start - start - self._separator_n_bytes)
+        name = self._names[row] if self._names else str(row)
+        return Document(name, start, next_start - start - len(self._separator))

@@ -20,7 +20,7 @@ from typing import IO, NamedTuple
 
 from prequential.errors import CorpusError, MissingDependencyError
 from prequential.files import reading, temporary_folder
-from prequential_corpora.corpus import unicode_name, unwritable
+from prequential_corpora.corpus import spooling, unicode_name
 from prequential_corpora.git_rules import is_safe
 
 MEMORY_N_BYTES = 4 << 30  # of one git process, not counting mapped files
@@ -101,10 +101,8 @@ class Repository(NamedTuple):
     @contextmanager
     def session(self) -> Iterator["Session"]:
         """A session with a scratch folder, deleted after the block. Raises OutputError if it cannot be made."""
-        try:
+        with spooling():
             folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-git-")
-        except OSError as error:
-            raise unwritable(error) from error
         with folder as scratch, ExitStack() as stack:
             yield Session(self, Path(scratch), stack)
 
@@ -277,9 +275,8 @@ class Session:
         if not self._has_attributes or not paths:
             return iter([(None, None, False)] * len(paths))
         given = b"".join(path + b"\0" for path in paths)
-        values = iter(
-            self._output("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES, given=given).split(b"\0")[2::3]
-        )
+        answers = self._output("check-attr", "--cached", "-z", "--stdin", *ATTRIBUTES, given=given)
+        values = iter(answers.split(b"\0")[2::3])
         triples = zip(values, values, values, strict=True)
         return ((BOOLEANS.get(a), BOOLEANS.get(b), name == b"lfs") for a, b, name in triples)
 

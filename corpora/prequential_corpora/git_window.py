@@ -8,17 +8,17 @@ repository that borrows its objects: configuration, hooks, filters, replaced obj
 .gitattributes files come from the commit; for a window, from its last commit.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from prequential.errors import CorpusError
+from prequential.files import PathLike
 from prequential_corpora import git_repository as git
-from prequential_corpora.corpus import DOCUMENT_END, Corpus, Document, spool
+from prequential_corpora.corpus import Corpus, Documents, NamedParts, copied
 from prequential_corpora.git_rules import Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
@@ -35,39 +35,37 @@ class GitDocument(NamedTuple):
     data: bytes
 
 
+@dataclass(frozen=True)
 class GitDocuments:
     """Documents of a repository. Each iteration reads them again, and raises CorpusError if an object is missing or git fails.
 
-    repository: the folder's name. since: the commit before the window; None for a tree, and for a window that starts with
-    the history. until: the commit of a tree, or the last one of the window. n_commits: number of steps in the window.
-    excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
+    base: the commit before the window, None for one that starts with the history. steps: the commits of the window. tree: the
+    commit of a tree, None for a window. excluded: skipped files by reason (docs/MEASURES.md); complete after an iteration.
     """
 
-    def __init__(
-        self,
-        repository: git.Repository,
-        base: git.Commit | None,
-        steps: Sequence[git.Commit],
-        rules: Rules | None,
-        *,
-        is_tree: bool,
-    ) -> None:
-        self._repository, self._base, self._steps, self.is_tree = repository, base, steps, is_tree
-        self._end = end = steps[-1] if steps else base
-        self._seen: set[bytes] = set()  # object ids; equal ids mean equal bytes
-        self.rules, self.repository, self.n_commits = rules or Rules(), repository.name, len(steps)
-        self.since = base.id if base and not is_tree else None
-        self.until = end.id if end else None
-        self.until_date = end.date if end else None
-        self.excluded: Counter[str] = Counter()
+    repository: git.Repository
+    rules: Rules
+    base: git.Commit | None = None
+    steps: Sequence[git.Commit] = ()
+    tree: git.Commit | None = None
+    excluded: Counter[str] = field(default_factory=Counter)
+    _seen: set[bytes] = field(default_factory=set)  # object ids; equal ids mean equal bytes
+
+    @property
+    def end(self) -> git.Commit | None:
+        """The commit of the tree, or the last one of the window."""
+        return self.tree or (self.steps[-1] if self.steps else self.base)
 
     def __iter__(self) -> Iterator[GitDocument]:
-        self.excluded, self._seen = Counter(), set[bytes]()
-        if self._end is None or not (self.is_tree or self._steps):
+        self.excluded.clear()
+        self._seen.clear()
+        if self.end is None or not (self.tree or self.steps):
             return
-        with self._repository.session() as session:
-            session.load_attributes(self._end.tree)
-            changes = self._tree(session, self._end) if self.is_tree else self._window(session)
+        with self.repository.session() as session:
+            session.load_attributes(self.end.tree)
+            changes = self._window(session)
+            if self.tree:
+                changes = ((self.tree, file) for file in session.files(self.tree.tree))
             while some := list(islice(changes, LISTED)):
                 paths = [change.path for _, change in some if is_safe(change.path)]
                 attributes = dict(zip(paths, session.attributes(paths), strict=True))
@@ -76,17 +74,14 @@ class GitDocuments:
                     if isinstance(data, str):
                         self.excluded[data] += 1
                         continue
-                    kind: DocumentKind = "tree" if self.is_tree else "new" if change.added is None else "added"
+                    kind: DocumentKind = "tree" if self.tree else "new" if change.added is None else "added"
                     name = change.path.decode("utf-8", "surrogateescape")
                     yield GitDocument(name, kind, commit.id, commit.date, data)
 
-    def _tree(self, session: git.Session, end: git.Commit) -> Iterator[tuple[git.Commit, git.Change]]:
-        return ((end, file) for file in session.files(end.tree))
-
     def _window(self, session: git.Session) -> Iterator[tuple[git.Commit, git.Change]]:
-        before = self._base.tree if self._base else self._repository.empty_id("tree")
+        before = self.base.tree if self.base else self.repository.empty_id("tree")
         self._seen.update(bytes.fromhex(file.after.decode()) for file in session.files(before))
-        for commit in self._steps:
+        for commit in self.steps:
             yield from ((commit, change) for change in session.changes(before, commit.tree))
             before = commit.tree
 
@@ -105,7 +100,7 @@ class GitDocuments:
             return reason
         if is_lfs:
             return "lfs"
-        if is_duplicate and change.after != self._repository.empty_id("blob").encode():
+        if is_duplicate and change.after != self.repository.empty_id("blob").encode():
             return "duplicate"
         data = session.blob(change.after, self.rules.max_file_bytes)
         if data is None:
@@ -120,21 +115,19 @@ class GitDocuments:
     def origin(self) -> dict[str, str | int | None]:
         """The JSON values that identify these documents. They count what the last iteration excluded."""
         return {
-            "repository": self.repository,
-            "read": "tree" if self.is_tree else "window",
-            "since": self.since,
-            "until": self.until,
-            "until_date": self.until_date,
-            "n_commits": self.n_commits,
+            "repository": self.repository.name,
+            "read": "tree" if self.tree else "window",
+            "since": self.base and self.base.id,
+            "until": self.end and self.end.id,
+            "until_date": self.end and self.end.date,
+            "n_commits": len(self.steps),
             "n_excluded": self.excluded.total(),
-            "excluded": ", ".join(
-                f"{n} {reason}" for reason, n in sorted(self.excluded.items(), key=lambda pair: -pair[1])
-            ),
+            "excluded": ", ".join(f"{n} {reason}" for reason, n in self.excluded.most_common()),
             "rules": self.rules.digest(),
         }
 
 
-def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
+def read_tree(repo: PathLike, commit: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
     """The files of `commit` that the rules keep, ascending by path; kind `tree`.
 
     repo: the repository's root, or a bare repository. commit: a revision, or a date on HEAD's first-parent line.
@@ -145,19 +138,16 @@ def read_tree(repo: str | os.PathLike[str], commit: str = "HEAD", rules: Rules |
         end = next(session.line_to(commit), None)
     if end is None:
         raise CorpusError(f"{repository.name!r} has no commit as old as {commit}; its history begins later")
-    return GitDocuments(repository, end, (), rules, is_tree=True)
+    return GitDocuments(repository, rules or Rules(), tree=end)
 
 
-def read_window(
-    repo: str | os.PathLike[str], since: str, until: str = "HEAD", rules: Rules | None = None
-) -> GitDocuments:
+def read_window(repo: PathLike, since: str, until: str = "HEAD", rules: Rules | None = None) -> GitDocuments:
     """The changes after `since`, up to and including `until`; kinds `new` and `added`.
 
     since, until: a revision, or an ISO 8601 date (UTC if it has no zone; a day means its first moment). A date as `until` is
     looked up on HEAD's first-parent line. `since` must be on the first-parent line of `until`; a date before the first commit
     takes all history.
-    Raises CorpusError if there is no repository, for an unknown commit, for `since` after `until`, and for a shallow clone that
-    lacks the window; MissingDependencyError without git.
+    Raises CorpusError, also for a shallow clone that lacks the window, and MissingDependencyError without git.
     """
     repository = git.find_repository(repo)
     since_s, until_s = git.parse_date(since), git.parse_date(until)
@@ -168,42 +158,28 @@ def read_window(
     with repository.session() as session:
         for commit in session.line_to(until):
             if commit.id == base_id or (since_s is not None and commit.date_s <= since_s):
-                return GitDocuments(repository, commit, steps[::-1], rules, is_tree=False)
+                return GitDocuments(repository, rules or Rules(), commit, steps[::-1])
             steps.append(commit)
     if base_id is not None:
-        raise CorpusError(
-            f"{since!r} is not on the first-parent history of {until!r}; give the merge that brought it, or a date"
-        )
+        remedy = "give the merge that brought it, or a date"
+        raise CorpusError(f"{since!r} is not on the first-parent history of {until!r}; {remedy}")
     if repository.is_shallow:
         raise CorpusError(f"{repository.name!r} is a shallow clone that begins after {since}: git fetch --unshallow")
-    return GitDocuments(repository, None, steps[::-1], rules, is_tree=False)
+    return GitDocuments(repository, rules or Rules(), None, steps[::-1])
 
 
-def open_documents(documents: GitDocuments) -> Corpus:
-    """The documents in one temporary file, each followed by DOCUMENT_END; those of a window are named new/PATH and added/PATH.
+def open_documents(documents: GitDocuments, mode: int = 0o777) -> Corpus:
+    """The documents, each followed by DOCUMENT_END; those of a window are named new/PATH and added/PATH.
 
-    Raises CorpusError, and OutputError for the file.
+    Raises CorpusError, and OutputError for a temporary file.
     """
-    places: list[Document] = []
-    commits: list[tuple[str, str]] = []
+    places, commits = Documents(), list[tuple[str, str]]()
 
-    def chunks() -> Iterator[bytes]:
-        offset = 0
+    def contents() -> Iterator[NamedParts]:
         for d in documents:
-            places.append(Document(d.name if documents.is_tree else f"{d.kind}/{d.name}", offset, len(d.data)))
-            if not documents.is_tree:
+            if not documents.tree:
                 commits.append((d.commit, d.date))
-            yield d.data + DOCUMENT_END
-            offset += len(d.data) + len(DOCUMENT_END)
+            yield d.name if documents.tree else f"{d.kind}/{d.name}", (d.data,)
 
-    file = spool(chunks())
-    return Corpus(
-        kind="git",
-        name=documents.repository,
-        path=Path(file.name),
-        n_bytes=file.tell(),
-        documents=places,
-        commits=commits,
-        origin=documents.origin(),
-        spool=file,
-    )
+    data = copied(places.stream(contents()))
+    return Corpus("git", documents.repository.name, data, places, documents.origin(), mode, commits=commits)

@@ -35,6 +35,8 @@ TOKEN = re.compile(rf"[^\s{ASCII_SIGNS}{ALONE}]+|\S")  # a word, or one characte
 GRAM_TOKENS = 13
 CHUNK_BYTES = 1 << 18
 
+Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
 Keys = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 
@@ -49,42 +51,48 @@ def mixed(keys: Keys) -> Keys:
     return keys
 
 
-class Layout(NamedTuple):
-    """The start and the end of each document in a stream; both (D,) int64, ascending."""
+class Side(NamedTuple):
+    """A corpus: its bytes, and the start and the end of each document; both (D,) int64, ascending."""
 
+    stream: Bytes
     offsets: Indices
     ends: Indices
 
     @classmethod
-    def of(cls, documents: Sequence[Document], n_bytes: int) -> Self:
-        """The layout of `documents` in a stream of n_bytes. Raises CorpusError if they overlap or are outside the stream."""
+    def of(cls, stream: Bytes, documents: Sequence[Document]) -> Self:
+        """Raises CorpusError for an array that is not of bytes, and for documents that overlap or are outside the stream."""
+        if stream.dtype != np.uint8 or stream.ndim != 1:
+            raise CorpusError(f"overlap needs bytes, (n,) uint8, not {stream.shape} {stream.dtype}")
         offsets = np.array([d.offset for d in documents], np.int64)
         ends = offsets + np.array([d.n_bytes for d in documents], np.int64)
-        wrong = (offsets < np.concatenate([[0], ends[:-1]])) | (ends < offsets) | (ends > n_bytes)
+        wrong = (offsets < np.concatenate([[0], ends[:-1]])) | (ends < offsets) | (ends > len(stream))
         if len(documents) and wrong.any():
             at = int(wrong.argmax())
-            raise CorpusError(
-                f"document {documents[at].name!r} ({offsets[at]} to {ends[at]}) overlaps another or is outside the corpus "
-                f"of {n_bytes} bytes; list documents in the order of the stream"
-            )
-        return cls(offsets, ends)
+            place = f"document {documents[at].name!r} ({offsets[at]} to {ends[at]}) overlaps another or is outside the corpus"
+            raise CorpusError(f"{place} of {len(stream)} bytes; list documents in the order of the stream")
+        return cls(np.ascontiguousarray(stream).view(np.ndarray), offsets, ends)
 
-    def inside(self, start: int, end: int, margin: int = 0) -> NDArray[np.bool_]:
+    def inside(self, start: int, end: int, margin: int = 0) -> Flags:
         """(end - start,) bool: whether one document contains the byte and the `margin` bytes after it."""
         first, last = np.searchsorted(self.ends, start, "right"), np.searchsorted(self.offsets, end, "left")
         begin = self.offsets[first:last].clip(start) - start
         stop = (self.ends[first:last] - margin).clip(start, end) - start
-        steps = np.zeros(end - start + 1, np.int8)
         some = begin < stop
-        steps[begin[some]] = 1
-        steps[stop[some]] -= 1  # if the next document starts here, the two steps cancel
-        return steps[:-1].cumsum(dtype=np.int8).view(np.bool_)
+        return _covered(begin[some], stop[some], end - start)
 
 
-def gram_chunks(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[Keys, Indices]]:
+def _covered(starts: Indices, ends: Indices, n: int) -> Flags:
+    """(n,) bool: what the stretches cover. The starts differ, and so do the ends; at most 127 stretches meet."""
+    steps = np.zeros(n + 1, np.int8)
+    steps[starts] += 1
+    steps[ends] -= 1  # if the next one starts here, the two steps cancel
+    return steps[:-1].cumsum(dtype=np.int8) > 0
+
+
+def gram_chunks(side: Side) -> Iterator[tuple[Keys, Indices]]:
     """The n-grams of 13 tokens of one document each, in chunks: hashes (m,), none of them 0, and documents (m,), ascending."""
     keys, owners = list[int](), list[int]()
-    for document, tokens in _tokens(stream, layout):
+    for document, tokens in _tokens(side):
         keys += (xxh3_64_intdigest(token.encode("utf-8", "surrogateescape")) for token in tokens)
         owners += [document] * len(tokens)
         if len(keys) > CHUNK_BYTES:
@@ -102,13 +110,13 @@ def _grams(keys: Keys, owners: Indices) -> tuple[Keys, Indices]:
     return np.maximum(mixed(keys), np.uint64(1))[whole], owners[n_before:][whole]
 
 
-def _tokens(stream: NDArray[np.uint8], layout: Layout) -> Iterator[tuple[int, list[str]]]:
+def _tokens(side: Side) -> Iterator[tuple[int, list[str]]]:
     """The number of a document and some of its tokens, in their order. A word of more than CHUNK_BYTES may be cut."""
-    for document, (start, end) in enumerate(zip(layout.offsets.tolist(), layout.ends.tolist(), strict=True)):
+    for document, (start, end) in enumerate(zip(side.offsets.tolist(), side.ends.tolist(), strict=True)):
         decoder, rest = getincrementaldecoder("utf-8")("surrogateescape"), ""
         for at in range(start, end, CHUNK_BYTES):
             stop = min(at + CHUNK_BYTES, end)
-            text = rest + decoder.decode(stream[at:stop].tobytes(), final=stop == end).casefold()
+            text = rest + decoder.decode(side.stream[at:stop].tobytes(), final=stop == end).casefold()
             tokens, rest = TOKEN.findall(text), ""
             if stop < end and tokens and text.endswith(tokens[-1]) and len(tokens[-1]) < CHUNK_BYTES:
                 rest = tokens.pop()  # the next chunk may continue it
@@ -136,8 +144,8 @@ class Overlap:
     n_forgotten_windows, n_forgotten_grams: positions of the test corpus that did not fit into the table; at 0, all is exact.
     """
 
-    in_train: NDArray[np.bool_]
-    in_test: NDArray[np.bool_]
+    in_train: Flags
+    in_test: Flags
     n_bytes: Indices
     seen_bytes: Indices
     n_grams: Indices
@@ -146,13 +154,13 @@ class Overlap:
     n_forgotten_grams: int
 
     @property
-    def dirty(self) -> NDArray[np.bool_]:
+    def dirty(self) -> Flags:
         """(D,) bool: the training corpus has 20 % or more of its 13-grams or bytes. Others are clean."""
         gram_share = self.seen_grams / np.maximum(self.n_grams, 1)
         return np.maximum(gram_share, self.seen_bytes / np.maximum(self.n_bytes, 1)) >= DIRTY_SHARE
 
     @property
-    def novel(self) -> NDArray[np.bool_]:
+    def novel(self) -> Flags:
         """(n,) bool: bytes that neither the training corpus nor earlier bytes of the test corpus cover."""
         return ~(self.in_train | self.in_test)
 
@@ -171,23 +179,24 @@ class Overlap:
 
     def to_dict(self) -> dict[str, object]:
         """Definitions, thresholds and totals as JSON values. Only the arrays have the values of single documents."""
-        n_bytes, n_grams = int(self.n_bytes.sum()), int(self.n_grams.sum())
+        names = ("n_bytes", "n_grams", "seen_bytes", "seen_grams", "dirty")
+        sums = {name: int(getattr(self, name).sum()) for name in names}
         return {
             "window_bytes": WINDOW_BYTES,
             "gram_tokens": GRAM_TOKENS,
             "dirty_share": DIRTY_SHARE,
             "n_documents": len(self.n_bytes),
-            "n_bytes": n_bytes,
-            "n_grams": n_grams,
+            "n_bytes": sums["n_bytes"],
+            "n_grams": sums["n_grams"],
             "train": {
-                "bytes": int(self.seen_bytes.sum()),
-                "byte_share": int(self.seen_bytes.sum()) / max(n_bytes, 1),
-                "grams": int(self.seen_grams.sum()),
-                "gram_share": int(self.seen_grams.sum()) / max(n_grams, 1),
-                "dirty_documents": int(self.dirty.sum()),
+                "bytes": sums["seen_bytes"],
+                "byte_share": sums["seen_bytes"] / max(sums["n_bytes"], 1),
+                "grams": sums["seen_grams"],
+                "gram_share": sums["seen_grams"] / max(sums["n_grams"], 1),
+                "dirty_documents": sums["dirty"],
                 "dirty_bytes": int(self.n_bytes[self.dirty].sum()),
             },
-            "novel_bytes": n_bytes - int((self.in_train | self.in_test).sum()),
+            "novel_bytes": sums["n_bytes"] - int((self.in_train | self.in_test).sum()),
             "n_forgotten_windows": self.n_forgotten_windows,
             "n_forgotten_grams": self.n_forgotten_grams,
             "warning": self.warning,
@@ -204,7 +213,7 @@ class KeyTable:
     def __init__(self, chunks: Iterable[tuple[Keys, Indices]], n_keys: int, max_memory_bytes: int) -> None:
         room = max_memory_bytes // KEY_BYTES
         limit = np.uint64(min(2**32, 2**32 * room // max(n_keys, 1)))
-        kept = [(np.zeros(0, np.uint64), np.zeros(0, np.int64))]
+        kept = [(np.zeros(1, np.uint64), np.zeros(1, np.int64))]  # no key is 0: so no table is empty
         for keys, positions in chunks:
             taken = np.flatnonzero((keys & _LOW_HALF) < limit)[:room]
             kept.append((keys[taken], positions[taken]))
@@ -213,7 +222,7 @@ class KeyTable:
         del kept
         self._keys, first = np.unique(all_keys, return_index=True)
         self.position: Indices = all_positions[first]
-        self.seen: NDArray[np.bool_] = np.zeros(len(first), np.bool_)
+        self.seen: Flags = np.zeros(len(first), np.bool_)
         self._filter = np.zeros(1 << int(_FILTER_BITS), np.bool_)
         self._filter[self._keys >> np.uint64(64) - _FILTER_BITS] = True
 
@@ -223,22 +232,15 @@ class KeyTable:
         likely = np.flatnonzero(self._filter[keys >> np.uint64(64) - _FILTER_BITS])
         at = np.searchsorted(self._keys, keys[likely])
         at[at == len(self._keys)] = 0
-        there = self._keys[at] == keys[likely] if len(self._keys) else np.zeros(0, np.bool_)
+        there = self._keys[at] == keys[likely]
         places[likely[there]] = at[there]
         return places
 
 
-class Side(NamedTuple):
-    """A corpus: its bytes and where its documents are."""
-
-    stream: NDArray[np.uint8]
-    layout: Layout
-
-
 def measure_overlap(
-    train: NDArray[np.uint8],
+    train: Bytes,
     train_documents: Sequence[Document],
-    test: NDArray[np.uint8],
+    test: Bytes,
     test_documents: Sequence[Document],
     *,
     max_memory_bytes: int = MAX_MEMORY_BYTES,
@@ -251,17 +253,15 @@ def measure_overlap(
     """
     if max_memory_bytes < 1024:
         raise ConfigError(f"the overlap table needs at least 1024 bytes of memory, not {max_memory_bytes}")
-    train_layout, test_layout = Layout.of(train_documents, len(train)), Layout.of(test_documents, len(test))
-    train_side, test_side = Side(_flat(train), train_layout), Side(_flat(test), test_layout)
+    train_side, test_side = Side.of(train, train_documents), Side.of(test, test_documents)
     in_train, in_test, n_forgotten_windows = _match_windows(train_side, test_side, max_memory_bytes)
     n_grams, seen_grams, n_forgotten_grams = _match_grams(train_side, test_side, max_memory_bytes)
+    places = zip(test_side.offsets, test_side.ends, strict=True)
     return Overlap(
         in_train=in_train,
         in_test=in_test,
-        n_bytes=test_layout.ends - test_layout.offsets,
-        seen_bytes=np.array(
-            [np.count_nonzero(in_train[start:end]) for start, end in zip(*test_layout, strict=True)], np.int64
-        ),
+        n_bytes=test_side.ends - test_side.offsets,
+        seen_bytes=np.array([np.count_nonzero(in_train[start:end]) for start, end in places], np.int64),
         n_grams=n_grams,
         seen_grams=seen_grams,
         n_forgotten_windows=n_forgotten_windows,
@@ -269,26 +269,22 @@ def measure_overlap(
     )
 
 
-def repeated_bytes(
-    stream: NDArray[np.uint8], max_memory_bytes: int = MAX_MEMORY_BYTES
-) -> tuple[NDArray[np.bool_], int]:
+def repeated_bytes(stream: Bytes, max_memory_bytes: int = MAX_MEMORY_BYTES) -> tuple[Flags, int]:
     """(n,) bool: the bytes of `stream` in matches of 50 bytes or more to earlier bytes; and how many windows were forgotten."""
-    whole = Side(_flat(stream), Layout.of([Document("", 0, len(stream))], len(stream)))
-    nothing = Side(np.zeros(0, np.uint8), Layout.of([], 0))
+    whole, nothing = Side.of(stream, [Document("", 0, len(stream))]), Side.of(np.zeros(0, np.uint8), [])
     _, repeated, n_forgotten = _match_windows(nothing, whole, max_memory_bytes)
     return repeated, n_forgotten
 
 
-def _match_windows(train: Side, test: Side, max_memory_bytes: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
+def _match_windows(train: Side, test: Side, max_memory_bytes: int) -> tuple[Flags, Flags, int]:
     """(n,) bytes of test that train covers, (n,) bytes that earlier bytes of test cover, and the number of forgotten windows."""
     table = KeyTable(_window_chunks(test), len(test.stream), max_memory_bytes)
     for keys, starts in _window_chunks(train):
         places = table.find(keys)
-        new = (places >= 0) & ~table.seen[places] if len(table.seen) else np.zeros(len(places), np.bool_)
+        new = (places >= 0) & ~table.seen[places]
         places, starts = places[new], starts[new]
         table.seen[places[_same(test.stream, table.position[places], train.stream, starts)]] = True
-    in_train, in_test = np.zeros(len(test.stream), np.bool_), np.zeros(len(test.stream), np.bool_)
-    n_forgotten = 0
+    (in_train, in_test), n_forgotten = np.zeros((2, len(test.stream)), np.bool_), 0
     for keys, starts in _window_chunks(test):
         places = table.find(keys)
         n_forgotten += int((places < 0).sum())
@@ -305,11 +301,11 @@ def _window_chunks(side: Side) -> Iterator[tuple[Keys, Indices]]:
     margin = WINDOW_BYTES - 1
     for start in range(0, len(side.stream) - margin, CHUNK_BYTES):
         data = side.stream[start : start + CHUNK_BYTES + margin]
-        inside = side.layout.inside(start, start + len(data) - margin, margin)
+        inside = side.inside(start, start + len(data) - margin, margin)
         yield _window_keys(data)[inside], start + np.flatnonzero(inside)
 
 
-def _window_keys(data: NDArray[np.uint8]) -> Keys:
+def _window_keys(data: Bytes) -> Keys:
     """(m - 49,): a hash, not 0, of the 50 bytes from each byte on. Joins hashes of 8, 16 and 32 bytes; the last two overlap."""
     keys = mixed(_words(data).astype(np.uint64))
     for step, factor in zip((8, 16, WINDOW_BYTES - 32), _JOIN, strict=True):
@@ -317,12 +313,12 @@ def _window_keys(data: NDArray[np.uint8]) -> Keys:
     return np.maximum(mixed(keys), np.uint64(1))
 
 
-def _words(stream: NDArray[np.uint8]) -> NDArray[np.uint64]:
+def _words(stream: Bytes) -> NDArray[np.uint64]:
     """(m - 7,): the little-endian number of the 8 bytes that start at each byte; a view."""
     return np.ndarray((max(len(stream) - 7, 0),), "<u8", stream, strides=(1,))
 
 
-def _same(a: NDArray[np.uint8], at_a: Indices, b: NDArray[np.uint8], at_b: Indices) -> NDArray[np.bool_]:
+def _same(a: Bytes, at_a: Indices, b: Bytes, at_b: Indices) -> Flags:
     """(m,) bool: whether the windows of a and b at these offsets contain the same bytes."""
     words_a, words_b = _words(a), _words(b)
     same = np.ones(len(at_a), np.bool_)
@@ -331,35 +327,25 @@ def _same(a: NDArray[np.uint8], at_a: Indices, b: NDArray[np.uint8], at_b: Indic
     return same
 
 
-def _cover(covered: NDArray[np.bool_], starts: Indices) -> None:
+def _cover(covered: Flags, starts: Indices) -> None:
     """Marks the windows that start at `starts`, which are ascending and in one chunk."""
     if not len(starts):
         return
     first, end = int(starts[0]), int(starts[-1]) + WINDOW_BYTES
-    steps = np.zeros(end - first + 1, np.int8)
-    steps[starts - first] += 1
-    steps[starts - first + WINDOW_BYTES] -= 1
-    covered[first:end] |= steps[:-1].cumsum(dtype=np.int8) > 0
+    covered[first:end] |= _covered(starts - first, starts - first + WINDOW_BYTES, end - first)
 
 
 def _match_grams(train: Side, test: Side, max_memory_bytes: int) -> tuple[Indices, Indices, int]:
     """For each document of test: its 13-grams, and those in train; and the number of forgotten ones."""
-    table = KeyTable(gram_chunks(*test), len(test.stream), max_memory_bytes)
-    for keys, _ in gram_chunks(*train):
+    table = KeyTable(gram_chunks(test), len(test.stream), max_memory_bytes)
+    for keys, _ in gram_chunks(train):
         places = table.find(keys)
         table.seen[places[places >= 0]] = True
-    counts, n_forgotten = np.zeros((2, len(test.layout.ends)), np.int64), 0
-    for keys, owners in gram_chunks(*test):
+    counts, n_forgotten = np.zeros((2, len(test.ends)), np.int64), 0
+    for keys, owners in gram_chunks(test):
         places = table.find(keys)
         known = places >= 0
         n_forgotten += len(known) - int(known.sum())
         counts[0] += np.bincount(owners, minlength=counts.shape[1])
         counts[1] += np.bincount(owners[known][table.seen[places[known]]], minlength=counts.shape[1])
     return counts[0], counts[1], n_forgotten
-
-
-def _flat(stream: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The same bytes as one contiguous array."""
-    if stream.dtype != np.uint8 or stream.ndim != 1:
-        raise CorpusError(f"overlap needs bytes, (n,) uint8, not {stream.shape} {stream.dtype}")
-    return np.ascontiguousarray(stream).view(np.ndarray)

@@ -1,233 +1,257 @@
-"""A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order, read as a stream.
+"""A folder of shards as one corpus, `shards:FOLDER[?OPTIONS]`: its documents in a fixed order. docs/DATA.md lists the kinds.
 
-docs/DATA.md defines the options. The corpus is read twice: the first pass finds length and digest for the archive's header, and
-refuses damaged shards; the second one is coded, and finds a change at its end.
-
-**Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then the
-rows of tables and lines pass through a buffer of B documents. The first B documents fill it. For each later document, numbered
-i = 0, 1, 2 and so on, the document at place w_i mod B leaves and the new one takes its place. At the end of the rows, while n
-documents are left, the document at place w_i mod n leaves and the last one takes its place; i continues to count.
-w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a document comes at most B - 1 places earlier than without
-shuffling, and possibly much later. A text shard is one document, so only the order of shards is shuffled.
+A small table may hold terabytes, because each row may be the same entry of a dictionary. So a batch has at most BATCH_N_ROWS
+rows, and so few that they take BATCH_BYTES if each is as long as all texts that their row group stores. A shard that is damaged,
+ends early, or has a line that is too long or a row without a text in UTF-8 is refused.
 """
 
+import gzip
 import hashlib
+import io
 import re
-from collections.abc import Iterator, Sequence, Set
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import fsencode
 from pathlib import Path
-from typing import NamedTuple, Self
-from urllib.parse import parse_qsl
+from typing import IO, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
 
 from prequential.errors import CorpusError
-from prequential_corpora.corpus import DOCUMENT_END, Document, FirstPass, RowDocuments, read_file, reading, unicode_name
-from prequential_corpora.shard_files import ShardKind, read_rows, read_text, shard_kind
+from prequential.files import open_regular, reading
+from prequential.files.strict_json import bounded_lines, parse_row
+from prequential_corpora.corpus import (
+    CHUNK_N_BYTES,
+    Corpus,
+    Documents,
+    Kind,
+    NamedParts,
+    copied,
+    read_file,
+    unicode_name,
+)
+from prequential_corpora.rows import BadRowError, RowOptions, columns_of, parse_options, text_of
 from prequential_corpora.tree import Tree, scan_tree
-from prequential_corpora.tree_restore import TreeFile, host_path
+from prequential_corpora.tree_restore import TreeEntry, host_path
 
-DEFAULT_COLUMN, DEFAULT_BUFFER = "text", 1024
-OPTIONS = {"column", "separator", "seed", "buffer", "rows"}
-MAX_SEED, MAX_BUFFER, MAX_ROWS = (1 << 63) - 1, 1 << 24, (1 << 63) - 1
+ShardKind = Literal["table", "lines", "text"]
 
+HIDDEN = re.compile(rb"(?:^|/)\.")  # a part of the path begins with a dot
+COMPRESSED = (".gz", ".zst")
+KINDS: dict[str, ShardKind] = {
+    ".parquet": "table", ".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".txt": "text",
+}  # fmt: skip
+BATCH_N_ROWS, BATCH_BYTES = 16, 1 << 26
+MAX_LINE_BYTES = 1 << 28
+MAX_WINDOW_N_BYTES = 1 << 31  # the largest that zstd writes
+# Decoded at a time. They give at most 64 MiB, because a block of 4 bytes can stand for 128 KiB.
+INPUT_N_BYTES = 1 << 11
 
-@dataclass(frozen=True, kw_only=True)
-class ShardsSpec:
-    """The documents of a corpus of shards, and their order.
-
-    folder: a folder of shards, a single shard, or the name of a data set on the hub. column: of the texts; None is `text`.
-    separator: follows each document, as UTF-8; may be empty. seed: of the shuffling; None keeps the order. buffer: in documents,
-    only with a seed. rows: number of documents; None is all.
-    """
-
-    folder: str
-    column: str | None = None
-    separator: str = DOCUMENT_END.decode()
-    seed: int | None = None
-    buffer: int = DEFAULT_BUFFER
-    rows: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """The shards that `text` names, the part after `shards:`. Raises CorpusError."""
-        folder, _, query = text.partition("?")
-        return cls.of(folder, parse_options(query, OPTIONS))
-
-    @classmethod
-    def of(cls, folder: str, options: dict[str, str]) -> Self:
-        """The shards of a folder with these OPTIONS. Raises CorpusError for an impossible value."""
-        if "buffer" in options and "seed" not in options:
-            raise CorpusError("a shuffle buffer needs a seed: add seed=N to the options")
-        limits = {"seed": (0, MAX_SEED), "buffer": (1, MAX_BUFFER), "rows": (1, MAX_ROWS)}
-        numbers = {name: _number(name, options.pop(name), *limits[name]) for name in limits if name in options}
-        return cls(folder=folder, **options, **numbers)  # type: ignore[arg-type]
-
-
-def parse_options(query: str, known: Set[str]) -> dict[str, str]:
-    """The options of a query string. Raises CorpusError for an unknown option and for one that occurs twice."""
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
-    except ValueError as error:
-        raise CorpusError(f"cannot read the options {query!r} of a data set: {error}") from error
-    options = dict(pairs)
-    if len(options) != len(pairs) or not options.keys() <= known:
-        raise CorpusError(f"cannot read the options {query!r} of a data set: give each of {sorted(known)} at most once")
-    return options
-
-
-def _number(name: str, text: str, least: int, most: int) -> int:
-    if not re.fullmatch("[0-9]{1,20}", text) or not least <= int(text) <= most:
-        raise CorpusError(f"{name}={text[:50]} is not a number from {least} to {most}")
-    return int(text)
-
-
-class Piece(NamedTuple):
-    """A part of a document. shard: its number in reading order. ends: whether it is the last part, which may be empty."""
-
-    shard: int
-    data: bytes
-    ends: bool
+# Arrow raises the first three.
+FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException, EOFError, zlib.error, zstandard.ZstdError)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shards:
-    """The shards of a folder in reading order. files: paths relative to `root`. mode: the permissions that all of them have."""
+    """Shards of one kind in reading order. tree: the shards as its entries. name: of what holds them, for messages."""
 
-    spec: ShardsSpec
-    root: Path
-    files: Sequence[TreeFile]
+    name: str
+    tree: Tree
     kind: ShardKind
+    options: RowOptions
     n_skipped: int
-    mode: int = 0o777
 
-    def chunks(self) -> Iterator[bytes]:
-        """The corpus: each document and its separator. Each call starts at the first document. Raises CorpusError."""
-        separator = self.spec.separator.encode()
-        for piece in self._pieces():
-            yield piece.data + separator if piece.ends else piece.data
+    def open(self, kind: Kind, name: str, about: dict[str, str | int | None]) -> Corpus:
+        """All documents in a temporary file. about: JSON values that say where the shards come from. Raises CorpusError."""
+        files, is_text, n_opened = self.tree.files, self.kind == "text", 0
 
-    def first_pass(self) -> FirstPass:
-        """Reads everything once. Raises CorpusError for bad shards."""
-        separator, digest = self.spec.separator.encode(), hashlib.blake2b(digest_size=32)
-        documents, n_open, n_opened = RowDocuments(len(separator)), 0, 0
-        for piece in self._pieces():
-            digest.update(piece.data)
-            n_open, n_opened = n_open + len(piece.data), max(n_opened, piece.shard + 1)
-            if piece.ends:
-                digest.update(separator)
-                documents.append(n_open)
-                n_open = 0
-        opened = self.files if self.spec.rows is None else self.files[:n_opened]
-        named: Sequence[Document] = documents
-        if self.kind == "text":
-            named = [d._replace(name=unicode_name(f.path)) for d, f in zip(documents, self.files, strict=False)]
-        return FirstPass(documents.n_bytes, digest.hexdigest(), named, self._origin(opened, len(documents)))
+        def documents() -> Iterator[NamedParts]:
+            nonlocal n_opened
+            read, rows = self._read(files), self.options.rows
+            for shard, document in islice(read, rows) if is_text else self.options.chosen(read):
+                n_opened = max(n_opened, shard + 1)
+                yield document
 
-    def _origin(self, opened: Sequence[TreeFile], n_rows: int) -> dict[str, str | int | None]:
-        """The JSON values that identify the corpus: the shards that were read, in reading order, and the options."""
-        is_text, seed = self.kind == "text", self.spec.seed
-        return {
-            "n_shards": len(opened),
-            "n_skipped": self.n_skipped,
-            "shards_blake2b": self._list_digest(opened),
-            "column": None if is_text else self.spec.column or DEFAULT_COLUMN,
-            "separator": self.spec.separator,
-            "shuffle_seed": seed,
-            "shuffle_buffer": None if seed is None or is_text else self.spec.buffer,
-            "n_rows": n_rows,
-        }
+        places = Documents(self.options.separator.encode())
+        data = copied(places.stream(documents()))
+        opened = files if self.options.rows is None else files[:n_opened]
+        about |= {"n_shards": len(opened), "n_skipped": self.n_skipped, "shards_blake2b": self._list_digest(opened)}
+        about |= self.options.describe(len(places), is_text=is_text)
+        return Corpus(kind, name, data, places, about, self.tree.mode)
 
-    def _list_digest(self, files: Sequence[TreeFile]) -> str:
+    def _read(self, files: Sequence[TreeEntry]) -> Iterator[tuple[int, NamedParts]]:
+        for number, file in enumerate(files):
+            path, name = host_path(self.tree.root, file.path), unicode_name(file.path)
+            if self.kind == "text":
+                yield number, (name, read_text(path, name))
+            else:
+                texts = read_rows(path, name, self.kind, self.options.column)
+                yield from ((number, (None, (text,))) for text in texts)
+
+    def _list_digest(self, files: Sequence[TreeEntry]) -> str:
         """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
         digest = hashlib.blake2b(digest_size=32)
         for file in files:
             contents = hashlib.blake2b(digest_size=32)
-            for chunk in read_file(host_path(self.root, file.path), file.n_bytes):
+            for chunk in read_file(host_path(self.tree.root, file.path), file.n_bytes):
                 contents.update(chunk)
             digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
         return digest.hexdigest()
 
-    def _pieces(self) -> Iterator[Piece]:
-        if self.kind == "text":
-            return self._read(self.files[: self.spec.rows])
-        rows = self._read(self.files)
-        return islice(
-            rows if self.spec.seed is None else shuffled(rows, self.spec.seed, self.spec.buffer), self.spec.rows
-        )
 
-    def _read(self, files: Sequence[TreeFile]) -> Iterator[Piece]:
-        for number, file in enumerate(files):
-            path, name = host_path(self.root, file.path), unicode_name(file.path)
-            if self.kind == "text":
-                yield from (Piece(number, chunk, False) for chunk in read_text(path, name))
-                yield Piece(number, b"", True)
-            else:
-                rows = read_rows(path, name, self.kind, self.spec.column or DEFAULT_COLUMN)
-                yield from (Piece(number, text, True) for text in rows)
-
-
-def find_shards(spec: ShardsSpec) -> Shards:
-    """The shards that `spec` names, in reading order. Opens none. Raises CorpusError if there are none or several kinds."""
-    path = Path(spec.folder)
+def find_shards(text: str) -> Shards:
+    """The shards that `text` names, the part after `shards:`. Opens none. Raises CorpusError for none or several kinds."""
+    folder, _, query = text.partition("?")
+    options, path = parse_options(query, RowOptions), Path(folder)
     with reading(path):
         status = path.stat()
     if path.is_dir():
         tree = scan_tree(path)  # notebooks and other systems keep copies in hidden files
-        files = [file for file in tree.files if shard_kind(file.name) and not is_hidden(file.path)]
+        files = [file for file in tree.files if shard_kind(file.name) and not HIDDEN.search(file.path)]
     else:
-        entry = TreeFile(fsencode(path.name), status.st_size, False)
+        entry = TreeEntry(fsencode(path.name), status.st_size, False)
         tree = Tree(path.parent, [entry], (), status.st_mode & 0o777 | 0o600)
         files = [entry] if shard_kind(entry.name) else []
     n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
-    return shards_of(replace(tree, entries=files), spec, n_skipped=n_skipped)
+    return shards_of(replace(tree, entries=files), folder, options, n_skipped)
 
 
-def is_hidden(path: bytes) -> bool:
-    """Whether a part of the path begins with a dot."""
-    return any(part.startswith(b".") for part in path.split(b"/"))
-
-
-def shards_of(tree: Tree, spec: ShardsSpec, *, n_skipped: int) -> Shards:
+def shards_of(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Shards:
     """All files of the tree as shards, in reading order. Raises CorpusError if there are none or several kinds."""
-    files, folder = tree.files, repr(spec.folder)
-    if not files:
+    kinds = {shard_kind(file.name): unicode_name(file.path) for file in reversed(tree.files)}
+    if not kinds:
         known = ".parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
-        raise CorpusError(f"{folder} contains no shard; known are {known}")
-    kinds = {shard_kind(file.name): unicode_name(file.path) for file in reversed(files)}
+        raise CorpusError(f"{name!r} contains no shard; known are {known}")
     if len(kinds) > 1:
-        examples = " and ".join(f"{name!r} ({kind})" for kind, name in reversed(kinds.items()))
-        raise CorpusError(f"{folder} contains shards of several kinds: {examples}; name a folder of one kind")
-    kind = shard_kind(files[0].name)
+        examples = " and ".join(f"{file!r} ({kind})" for kind, file in reversed(kinds.items()))
+        raise CorpusError(f"{name!r} contains shards of several kinds: {examples}; name a folder of one kind")
+    (kind,) = kinds
     assert kind
-    if kind == "text" and spec.column is not None:
-        raise CorpusError(f"the shards of {folder} are text: they have no column {spec.column!r}; leave out ?column=")
-    if spec.seed is not None:
-        key = _key(spec.seed)
-        files.sort(key=lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path))
-    return Shards(spec=spec, root=tree.root, files=files, kind=kind, n_skipped=n_skipped, mode=tree.mode)
+    if kind == "text" and options.column is not None:
+        raise CorpusError(f"the shards of {name!r} are text, without a column {options.column!r}: leave out ?column=")
+    if key := options.key:
+        order = lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path)  # noqa: E731
+        tree = replace(tree, entries=sorted(tree.files, key=order))
+    return Shards(name=name, tree=tree, kind=kind, options=options, n_skipped=n_skipped)
 
 
-def shuffled(documents: Iterator[Piece], seed: int, n_places: int) -> Iterator[Piece]:
-    """The documents in the order that the seed defines (see the module's docstring), with n_places of them in memory."""
-    key, drawn, held = _key(seed), 0, list(islice(documents, n_places))
-
-    def draw(n: int) -> int:
-        nonlocal drawn
-        word = hashlib.blake2b(drawn.to_bytes(8, "little"), key=key, digest_size=8).digest()
-        drawn += 1
-        return int.from_bytes(word, "little") % n
-
-    for document in documents:
-        place = draw(n_places)
-        yield held[place]
-        held[place] = document
-    while held:
-        place = draw(len(held))
-        yield held[place]
-        held[place] = held[-1]
-        held.pop()
+def shard_kind(name: str) -> ShardKind | None:
+    """The kind of a file with this name; None if it is not a shard."""
+    path = Path(name.lower())
+    if path.suffix not in COMPRESSED:
+        return KINDS.get(path.suffix)
+    inner = KINDS.get(Path(path.stem).suffix, "text")
+    return "text" if inner == "table" else inner  # a compressed Parquet file cannot be read from front to back
 
 
-def _key(seed: int) -> bytes:
-    return seed.to_bytes(8, "little")
+def read_rows(path: Path, name: str, kind: ShardKind, column: str | None) -> Iterator[bytes]:
+    """Each row's text as UTF-8, from a table or from lines. Raises CorpusError; its message names the shard and the row."""
+    row = 0
+    try:
+        for text in (_table_rows if kind == "table" else _line_rows)(path, column):
+            yield text
+            row += 1
+    except BadRowError as error:
+        raise CorpusError(f"shard {name!r}, row {row}: {error}") from error
+    except FOREIGN_ERRORS as error:
+        raise _unreadable(f"{name!r}, at row {row} or later", error) from error
+
+
+def read_text(path: Path, name: str) -> Iterator[bytes]:
+    """The bytes of a text shard, decompressed, 1 MiB at a time. Raises CorpusError; its message names the shard."""
+    try:
+        with _opened(path) as stream:
+            while chunk := stream.read(CHUNK_N_BYTES):
+                yield chunk
+    except FOREIGN_ERRORS as error:
+        raise _unreadable(repr(name), error) from error
+
+
+def _unreadable(where: str, error: Exception) -> CorpusError:
+    reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:300]
+    return CorpusError(f"cannot read shard {where}: {reason}")
+
+
+def _table_rows(path: Path, option: str | None) -> Iterator[bytes]:
+    with (
+        open_regular(path) as stream,
+        pq.ParquetFile(stream, buffer_size=CHUNK_N_BYTES, pre_buffer=False, page_checksum_verification=True) as file,
+    ):
+        schema = file.schema_arrow
+        columns = columns_of(option, schema.names, [field.name for field in schema if _is_string(field.type)])
+        for column in columns:
+            if schema.names.count(column) > 1:
+                raise BadRowError(f"{schema.names.count(column)} columns are called {column!r}; give each its own name")
+            if not _is_string(schema.field(column).type):
+                raise BadRowError(f"column {column!r} holds {schema.field(column).type}, not strings")
+        for group in range(file.num_row_groups):
+            n_rows = min(max(BATCH_BYTES // _stored_bytes(file.metadata.row_group(group), columns), 1), BATCH_N_ROWS)
+            for batch in file.iter_batches(n_rows, row_groups=[group], columns=columns, use_threads=False):
+                yield from (text_of(row, option) for row in batch.to_pylist())
+
+
+def _stored_bytes(group: Any, columns: list[str]) -> int:
+    """The length of columns in a row group as they are stored, without compression; at least 1."""
+    chunks = map(group.column, range(group.num_columns))
+    return max(1, sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns))
+
+
+def _is_string(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _line_rows(path: Path, option: str | None) -> Iterator[bytes]:
+    with _opened(path) as stream:
+        for line in bounded_lines(stream, MAX_LINE_BYTES):
+            if line.strip():  # programs that write JSON lines may leave blank ones
+                try:
+                    row = parse_row(line)
+                except ValueError as error:
+                    raise BadRowError(f"the line is not JSON: {error}") from error
+                if not isinstance(row, dict):
+                    raise BadRowError(f"the line is not a JSON object but {type(row).__name__}")
+                yield text_of(row, option)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The contents of the file, decompressed if its name says so. Every read raises one of FOREIGN_ERRORS for a damaged file."""
+    suffix = path.suffix.lower()
+    with open_regular(path) as file:
+        if suffix not in COMPRESSED:
+            yield file
+            return
+        if not file.peek(1):
+            raise OSError("the compressed file is empty")
+        stream = gzip.GzipFile(fileobj=file) if suffix == ".gz" else _ZstdFrames(file)
+        yield io.BufferedReader(stream, CHUNK_N_BYTES)
+
+
+class _ZstdFrames(io.RawIOBase):
+    """zstandard's own reader takes a frame that is cut off for one that ends."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._context = file, zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_N_BYTES)
+        self._frame: Any = None  # the decoder of a frame that has not ended
+        self._input, self._output = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._output and (data := self._input or self._file.read(INPUT_N_BYTES)):
+            self._frame = self._frame or self._context.decompressobj()
+            self._output, self._input = memoryview(self._frame.decompress(data)), b""
+            if self._frame.eof:
+                self._input, self._frame = self._frame.unused_data, None
+        if not self._output and self._frame is not None:
+            raise EOFError("the file ends within a zstd frame")
+        n_bytes = min(len(buffer), len(self._output))
+        buffer[:n_bytes], self._output = self._output[:n_bytes], self._output[n_bytes:]
+        return n_bytes

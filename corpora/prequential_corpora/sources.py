@@ -1,56 +1,58 @@
 """From the name of a corpus on the command line to an open corpus: `open_corpus`.
 
-Files, data sets and shards are read from front to back, again for each pass. Only for random access they are copied. Standard
-input, folders and git histories always become a temporary file.
+A file is read in its place. All else becomes a temporary file.
 """
 
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
 
 from prequential.errors import CorpusError
 from prequential.files import common_mode, open_regular, possible_name
-from prequential_corpora.corpus import Corpus, Document, Kind, StreamedCorpus, read_chunks, reading, spool, unicode_name
-from prequential_corpora.tree import scan_tree
+from prequential_corpora import is_data_set
+from prequential_corpora.corpus import Corpus, Document, Documents, Kind, copied, read_chunks, reading, unicode_name
+from prequential_corpora.rows import parse_options
+from prequential_corpora.tree import is_saved, scan_tree
 
-if TYPE_CHECKING:
-    from prequential_corpora.shards import Shards
 
+def open_corpus(spec: Any) -> Corpus:
+    """The corpus that `spec` names.
 
-def open_corpus(spec: str | os.PathLike[str]) -> Corpus:
-    """The corpus that `spec` names. Use it in a `with` statement, which deletes its temporary file if it has one.
-
-    spec:
-        PATH            a file, read in its place; or a folder, as the stream of `tree.py`
+    spec: a path object, which is always a path, a data set of the library `datasets`, or a name:
+        PATH            a file, read in its place; or a folder, as the stream of `tree.py`; one of `save_to_disk` is a data set
         -               standard input
         sample:NAME     a text of the package
-        hf:...          shards of a data set on the Hugging Face hub: `hub.py`
+        hf:...          a data set of the Hugging Face hub, or a folder of `save_to_disk`: `data_sets.py`
         shards:...      a folder of Parquet files, JSON lines or compressed text, as a stream: `shards.py`
         git:REPO?...    with since=, what later commits added, as documents new/PATH and added/PATH; otherwise the files of a
                         commit; options: since, until (HEAD), languages (Python,Rust): `git_window.py`
-    A path object is always a path. Write a path that looks like another form as ./- or ./hf:x.
-    Raises CorpusError if the corpus is missing, unreadable or not of these kinds, OutputError if a temporary file cannot be
-    written, MissingDependencyError for a data set of the hub without huggingface_hub.
+    Write a path that looks like another form as ./- or ./hf:x. Raises CorpusError if the corpus is missing, unreadable or not of
+    these kinds, OutputError if a temporary file cannot be written.
     """
+    if is_data_set(spec):
+        from prequential_corpora.data_sets import open_given
+
+        return open_given(spec)
     if isinstance(spec, str):
         if spec == "-":
-            return _spooled(read_chunks(sys.stdin.buffer, "standard input"), "stdin", "-", _stdin_mode())
+            data = copied(read_chunks(sys.stdin.buffer, "standard input"))
+            return Corpus("stdin", "-", data, [Document("-", 0, len(data))], mode=_stdin_mode())
         if spec.startswith("sample:"):
             return _open_file(sample_path(spec.removeprefix("sample:")), kind="sample")
         if spec.startswith("hf:"):
-            from prequential_corpora.hub import hub_shards  # imports pyarrow, which takes a quarter of a second
+            from prequential_corpora.data_sets import open_named
 
-            name, shards, origin = hub_shards(spec.removeprefix("hf:"))
-            return _streamed(shards, "dataset", name, origin)
+            return open_named(spec.removeprefix("hf:"))
         if spec.startswith("shards:"):
             shards = _shards(spec)
-            return _streamed(shards, "shards", unicode_name(Path(shards.spec.folder).absolute().name), {})
+            return shards.open("shards", unicode_name(Path(shards.name).absolute().name), {})
         if spec.startswith("git:"):
             return _open_git(*_git_options(spec))
     path = Path(spec)
@@ -65,9 +67,10 @@ def corpus_mode(spec: str | os.PathLike[str]) -> int:
         if spec == "-":
             return _stdin_mode()
         if spec.startswith(("sample:", "hf:")):
-            return 0o777
+            folder = Path(spec.removeprefix("hf:").partition("?")[0])
+            return scan_tree(folder).mode if folder.is_dir() else 0o777
         if spec.startswith("shards:"):
-            return _shards(spec).mode
+            return _shards(spec).tree.mode
         if spec.startswith("git:"):
             return _git_mode(_git_options(spec)[0])
     path = Path(spec)
@@ -81,18 +84,19 @@ def _status(path: Path) -> os.stat_result:
 
 
 def _open_file(path: Path, kind: Kind) -> Corpus:
+    remedy = "to read from a pipe, pass - as the corpus"
     with reading(path):
-        status, remedy = path.stat(), "to read from a pipe, pass - as the corpus"
         if not path.is_file():  # opening a pipe would block, and a device may be endless
             raise CorpusError(f"{str(path)!r} is neither a file nor a folder; {remedy}")
-    name = path.stem if kind == "sample" else unicode_name(path.name)
-    mode = status.st_mode & 0o777 | 0o600 if kind == "file" else 0o777
-    with reading(path), open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
-        n_bytes = os.fstat(file.fileno()).st_size
-        if n_bytes <= 1 << 12 and len(file.read(n_bytes + 1)) != n_bytes:  # made up, as those of /proc and /sys
-            raise CorpusError(f"{str(path)!r} has a false length; {remedy}")
-    documents = [Document(name, 0, n_bytes)]
-    return Corpus(kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode)
+        with open_regular(path) as file:  # refuses an unreadable file now and not in the middle of a run
+            status = os.fstat(file.fileno())
+            is_short = status.st_size <= 1 << 12
+            if is_short and len(file.read(status.st_size + 1)) != status.st_size:  # made up, as those of /proc and /sys
+                raise CorpusError(f"{str(path)!r} has a false length; {remedy}")
+    name, mode = unicode_name(path.name), status.st_mode & 0o777 | 0o600
+    if kind == "sample":
+        name, mode = path.stem, 0o777
+    return Corpus(kind, name, path, [Document(name, 0, status.st_size)], {}, mode, file_n_bytes=status.st_size)
 
 
 def _stdin_mode() -> int:
@@ -105,36 +109,43 @@ def _stdin_mode() -> int:
 
 
 def _open_tree(folder: Path) -> Corpus:
-    tree = scan_tree(folder)  # before the temporary file exists, which may be inside the folder
-    corpus = _spooled(tree.stream(), "tree", unicode_name(folder.absolute().name), tree.mode)
+    if is_saved(folder):
+        from prequential_corpora.data_sets import DataSetOptions, open_saved
+
+        return replace(open_saved(folder, DataSetOptions()), skipped=sorted(os.listdir(folder)))  # noqa: PTH208
+    tree = scan_tree(folder)
+    places, name = Documents(header=tree.header()), unicode_name(folder.absolute().name)
+    data = copied(places.stream(tree.contents()))
     origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
-    return replace(corpus, documents=tree.documents(), origin=origin, skipped=tree.skipped)
+    return Corpus("tree", name, data, places, origin, tree.mode, tree.skipped)
 
 
-def _shards(spec: str) -> "Shards":
-    from prequential_corpora.shards import ShardsSpec, find_shards
+def _shards(spec: str) -> Any:  # of Shards
+    from prequential_corpora.shards import find_shards  # imports pyarrow, which takes a quarter of a second
 
-    return find_shards(ShardsSpec.parse(spec.removeprefix("shards:")))
+    return find_shards(spec.removeprefix("shards:"))
 
 
-def _open_git(repository: str, options: Mapping[str, str]) -> Corpus:
+class GitOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    since: str | None = None
+    until: str = "HEAD"
+    languages: str | None = None
+
+
+def _open_git(repository: str, options: GitOptions) -> Corpus:
     from prequential_corpora.git_rules import Rules
     from prequential_corpora.git_window import open_documents, read_tree, read_window
 
-    until, languages = options.get("until", "HEAD"), options.get("languages")
-    rules = Rules(languages=tuple(languages.split(",")) if languages else None)
-    is_window = "since" in options
-    read = read_window(repository, options["since"], until, rules) if is_window else read_tree(repository, until, rules)
-    return replace(open_documents(read), mode=_git_mode(repository))
+    since, until = options.since, options.until
+    rules = Rules(languages=tuple(options.languages.split(",")) if options.languages else None)
+    read = read_tree(repository, until, rules) if since is None else read_window(repository, since, until, rules)
+    return open_documents(read, _git_mode(repository))
 
 
-def _git_options(spec: str) -> tuple[str, dict[str, str]]:
+def _git_options(spec: str) -> tuple[str, GitOptions]:
     """The repository and the options of `git:REPO?since=...`. Raises CorpusError for an unknown option."""
     repository, _, query = spec.removeprefix("git:").partition("?")
-    options = dict(parse_qsl(query.replace("+", "%2B"), keep_blank_values=True))  # a + in a date is one
-    if unknown := options.keys() - {"since", "until", "languages"}:
-        raise CorpusError(f"unknown options {sorted(unknown)} of {spec!r}: it takes since, until and languages")
-    return unquote(repository, errors="surrogateescape"), options
+    return unquote(repository, errors="surrogateescape"), parse_options(query, GitOptions)
 
 
 def _git_mode(repository: str) -> int:
@@ -143,23 +154,6 @@ def _git_mode(repository: str) -> int:
 
     root = find_repository(repository)
     return common_mode(root.path, root.objects, root.objects.parent)
-
-
-def _streamed(shards: "Shards", kind: Kind, name: str, origin: Mapping[str, str]) -> Corpus:
-    """origin: where the shards come from, beside what they say of themselves."""
-    first = shards.first_pass()
-    about = first._replace(origin={**origin, **first.origin})._asdict()
-    path = Path(shards.spec.folder)
-    return StreamedCorpus(kind=kind, name=name, path=path, mode=shards.mode, read=shards.chunks, **about)
-
-
-def _spooled(chunks: Iterable[bytes], kind: Kind, name: str, mode: int) -> Corpus:
-    file = spool(chunks)
-    path, n_bytes = Path(file.name), file.tell()
-    documents = [Document(name, 0, n_bytes)]
-    return Corpus(
-        kind=kind, name=name, path=path, n_bytes=n_bytes, documents=documents, origin={}, mode=mode, spool=file
-    )
 
 
 # ---- the bundled sample

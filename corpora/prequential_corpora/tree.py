@@ -22,18 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prequential.errors import CorpusError
-from prequential_corpora.corpus import DOCUMENT_END, Document, read_file, reading
-from prequential_corpora.tree_restore import (
-    MAGIC,
-    MAX_DEPTH,
-    TreeEmpty,
-    TreeEntry,
-    TreeFile,
-    TreeLink,
-    host_path,
-    is_git,
-    stays_inside,
-)
+from prequential_corpora.corpus import NamedParts, read_file, reading
+from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEntry, host_path, is_git, stays_inside
 
 
 @dataclass(frozen=True)
@@ -46,27 +36,18 @@ class Tree:
     mode: int
 
     @property
-    def files(self) -> list[TreeFile]:
+    def files(self) -> list[TreeEntry]:
         """The entries that have contents."""
-        return [entry for entry in self.entries if isinstance(entry, TreeFile)]
+        return [entry for entry in self.entries if entry.is_file]
 
-    def documents(self) -> list[Document]:
-        """The position of each file's contents in the stream."""
-        documents, offset = [], len(self._header())
-        for file in self.files:
-            documents.append(Document(file.name, offset, file.n_bytes))
-            offset += file.n_bytes + len(DOCUMENT_END)
-        return documents
-
-    def stream(self) -> Iterator[bytes]:
-        """The stream in chunks. Raises CorpusError for a file that cannot be read or whose length changed after the scan."""
-        yield self._header()
-        for file in self.files:
-            yield from read_file(host_path(self.root, file.path), file.n_bytes, follow_links=False)
-            yield DOCUMENT_END
-
-    def _header(self) -> bytes:
+    def header(self) -> bytes:
+        """The beginning of the stream: the list."""
         return MAGIC + b"".join(entry.line() for entry in self.entries) + b"\n"
+
+    def contents(self) -> Iterator[NamedParts]:
+        """The files. Raises CorpusError for a file that cannot be read or whose length changed after the scan."""
+        for file in self.files:
+            yield file.name, read_file(host_path(self.root, file.path), file.n_bytes, follow_links=False)
 
 
 def scan_tree(root: Path) -> Tree:
@@ -83,27 +64,28 @@ def scan_tree(root: Path) -> Tree:
         host_folder = host_path(root, folder)
         with reading(host_folder), os.scandir(os.fsencode(host_folder)) as listed:
             inside = list(listed)
-        if folder and not inside:
-            entries.append(TreeEmpty(folder))
-        with reading(host_folder):
+            entries += [TreeEntry(folder)] if folder and not inside else []
             for entry in inside:
                 path = folder + entry.name
-                if is_git(entry.name):
+                status = entry.stat(follow_symlinks=False)
+                link = os.readlink(entry.path) if entry.is_symlink() else None  # noqa: PTH115  # bytes
+                if is_git(entry.name) or (link is not None and not stays_inside(path, link)):
                     skipped.append(path)
-                elif entry.is_symlink():
-                    link = TreeLink(path, os.readlink(entry.path))  # noqa: PTH115  # bytes
-                    if stays_inside(link):
-                        entries.append(link)
-                    else:
-                        skipped.append(path)
-                elif entry.is_dir(follow_symlinks=False):
-                    mode &= (entry.stat(follow_symlinks=False).st_mode & 0o111) << 2 | 0o222  # who may enter it
+                elif link is not None:
+                    entries.append(TreeEntry(path, link=link))
+                elif stat.S_ISDIR(status.st_mode):
+                    mode &= (status.st_mode & 0o111) << 2 | 0o222  # who may enter it
                     folders.append(path + b"/")
-                elif entry.is_file(follow_symlinks=False):
-                    status = entry.stat(follow_symlinks=False)
+                elif stat.S_ISREG(status.st_mode):
                     mode &= status.st_mode
-                    entries.append(TreeFile(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
+                    entries.append(TreeEntry(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
                 else:
                     skipped.append(path)
     entries.sort(key=lambda entry: entry.path)
     return Tree(root, entries, [os.fsdecode(path) for path in sorted(skipped)], mode | 0o600)
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether `save_to_disk` of the library `datasets` has made the folder."""
+    marks = ("dataset_dict.json",), ("dataset_info.json", "state.json")
+    return any(all((folder / name).is_file() for name in names) for names in marks)

@@ -21,12 +21,20 @@ IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(
 GIT = re.compile(r"\.git[ .]*(?::.*)?", re.DOTALL)
 
 
-class TreeFile(NamedTuple):
-    """One file of a tree: POSIX path relative to the root, length, and whether its owner may execute it."""
+class TreeEntry(NamedTuple):
+    """An entry of a tree. path: POSIX, relative to the root; that of an empty folder ends with a slash.
+
+    n_bytes, executable: of a file, its length, and whether its owner may execute it. link: where a link leads from its folder.
+    """
 
     path: bytes
-    n_bytes: int
-    executable: bool
+    n_bytes: int = 0
+    executable: bool = False
+    link: bytes | None = None
+
+    @property
+    def is_file(self) -> bool:
+        return self.link is None and not self.path.endswith(b"/")
 
     @property
     def name(self) -> str:
@@ -34,50 +42,31 @@ class TreeFile(NamedTuple):
         return _text(self.path)
 
     def line(self) -> bytes:
-        """The file's line in the list: canonical JSON without spaces, including the LF."""
-        return _line(path=self.name, n_bytes=self.n_bytes, executable=self.executable)
-
-
-class TreeLink(NamedTuple):
-    """A symbolic link of a tree: its path, and where it leads to, relative to its folder."""
-
-    path: bytes
-    target: bytes
-
-    def line(self) -> bytes:
-        return _line(path=_text(self.path), link=_text(self.target))
-
-
-class TreeEmpty(NamedTuple):
-    """An empty folder of a tree. Its path ends with a slash."""
-
-    path: bytes
-
-    def line(self) -> bytes:
-        return _line(path=_text(self.path), empty=True)
-
-
-TreeEntry = TreeFile | TreeLink | TreeEmpty
+        """The entry's line in the list: canonical JSON without spaces, including the LF."""
+        about: dict[str, object] = {"n_bytes": self.n_bytes, "executable": self.executable}
+        if not self.is_file:
+            about = {"empty": True} if self.link is None else {"link": _text(self.link)}
+        text = json.dumps({"path": self.name, **about}, ensure_ascii=False, separators=(",", ":"))
+        return _bytes(text) + b"\n"
 
 
 def _text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-def _line(**entry: object) -> bytes:
-    text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogateescape") + b"\n"
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
-def stays_inside(link: TreeLink) -> bool:
-    """Whether the link leads to a place inside the tree, whatever the other links are: no entry lies below a link.
+def stays_inside(path: bytes, link: bytes) -> bool:
+    """Whether a link at `path` leads to a place inside the tree, whatever the other links are: no entry lies below a link.
 
     Its target begins with at most as many `..` as its path has folders; after them come only names of files and folders.
     """
-    parts = [part for part in link.target.split(b"/") if part not in (b"", b".")]
+    parts = [part for part in link.split(b"/") if part not in (b"", b".")]
     n_up = next((i for i, part in enumerate(parts) if part != b".."), len(parts))
-    is_relative = link.target != b"" and not link.target.startswith(b"/")
-    return is_relative and n_up <= link.path.count(b"/") and (n_up == len(parts) or _is_safe(b"/".join(parts[n_up:])))
+    is_relative = link != b"" and not link.startswith(b"/")
+    return is_relative and n_up <= path.count(b"/") and (n_up == len(parts) or _is_safe(b"/".join(parts[n_up:])))
 
 
 def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[str], *, mode: int = 0o777) -> None:
@@ -90,14 +79,12 @@ def restore_tree(stream_path: str | os.PathLike[str], target: str | os.PathLike[
     """
     with reading(stream_path), Path(stream_path).open("rb") as stream:
         entries = _read_list(stream)
-        files = [entry for entry in entries if isinstance(entry, TreeFile)]
+        files = [entry for entry in entries if entry.is_file]
         claimed_n_bytes = stream.tell() + sum(file.n_bytes + len(DOCUMENT_END) for file in files)
         if claimed_n_bytes != (n_bytes := os.fstat(stream.fileno()).st_size):
             raise CorruptArchiveError(f"the file list declares {claimed_n_bytes} bytes, but the stream has {n_bytes}")
         with new_folder(target, mode=mode, draft=Path(stream_path).with_name(NEW_FOLDER)) as folder:
-            for entry in sorted(
-                entries, key=lambda entry: not isinstance(entry, TreeFile)
-            ):  # none is written through a link
+            for entry in sorted(entries, key=lambda entry: not entry.is_file):  # none is written through a link
                 _restore(stream, entry, host_path(folder, entry.path))
 
 
@@ -108,38 +95,29 @@ def host_path(root: Path, path: bytes) -> Path:
 
 def _read_list(stream: IO[bytes]) -> list[TreeEntry]:
     if stream.readline(len(MAGIC)) != MAGIC:
-        raise CorruptArchiveError(
-            "the archive does not contain a folder: its bytes do not start with 'prequential-tree 1'"
-        )
+        raise CorruptArchiveError("the archive contains no folder: its bytes do not start with 'prequential-tree 1'")
     entries: list[TreeEntry] = []
     links: set[bytes] = set()
     while (line := stream.readline(MAX_LINE_N_BYTES)) != b"\n":
         entry = _parse(line)
-        path = entry.path.removesuffix(b"/") if isinstance(entry, TreeEmpty) else entry.path
+        path = entry.path if entry.link is not None else entry.path.removesuffix(b"/")
         is_below_link = bool(links) and any(path[: slash.start()] in links for slash in re.finditer(b"/", path))
-        if not _is_safe(path) or is_below_link or (isinstance(entry, TreeLink) and not stays_inside(entry)):
+        if not _is_safe(path) or is_below_link or (entry.link is not None and not stays_inside(path, entry.link)):
             raise CorruptArchiveError(f"the file list contains a path that cannot be restored: {_text(path)[:200]!r}")
         if entries and entry.path <= entries[-1].path:  # strictly ascending, so no path occurs twice
             raise CorruptArchiveError(f"the file list is not in ascending order at {_text(entry.path)!r}")
         entries.append(entry)
-        if isinstance(entry, TreeLink):
-            links.add(path)
+        links |= set() if entry.link is None else {path}
     return entries
 
 
 def _parse(line: bytes) -> TreeEntry:
     """The entry of one line. Accepts only lines that `line` of an entry writes: no other spelling, key or type."""
     try:
-        read = json.loads(line.decode("utf-8", "surrogateescape"))
-        entry: TreeEntry | None = None
-        path = read["path"].encode("utf-8", "surrogateescape")
-        if "link" in read:
-            entry = TreeLink(path, read["link"].encode("utf-8", "surrogateescape"))
-        elif "empty" in read:
-            entry = TreeEmpty(path) if path.endswith(b"/") else None
-        elif type(read["n_bytes"]) is int and read["n_bytes"] >= 0 and type(read["executable"]) is bool:
-            entry = TreeFile(path, read["n_bytes"], read["executable"])
-        if entry is not None and entry.line() == line:
+        read = json.loads(_text(line))
+        n_bytes, executable, link = read.get("n_bytes", 0), read.get("executable", False), read.get("link")
+        entry = TreeEntry(_bytes(read["path"]), n_bytes, executable, None if link is None else _bytes(link))
+        if type(n_bytes) is int and n_bytes >= 0 and type(executable) is bool and entry.line() == line:
             return entry
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
@@ -168,11 +146,11 @@ def is_git(name: bytes) -> bool:
 
 def _restore(stream: IO[bytes], entry: TreeEntry, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(entry, TreeEmpty):
-        path.mkdir()
+    if entry.link is not None:
+        path.symlink_to(os.fsdecode(entry.link))
         return
-    if isinstance(entry, TreeLink):
-        path.symlink_to(os.fsdecode(entry.target))
+    if not entry.is_file:
+        path.mkdir()
         return
     n_left = entry.n_bytes
     with path.open("xb") as output:

@@ -26,7 +26,7 @@ from fuzzing import NUMBERS, BrokenRuleError, Report, damaged_bytes, emptied, sa
 from limits import bounded
 from make import stretch
 from prequential_codecs.archive import ArchiveReader, summarise
-from prequential_corpora.tree import scan_tree
+from prequential_corpora.sources import open_corpus
 from seeds import MAX_MEMORY_BYTES, RUNTIME, seeds
 from watch import confined
 
@@ -220,7 +220,7 @@ def _decoded(data: bytes) -> tuple[bytes, int]:
 
 def _decoded_to_path(archive: Path, output: Path) -> tuple[bytes, int]:
     prequential.decompress(archive, output, runtime=replace(RUNTIME, max_memory_bytes=MAX_MEMORY_BYTES))
-    restored = b"".join(scan_tree(output).stream()) if output.is_dir() else output.read_bytes()
+    restored = open_corpus(output).bytes().tobytes() if output.is_dir() else output.read_bytes()
     return hashlib.blake2b(restored, digest_size=32).digest(), len(restored)
 
 

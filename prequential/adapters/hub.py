@@ -59,7 +59,7 @@ def load_model(name: str, revision: str | None = None, max_memory_bytes: int | N
     try:
         import transformers  # noqa: F401
     except ImportError as error:
-        needed = "models of transformers need the package transformers: pip install 'prequential[transformers]'"
+        needed = "models of transformers need the library transformers: in a checkout, pip install '.[transformers]'"
         raise MissingDependencyError(needed) from error
     try:
         with quiet(), named_failures("transformers failed"):

@@ -224,7 +224,7 @@ def _with_lora(model: Any, rank: int) -> Any:
     try:
         import peft
     except ImportError as error:
-        raise MissingDependencyError("lora needs the peft package: pip install 'prequential[lora]'") from error
+        raise MissingDependencyError("lora needs the library peft: in a checkout, pip install '.[lora]'") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the two libraries tell each other
         return peft.get_peft_model(model, peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear"))

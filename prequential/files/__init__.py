@@ -1,40 +1,16 @@
 """Output files and folders that are either complete or absent (docs/RELIABILITY.md), and safe reading of a stranger's files."""
 
-from prequential.files.folders import (
-    check_can_write,
-    check_new_folder,
-    common_mode,
-    delete_incomplete,
-    new_folder,
-    permissions,
-    set_mode,
-    share_folder,
-    sync_folder,
-    write_bytes,
-    write_text,
+# fmt: off
+from prequential.files.folders import (  # noqa: I001
+    check_can_write, check_new_folder, common_mode, delete_incomplete, new_folder, permissions, set_mode, share_folder,
+    sync_folder, write_bytes, write_text,
 )
 from prequential.files.outputs import RESUMABLE, check_output, is_device, output_file
 from prequential.files.streams import (
-    PathLike,
-    Sink,
-    open_regular,
-    possible_name,
-    read_regular,
-    reading,
-    stream_output,
-    sync,
-    temporary_folder,
-    writing,
+    PathLike, Sink, open_regular, possible_name, read_regular, reading, stream_output, sync, temporary_folder, writing,
 )
 from prequential.files.work_folder import (
-    check_own_folder,
-    checkpoint_path,
-    delete_checkpoint,
-    hold_work_folder,
-    is_foreign,
-    open_own_file,
-    partial_path,
-    work_folder,
+    check_own_folder, checkpoint_path, delete_checkpoint, hold_work_folder, is_foreign, open_own_file, partial_path, work_folder,
 )
 
 __all__ = [
@@ -43,4 +19,4 @@ __all__ = [
     "open_own_file", "open_regular", "output_file", "partial_path", "permissions", "possible_name", "read_regular", "reading",
     "set_mode", "share_folder", "stream_output", "sync", "sync_folder", "temporary_folder", "work_folder", "write_bytes",
     "write_text", "writing",
-]  # fmt: skip
+]

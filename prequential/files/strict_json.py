@@ -15,10 +15,6 @@ MAX_ROW_DIGITS = 640  # of an integer in a row: every Python reads and writes so
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # also one that does not end: linear in time
 
 
-class LongLineError(ValueError):
-    """A line is longer than its reader accepts."""
-
-
 def parse_json(data: bytes, make_object: Callable[[dict[str, Any]], Any] = dict) -> Any:
     """The value of one JSON text in UTF-8. make_object: returns what replaces an object, inner ones first.
 
@@ -61,10 +57,10 @@ def _parse(data: bytes, max_digits: int, make_object: Callable[[dict[str, Any]],
 
 
 def bounded_lines(stream: IO[bytes], max_n_bytes: int) -> Iterator[bytes]:
-    """The lines of a stream, with their ends. Raises LongLineError for one of more than max_n_bytes, of which no more is read."""
+    """The lines of a stream, with their ends. Raises ValueError for one of more than max_n_bytes, of which no more is read."""
     while line := stream.readline(max_n_bytes + 1):
         if len(line) > max_n_bytes:
-            raise LongLineError(f"the line is longer than {max_n_bytes:,} bytes")
+            raise ValueError(f"the line is longer than {max_n_bytes:,} bytes")
         yield line
 
 

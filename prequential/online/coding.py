@@ -22,9 +22,9 @@ from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
 from prequential.online.loop import Learner, run
 
 if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
-    from prequential_corpora.corpus import Symbols
+    from _typeshed import SupportsGetItem, SupportsWrite
 
+    Symbols = SupportsGetItem[slice, np.ndarray]
     Writable = SupportsWrite[bytes]
 
 WRONG_STATE = (
@@ -192,7 +192,7 @@ def compress(
         this = _Run("compress", header, learner, sink, checkpoints)
         writer = ArchiveWriter(sink, header, after=this.archive_so_far() if this.saved else None)
         this.done = replace(this.done, header_bytes=writer.header_bytes, archive_bytes=writer.n_bytes_written)
-        for block in islice(blocks(len(source), learner.schedule), this.n_done_before, None):
+        for block in islice(blocks(header.n_bytes, learner.schedule), this.n_done_before, None):
             coder, symbols = BitCoder(ENCODE), np.array(source[block])
             yield from this.block(coder, block, symbols)
             payload, kind, n = coder.payload(), BlockKind.CODED, len(symbols)

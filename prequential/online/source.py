@@ -4,7 +4,7 @@ import hashlib
 import io
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
-from prequential_corpora import is_path
-from prequential_corpora.corpus import CHUNK_N_BYTES, DOCUMENT_END, Corpus, Document, Symbols, beginning
+from prequential_corpora import is_data_set, is_path, is_stream
+from prequential_corpora.corpus import CHUNK_N_BYTES, Corpus, Document, Documents, NamedParts, beginning, copied
+from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
 
@@ -40,9 +41,15 @@ class Column(Protocol):
     def to_list(self) -> list[Any]: ...
 
 
-# What functions take as a corpus. A str is always the name of a corpus, as on the command line, and never a text; a list or a
-# column holds documents, each a text or bytes, and never names.
-CorpusLike: TypeAlias = Data | PathLike | Readable | Column | Sequence[str | bytes]
+class DataSet(Protocol):
+    """A data set of the library `datasets`, or one with one split. The documents are its column `text`."""
+
+    def select_columns(self, column_names: Any) -> Any: ...
+
+
+# What functions take as a corpus. A str is always the name of a corpus, as on the command line, and never a text; a list, a
+# column or an iterator holds documents, each a text or bytes, and never names.
+CorpusLike: TypeAlias = Data | PathLike | Readable | Column | DataSet | Sequence[str | bytes] | Iterator[str | bytes]
 
 MAX_NAMED = 10  # files in one message
 MAX_NAME = 255  # letters of a file's name
@@ -50,19 +57,19 @@ MAX_NAME = 255  # letters of a file's name
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus, or the beginning of one, as bytes. symbols: (n,) uint8, or an object that gives slices of it.
+    """A corpus, or the beginning of one, as bytes. symbols: (n,) uint8.
 
     origin: JSON values that identify it, {} for bytes in memory. whole_bytes: of the complete corpus. file: if it is one file.
     commits: of a window of a repository, id and date of the commit of each document; otherwise empty.
     """
 
-    symbols: Symbols
+    symbols: NDArray[np.uint8]
     origin: Mapping[str, str | int | None]
     documents: Sequence[Document]
     whole_bytes: int
     file: Path | None = None
     commits: Sequence[tuple[str, str]] = ()
-    _corpus: Corpus | None = None  # knows the digest of the complete corpus
+    _corpus: Corpus | None = None
 
     @property
     def n_bytes(self) -> int:
@@ -80,6 +87,8 @@ class Source:
         if lost:
             names = ", ".join(map(repr, lost[:MAX_NAMED])) + " and others" * (len(lost) > MAX_NAMED)
             reason = "links that lead out of the folder, or no files; move them away first"
+            if self.origin.get("kind") == "dataset":
+                reason = "they are a data set, of whose texts hf:FOLDER makes an archive"
             raise CorpusError(f"an archive cannot hold {names}: {reason}")
         if skipped:
             logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])
@@ -91,9 +100,7 @@ class Source:
 
     @cached_property
     def blake2b(self) -> bytes:
-        """BLAKE2b digest of the bytes, 32 bytes. Reads them once: those of the array if there is one, and not its file again."""
-        if self._corpus is not None and self.n_bytes == self.whole_bytes and not isinstance(self.symbols, np.ndarray):
-            return bytes.fromhex(self._corpus.blake2b)
+        """BLAKE2b digest of the bytes, 32 bytes."""
         return digest_of(self.symbols)
 
     def header(self, learner: Config | Mapping[str, Any]) -> Header:
@@ -111,7 +118,7 @@ def mode_of(*sources: CorpusLike | None) -> int:
 class HashedSymbols:
     """Symbols for one reading from front to back, with the digest of what was read. A jump ahead reads the part between, too."""
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: NDArray[np.uint8]) -> None:
         self._symbols, self._position, self._blake2b = symbols, 0, hashlib.blake2b(digest_size=32)
 
     def __len__(self) -> int:
@@ -139,21 +146,20 @@ def drawn_order(n: int, seed: int) -> list[int]:
     return sorted(range(n), key=lambda i: hashlib.blake2b(i.to_bytes(8, "little"), key=key, digest_size=16).digest())
 
 
-def digest_of(symbols: Symbols) -> bytes:
-    digest = hashlib.blake2b(digest_size=32)
-    for start in range(0, len(symbols), CHUNK_N_BYTES):
-        digest.update(np.ascontiguousarray(symbols[start : start + CHUNK_N_BYTES]).data)
-    return digest.digest()
+def digest_of(symbols: NDArray[np.uint8]) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(symbols).data, digest_size=32).digest()
 
 
 def in_memory(source: T) -> T | Data | list[Any]:
-    """The contents of an open file, or the documents of a column, which can be read again; other bytes in one piece.
+    """The contents of an open file, or the documents of a column or a stream, which can be read again; bytes in one piece.
 
     Raises ConfigError for a file of text, CorpusError for one that cannot be read.
     """
-    if hasattr(source, "to_list"):
-        return list(source.to_list())
     held: Any = source
+    if is_data_set(source):
+        return source
+    if is_stream(source) or hasattr(source, "to_list"):
+        return list(held if is_stream(source) else held.to_list())
     if isinstance(source, np.ndarray | memoryview) and not memoryview(held).c_contiguous:
         return memoryview(held).tobytes()
     if not hasattr(source, "read"):
@@ -167,20 +173,14 @@ def in_memory(source: T) -> T | Data | list[Any]:
     return data
 
 
-def _documents(values: Sequence[Any]) -> tuple[bytes, list[Document]]:
-    """The documents one after another, each followed by DOCUMENT_END as those of shards; they are named by their numbers."""
-    parts, documents, end = list[bytes](), list[Document](), 0
+def _contents(values: Iterable[Any]) -> Iterator[NamedParts]:
+    """The bytes of each document. Raises ConfigError for what is neither a text nor bytes, such as a missing value."""
     for i, value in enumerate(values):
-        if not isinstance(value, str | bytes | bytearray | memoryview):
-            raise ConfigError(f"document {i} is of type {type(value).__name__}, but documents are texts or bytes")
+        document = value.as_py() if hasattr(value, "as_py") else value  # of an Arrow array
         try:
-            part = value.encode() if isinstance(value, str) else bytes(value)
-        except UnicodeEncodeError as error:
-            raise CorpusError(f"document {i} cannot be written as UTF-8: {error.reason}") from error
-        documents.append(Document(str(i), end, len(part)))
-        parts += [part, DOCUMENT_END]
-        end += len(part) + len(DOCUMENT_END)
-    return b"".join(parts), documents
+            yield None, (encoded(document),)
+        except BadRowError as error:
+            raise ConfigError(f"document {i}: {error}") from error
 
 
 def _check_meaning(source: Any) -> None:
@@ -199,34 +199,34 @@ def _is_file_name(value: Any) -> bool:
 
 
 @contextmanager
-def open_source(source: CorpusLike, limit_bytes: int | None = None, *, in_order: bool = False) -> Iterator[Source]:
-    """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a list or column of documents.
+def open_source(source: CorpusLike, limit_bytes: int | None = None) -> Iterator[Source]:
+    """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a data set, or documents.
 
-    At most the first limit_bytes. in_order: the caller reads from front to back, so `symbols` need not be an array. Raises what
-    `open_corpus` raises, and ConfigError if `source` cannot be a corpus.
+    At most the first limit_bytes. Raises what `open_corpus` raises, and ConfigError if `source` cannot be a corpus.
     """
-    held: Any = in_memory(source)
+    held: Any = source if is_stream(source) else in_memory(source)
     _check_meaning(held)
-    if isinstance(held, str | os.PathLike):
-        with open_corpus(held) as corpus:
-            yield source_of(corpus, limit_bytes, in_order=in_order)
-        return
-    is_list = isinstance(held, Sequence) and not isinstance(held, bytes | bytearray | memoryview)
-    data, documents = _documents(held) if is_list else (held, [])
-    symbols = (whole := np.frombuffer(data, np.uint8))[:limit_bytes]
-    yield Source(symbols, {}, beginning(documents, len(symbols)), len(whole))
+    if is_data_set(held) or isinstance(held, str | os.PathLike):
+        yield source_of(open_corpus(held), limit_bytes)
+    elif isinstance(held, bytes | bytearray | memoryview | np.ndarray):
+        whole = np.frombuffer(held, np.uint8)
+        yield Source(whole[:limit_bytes], {}, [], len(whole))
+    else:
+        places = Documents()
+        symbols = copied(places.stream(_contents(held)))
+        yield Source(symbols[:limit_bytes], {}, beginning(places, len(symbols[:limit_bytes])), len(symbols))
 
 
-def source_of(corpus: Corpus, limit_bytes: int | None = None, *, in_order: bool = False) -> Source:
-    """An open corpus, or its beginning, as a Source; valid while the corpus is open."""
-    symbols: Symbols = corpus.symbols(limit_bytes) if in_order else corpus.bytes(limit_bytes)
+def source_of(corpus: Corpus, limit_bytes: int | None = None) -> Source:
+    """A corpus, or its beginning, as a Source."""
+    symbols = corpus.bytes(limit_bytes)
     complete = len(symbols) == corpus.n_bytes
     return Source(
         symbols=symbols,
         origin=corpus.describe(),
         documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
         whole_bytes=corpus.n_bytes,
-        file=corpus.path if corpus.kind == "file" and corpus.spool is None else None,
+        file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
         commits=corpus.commits,
         _corpus=corpus,
     )

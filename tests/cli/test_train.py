@@ -55,13 +55,13 @@ def test_the_line_has_the_cost_of_the_corpus(run, folder, tmp_path, text):
 
 def test_an_interrupted_training_resumes_to_the_same_model(run, folder, tmp_path, always_due):
     (tmp_path / "a").write_bytes((folder / "a").read_bytes())
-    with open_corpus(tmp_path / "a") as corpus:
-        symbols = corpus.bytes()[:2000]
-        blake2b = hashlib.blake2b(symbols, digest_size=32).digest()
-        header = Header(n_bytes=2000, blake2b=blake2b, config=BOTH.to_dict(), corpus=corpus.describe())
-        with pytest.raises(InterruptionError), training_checkpoints(tmp_path / "m", resume=False) as checkpoints:
-            learner = prequential.Runtime(kernels="fused", threads=1).learner(BOTH)
-            train(learner, symbols, stopping_at(4), (checkpoints, header))
+    corpus = open_corpus(tmp_path / "a")
+    symbols = corpus.bytes()[:2000]
+    blake2b = hashlib.blake2b(symbols, digest_size=32).digest()
+    header = Header(n_bytes=2000, blake2b=blake2b, config=BOTH.to_dict(), corpus=corpus.describe())
+    with pytest.raises(InterruptionError), training_checkpoints(tmp_path / "m", resume=False) as checkpoints:
+        learner = prequential.Runtime(kernels="fused", threads=1).learner(BOTH)
+        train(learner, symbols, stopping_at(4), (checkpoints, header))
     options = ("-o", "m", "--limit", "2000", "--config", str(folder / "both.json"), "--json", *FUSED)
     refused = run(tmp_path, "train", "a", *options)
     assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)

@@ -102,7 +102,7 @@ def test_a_mixer_alone_needs_no_torch(text, tmp_path):
 def test_what_is_refused_at_once_imports_nothing_large(command, code, tmp_path):
     program = (
         "import sys; from prequential.cli.main import main; import atexit\n"
-        "atexit.register(lambda: print(*({'torch', 'numba', 'pyarrow', 'matplotlib'} & set(sys.modules))))\n"
+        "atexit.register(lambda: print(*({'torch', 'numba', 'pyarrow', 'datasets', 'matplotlib'} & set(sys.modules))))\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run([sys.executable, "-c", program, *command.split()], cwd=tmp_path, capture_output=True)

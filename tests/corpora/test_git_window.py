@@ -204,8 +204,8 @@ def test_two_adjacent_windows_give_the_documents_of_one(repo: Repository) -> Non
     whole = shown(read_window(repo.path, "2020-01-01"))
     halves = shown(read_window(repo.path, "2020-01-01", ids[2])) + shown(read_window(repo.path, ids[2]))
     assert whole == halves
-    assert read_window(repo.path, "2026-01-03T12:00:00").since == ids[2]
-    assert read_tree(repo.path, "2026-01-03T13:00:00+01:00").until == ids[2]
+    assert read_window(repo.path, "2026-01-03T12:00:00").origin()["since"] == ids[2]
+    assert read_tree(repo.path, "2026-01-03T13:00:00+01:00").origin()["until"] == ids[2]
     with pytest.raises(CorpusError, match="no commit as old as 2026-01-01"):
         read_tree(repo.path, "2026-01-01T11:59:59Z")
 
@@ -213,9 +213,9 @@ def test_two_adjacent_windows_give_the_documents_of_one(repo: Repository) -> Non
 def test_a_window_without_commits_has_no_documents(repo: Repository) -> None:
     last = repo.commit({"a.py": b"a\n"})
     for documents in (read_window(repo.path, last), read_window(repo.path, "2027-01-01")):
-        assert list(documents) == [] and documents.n_commits == 0
-        with open_documents(documents) as corpus:
-            assert corpus.n_bytes == 0 and len(corpus.documents) == 0
+        assert list(documents) == [] and not documents.steps
+        corpus = open_documents(documents)
+        assert corpus.n_bytes == 0 and len(corpus.documents) == 0
 
 
 def test_a_merge_is_one_step_with_the_changes_of_its_branch(repo: Repository) -> None:
@@ -250,7 +250,7 @@ def test_names_of_commits_ignore_grafts_as_the_walk_does(repo: Repository) -> No
     ids = [repo.commit({f"f{n}.py": b"%d\n" % n}) for n in range(4)]
     (repo.path / ".git/info").mkdir(exist_ok=True)
     (repo.path / ".git/info/grafts").write_text(f"{ids[3]} {ids[1]}\n")  # git says that HEAD~1 is the second commit
-    assert read_window(repo.path, "HEAD~1").since == ids[2]
+    assert read_window(repo.path, "HEAD~1").origin()["since"] == ids[2]
     assert names(read_window(repo.path, "HEAD~1")) == ["f3.py"]
 
 
@@ -274,8 +274,8 @@ def test_names_may_contain_any_bytes(repo: Repository) -> None:
     repo.commit({n: b"1 " + n + b"\nadded " + n + b"\n" for n in odd})
     for d in read_window(repo.path, base):
         assert d.kind == "added" and d.data.endswith(b"added " + os.fsencode(d.name) + b"\n")
-    with open_documents(read_window(repo.path, base)) as corpus:
-        assert {os.fsencode(d.name) for d in corpus.documents} == {b"added/" + name for name in odd}
+    corpus = open_documents(read_window(repo.path, base))
+    assert {os.fsencode(d.name) for d in corpus.documents} == {b"added/" + name for name in odd}
 
 
 def test_configured_programs_do_not_run_and_replaced_objects_have_no_effect(repo: Repository, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_bare_sha256_and_worktree_repositories_give_the_same_documents(repo: Rep
     repo.git("worktree", "add", "--quiet", str(tmp_path / "tree"), "HEAD")
     assert shown(read_window(tmp_path / "copy.git", base)) == expected
     assert shown(read_window(tmp_path / "tree", base)) == expected
-    assert read_tree(tmp_path / "copy.git").repository == "copy"
+    assert read_tree(tmp_path / "copy.git").repository.name == "copy"
     other = Repository(tmp_path / "sha256", "--object-format=sha256")
     other_base = other.commit({"a.py": lines(5)})
     other.commit({"a.py": lines(6), "b.py": b"b\n"})
@@ -414,14 +414,13 @@ def test_a_corpus_of_documents_has_their_bytes_positions_and_kinds(repo: Reposit
     base = repo.commit({"a.py": lines(5)})
     last = repo.commit({"a.py": lines(6), "b.rs": b"b\n", "c.lock": b"c"})
     documents = read_window(repo.path, base)
-    with open_documents(documents) as corpus:
-        data = corpus.bytes().tobytes()
-        assert data == b"line 5\n\0b\n\0"
-        assert [data[d.offset : d.offset + d.n_bytes] for d in corpus.documents] == [d.data for d in documents]
-        assert [d.name for d in corpus.documents] == ["added/a.py", "new/b.rs"]
-        assert corpus.commits == [(last, "2026-01-02T12:00:00Z")] * 2
-        described = corpus.describe()
-    assert not corpus.path.exists()
+    corpus = open_documents(documents)
+    data = corpus.bytes().tobytes()
+    assert data == b"line 5\n\0b\n\0"
+    assert [data[d.offset : d.offset + d.n_bytes] for d in corpus.documents] == [d.data for d in documents]
+    assert [d.name for d in corpus.documents] == ["added/a.py", "new/b.rs"]
+    assert corpus.commits == [(last, "2026-01-02T12:00:00Z")] * 2
+    described = corpus.describe()
     assert described["kind"] == "git" and described["name"] == described["repository"] == "project"
     assert (described["since"], described["until"]) == (base, last)
     assert described["excluded"] == "1 lock" and described["rules"] == Rules().digest()

@@ -13,8 +13,8 @@ from prequential_corpora.overlap import (
     CHUNK_BYTES,
     GRAM_TOKENS,
     TOKEN,
-    Layout,
     Overlap,
+    Side,
     gram_chunks,
     measure_overlap,
     repeated_bytes,
@@ -155,7 +155,7 @@ def test_a_copy_is_found_at_any_offset_and_its_neighbours_are_not_covered():
 
 def grams_of(text: bytes) -> list[int]:
     stream = np.frombuffer(text, np.uint8)
-    chunks = gram_chunks(stream, Layout.of([Document("a", 0, len(text))], len(text)))
+    chunks = gram_chunks(Side.of(stream, [Document("a", 0, len(text))]))
     return [key for keys, _ in chunks for key in keys.tolist()]
 
 

@@ -6,6 +6,7 @@ tests/hostile/make.py has the streams that no folder gives.
 import ntpath
 import os
 import stat
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prequential_corpora.sources import open_corpus
 from prequential_corpora.tree import scan_tree
-from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEmpty, TreeFile, TreeLink, restore_tree
+from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEntry, restore_tree
 
 from prequential.errors import CorpusError, CorruptArchiveError, OutputError, PrequentialError
 
@@ -52,8 +53,8 @@ def read_tree(root: Path) -> Tree:
 
 
 def stream_of(folder: Path) -> bytes:
-    with open_corpus(folder) as corpus:
-        return corpus.bytes().tobytes()
+    corpus = open_corpus(folder)
+    return corpus.bytes().tobytes()
 
 
 def restore(stream: bytes, folder: Path) -> Path:
@@ -71,11 +72,11 @@ def test_folders_round_trip_and_documents_have_the_position_of_each_file(
 ) -> None:
     here = tmp_path_factory.mktemp("tree")
     written = write_tree(here / "in", files)
-    with open_corpus(here / "in") as corpus:
-        data = corpus.bytes().tobytes()
-        texts = {os.fsencode(d.name): data[d.offset : d.offset + d.n_bytes] for d in corpus.documents}
-        assert texts == {path: contents for path, (contents, _) in written.items()}
-        assert [os.fsencode(d.name) for d in corpus.documents] == sorted(written)
+    corpus = open_corpus(here / "in")
+    data = corpus.bytes().tobytes()
+    texts = {os.fsencode(d.name): data[d.offset : d.offset + d.n_bytes] for d in corpus.documents}
+    assert texts == {path: contents for path, (contents, _) in written.items()}
+    assert [os.fsencode(d.name) for d in corpus.documents] == sorted(written)
     assert read_tree(restore(data, here)) == written
 
 
@@ -98,10 +99,10 @@ def test_links_out_of_the_folder_special_files_and_git_are_skipped_and_named(tmp
     (tmp_path / "in" / "up").symlink_to("../secret")
     (tmp_path / "in" / "git").symlink_to(".git")
     os.mkfifo(tmp_path / "in" / "pipe")
-    with open_corpus(tmp_path / "in") as corpus:
-        assert [document.name for document in corpus.documents] == [".hidden"]
-        assert corpus.skipped == [".git", "git", "out", "pipe", "up"]
-        assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 5}
+    corpus = open_corpus(tmp_path / "in")
+    assert [document.name for document in corpus.documents] == [".hidden"]
+    assert corpus.skipped == [".git", "git", "out", "pipe", "up"]
+    assert corpus.describe() == {"kind": "tree", "name": "in", "n_files": 1, "n_skipped": 5}
 
 
 LINKS = {b"a/loop": ".", b"a/up": "..", b"dangling": "none", b"a/to": "../b/c/", b"b/c/deep": "./../../a/x"}
@@ -114,9 +115,9 @@ def test_links_inside_and_empty_folders_round_trip(tmp_path: Path) -> None:
     (tmp_path / "in" / "b" / "none" / "at all").mkdir(parents=True)
     stream = stream_of(tmp_path / "in")
     assert b'{"path":"a/to","link":"../b/c/"}\n' in stream and b'{"path":"b/none/at all/","empty":true}\n' in stream
-    with open_corpus(tmp_path / "in") as corpus:
-        data, first = corpus.bytes().tobytes(), corpus.documents[0]
-        assert not corpus.skipped and data[first.offset : first.offset + first.n_bytes] == b"x"
+    corpus = open_corpus(tmp_path / "in")
+    data, first = corpus.bytes().tobytes(), corpus.documents[0]
+    assert not corpus.skipped and data[first.offset : first.offset + first.n_bytes] == b"x"
     out = restore(stream, tmp_path)
     links = [path for path in out.rglob("*") if path.is_symlink()]
     assert {os.fsencode(path.relative_to(out)): os.readlink(path) for path in links} == LINKS  # noqa: PTH115  # as written
@@ -134,12 +135,12 @@ def test_links_inside_and_empty_folders_round_trip(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_links_that_lead_out_are_refused(path: bytes, target: bytes, tmp_path: Path) -> None:
     with pytest.raises(CorruptArchiveError):
-        restore(MAGIC + TreeLink(path, target).line() + b"\n", tmp_path)
+        restore(MAGIC + TreeEntry(path, link=target).line() + b"\n", tmp_path)
 
 
-@pytest.mark.parametrize("below", [TreeFile(b"a/b", 0, False), TreeLink(b"a/b", b"c"), TreeEmpty(b"a/b/")])
-def test_nothing_is_restored_below_a_link(below: TreeFile | TreeLink | TreeEmpty, tmp_path: Path) -> None:
-    lines = TreeLink(b"a", b"p/q").line() + TreeFile(b"a-", 0, False).line() + below.line()
+@pytest.mark.parametrize("below", [TreeEntry(b"a/b"), TreeEntry(b"a/b", link=b"c"), TreeEntry(b"a/b/")])
+def test_nothing_is_restored_below_a_link(below: TreeEntry, tmp_path: Path) -> None:
+    lines = TreeEntry(b"a", link=b"p/q").line() + TreeEntry(b"a-").line() + below.line()
     with pytest.raises(CorruptArchiveError, match="cannot be restored"):
         restore(MAGIC + lines + b"\n\0\0", tmp_path)
 
@@ -150,7 +151,7 @@ def test_a_file_in_a_folder_that_changes_its_length_is_refused(now: bytes, tmp_p
     tree = scan_tree(tmp_path)
     (tmp_path / "log").write_bytes(now)
     with pytest.raises(CorpusError, match=f"it had 3 bytes and now has {len(now)}; if another program"):
-        list(tree.stream())
+        list(chain.from_iterable(parts for _, parts in tree.contents()))
 
 
 def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_a_folder_too_deep_to_be_restored_is_refused(tmp_path: Path) -> None:
 
 
 def entry(path: bytes, n_bytes: int = 0) -> bytes:
-    return TreeFile(path, n_bytes, False).line()
+    return TreeEntry(path, n_bytes).line()
 
 
 def stream(*lines: bytes, contents: bytes) -> bytes:

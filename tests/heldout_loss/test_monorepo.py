@@ -48,13 +48,13 @@ def repo(tmp_path: Path) -> Path:
 
 def by_hand(repo: Path) -> dict[str, Trace]:
     """The costs of the first two documents under each loss, of what the window is made of."""
-    with open_documents(read_tree(repo, SINCE)) as tree, open_documents(read_window(repo, SINCE, "HEAD~2")) as window:
-        learner = RUNTIME.learner(MIXER)
-        train(learner, tree.bytes())
-        symbols = window.bytes()
-        assert symbols.tobytes() == FIRST + b"\0" + SECOND + b"\0"
-        frozen, dynamic = frozen_trace(learner, symbols, window.documents), dynamic_trace(learner, symbols)
-        return {"frozen": frozen, "dynamic": dynamic, "untrained": dynamic_trace(RUNTIME.learner(MIXER), symbols)}
+    tree, window = open_documents(read_tree(repo, SINCE)), open_documents(read_window(repo, SINCE, "HEAD~2"))
+    learner = RUNTIME.learner(MIXER)
+    train(learner, tree.bytes())
+    symbols = window.bytes()
+    assert symbols.tobytes() == FIRST + b"\0" + SECOND + b"\0"
+    frozen, dynamic = frozen_trace(learner, symbols, window.documents), dynamic_trace(learner, symbols)
+    return {"frozen": frozen, "dynamic": dynamic, "untrained": dynamic_trace(RUNTIME.learner(MIXER), symbols)}
 
 
 @GIT

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from forge import CODED, RAW, START, Draft, Part, canonical, deflated, leb128
-from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeFile
+from prequential_corpora.tree_restore import MAGIC, MAX_DEPTH, TreeEntry
 from seeds import seeds
 
 EXACT = ""  # the reason of a case that must decode
@@ -314,7 +314,7 @@ NAMES: dict[str, Any] = {
 
 
 def _entry(path: bytes, n_bytes: int = 0, executable: bool = False) -> bytes:
-    return TreeFile(path, n_bytes, executable).line()
+    return TreeEntry(path, n_bytes, executable).line()
 
 
 def _stream(*lines: bytes, contents: bytes) -> bytes:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from limits import bounded
-from prequential_corpora.shard_files import read_rows
+from prequential_corpora.shards import read_rows
 
 from prequential.cli.main import main
 from prequential.errors import CorpusError, PrequentialError

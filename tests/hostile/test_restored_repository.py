@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from prequential_corpora.tree import scan_tree
-from prequential_corpora.tree_restore import MAGIC, TreeFile, is_git, restore_tree
+from prequential_corpora.tree_restore import MAGIC, TreeEntry, is_git, restore_tree
 
 from prequential.errors import CorruptArchiveError
 
@@ -20,7 +20,7 @@ NOT_GIT = [
 @pytest.mark.parametrize("name", GIT)
 def test_names_that_git_reads_as_a_repository_are_refused_and_not_stored(name: str, tmp_path: Path) -> None:
     for path in (f"a/{name}/config", name):
-        stream = MAGIC + TreeFile(path.encode(), 0, False).line() + b"\n\0"
+        stream = MAGIC + TreeEntry(path.encode(), 0, False).line() + b"\n\0"
         (tmp_path / "stream").write_bytes(stream)
         with pytest.raises(CorruptArchiveError, match="cannot be restored"):
             restore_tree(tmp_path / "stream", tmp_path / "out")
