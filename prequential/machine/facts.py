@@ -42,9 +42,8 @@ def _vector_level() -> str:
 
 def _cpu_model() -> str:
     with suppress(OSError):
-        if line := re.search(
-            r"^model name.*?: *(.*)", Path("/proc/cpuinfo").read_text("utf-8", "replace"), re.MULTILINE
-        ):
+        facts = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+        if line := re.search(r"^model name.*?: *(.*)", facts, re.MULTILINE):
             return line[1].strip()
     return platform.processor() or platform.machine()
 
@@ -108,11 +107,9 @@ def check_usable(learner_bytes: int, *, has_gpt: bool) -> None:
     check_address_space(learner_bytes, has_gpt=has_gpt)
     needed, usable = learner_bytes + (PROGRAM_WITH_GPT_BYTES if has_gpt else PROGRAM_BYTES), usable_memory_bytes()
     if needed > usable:
-        raise ConfigError(
-            f"this learner takes up to {needed >> 20:,} MiB of memory with the program, more than the {usable >> 20:,} MiB that "
-            "this process may use here (machine, container or job, ulimit): allow more or choose a smaller learner; "
-            "max_memory_bytes= replaces this check"
-        )
+        least = f"this learner takes up to {needed >> 20:,} MiB of memory with the program"
+        what = f"more than the {usable >> 20:,} MiB that this process may use here (machine, container or job, ulimit)"
+        raise ConfigError(f"{least}, {what}: choose a smaller one, or give max_memory_bytes=")
 
 
 def check_address_space(learner_bytes: int = 0, *, has_gpt: bool = False) -> None:
@@ -120,10 +117,8 @@ def check_address_space(learner_bytes: int = 0, *, has_gpt: bool = False) -> Non
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     needed = learner_bytes + (ADDRESSES_WITH_GPT if has_gpt else ADDRESSES)
     if needed > limit != resource.RLIM_INFINITY:
-        raise ConfigError(
-            f"out of memory: the limit of address space (ulimit -v) is {limit >> 20:,} MiB, and this takes up to "
-            f"{needed >> 20:,} MiB: raise the limit"
-        )
+        what = f"the limit of address space (ulimit -v) is {limit >> 20:,} MiB: raise it to {needed >> 20:,} MiB"
+        raise ConfigError(f"out of memory: {what}")
 
 
 def _group_limits(system: Path) -> Iterator[int]:

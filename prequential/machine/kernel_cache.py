@@ -142,11 +142,6 @@ class KernelCache:
     def __init__(self, function: Any) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
 
-    @property
-    def cache_path(self) -> str | None:
-        folder = kernel_folder()
-        return str(folder) if folder else None
-
     def files(self) -> Iterator[Path]:
         folder = kernel_folder()
         return folder.glob(f"{self._name}.*.kernel") if folder else iter(())
@@ -185,13 +180,6 @@ class KernelCache:
             with suppress(OSError):
                 draft.unlink()
             _warn_unsaved(folder, error.strerror or str(error))
-
-    def enable(self) -> None:
-        """numba's dispatchers call it; this cache is always on."""
-
-    def flush(self) -> None:
-        for path in self.files():
-            path.unlink(missing_ok=True)
 
 
 @functools.cache

@@ -199,9 +199,9 @@ def compress(
             if len(payload) >= n:
                 payload, kind = symbols.tobytes(), BlockKind.RAW
             digest = learner.digest()
-            writer.write_block(Block(kind=kind, n_bytes=n, n_symbols=n, state_digest=digest, payload=payload))
-            is_raw = kind is BlockKind.RAW
-            this.block_done(n, len(payload), is_raw=is_raw, archive_bytes=writer.n_bytes_written)
+            sizes = {"n_bytes": n, "n_symbols": n, "payload_bytes": len(payload)}
+            writer.write_block(Block(kind=kind, **sizes, state_digest=digest, payload=payload))
+            this.block_done(n, len(payload), is_raw=kind is BlockKind.RAW, archive_bytes=writer.n_bytes_written)
         writer.close()
         yield replace(this.done, archive_bytes=writer.n_bytes_written)
 

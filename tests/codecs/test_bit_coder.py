@@ -142,7 +142,7 @@ def test_a_payload_that_is_longer_or_shorter_than_its_decisions_is_refused(n_cod
 @given(st.binary(max_size=64), st.lists(FREQUENCIES, max_size=300))
 def test_any_payload_decodes_to_some_bits_or_is_refused(payload, frequencies):
     if len(payload) % 4:
-        with pytest.raises(CorruptArchiveError, match="whole number"):
+        with pytest.raises(CorruptArchiveError, match="32-bit words"):
             BitCoder(DECODE, payload)
         return
     decoder = BitCoder(DECODE, payload)
