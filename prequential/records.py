@@ -521,6 +521,4 @@ class MonorepoRecord(HeldoutRecord, kw_only=True):
     dynamic: HeldoutLoss
     untrained: HeldoutLoss
     environment: Environment
-    setting: Annotated[
-        dict[str, Any], says("all points have it: learner, languages, limit of training, context and stride")
-    ]
+    setting: Annotated[dict[str, Any], says("all points have it: learner, languages, limit of training and context")]

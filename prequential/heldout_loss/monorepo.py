@@ -60,7 +60,7 @@ def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:
     """What all points share, config as a Config. given: None: as before, or the default. Raises ConfigError if it differs."""
     given = {name: value for name, value in given.items() if value is not None}
     if not points:
-        none = dict.fromkeys(("languages", "train_limit_bytes", "stride"))
+        none = dict.fromkeys(("languages", "train_limit_bytes"))
         return {"config": preset(), "context": "carried"} | none | given
     setting = {**points[-1]["setting"], "config": Config.from_record(points[-1]["setting"]["config"])}
     _check_same(setting, given)
@@ -88,7 +88,6 @@ def monorepo(
     until: str = "HEAD",
     languages: Sequence[str] | None = None,
     context: Context | None = None,
-    stride: int | None = None,
     series: PathLike | None = None,
     config: Config | None = None,
     train_limit_bytes: int | None = None,
@@ -98,8 +97,8 @@ def monorepo(
 ) -> Heldout:
     """The loss of what the commits of a git repository after `since`, up to `until`, added: new files and lines.
 
-    A learner of this `config` (default: preset 5) reads the tree before the window first. context, stride: of the frozen loss, as
-    in `prequential.heldout`; intervals are over commits. Trained models are scored by `heldout` over git:REPO?since=...
+    A learner of this `config` (default: preset 5) reads the tree before the window first. context: of the frozen loss, as in
+    `prequential.heldout`; intervals are over commits. Trained models are scored by `heldout` over git:REPO?since=...
 
     Only what is named here is written: series, the file to which the result is appended as the next point, after it was given to
     `show`. An existing one gives since, config, languages, context and limit. A window in which nothing can be scored gives a
@@ -117,7 +116,7 @@ def monorepo(
     points = read_series(series) if series is not None and os.path.lexists(series) else []
     if since is None and not points:
         raise ConfigError("give since=, the beginning of the window")
-    given: Record = {"config": config, "languages": languages and list(languages), "context": context, "stride": stride}
+    given: Record = {"config": config, "languages": languages and list(languages), "context": context}
     setting = _setting(points, {**given, "train_limit_bytes": train_limit_bytes})
     named = partial(corpus_name, repository, setting["languages"])
     with open_source(named(since=since or points[-1]["test"]["until"], until=until)) as window:

@@ -12,7 +12,7 @@ from prequential_corpora.overlap import Overlap, measure_overlap
 from prequential.comparison.clusters import Grouping
 from prequential.evaluation import baselines
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import Policy, dynamic_trace, frozen_trace, scored_trace
+from prequential.heldout_loss.heldout import POLICIES, Context, check_learner, dynamic_trace, frozen_trace, scored_trace
 from prequential.heldout_loss.summary import summarise_heldout
 from prequential.heldout_loss.trained import Trained
 from prequential.learners.adapted import AdaptedLearner
@@ -34,23 +34,23 @@ def measure_heldout(
     test: Source,
     about: dict[str, Any],
     grouping: Grouping,
-    policy: Policy,
+    context: Context,
     with_overlap: bool,
     runtime: Runtime,
     on_progress: OnProgress,
 ) -> dict[str, Any]:
     """The record of the losses of a test corpus under the learner that `load` returns. about: the test corpus in records.
 
-    grouping: of its documents. policy: of the frozen loss. with_overlap: whether the overlap is measured, if the training bytes
+    grouping: of its documents. context: of the frozen loss. with_overlap: whether the overlap is measured, if the training bytes
     are available; its warning is logged before the passes. At most one learner exists at a time. A tokenizer encodes each corpus
     alone.
     """
     trained, traces = load(), {}
     spec, train, digest = trained.spec, trained.about, trained.learner.digest()
-    policy.check(spec, runtime)
+    check_learner(spec, context, runtime)
     overlap = _measure_overlap(trained, test, on_progress) if with_overlap else None
     begin(on_progress, "frozen")
-    traces["frozen"] = _frozen(spec, trained.learner, test, policy, on_progress)
+    traces["frozen"] = _frozen(spec, trained.learner, test, context, on_progress)
     begin(on_progress, "dynamic")  # last, because it changes the learner
     traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
     del trained
@@ -68,7 +68,7 @@ def measure_heldout(
         config=spec.description,
         learner_digest=digest.hex(),
         coding=NOT_CODED,
-        policy=policy.describe(spec.config) if spec.config else OWN_POLICY,
+        policy=POLICIES[context] if spec.config else OWN_POLICY,
         **losses,
         saved_bits=losses["untrained"].total.bits - losses["dynamic"].total.bits,
         baselines=[baselines.to_record(each) for each in others],
@@ -89,9 +89,9 @@ def _dynamic(spec: LearnerSpec, learner: Learner, test: Source, show: OnProgress
     return scored_trace(test.symbols[:], spec, learner, show)
 
 
-def _frozen(spec: LearnerSpec, learner: Learner, test: Source, policy: Policy, show: OnProgress) -> Trace:
+def _frozen(spec: LearnerSpec, learner: Learner, test: Source, context: Context, show: OnProgress) -> Trace:
     if isinstance(learner, OnlineLearner):
-        return frozen_trace(learner, test.symbols[:], test.documents, policy, show)
+        return frozen_trace(learner, test.symbols[:], test.documents, context, show)
     assert isinstance(learner, AdaptedLearner)
     return scored_trace(test.symbols[:], spec, learner.frozen(), show)
 

@@ -15,7 +15,7 @@ from prequential_corpora.corpus import unicode_name
 from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, read_scores
-from prequential.heldout_loss.heldout import CONTEXTS, Context
+from prequential.heldout_loss.heldout import Context, check_context
 from prequential.heldout_loss.order_test import MIN_ORDERS, order_test
 from prequential.heldout_loss.run import heldout_record
 from prequential.heldout_loss.summary import summarise_documents
@@ -32,9 +32,9 @@ BATCH_BYTES = 1 << 18  # of documents that are scored between two calls of on_pr
 class Models:
     """Which models are scored, in this order: static models (hf:FOLDER, hf:NAME), then files of scores.
 
-    context: what a model sees before a token: its document (isolated, strided), or also the documents before it (carried). None:
-    isolated, or strided with a stride; with orders: carried. stride: tokens that are scored at a time; the window before them
-    overlaps. orders: how many drawn orders are scored, too (order_test.py).
+    context: what a model sees before a token: its document (isolated), or also the documents before it (carried). None: isolated;
+    with orders: carried. stride: tokens that are scored at a time; the window before them overlaps. orders: how many drawn orders
+    are scored, too (order_test.py).
     """
 
     static: Sequence[str] = ()
@@ -44,14 +44,10 @@ class Models:
     orders: int | None = None
 
     def __post_init__(self) -> None:
-        context = self.context or ("carried" if self.orders else "isolated" if self.stride is None else "strided")
+        context = self.context or ("carried" if self.orders else "isolated")
         if self.orders is not None and (self.scores or self.orders < MIN_ORDERS or context != "carried"):
             raise ConfigError(f"orders= takes {MIN_ORDERS} or more, and static models with the context carried")
-        if context not in CONTEXTS:
-            raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(CONTEXTS)}")
-        if context != "carried" and (context == "strided") == (self.stride is None):
-            verb = "needs" if self.stride is None else "has no"
-            raise ConfigError(f"the context {context} of a static model {verb} stride=, in tokens")
+        check_context(context)
         object.__setattr__(self, "context", context)
 
 

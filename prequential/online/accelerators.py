@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
@@ -68,46 +68,21 @@ def verify_device(
     host = Arithmetic(primitives, matmul_of_host, Pool(1))
     try:
         device = torch.device("cuda", torch.cuda.current_device())
-        products = matmul.choose(device)
-        failures: list[str] = []
-        for own, captures, otherwise in _ways(fused=primitives.COMPILED):
-            try:
-                accelerator = compare_with_host(Accelerator(device, products, own, captures), config, rows, host)
-            except InexactMachineError as error:
-                wrong = str(error)
-            except Exception as error:  # Triton raises many types
-                if own is plain:
-                    raise
-                wrong = f"{type(error).__name__}: {error}".partition("\n")[0]
-            else:
-                for failure in failures:
-                    warn_once(failure)
-                return accelerator
-            failures.append(f"{otherwise}: {wrong}")
+        own = triton_primitives() if primitives.COMPILED and torch.version.cuda else plain
+        return compare_with_host(Accelerator(device, matmul.choose(device), own, captures=True), config, rows, host)
     except InexactMachineError as error:
         return str(error)
-    # torch raises many types: out of memory, a driver of another version, a missing operation
+    # torch and Triton raise many types: out of memory, a driver of another version, a missing operation
     except Exception as error:
         return f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[0]
-    return wrong
 
 
-def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
-    """The ways to compute on a device, the fastest first: primitives, whether graphs are captured, what to say if it fails."""
-    if fused and torch.version.cuda:
-        if own := triton_primitives():
-            yield own, True, "the GPT runs with torch's own kernels on the device, because it fails with Triton's"
-        else:
-            warn_once("Triton is not installed: the GPT runs on the device with torch's own kernels, which are slower")
-    yield plain, True, "the GPT runs kernel by kernel, because its graphs compute other bits"
-    yield plain, False, ""
-
-
-def triton_primitives() -> ModuleType | None:
+def triton_primitives() -> ModuleType:
     try:
         from prequential.exact.device import primitives
     except ImportError:
-        return None
+        warn_once("Triton is not installed: the GPT runs on the device with torch's own kernels, which are slower")
+        return plain
     return primitives
 
 

@@ -125,7 +125,7 @@ def record(day: int, rate: float) -> dict[str, Any]:
         "clusters": {"n_documents": 1, "n_bytes": [100], "bits": [200.0]},
     }
     date = datetime.fromtimestamp(1767225600 + 86400 * (day - 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    setting = {"languages": None, "train_limit_bytes": None, "context": "carried", "stride": None}
+    setting = {"languages": None, "train_limit_bytes": None, "context": "carried"}
     return {
         "schema": 1,
         "kind": "monorepo",

@@ -104,7 +104,7 @@ def test_reading_column_by_column_equals_the_segment_at_sizes_that_fill_a_produc
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
 def test_threads_read_a_segment_as_one_thread_does(n_threads):
     alone, several = trained(make_gpt(fused)), trained(make_gpt(fused))
-    several.read_with(Pool(n_threads))
+    several._reader.pool = Pool(n_threads)
     symbols = drawn_symbols(5, 3 * N_COLUMNS)
     for cuts in (), (N_COLUMNS - 1, N_COLUMNS):
         assert torch.equal(read(alone, symbols, cuts), read(several, symbols, cuts))

@@ -185,14 +185,6 @@ def test_steps_run_kernel_by_kernel_if_capturing_fails(monkeypatch, caplog):
     assert said.getMessage().endswith("kernel by kernel, because capturing failed: CUDA error: operation not permitted")
 
 
-def test_a_graph_that_computes_other_bits_is_not_used(monkeypatch, caplog):
-    with simulated_cuda(monkeypatch):
-        monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda self: None)
-        found = ON_CUDA.accelerator(MIXED)
-    assert (found.device, found.captures) == (CUDA, False)
-    assert "does not compute the processor's bits: step 3" in caplog.text
-
-
 @contextmanager
 def with_primitives_of_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple]]:
     """A simulated device with primitives other than `plain`, which have its bits.
@@ -215,7 +207,7 @@ def with_primitives_of_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> It
 
     with simulated_cuda(monkeypatch):
         own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in fused.__all__ if name != "COMPILED"})
-        monkeypatch.setattr(accelerators, "_ways", lambda fused: iter([(own, True, "")]))
+        monkeypatch.setattr(accelerators, "plain", own)
         yield too_late
 
 
@@ -277,7 +269,7 @@ def test_a_learner_frozen_after_training_on_a_device_gives_the_same_costs(monkey
         frozen.begin(200)
         bits = frozen.code(symbols, coder)
         frozen.end(200)
-        return bits, frozen.code_window(symbols[:50], symbols[50:90], coder)
+        return bits, frozen.history.ring
 
     here = costs(Runtime(threads=1))
     with simulated_cuda(monkeypatch):

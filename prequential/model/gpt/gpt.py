@@ -13,7 +13,6 @@ import torch
 
 from prequential.errors import ConfigError
 from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
-from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
@@ -33,9 +32,8 @@ Gradient = Callable[[], Tensor] | ContextGradient
 
 MAX_MAGNITUDE = 1e6  # of the floats in a checkpoint: nothing overflows below it
 MAX_SQUARE = 1e30  # of sums of squares; those of contexts are sums over all steps, which have no smaller bound
-# Prefixes of names in a state: of sums of squares and scales, which are never negative; and of tensors that no step writes.
+# Prefixes of names in a state: of sums of squares and scales, which are never negative.
 NOT_NEGATIVE = ("contexts.squares", "adam.square.", "carried.k_r", "carried.v_scale")
-NOT_LEARNED = ("carried.", "counters")
 
 
 class GPT:
@@ -69,10 +67,6 @@ class GPT:
 
     # ---- reading
 
-    def read_with(self, pool: Pool) -> None:
-        """Reads columns that are known together with all threads of a pool, which no step may use."""
-        self._reader.pool = pool
-
     def begin(self, n_columns: int) -> None:
         """Opens a segment of n_columns columns, to be read with the current weights. Do not call it during an `update`."""
         self._reader.begin(self._weights.snapshot(), n_columns)
@@ -96,10 +90,6 @@ class GPT:
     def end(self) -> None:
         """Closes the segment and writes the staged updates of the context table. An `update` must have returned."""
         self._weights.contexts.commit()
-
-    def inference_tensors(self) -> dict[str, Tensor]:
-        """The tensors that the open segment is predicted with, by name. They do not change until the next `begin`."""
-        return self._reader._weights.inference_tensors()
 
     # ---- learning
 
@@ -279,10 +269,6 @@ class GPT:
         """Rounds the master copy of every matrix to its levels."""
         for linear in self._matrices.values():
             linear.quantise()
-
-    def learned_state(self) -> dict[str, Tensor]:
-        """The tensors of `state` that steps write: weights and optimiser state."""
-        return {name: t for name, t in GPT.state(self).items() if not name.startswith(NOT_LEARNED)}
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name. Call it after `end`."""

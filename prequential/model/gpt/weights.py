@@ -140,14 +140,6 @@ class Weights:
         embedding, contexts = self.embedding.to(device), self.contexts.on_host()
         return replace(self, embedding=embedding, contexts=contexts, layers=layers, head=head, backend=backend)
 
-    def inference_tensors(self) -> dict[str, Tensor]:
-        """The tensors that predictions depend on, by name: embedding, context table, and the levels and scales of each matrix."""
-        matrices = {f"{i}.{name}": linear for i, layer in enumerate(self.layers) for name, linear in layer.items()}
-        matrices["head"] = self.head
-        levels = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
-        scales = {f"{name}.scale": linear.scale for name, linear in matrices.items()}
-        return {"embedding": self.embedding, "contexts": self.contexts.rows, **levels, **scales}
-
     def rows_of_tables(self, recent: Tensor, places: Tensor | None = None) -> Tensor:
         """The rows that the input of each position is the sum of: (N, E + K) int64 on the host.
 
