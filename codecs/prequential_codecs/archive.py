@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from prequential.errors import CorruptArchiveError
 from prequential.files import open_regular
@@ -170,7 +170,7 @@ class ArchiveReader:
                 return None
             if kind not in list(BlockKind):
                 raise CorruptArchiveError(f"block kind {kind} is unknown")
-            sizes = {name: source.take_varint() for name in ("n_bytes", "n_symbols", "payload_bytes")}
+            sizes: dict[str, Any] = {name: source.take_varint() for name in ("n_bytes", "n_symbols", "payload_bytes")}
             block = Block(kind=BlockKind(kind), **sizes, state_digest=source.take(STATE_DIGEST_BYTES))
             where = f"block {self.index.n_blocks} (original bytes {start}-{start + block.n_bytes})"
             if start + block.n_bytes > self.header.n_bytes:

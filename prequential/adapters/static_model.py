@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -65,7 +65,8 @@ class StaticModel:
         loaded = load_model(path, revision or None, max_memory_bytes)
         self._model, self.tokenizer = loaded.model, loaded.tokenizer
         self.n_symbols: int = int(self._model.get_input_embeddings().num_embeddings)
-        stated = _stated_window(self._model)
+        sizes = (getattr(self._model.config, name, None) for name in WINDOWS)
+        stated = next((size for size in sizes if isinstance(size, int) and size > 0), None)
         self._longest = max_length or stated or DEFAULT_WINDOW
         most = min(self._longest, MAX_RUN_SYMBOLS)
         self.run_symbols: int = stride or max(1, min(most, MAX_LOGITS // self.n_symbols))
@@ -156,9 +157,3 @@ class StaticModel:
 
     def update(self, symbols: np.ndarray) -> None:
         """It learns nothing."""
-
-
-def _stated_window(model: Any) -> int | None:
-    """The window that the model's configuration states, if any."""
-    stated = (getattr(model.config, name, None) for name in WINDOWS)
-    return next((value for value in stated if isinstance(value, int) and value > 0), None)

@@ -94,18 +94,14 @@ def row_bits(rows: np.ndarray, symbols: np.ndarray, first: int) -> np.ndarray:
     return bits
 
 
-def nll_bits(nats: np.ndarray, n_symbols: int) -> np.ndarray:
-    """The cost of symbols, from their nats (n,) alone: bits (n,), whole units."""
-    bits = np.empty(len(nats))
-    _nll_bits(nats, float((1 << WIDE_TOTAL_BITS) - n_symbols), bits)
-    return bits
-
-
 @kernel
-def _nll_bits(nats: Array, total: float, bits: Array) -> None:
+def nll_bits(nats: Array, n_symbols: int) -> Array:
+    """The cost of symbols, from their nats (n,) alone: bits (n,), whole units."""
+    bits, total = np.empty(nats.size), np.float64((1 << WIDE_TOTAL_BITS) - n_symbols)
     for i in range(nats.size):
         frequency = 1.0 + math.floor(min(math.exp(-nats[i]), 1.0) * total)
         bits[i] = np.rint((WIDE_TOTAL_BITS - math.log2(frequency)) / UNIT_BITS) * UNIT_BITS
+    return bits
 
 
 def checked_nats(given: Any, n: int, first: int) -> np.ndarray:
@@ -127,7 +123,7 @@ def _array(name: str, values: Any) -> np.ndarray:
         return to_array(values)
     except (AttributeError, TypeError, RuntimeError) as error:
         raise InvalidDistributionError(
-            f"{name} returned {kind}; give log-probabilities as an array or tensor"
+            f"{name} returned {kind}; give an array or tensor of log-probabilities"
         ) from error
 
 

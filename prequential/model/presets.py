@@ -210,9 +210,8 @@ def _without(config: Config, name: str) -> Config:
     if gpt and name in _GPT_FEATURES:
         return replace(config, gpt=replace(gpt, **_GPT_FEATURES[name]))
     if gpt and name in _GPT_CONTEXTS:
-        return replace(
-            config, gpt=replace(gpt, contexts=tuple(c for c in gpt.contexts if c not in _GPT_CONTEXTS[name]))
-        )
+        others = tuple(c for c in gpt.contexts if c not in _GPT_CONTEXTS[name])
+        return replace(config, gpt=replace(gpt, contexts=others))
     if mixer and name in _MIXER_CONTEXTS:
         kinds = {c: [kind for kind, names in _MIXER_CONTEXTS.items() if re.fullmatch(names, c)] for c in mixer.contexts}
         return replace(config, mixer=replace(mixer, contexts=tuple(c for c, of in kinds.items() if of[-1:] != [name])))

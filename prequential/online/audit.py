@@ -76,7 +76,10 @@ class AuditedLearner(OnlineLearner):
     def _compare_states(self) -> None:
         """Raises FaultError if a tensor differs, or anything else in the segment that has just ended."""
         own, other = super().state(), self._replica.state()
-        counts = {name: int(np.count_nonzero(_words(array) != _words(other[name]))) for name, array in own.items()}
+        pairs = {
+            name: [a.view(f"u{a.itemsize}") for a in (array, other[name])] for name, array in own.items()
+        }  # the bits
+        counts = {name: int(np.count_nonzero(ours != its)) for name, (ours, its) in pairs.items()}
         # a fault spreads: the fewest first
         names = sorted((name for name, n in counts.items() if n), key=lambda name: counts[name])
         named = [f"{name} ({counts[name]:,} of {own[name].size:,} values)" for name in names[:MAX_NAMES]]
@@ -96,8 +99,3 @@ class AuditedLearner(OnlineLearner):
         super().load_state(arrays)
         self._replica.load_state(arrays)
         self._n_segments, self._compared, self._coder = 0, self.n_symbols, None
-
-
-def _words(array: np.ndarray) -> np.ndarray:
-    """The bits of the values, as integers."""
-    return array.view(f"u{array.itemsize}")

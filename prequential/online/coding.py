@@ -15,7 +15,7 @@ from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, Bloc
 from prequential_codecs.archive_header import GIVEN, OTHER, Header, name_of_given
 from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 
-from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError, UnsupportedVersionError
+from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
 from prequential.model.config import Config, blocks
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
     Writable = SupportsWrite[bytes]
 
-WRONG_STATE = (
-    "damage that checksums missed, or the arithmetic of one machine is not exact: run `prequential doctor` on both"
-)
+WRONG_STATE = "damage that checksums missed, or one machine is not exact: run `prequential doctor` on both"
 NO_SYMBOLS, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
 
 
@@ -162,18 +160,14 @@ class _Run:
 def config_of(header: Header, *, knows_given: bool = False) -> Config:
     """The configuration that an archive declares.
 
-    Raises CorruptArchiveError if no learner can have it, UnsupportedVersionError if only earlier versions have it, ConfigError
-    for a learner that is not of this program, or one that needs another text, unless knows_given.
+    Raises CorruptArchiveError if no learner can have it, ConfigError for a learner that is not of this program, or one that
+    needs another text, unless knows_given.
     """
     values = dict(header.config)
     if isinstance(other := values.get(OTHER), dict):
-        raise ConfigError(
-            f"the archive is of a learner of its own, {other.get('name')!r}: only an evaluation can use it"
-        )
+        raise ConfigError(f"the archive is of a learner of its own, {other.get('name')!r}: only `evaluate` can use it")
     if (needed := values.pop(GIVEN, None)) is not None and not knows_given:
         raise ConfigError(f"the archive needs {name_of_given(needed)} to decode: name it with given=")
-    if "replicas" in values:
-        raise UnsupportedVersionError("its learner has several GPTs, which only earlier versions decode")
     try:
         return Config.from_dict(values)
     except ConfigError as error:

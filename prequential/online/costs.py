@@ -150,15 +150,11 @@ def memory_bytes(config: Config, *, n_threads: int = 1) -> int:
 def check_limits(config: Config, n_bytes: int, max_memory_bytes: int) -> None:
     """Raises ConfigError if n_bytes, of its learners, are above the limit, or it takes more operations than an archive may."""
     if n_bytes > max_memory_bytes:
-        raise ConfigError(
-            f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
-            f"{max_memory_bytes / 2**20:,.0f} MiB; raise max_memory_bytes= if you trust the source"
-        )
+        limit = f"the limit of {max_memory_bytes >> 20:,} MiB; raise max_memory_bytes= if you trust the source"
+        raise ConfigError(f"this learner takes up to {n_bytes >> 20:,} MiB of memory, more than {limit}")
     if (operations := operations_per_byte(config)) > MAX_OPERATIONS_PER_BYTE:
-        raise ConfigError(
-            f"this learner takes up to {operations:.2g} operations a byte, and at most "
-            f"{MAX_OPERATIONS_PER_BYTE:.0e} are accepted: choose smaller matrices, fewer rows, or longer segments and blocks"
-        )
+        what = f"{operations:.2g} operations a byte, and at most {MAX_OPERATIONS_PER_BYTE:.0e} are accepted"
+        raise ConfigError(f"this learner takes up to {what}: choose smaller matrices, fewer rows, or longer segments")
 
 
 def operations_per_byte(config: Config) -> float:

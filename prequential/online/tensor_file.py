@@ -108,6 +108,8 @@ def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> np.ndarray:
 
 def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
     """Writes a safetensors file durably, with large arrays packed. Raises OSError."""
+    import zstandard
+
     names = {dtype: name for name, dtype in DTYPES.items()}
     types = {name: (names[array.dtype.newbyteorder("<")], array.shape) for name, array in arrays.items()}
     packed = {name: types[name] for name, array in arrays.items() if array.nbytes >= PACKED_FROM_BYTES}
@@ -127,21 +129,17 @@ def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping
         file.seek(8 + room)
         # The widest items first and frames last: so all are aligned, as in files of the library.
         for name in sorted(arrays, key=lambda name: (name in packed, -arrays[name].itemsize)):
-            data = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
-            n_bytes = file.write(_pack(data) if name in packed else data)
+            data: Any = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
+            if name in packed:
+                threads = -1 if data.nbytes >= THREADS_FROM_BYTES else 0
+                data = zstandard.ZstdCompressor(PACK_LEVEL, threads=threads, write_checksum=False).compress(data)
+            n_bytes = file.write(data)
             places[name] = end, end + n_bytes
             end += n_bytes
         file.seek(0)
         file.write(room.to_bytes(8, "little") + header(places).ljust(room))
         file.flush()
         sync(file.fileno())
-
-
-def _pack(data: memoryview) -> bytes:
-    import zstandard
-
-    threads = -1 if data.nbytes >= THREADS_FROM_BYTES else 0
-    return zstandard.ZstdCompressor(level=PACK_LEVEL, threads=threads, write_checksum=False).compress(data)
 
 
 @contextmanager

@@ -159,10 +159,8 @@ def varied(base: Config, replay: float, width: int, n_layers: int, update_symbol
     gpt = replace(base.gpt, width=width, n_layers=n_layers, n_heads=max(1, width // head_width))
     n_rows = replay * update_symbols / base.schedule.row_symbols
     if not (math.isfinite(n_rows) and abs(n_rows - round(n_rows)) < 1e-9):
-        raise ConfigError(
-            f"replay {replay:g} of {update_symbols} symbols does not fill an integer number of rows of "
-            f"{base.schedule.row_symbols} symbols"
-        )
+        rows = f"an integer number of rows of {base.schedule.row_symbols} symbols"
+        raise ConfigError(f"replay {replay:g} of {update_symbols} symbols does not fill {rows}")
     schedule = replace(
         base.schedule,
         # a first segment longer than the others would be refused

@@ -76,7 +76,7 @@ def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
     assert len(runs) == n_runs
     assert record["kind"] == name
     planned = [Config.from_dict(config) for variant in record["plan"] for config in variant["configs"]]
-    assert {Config.from_record(run.record["config"]) for run in runs} == set(planned)
+    assert {Config.from_dict(run.record["config"]) for run in runs} == set(planned)
 
 
 def test_a_sweep_shows_its_configurations(studied):

@@ -23,7 +23,7 @@ from simulated_cuda import CUDA, is_capturing, is_on_device, n_replays, simulate
 from torch.utils._pytree import tree_flatten
 
 from prequential.errors import ConfigError, InexactMachineError
-from prequential.exact import fused, matmul, plain, tables
+from prequential.exact import matmul, plain, tables
 from prequential.exact.backend import Arithmetic
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
 from prequential.model.frozen import FrozenLearner
@@ -41,6 +41,7 @@ TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
 ON_CUDA = Runtime(device="cuda", threads=1)
+PRIMITIVES = [name for name, each in vars(plain).items() if callable(each) and name[0] != "_"]
 pytestmark = pytest.mark.thorough  # a simulated device takes each operation apart
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -206,7 +207,7 @@ def with_primitives_of_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> It
         return call
 
     with simulated_cuda(monkeypatch):
-        own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in fused.__all__ if name != "COMPILED"})
+        own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in PRIMITIVES})
         monkeypatch.setattr(accelerators, "plain", own)
         yield too_late
 

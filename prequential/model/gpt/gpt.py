@@ -101,8 +101,14 @@ class GPT:
         there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal. Raises
         ConfigError if the weights are no longer finite.
         """
-        self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
-        self._check_finite()
+        self._n_updates += 1
+        c, n = self.config, self._n_updates
+        factor = min(1.0, n / c.warmup_updates) / math.sqrt(1.0 + n / c.decay_updates)  # a linear warm-up, and a decay
+        self._apply_step(self.table_rows(inputs, places), targets, factor)
+        if self._head_change is not None:
+            self.update_size = float(self._head_change)  # waits for the device, so it is the last operation
+        if not math.isfinite(self.update_size or 0.0):  # then the weights are not finite, either
+            raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
     def table_rows(self, inputs: Tensor, places: Tensor) -> Tensor:
         """`Weights.rows_of_tables` of inputs (R, T, C) and places (R, T): (R, T, E + K + 1) int64, (R, T, E) without contexts."""
@@ -113,19 +119,6 @@ class GPT:
         """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
         gradients = list(self._gradients(inputs, targets))
         self.backend.pool.map(lambda each: self._update_parameter(*each, factor), gradients)
-
-    def _next_step_factor(self) -> float:
-        """Counts a step and returns the factor of its step sizes: a linear warm-up times an inverse square root decay."""
-        self._n_updates += 1
-        c = self.config
-        return min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
-
-    def _check_finite(self) -> None:
-        """Sets `update_size`. Raises ConfigError if it is not finite: then the weights are not finite, either."""
-        if self._head_change is not None:
-            self.update_size = float(self._head_change)  # waits for the device, so it is the last operation
-        if not math.isfinite(self.update_size or 0.0):
-            raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
     def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
         """The name of each parameter, and what computes its gradient. The pool computes pieces of the rows in parallel."""
