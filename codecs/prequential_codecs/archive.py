@@ -165,8 +165,13 @@ class ArchiveReader:
         record_start, checksum = source.n_bytes_taken, source.checksum
         try:
             if (kind := source.take(1)[0]) == END_MARK:
-                where = "end of the archive"
-                self._check_end(checksum)
+                where, covered = "end of the archive", self.n_bytes_covered
+                if covered != self.header.n_bytes:
+                    raise CorruptArchiveError(f"blocks cover {covered} of {self.header.n_bytes} original bytes")
+                expected = self.index.pack_end(checksum)  # it follows from the blocks
+                if source.take(len(expected) - 1) != expected[1:]:
+                    raise CorruptArchiveError("the index or its checksum does not match the blocks")
+                source.check_end()
                 return None
             if kind not in list(BlockKind):
                 raise CorruptArchiveError(f"block kind {kind} is unknown")
@@ -183,15 +188,6 @@ class ArchiveReader:
         self.n_bytes_covered += block.n_bytes
         self.payload_bytes += block.payload_bytes
         return block
-
-    def _check_end(self, checksum: int) -> None:
-        """Compares the bytes after the end mark with those that follow from the blocks and their `checksum`."""
-        if self.n_bytes_covered != self.header.n_bytes:
-            raise CorruptArchiveError(f"blocks cover {self.n_bytes_covered} of {self.header.n_bytes} original bytes")
-        expected = self.index.pack_end(checksum)
-        if self._source.take(len(expected) - 1) != expected[1:]:
-            raise CorruptArchiveError("the index or its checksum does not match the blocks")
-        self._source.check_end()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,14 @@ class TorchLearner:
             ends = np.concatenate((newest, replayed))
             places = ends[:, None] - columns + np.arange(columns)
             inputs, targets = (torch.from_numpy(self._symbols_at(places - k, symbols)) for k in (1, 0))
-            self._take_step(inputs.to(self.device), targets.to(self.device))
+            inputs, targets = inputs.to(self.device), targets.to(self.device)
+            if self._step:
+                self._step(self.module, self.optimiser, inputs, targets)
+                continue
+            loss = cross_entropy(self._logits(inputs).flatten(0, 1).float(), targets.flatten())
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimiser.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, the optimiser's state, and that of the random numbers."""
@@ -111,15 +118,6 @@ class TorchLearner:
         self.module.load_state_dict(state["module"])
         self.optimiser.load_state_dict(state["optimiser"])
         self._random.bit_generator.state = state["random"]
-
-    def _take_step(self, inputs: Tensor, targets: Tensor) -> None:
-        if self._step:
-            self._step(self.module, self.optimiser, inputs, targets)
-            return
-        loss = cross_entropy(self._logits(inputs).flatten(0, 1).float(), targets.flatten())
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimiser.step()
 
     def _logits(self, ids: Tensor) -> Tensor:
         logits = self._forward(self.module, ids)

@@ -22,7 +22,7 @@ from prequential.model.config import Config
 from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
-from prequential.online.source import Source, open_source
+from prequential.online.source import open_source
 from prequential.records import LOSSES, MonorepoRecord, append_record, check_record, parse_object, read_lines
 
 Record = dict[str, Any]
@@ -65,14 +65,6 @@ def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:
     setting = {**points[-1]["setting"], "config": Config.from_dict(points[-1]["setting"]["config"])}
     _check_same(setting, given)
     return setting
-
-
-def _check_window(points: Sequence[Record], window: Source) -> None:
-    """Raises CorpusError if there is no tree before the window, or if it does not continue the series."""
-    if (before := window.origin["since"]) is None:
-        raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
-    if points:
-        _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -120,15 +112,17 @@ def monorepo(
     setting = _setting(points, {**given, "train_limit_bytes": train_limit_bytes})
     named = partial(corpus_name, repository, setting["languages"])
     with open_source(named(since=since or points[-1]["test"]["until"], until=until)) as window:
-        _check_window(points, window)
+        if (before := window.origin["since"]) is None:
+            raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
+        if points:  # it must continue the series
+            _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
         text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
-        before, end = str(window.origin["since"]), str(window.origin["until"])
-        is_empty, mode = not window.n_bytes, window.mode
+        end, is_empty, mode = str(window.origin["until"]), not window.n_bytes, window.mode
     if series is not None and not is_empty:
         prepare_records(series, mode)
     point = Heldout(records=(), rows=(), text=text)
     if not is_empty:
-        test, train = named(since=before, until=end), named(until=before)
+        test, train = named(since=str(before), until=end), named(until=str(before))
         given = {**setting, "runtime": runtime}
         del given["languages"]
         point = heldout(test, train=train, **given, on_progress=on_progress)

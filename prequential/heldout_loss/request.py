@@ -22,7 +22,7 @@ from prequential.heldout_loss.documents import DocumentSet, documents_of, groupi
 from prequential.heldout_loss.heldout import Context, check_context, check_learner
 from prequential.heldout_loss.order_test import check_order
 from prequential.heldout_loss.run import measure_heldout
-from prequential.heldout_loss.scored import Models, Scored, read_scored, score_static
+from prequential.heldout_loss.scored import Models, read_scored, score_static
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
 from prequential.heldout_loss.trained import Trained, describe, stored_model, train_on
@@ -183,7 +183,10 @@ def _of_models(
     static = (score_static(name, documents, models, runtime, on_progress) for name in models.static)
     for each in chain(static, scored):
         records.append(each.to_record(documents))
-        rows += _scored_rows(label_of(len(records) - 1), documents, each)
+        about = {"model": f"{label_of(len(records) - 1)} {each.model['config'][OTHER]['name']}", "loss": "frozen"}
+        for i, (document, bits) in enumerate(zip(documents.documents, each.bits.tolist(), strict=True)):
+            commit = documents.commits[i][0] if documents.commits else None
+            rows.append({**about, **_row(document, bits, commit), "id": documents.ids[i]})
         keep(records[-1])
     losses = [document_losses(record, label_of(i)) for i, record in enumerate(records)]
     comparison = compare_documents(losses) if len(losses) > 1 else None
@@ -208,14 +211,6 @@ def _trained_rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for each in record[loss]["each"]:
             document = Document(each["name"], 0, each["n_bytes"])
             yield {"loss": loss, **_row(document, each["bits"], each["commit"]), "number": each["number"]}
-
-
-def _scored_rows(label: str, documents: DocumentSet, scored: Scored) -> Iterator[dict[str, Any]]:
-    """The documents under a model, in the order of the corpus."""
-    about = {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"}
-    for i, (document, bits) in enumerate(zip(documents.documents, scored.bits.tolist(), strict=True)):
-        commit = documents.commits[i][0] if documents.commits else None
-        yield {**about, **_row(document, bits, commit), "id": documents.ids[i]}
 
 
 def _row(document: Document, bits: float, commit: str | None) -> dict[str, Any]:

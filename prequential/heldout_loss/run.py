@@ -50,7 +50,11 @@ def measure_heldout(
     check_learner(spec, context, runtime)
     overlap = _measure_overlap(trained, test, on_progress) if with_overlap else None
     begin(on_progress, "frozen")
-    traces["frozen"] = _frozen(spec, trained.learner, test, context, on_progress)
+    if isinstance(trained.learner, OnlineLearner):
+        traces["frozen"] = frozen_trace(trained.learner, test.symbols[:], test.documents, context, on_progress)
+    else:
+        assert isinstance(trained.learner, AdaptedLearner)
+        traces["frozen"] = scored_trace(test.symbols[:], spec, trained.learner.frozen(), on_progress)
     begin(on_progress, "dynamic")  # last, because it changes the learner
     traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
     del trained
@@ -87,13 +91,6 @@ def _dynamic(spec: LearnerSpec, learner: Learner, test: Source, show: OnProgress
     if isinstance(learner, OnlineLearner):
         return dynamic_trace(learner, test.symbols[:], show)
     return scored_trace(test.symbols[:], spec, learner, show)
-
-
-def _frozen(spec: LearnerSpec, learner: Learner, test: Source, context: Context, show: OnProgress) -> Trace:
-    if isinstance(learner, OnlineLearner):
-        return frozen_trace(learner, test.symbols[:], test.documents, context, show)
-    assert isinstance(learner, AdaptedLearner)
-    return scored_trace(test.symbols[:], spec, learner.frozen(), show)
 
 
 def _measure_overlap(trained: Trained, test: Source, on_progress: OnProgress) -> Overlap | None:

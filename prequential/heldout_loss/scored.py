@@ -1,6 +1,6 @@
 """Models that are scored document by document and learn nothing: static models, and scores that a cluster computed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import fsum
@@ -89,7 +89,10 @@ def score_static(
         return bits
 
     begin(on_progress, name)
-    costs = np.concatenate([scored(batch) for batch in ([documents] if carried else _batches(documents))])
+    starts = np.array([document.offset for document in documents.documents])
+    members = np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH_BYTES)) + 1)
+    batches = [documents] if carried else (documents.only(each.tolist()) for each in members)
+    costs = np.concatenate([scored(batch) for batch in batches])
     canonical_bits, n_orders = fsum(costs.tolist()), models.orders or 0
     orders = order_test(canonical_bits, lambda batch: fsum(scored(batch).tolist()), documents, n_orders)
     learner = {"name": model.name, "arguments": {"context": models.context}, "n_symbols": model.n_symbols}
@@ -102,7 +105,7 @@ def score_static(
         "orders": orders if n_orders else None,
         "environment": {**environment(runtime, None), "device": runtime.device},
     }
-    return Scored(bits=np.add.reduceat(costs, [document.offset for document in documents.documents]), model=about)
+    return Scored(bits=np.add.reduceat(costs, starts), model=about)
 
 
 def read_scored(path: PathLike, documents: DocumentSet, models: Models, runtime: Runtime) -> Scored:
@@ -117,10 +120,3 @@ def read_scored(path: PathLike, documents: DocumentSet, models: Models, runtime:
         "environment": environment(runtime, None),
     }
     return Scored(bits=bits, model=about)
-
-
-def _batches(documents: DocumentSet) -> Iterator[DocumentSet]:
-    """The documents in their order, some BATCH_BYTES at a time."""
-    starts = np.array([document.offset for document in documents.documents])
-    for members in np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH_BYTES)) + 1):
-        yield documents.only(members.tolist())

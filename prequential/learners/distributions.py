@@ -202,18 +202,17 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int, first: int = 0) 
         kinds, places = np.unique(ids, return_inverse=True)
         pieces = [tokenizer.decode([i]) for i in kinds.tolist()]
         if b"".join(map(pieces.__getitem__, places.tolist())) != prefix + data:
-            _refuse(data, tokenizer.decode(ids.tolist()).removeprefix(prefix), first)
+            decoded = tokenizer.decode(ids.tolist()).removeprefix(prefix)
+            if decoded == data:
+                raise CorpusError(
+                    "the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join"
+                )
+            was, becomes = (each.decode(errors="surrogateescape") for each in (data, decoded))
+            n = len(commonprefix((was, becomes)))  # noqa: RUF071  # characters are meant
+            at = f"{was[n : n + 1]!r} at byte {first + len(was[:n].encode(errors='surrogateescape'))}"
+            raise CorpusError(f"the tokenizer does not restore the corpus: {at} comes back as {becomes[n : n + 1]!r}")
     ends = np.cumsum(np.array([len(piece) for piece in pieces], np.int64)[places]) - len(prefix)
     return ids, np.diff(np.maximum(ends, 0), prepend=0)
-
-
-def _refuse(data: bytes, decoded: bytes, first: int) -> None:
-    if decoded == data:
-        raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
-    was, becomes = (each.decode(errors="surrogateescape") for each in (data, decoded))
-    n = len(commonprefix((was, becomes)))  # noqa: RUF071  # characters are meant
-    at = f"{was[n : n + 1]!r} at byte {first + len(was[:n].encode(errors='surrogateescape'))}"
-    raise CorpusError(f"the tokenizer does not restore the corpus: {at} comes back as {becomes[n : n + 1]!r}")
 
 
 def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:

@@ -21,23 +21,20 @@ PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "p
 
 def machine() -> dict[str, str | int]:
     """Processor, cores, memory, how much of it this process may use, and system, as JSON values."""
+    from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+
+    features, levels = (
+        get_host_cpu_features(),
+        (("AVX512", "avx512f"), ("AVX2", "avx2")),
+    )  # by the names that torch gives
     return {
         "cpu": _cpu_model(),
-        "cpu_capability": _vector_level(),
+        "cpu_capability": next((name for name, feature in levels if features.get(feature)), "DEFAULT"),
         "n_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "usable_memory_bytes": usable_memory_bytes(),
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def _vector_level() -> str:
-    """The widest vector instructions of the processor, by the names that torch gives; torch is not imported for that."""
-    from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
-
-    features = get_host_cpu_features()
-    levels = (("AVX512", "avx512f"), ("AVX2", "avx2"))
-    return next((name for name, feature in levels if features.get(feature)), "DEFAULT")
 
 
 def _cpu_model() -> str:

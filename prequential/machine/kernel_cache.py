@@ -95,7 +95,10 @@ def kernel_folder() -> Path | None:
         folder = parent / f"kernels-{version()}"
         if not folder.exists():
             folder.mkdir(mode=0o700)
-            _delete_unused(parent)
+            for other in parent.glob("kernels-*"):
+                with suppress(OSError):
+                    if other.lstat().st_mtime < time.time() - UNUSED_S:
+                        shutil.rmtree(other)
         for each in (folder, *folder.parents):
             _check_private(each)
     except OSError as error:
@@ -127,13 +130,6 @@ def _check_private(folder: Path) -> None:
         raise OSError(f"{str(folder)!r} is not a folder of this user")
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         raise OSError(f"others may write in {str(folder)!r}: `chmod go-w` prevents that")
-
-
-def _delete_unused(parent: Path) -> None:
-    for folder in parent.glob("kernels-*"):
-        with suppress(OSError):
-            if folder.lstat().st_mtime < time.time() - UNUSED_S:
-                shutil.rmtree(folder)
 
 
 class KernelCache:

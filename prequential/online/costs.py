@@ -97,7 +97,9 @@ def _segment_flops(config: Config, segment: _Segment) -> int:
     attention = sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
     # six products of 2 * length * width for each position: scores and output forward; values, weights, queries and keys backward
     attention += 12 * positions * length * gpt.width
-    optimiser = min(rows, 1) * sum(k * _orthogonalisation(r, c) for r, c, k in matrices)
+    # a step of Newton-Schulz on X (R, C), R <= C: G = X X^T, G G and its product with X, 2 R R C + 2 R R R + 2 R R C
+    shapes = [(*sorted((n_in, n_out)), k) for n_in, n_out, k in matrices]
+    optimiser = min(rows, 1) * NEWTON_SCHULZ_STEPS * sum(k * (4 * r * r * c + 2 * r * r * r) for r, c, k in shapes)
     return products + gpt.n_layers * (attention + optimiser) + mixer
 
 
@@ -105,12 +107,6 @@ def hidden_matrices(gpt: GPTConfig) -> list[tuple[int, int, int]]:
     """The matrices of one layer as Muon takes them: (C_in, C_out, number of matrices of this shape side by side)."""
     d, m = gpt.width, gpt.width * gpt.mlp_factor
     return [(d, d, 3), (d, d, 1), (d, m, 1), (m, d, 1)]
-
-
-def _orthogonalisation(n_in: int, n_out: int) -> int:
-    """Newton-Schulz on X (R, C), R <= C. A step computes G = X X^T, G G and its product with X: 2 R R C + 2 R R R + 2 R R C."""
-    r, c = sorted((n_in, n_out))
-    return NEWTON_SCHULZ_STEPS * (4 * r * r * c + 2 * r * r * r)
 
 
 def _mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:

@@ -112,7 +112,12 @@ def sweep_plan(
         >>> [variant.name for variant in plan.variants]
         ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
     """
-    _check_axes(base, replay=replay, widths=widths, layers=layers, update_symbols=update_symbols, seeds=seeds)
+    if not isinstance(base, Config):
+        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
+    given = {"replay": replay, "widths": widths, "layers": layers, "update_symbols": update_symbols, "seeds": seeds}
+    for name, values in given.items():
+        if not (values is None or (isinstance(values, Sequence) and set(map(type, values)) <= {int, float})):
+            raise wrong_argument(name, values, "a list of numbers, or None")
     check_arguments(runtime=runtime)
     if base.gpt is None:
         raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose -5 or -6")
@@ -140,16 +145,6 @@ def sweep_plan(
 
 def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
     return tuple(replace(config, seed=seed) for seed in dict.fromkeys(seeds or [config.seed]))
-
-
-def _check_axes(base: object, **axes: Any) -> None:
-    """Raises ConfigError unless the base is a Config, and each axis is None or a list of numbers."""
-    if not isinstance(base, Config):
-        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
-    for name, values in axes.items():
-        is_list = isinstance(values, Sequence) and set(map(type, values)) <= {int, float}
-        if not (is_list or values is None):
-            raise wrong_argument(name, values, "a list of numbers, or None")
 
 
 def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
