@@ -25,7 +25,6 @@ MAX_BLOCK_SYMBOLS = 1 << 26
 MAX_CODED_EXCESS_BYTES = 16  # a larger block is stored raw; the coder's flush needs some room
 END_MARK = 0  # in place of the kind of a next block
 END_MAGIC = b"\x1aPQ\n"
-LENGTH_BYTES = 4
 
 
 class BlockKind(IntEnum):
@@ -79,7 +78,7 @@ class Index:
     def pack_end(self, checksum: int) -> bytes:
         """The archive's bytes after the last block. checksum: the chained checksum up to the end of that block."""
         body = bytes([END_MARK]) + varint(self.n_blocks) + bytes(self._entries)
-        body += len(body).to_bytes(LENGTH_BYTES, "little")
+        body += len(body).to_bytes(4, "little")
         return body + zlib.crc32(body, checksum).to_bytes(CHECKSUM_BYTES, "little") + END_MAGIC
 
 
@@ -93,12 +92,12 @@ class ArchiveWriter:
         self.n_bytes_written = 0
         if after is not None:
             self._index, self._checksum = after.index, after.checksum
-            self.header_bytes, self.payload_bytes = after.header_bytes, after.payload_bytes
-            self.n_bytes_covered, self.n_bytes_written = after.n_bytes_covered, after.n_bytes_read
+            self.header_bytes, self.n_bytes_covered = after.header_bytes, after.n_bytes_covered
+            self.n_bytes_written = after.n_bytes_read
             return
         packed = pack_header(header)
         self._index, self._checksum = Index(), int.from_bytes(packed[-CHECKSUM_BYTES:], "little")
-        self.header_bytes, self.payload_bytes, self.n_bytes_covered = len(packed), 0, 0
+        self.header_bytes, self.n_bytes_covered = len(packed), 0
         self._write(packed)
 
     def write_block(self, block: Block) -> None:
@@ -110,7 +109,6 @@ class ArchiveWriter:
         self._checksum = zlib.crc32(record, self._checksum)
         self._write(record + self._checksum.to_bytes(CHECKSUM_BYTES, "little"))
         self._index.add(len(record) + CHECKSUM_BYTES, block.n_bytes)
-        self.payload_bytes += block.payload_bytes
         self.n_bytes_covered += block.n_bytes
 
     def close(self) -> None:

@@ -90,8 +90,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     from prequential.forecasting.registered import scores_path
     from prequential.model.config import Config
     from prequential.online.source import mode_of
-    from prequential.sweeps.plan_runs import run_plan
-    from prequential.sweeps.plans import Plan, Variant, corpus_key, recorded_corpus
+    from prequential.sweeps.plans import Plan, Variant, corpus_key, recorded_corpus, run_plan
 
     target = forecast["target"]
     if "gpt" not in target["config"]:

@@ -52,8 +52,6 @@ class Pool:
     and the pool together have n_threads busy threads.
     """
 
-    n_threads: int
-
     def __init__(self, n_threads: int, *, with_helper: bool = False) -> None:
         import torch
 

@@ -6,37 +6,36 @@ decisions, in whole units of 2**-22 bits.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.bit_coder import SCORE, BitCoder
+from prequential_codecs.bit_coder import BitCoder
 from prequential_corpora.corpus import Document
 
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.learners.spec import LearnerSpec, byte_costs, reported
+from prequential.learners.spec import LearnerSpec, reported
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
-from prequential.online.coding import OnProgress, Progress, ignore
-from prequential.online.loop import Learner, run
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
 
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
 Bytes = NDArray[np.uint8]
 Context = Literal["carried", "isolated"]
-CONTEXTS: tuple[Context, ...] = get_args(Context)
-POLICIES = {
+POLICIES: dict[Context, str] = {
     "carried": "carried: one stream; window and contexts continue from the training corpus and from document to document",
     "isolated": "isolated: each document begins with an empty window and fresh contexts",
 }
 
 
 def check_context(context: str) -> None:
-    if context not in CONTEXTS:
-        raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(CONTEXTS)}")
+    if context not in POLICIES:
+        raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(POLICIES)}")
 
 
 def check_learner(spec: LearnerSpec, context: Context, runtime: Runtime) -> None:
@@ -48,37 +47,10 @@ def check_learner(spec: LearnerSpec, context: Context, runtime: Runtime) -> None
         raise ConfigError("a learner of your own has the context carried: leave out context=")
 
 
-def frozen_trace(
-    learner: OnlineLearner,
-    symbols: Bytes,
-    documents: Sequence[Document],
-    context: Context = "carried",
-    on_progress: OnProgress = ignore,
-) -> Trace:
-    """The cost of each of symbols (n,) uint8, which may be memory-mapped, under the frozen learner. Leaves the learner unchanged.
-
-    documents: in stream order.
-    """
-    return _traced(code_frozen(learner, symbols, documents, BitCoder(SCORE), context), symbols, on_progress)
-
-
-def scored_trace(symbols: Bytes, spec: LearnerSpec, learner: Learner, on_progress: OnProgress = ignore) -> Trace:
-    """The cost of each of symbols (n,) uint8 under a learner of the user's own, which learns unless it is frozen.
-
-    spec: what `learner` is one of. Raises what the learner and its tokenizer raise.
-    """
-    return _traced(byte_costs(np.array(symbols), spec, learner), symbols, on_progress)
-
-
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
     """The cost of each of symbols (n,) uint8 while the learner continues to learn from them."""
     trace = Trace((MODEL,), len(symbols))
-
-    def record(done: Progress, n_bytes: int) -> None:
-        trace.append(MODEL, done.segment_bits)
-        on_progress(done, n_bytes)
-
-    train(learner, symbols, record)
+    train(learner, symbols, lambda done, n: (trace.append(MODEL, done.segment_bits), on_progress(done, n)))
     return trace
 
 
@@ -102,7 +74,8 @@ def code_frozen(
                 symbols[start : start + len(chunk)] = chunk
 
 
-def _traced(costs: Iterator[NDArray[np.float64]], symbols: Bytes, on_progress: OnProgress) -> Trace:
+def traced(costs: Iterator[NDArray[np.float64]], symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
+    """The costs of symbols (n,) uint8, of `code_frozen` or `byte_costs`."""
     trace = Trace((MODEL,), len(symbols))
     for bits in reported(costs, symbols, on_progress):
         trace.append(MODEL, bits)

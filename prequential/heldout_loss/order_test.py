@@ -18,15 +18,13 @@ MIN_ORDERS = 19  # with fewer, p cannot be 0.05
 SMALL_P = 0.05
 
 
-def order_test(
-    canonical_bits: float, cost: Callable[[DocumentSet], float], documents: DocumentSet, n: int
-) -> OrderTest:
+def order_test(own_bits: float, cost: Callable[[DocumentSet], float], documents: DocumentSet, n: int) -> OrderTest:
     """The cost of the documents in the order of their file and in each of n drawn orders, in bits. p: the share of orders,
     with the file's own, that cost no more than it.
     """
     shuffled = [cost(documents.only(drawn_order(len(documents.ids), seed))) for seed in range(n)]
-    n_cheaper = sum(bits <= canonical_bits for bits in shuffled)
-    return OrderTest(canonical_bits=canonical_bits, shuffled_bits=shuffled, p_value=(1 + n_cheaper) / (1 + n))
+    n_cheaper = sum(bits <= own_bits for bits in shuffled)
+    return OrderTest(canonical_bits=own_bits, shuffled_bits=shuffled, p_value=(1 + n_cheaper) / (1 + n))
 
 
 def order_sentence(test: Mapping[str, Any], name: str) -> str:

@@ -21,11 +21,10 @@ from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of
 from prequential.heldout_loss.heldout import Context, check_context, check_learner
 from prequential.heldout_loss.order_test import check_order
-from prequential.heldout_loss.run import measure_heldout
+from prequential.heldout_loss.run import Trained, describe, measure_heldout, stored_model, train_on
 from prequential.heldout_loss.scored import Models, read_scored, score_static
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
-from prequential.heldout_loss.trained import Trained, describe, stored_model, train_on
 from prequential.learners.given import is_model
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel

@@ -53,7 +53,6 @@ class AdaptedLearner:
 
     gpt_bits = None
     update_size = None
-    n_symbols: int
 
     def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0, n_known: int = 0) -> None:
         """n_symbols: V of the symbols that will come. secret: seeds the draw of checks. n_known: runs before it.

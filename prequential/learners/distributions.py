@@ -175,17 +175,13 @@ def _cut(data: np.ndarray, start: int, tokenizer: Tokenizer) -> int | None:
     end = start + PIECE_BYTES
     lines = np.flatnonzero(data[end - PIECE_BYTES // 4 : end] == ord("\n")) + end - PIECE_BYTES // 4 + 1
     for cut in lines[::-1][:MAX_TRIES].tolist():
-        left, right = _whole_characters(data[cut - NEAR_BYTES : cut]), _whole_characters(data[cut : cut + NEAR_BYTES])
+        near = data[cut - NEAR_BYTES : cut], data[cut : cut + NEAR_BYTES]
+        left, right = (part.tobytes().decode(errors="ignore").encode() for part in near)  # whole characters
         with named_failures("the tokenizer failed"):
             together, apart = tokenizer.encode(left + right), [tokenizer.encode(left), tokenizer.encode(right)]
         if np.array_equal(np.asarray(together), np.concatenate(apart)):
             return int(cut)
     return None
-
-
-def _whole_characters(data: np.ndarray) -> bytes:
-    """The bytes without parts of a UTF-8 character at either end."""
-    return data.tobytes().decode(errors="ignore").encode()
 
 
 def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:

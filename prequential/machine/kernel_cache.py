@@ -111,7 +111,7 @@ def kernel_folder() -> Path | None:
 
 def _cache_home() -> Path:
     """The folder of this user's caches. A relative path in the environment is ignored. Raises OSError without a home."""
-    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
         if (path := Path(os.environ.get(name, ""))).is_absolute():
             return path
     home = Path(os.path.expanduser("~"))  # noqa: PTH111  # of pathlib it raises where there is no home
@@ -122,8 +122,6 @@ def _cache_home() -> Path:
 
 def _check_private(folder: Path) -> None:
     """Raises OSError unless only this user and root can put something else in the place of what is in this folder."""
-    if not hasattr(os, "geteuid"):
-        return
     status = folder.lstat()
     owners = {os.geteuid(), Path("/").stat().st_uid}  # in some containers the root of the host has another number
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners:

@@ -8,7 +8,6 @@ from copy import copy
 
 import numpy as np
 
-from prequential.model.config import Config
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.history import History
@@ -23,8 +22,6 @@ class FrozenLearner(OnlineLearner):
     It shares weights and tables with `learner` and copies only the keys and values and the ring. It does not change `learner`,
     which must not learn while this object is in use.
     """
-
-    config: Config
 
     def __init__(self, learner: OnlineLearner) -> None:
         self._learner, self.config = learner, learner.config

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 class OnlineLearner:
     """GPT and mixer, or one of them. For each segment of n symbols: `begin(n)`, `code(symbols, coder)` and `end(n)`."""
 
-    config: Config
-    gpt: "GPT | None"
-    mixer: Mixer | None
-
     def __init__(
         self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False, mixer_threads: int = 1
     ) -> None:

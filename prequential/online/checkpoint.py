@@ -97,7 +97,7 @@ class Checkpoints:
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
         """Saves a run between two segments if due, or if a signal waits, which is then delivered. A failure is only a warning."""
-        start_s, ends = self._clock(), self._signals.pending
+        start_s, ends = self._clock(), self._signals.pending is not None
         if self._is_first:
             self._is_first = False
             n_bytes = sum(array.nbytes for array in learner.state().values())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,14 +61,12 @@ class Progress:
     segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
 
-    def after(
-        self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float
-    ) -> "Progress":
+    def after(self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float) -> Self:
         """The totals after a segment, the end of n_bytes that cost code_bits."""
         totals = {"n_bytes": self.n_bytes + n_bytes, "code_bits": self.code_bits + code_bits}
         about = {"segment": segment, "segment_bits": bits, "segment_gpt_bits": learner.gpt_bits}
         # `replace` takes three times as long
-        return Progress(**vars(self) | totals | about | {"update_size": learner.update_size})
+        return type(self)(**vars(self) | totals | about | {"update_size": learner.update_size})
 
     def totals(self) -> dict[str, int | float]:
         """What a checkpoint keeps."""

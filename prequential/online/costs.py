@@ -35,12 +35,6 @@ class _Segment(NamedTuple):
     row_symbols: int
 
 
-def replay_factor(config: Config) -> float:
-    """Positions that a step learns from for each symbol that is read, once segments have their full size."""
-    schedule = config.schedule
-    return schedule.n_rows * schedule.row_symbols / schedule.segment_symbols
-
-
 def total_flops(config: Config, n_bytes: int) -> int:
     """Operations of coding n_bytes with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
     if n_bytes < 1:

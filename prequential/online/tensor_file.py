@@ -34,9 +34,6 @@ Type = tuple[np.dtype, tuple[int, ...]]
 class TensorFile:
     """An open safetensors file. metadata: strings by name. types: dtype and shape of each tensor by name."""
 
-    metadata: dict[str, Any]
-    types: dict[str, Type]
-
     def __init__(self, file: BufferedReader) -> None:
         """Reads the header. Raises ValueError if the file is not complete, or holds anything but tensors of DTYPES."""
         self._file, self._places = file, dict[str, tuple[int, int]]()  # where each begins and ends

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, BitCoder
+from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from prequential_corpora.corpus import Document
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
-from prequential.heldout_loss.heldout import CONTEXTS, check_context, code_frozen, dynamic_trace, frozen_trace
+from prequential.heldout_loss.heldout import POLICIES, check_context, code_frozen, dynamic_trace, traced
 from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
@@ -23,7 +23,6 @@ BOTH = replace(
     schedule=replace(DEEPER.schedule, block_symbols=256),
 )
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
-CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
 NAMES = {"both": BOTH, "pure": PURE, "mixer": MIXER}
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 30_000)
 
@@ -44,6 +43,10 @@ def trained():
         return learners[config]
 
     return trained
+
+
+def frozen_trace(learner, symbols, documents, context="carried"):
+    return traced(code_frozen(learner, symbols, documents, BitCoder(SCORE), context), symbols)
 
 
 def corpus_of(parts, end=b"\0"):
@@ -87,7 +90,7 @@ def test_carried_costs_are_those_of_one_stream_for_any_documents(trained):
     assert all(np.array_equal(traces[0].bits(MODEL), trace.bits(MODEL)) for trace in traces[1:])
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("context", POLICIES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_frozen_code_decodes(trained, name, context):
     config = NAMES[name]
@@ -115,18 +118,6 @@ def test_dynamic_costs_are_those_of_a_run_that_continues():
     train(learner, TEXT[:700])
     train(uninterrupted, TEXT[:1000], lambda done, n_bytes: costs.append(done.segment_bits))
     assert np.array_equal(dynamic_trace(learner, TEXT[700:1000]).bits(MODEL), np.concatenate(costs)[700:])
-
-
-@CONFIGS
-def test_a_frozen_pass_changes_nothing_for_the_dynamic_one(config):
-    traces = []
-    for n_frozen in (0, 2):
-        learner = new_learner(config)
-        train(learner, TEXT[:300])
-        for _ in range(n_frozen):
-            frozen_trace(learner, TEXT[400:500], [], "isolated")
-        traces.append(dynamic_trace(learner, TEXT[300:500]).bits(MODEL))
-    assert np.array_equal(*traces)
 
 
 def test_training_saves_bits_on_text_of_the_same_kind(trained):

@@ -8,7 +8,6 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
-from prequential.exact.matmul import trials
 from prequential.model.history import History
 from prequential.model.learner import training_rows
 from prequential.online.runtime import Runtime
@@ -100,20 +99,6 @@ def test_rows_depend_only_on_the_past_the_seed_and_the_position():
 
 
 # ---- the same bits in every way
-
-
-@CONFIGS
-@pytest.mark.first_quick
-def test_threads_and_kernels_change_neither_payload_nor_state(config):
-    results = set()
-    for threads, kernels, backend in (
-        (1, "fused", "float32"), (2, "fused", "float32"), (4, "fused", "float64"),
-        (1, "plain", "float64"), (4, "plain", "float32"), *((1, "fused", trial.name) for trial in trials() if trial.exact),
-    ):  # fmt: skip
-        learner, coder = make_learner(config, threads, kernels, backend), BitCoder(ENCODE)
-        learn(learner, TEXT, coder)
-        results.add((learner.digest(), coder.payload()))
-    assert len(results) == 1
 
 
 @CONFIGS

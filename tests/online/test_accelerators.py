@@ -26,7 +26,6 @@ from prequential.errors import ConfigError, InexactMachineError
 from prequential.exact import matmul, plain, tables
 from prequential.exact.backend import Arithmetic
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
-from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import weights
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
@@ -259,23 +258,6 @@ def test_a_run_resumes_on_another_device(monkeypatch):
             other = runtime.learner(PURE)
             other.load_state(state)
             assert coded(other, half, 1024) == halves[1]
-
-
-def test_a_learner_frozen_after_training_on_a_device_gives_the_same_costs(monkeypatch):
-    def costs(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
-        learner = runtime.learner(PURE)
-        for _ in run(learner, BitCoder(SCORE), slice(0, 600), text(600)):
-            pass
-        frozen, coder, symbols = FrozenLearner(learner), BitCoder(SCORE), text(800)[600:].astype(np.int64)
-        frozen.begin(200)
-        bits = frozen.code(symbols, coder)
-        frozen.end(200)
-        return bits, frozen.history.ring
-
-    here = costs(Runtime(threads=1))
-    with simulated_cuda(monkeypatch):
-        there = costs(ON_CUDA)
-    assert all(map(np.array_equal, here, there))
 
 
 def test_a_device_that_computes_other_bits_is_refused_or_not_used(monkeypatch, caplog):

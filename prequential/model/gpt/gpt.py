@@ -29,6 +29,7 @@ from prequential.model.gpt.weights import (
 
 Tensor = torch.Tensor
 Gradient = Callable[[], Tensor] | ContextGradient
+Phases = tuple[Tensor, Tensor]  # cos and sin (rotary_phases)
 
 MAX_MAGNITUDE = 1e6  # of the floats in a checkpoint: nothing overflows below it
 MAX_SQUARE = 1e30  # of sums of squares; those of contexts are sums over all steps, which have no smaller bound
@@ -41,9 +42,6 @@ class GPT:
 
     For each segment one thread calls `begin`, then `forward` or `frequencies`. Another may run `update`. `end` follows both.
     """
-
-    config: GPTConfig
-    backend: Arithmetic
 
     def __init__(self, config: GPTConfig, seed: int, backend: Arithmetic, device: torch.device = HOST) -> None:
         self.config, self.backend = config, backend
@@ -141,9 +139,7 @@ class GPT:
             if self.config.contexts:
                 yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
 
-    def _forward_rows(
-        self, inputs: Tensor, targets: Tensor, phases: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, SavedActivations]:
+    def _forward_rows(self, inputs: Tensor, targets: Tensor, phases: Phases) -> tuple[Tensor, SavedActivations]:
         """The gradient (N, V) at the logits, in nats, and the saved activations."""
         saved: SavedActivations = {}
         attend = partial(self._attend, saved, phases, (*inputs.shape[:2], self.config.n_heads))
@@ -151,7 +147,7 @@ class GPT:
         return self._ops.loss_gradient(self._ops.frequencies(logits), targets.reshape(-1)), saved
 
     def _attend(
-        self, saved: SavedActivations, phases: tuple[Tensor, Tensor], shape: tuple[int, int, int], i: int, qkv: Tensor
+        self, saved: SavedActivations, phases: Phases, shape: tuple[int, int, int], i: int, qkv: Tensor
     ) -> Tensor:
         """The output (N, D) of attention in layer i for complete rows. shape = (R, T, H). Queries see only keys of their row."""
         q, q_r, q_s, k, k_r, k_s, v, v_scale = self._ops.attention_inputs(qkv, *phases, shape)
@@ -162,9 +158,7 @@ class GPT:
         saved[f"{i}.attention"] = (q, q_r, q_s, k, k_r, k_s, v, v_scale, e, inverse_sum)
         return self._ops.attention_output(self.backend.matmul.batched(levels, v), scale * inverse_sum)
 
-    def _backward(
-        self, g: Tensor, saved: SavedActivations, phases: tuple[Tensor, Tensor]
-    ) -> dict[str, tuple[Tensor, ...]]:
+    def _backward(self, g: Tensor, saved: SavedActivations, phases: Phases) -> dict[str, tuple[Tensor, ...]]:
         """From g (N, V) at the logits, for each matrix a part of `matrix_gradient`; "embedding": dh, (N, D)."""
         ops, head, parts = self._ops, self._weights.head, {}
         norm = saved["head"]
@@ -191,7 +185,7 @@ class GPT:
         q, r, s = norm
         return self._ops.normalise_rows_backward(self._ops.dequantise(*sums, None), q, r, s, base=dh)
 
-    def _attention_backward(self, g: Tensor, saved: Sequence[Tensor], phases: tuple[Tensor, Tensor]) -> Tensor:
+    def _attention_backward(self, g: Tensor, saved: Sequence[Tensor], phases: Phases) -> Tensor:
         """The gradient (N, 3D) at queries, keys and values, from g (N, D) at the output of attention."""
         ops, batched = self._ops, self.backend.matmul.batched
         q, q_r, q_s, k, k_r, k_s, v, v_scale, e, inverse_sum = saved

@@ -39,11 +39,6 @@ class Linear:
     An update writes the master copy in place. `quantise` then replaces the levels and scales, so a snapshot keeps the old ones.
     """
 
-    weight: Tensor
-    backend: Arithmetic
-    levels: torch.Tensor
-    scale: torch.Tensor
-
     def __init__(self, weight: Tensor, backend: Arithmetic) -> None:
         self.weight, self.backend = weight, backend
         self.quantise()
@@ -52,7 +47,8 @@ class Linear:
         """Replaces levels and scales by those of the master copy."""
         ops = self.backend.primitives
         peaks = ops.column_peaks(self.weight)
-        self.levels, self.scale = ops.round_columns(self.weight, peaks), peaks * (1.0 / INT8_LIMIT)
+        self.levels: Tensor = ops.round_columns(self.weight, peaks)
+        self.scale: Tensor = peaks * (1.0 / INT8_LIMIT)
 
     def with_backend(self, backend: Arithmetic, device: torch.device) -> "Linear":
         """The same levels for another backend, on a device. The float32 master copy is shared."""

@@ -35,9 +35,6 @@ LEARNED = (
 class Mixer:
     """The arrays of the mixer, and coding with them."""
 
-    config: MixerConfig
-    threads: Threads
-
     def __init__(self, config: MixerConfig, ring: np.ndarray, *, most_threads: int = 1) -> None:
         """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py).
 

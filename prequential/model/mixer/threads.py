@@ -35,8 +35,6 @@ CLEARLY = 0.97  # a trial is adopted if it took at most this part of the time
 class Threads:
     """The threads of a mixer of this configuration, at most `most`."""
 
-    n: int
-
     def __init__(self, config: MixerConfig, most: int) -> None:
         self._config = config
         self.most: int = min(most, len(blocks.first_contexts(config)) - 1)
