@@ -19,7 +19,7 @@ from prequential.evaluation.trace import Trace
 from prequential.learners.spec import LearnerSpec, reported
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
-from prequential.online.coding import OnProgress, ignore
+from prequential.online.coding import OnProgress, Progress, ignore
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
@@ -50,7 +50,12 @@ def check_learner(spec: LearnerSpec, context: Context, runtime: Runtime) -> None
 def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
     """The cost of each of symbols (n,) uint8 while the learner continues to learn from them."""
     trace = Trace((MODEL,), len(symbols))
-    train(learner, symbols, lambda done, n: (trace.append(MODEL, done.segment_bits), on_progress(done, n)))
+
+    def record(done: Progress, n_bytes: int) -> None:
+        trace.append(MODEL, done.segment_bits)
+        on_progress(done, n_bytes)
+
+    train(learner, symbols, record)
     return trace
 
 

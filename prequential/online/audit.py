@@ -4,17 +4,13 @@ docs/RELIABILITY.md says what is compared and when, which faults are found, and 
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from prequential_codecs.bit_coder import ENCODE, MODE, SCORE, BitCoder
 
 from prequential.errors import FaultError
-from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-
-if TYPE_CHECKING:
-    from prequential.model.gpt.gpt import GPT
 
 MAX_NAMES = 10  # of tensors in a message
 
@@ -22,18 +18,11 @@ MAX_NAMES = 10  # of tensors in a message
 class AuditedLearner(OnlineLearner):
     """An OnlineLearner with a replica, which codes the same bits. `end`, `state` and `digest` may raise FaultError."""
 
-    def __init__(
-        self,
-        config: Config,
-        gpt: "GPT | None" = None,
-        *,
-        replica: OnlineLearner,
-        every: int,
-        step_thread: bool = False,
-        mixer_threads: int = 1,
-    ) -> None:
-        """replica: a fresh learner of `config`, best with other kernels. every: segments between two comparisons of states."""
-        super().__init__(config, gpt, step_thread=step_thread, mixer_threads=mixer_threads)
+    def __init__(self, *arguments: Any, replica: OnlineLearner, every: int, **named: Any) -> None:
+        """Other arguments: of OnlineLearner. replica: a fresh learner of the same configuration, best with other kernels. every:
+        segments between two comparisons of states.
+        """
+        super().__init__(*arguments, **named)
         self._replica, self._every = replica, every
         if replica.mixer:
             replica.mixer.threads.fixed = 1

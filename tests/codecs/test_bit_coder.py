@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_coder import plain_payload
-from prequential_codecs.bit_coder import DECODE, ENCODE, FAULT, LOW, N_WORDS, SCORE, TOTAL, WIDTH, BitCoder, code_bit
+from prequential_codecs.bit_coder import DECODE, ENCODE, FAULT, LOW, N_WORDS, TOTAL, WIDTH, BitCoder, code_bit
 
 from prequential.errors import CorruptArchiveError
 from prequential.machine.compiled import kernel
@@ -108,14 +108,6 @@ def test_reserve_makes_room_for_the_most_improbable_bytes():
     for _ in range(3):
         run(coder, [1] * 80_000, [1] * 80_000)  # 10,000 bytes of 128 bits
     assert len(coder.payload()) >= 240_000 * 2
-
-
-def test_scoring_returns_the_bits_and_codes_nothing():
-    coder = BitCoder(SCORE)
-    assert run(coder, [1, 0, 1, 1], [1, 65535, 9, 40000]).tolist() == [1, 0, 1, 1]
-    assert int(coder.state[N_WORDS]) == 0 and not coder.words.any() and coder.payload() == b""
-    assert not coder.decodes
-    coder.check()
 
 
 # ---- damage

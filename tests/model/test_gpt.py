@@ -167,16 +167,6 @@ def test_an_update_in_the_middle_of_a_segment_does_not_change_how_it_is_read(ops
 # ---- learning
 
 
-def test_kernels_agree_on_rows_of_any_shape():
-    """The shapes: a single symbol, rows shorter and longer than the window, more rows than threads."""
-    gpts = [make_gpt(plain), make_gpt(fused), make_gpt(fused, n_threads=2)]
-    for i, shape in enumerate([(1, 1), (1, 2), (5, 1), (1, 39), (7, 7)]):
-        for gpt in gpts:
-            gpt.update(*drawn_rows(i, shape))
-    for gpt in gpts[1:]:
-        assert_same_state(gpts[0], gpt)
-
-
 def test_a_row_is_learned_as_it_would_be_read_at_the_start_of_a_stream():
     """The gradient of a row follows from the logits that a new stream with the same symbols gets."""
     inputs, targets, places = drawn_rows(3)

@@ -40,7 +40,9 @@ TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
 ON_CUDA = Runtime(device="cuda", threads=1)
-PRIMITIVES = [name for name, each in vars(plain).items() if callable(each) and name[0] != "_"]
+PRIMITIVES = [
+    name for name, each in vars(plain).items() if getattr(each, "__module__", "") == plain.__name__ and name[0] != "_"
+]
 pytestmark = pytest.mark.thorough  # a simulated device takes each operation apart
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
