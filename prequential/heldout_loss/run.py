@@ -79,7 +79,7 @@ def stored_model(folder: PathLike, runtime: Runtime) -> Trained:
     """The learner of a stored model. Raises what `load_model` raises."""
     stored = load_model(folder, runtime)
     about = {"source": "model", **stored.trained_on, "model": unicode_name(os.fspath(folder))}
-    return Trained(spec=own_spec(stored.learner.config, runtime), learner=stored.learner, about=about)
+    return Trained(spec=own_spec(stored.config, runtime), learner=stored.learner, about=about)
 
 
 # ---- a measurement

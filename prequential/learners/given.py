@@ -68,10 +68,10 @@ def conditioned_learner(
     given, model = in_memory(given), None
     if is_model(given):
         model = load_model(given, runtime)
-        if config not in (None, model.learner.config):
+        if config not in (None, model.config):
             raise ConfigError("a stored model has a configuration of its own: leave out the one that you gave")
         entry = {"kind": "model", "state_digest": model.digest, "n_symbols": model.learner.n_symbols}
-        description = {**model.learner.config.to_dict(), GIVEN: entry}
+        description = {**model.config.to_dict(), GIVEN: entry}
     else:
         description = describe(config, given, runtime)
     if needed not in (None, description[GIVEN]):

@@ -34,6 +34,10 @@ class StoredModel:
     trained_on: dict[str, Any]
     digest: str
 
+    @property
+    def config(self) -> Config:
+        return self.learner.config
+
 
 def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str, Any], *, mode: int = 0o777) -> str:
     """Writes the learner to a new folder and returns its digest (StoredModel.digest). Call it between two segments.

@@ -103,7 +103,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(folder, tmp_path, 
             raise prequential.ConfigError("the GPT has diverged")
         return prequential.evaluate(source, config=config, **options)
 
-    monkeypatch.setattr("prequential.sweeps.plan_runs.evaluate", failing)
+    monkeypatch.setattr("prequential.sweeps.plans.evaluate", failing)
     code, shown = called(folder, *STUDIES["sweep"], "--limit", "300", "--runs", str(tmp_path))
     lines = capsys.readouterr().err.splitlines()
     assert (code, len(lines)) == (1, 2)

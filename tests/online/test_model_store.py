@@ -118,7 +118,7 @@ def test_a_model_records_what_it_was_trained_on(tmp_path):
     trained_on = {"kind": "file", "name": "böok", "n_bytes": len(FIRST), "blake2b": "00", "origin": None}
     digest = save_model(tmp_path / "m", shared_learner(), trained_on)
     model = load_model(tmp_path / "m", ONE)
-    assert (model.trained_on, model.learner.config, model.digest) == (trained_on, CONFIG, digest)
+    assert (model.trained_on, model.config, model.digest) == (trained_on, CONFIG, digest)
     assert json.loads((tmp_path / "m" / model_store.DESCRIPTION).read_text()).keys() == model_store.FIELDS
 
 
@@ -214,9 +214,7 @@ def forge(folder: Path, tensors: Tensors | None = None, **changes: Any) -> None:
 def test_a_forged_model_without_faults_loads_with_its_declared_configuration(folder: Path) -> None:
     forge(folder, unpacked(folder / TENSORS), config={**SMALLEST.to_dict(), "seed": 7})
     loaded = load_model(folder, LIMITED)
-    assert loaded.trained_on["name"] == "text" and loaded.learner.config == Config.from_dict(
-        {**SMALLEST.to_dict(), "seed": 7}
-    )
+    assert loaded.trained_on["name"] == "text" and loaded.config == Config.from_dict({**SMALLEST.to_dict(), "seed": 7})
 
 
 # ---- damage
