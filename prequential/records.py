@@ -495,4 +495,4 @@ class MonorepoRecord(HeldoutRecord, kw_only=True):
     dynamic: HeldoutLoss
     untrained: HeldoutLoss
     environment: Environment
-    setting: Annotated[dict[str, Any], says("all points have it: learner, languages, training, context, stride")]
+    setting: Annotated[dict[str, Any], says("all points have it: learner, languages, limit of training and context")]

@@ -7,9 +7,9 @@ its end follows from the blocks: a reader builds it again and compares the bytes
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from prequential.errors import CorruptArchiveError
 from prequential.files import open_regular
@@ -25,7 +25,6 @@ MAX_BLOCK_SYMBOLS = 1 << 26
 MAX_CODED_EXCESS_BYTES = 16  # a larger block is stored raw; the coder's flush needs some room
 END_MARK = 0  # in place of the kind of a next block
 END_MAGIC = b"\x1aPQ\n"
-LENGTH_BYTES = 4
 
 
 class BlockKind(IntEnum):
@@ -36,10 +35,11 @@ class BlockKind(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockHead:
-    """A block without its payload: a piece of the original of n_bytes >= 1, split into n_symbols; the payload's length.
+class Block:
+    """A piece of the original as it is stored: n_bytes >= 1, split into n_symbols.
 
-    state_digest: 8 bytes that identify the learner's state after the block; the container does not interpret them.
+    state_digest: 8 bytes that identify the learner's state after the block; the container does not interpret them. payload: of
+    payload_bytes bytes; empty in a summary.
     """
 
     kind: BlockKind
@@ -47,6 +47,7 @@ class BlockHead:
     n_symbols: int
     payload_bytes: int
     state_digest: bytes
+    payload: bytes = b""
 
     def __post_init__(self) -> None:
         """Refuses sizes that no writer declares, before anything of that size is read."""
@@ -57,50 +58,9 @@ class BlockHead:
         if self.kind == BlockKind.RAW and self.payload_bytes != self.n_bytes:
             raise CorruptArchiveError(f"{self.payload_bytes} raw bytes cannot hold {self.n_bytes} original bytes")
         if not 0 <= self.payload_bytes <= self.n_bytes + MAX_CODED_EXCESS_BYTES:
-            raise CorruptArchiveError(
-                f"{self.payload_bytes} coded bytes are too many for {self.n_bytes} original bytes"
-            )
+            raise CorruptArchiveError(f"{self.payload_bytes} coded bytes are too many for {self.n_bytes} original ones")
         if len(self.state_digest) != STATE_DIGEST_BYTES:
             raise CorruptArchiveError(f"a state digest of {len(self.state_digest)} bytes, not {STATE_DIGEST_BYTES}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """A piece of the original as it is stored; fields as in `BlockHead`."""
-
-    kind: BlockKind
-    n_bytes: int
-    n_symbols: int
-    state_digest: bytes
-    payload: bytes
-
-    @property
-    def head(self) -> BlockHead:
-        """The block without its payload. Raises CorruptArchiveError if its sizes are not allowed."""
-        return BlockHead(
-            kind=self.kind,
-            n_bytes=self.n_bytes,
-            n_symbols=self.n_symbols,
-            payload_bytes=len(self.payload),
-            state_digest=self.state_digest,
-        )
-
-
-def read_kind(source: ByteSource) -> BlockKind | None:
-    """The kind of the next block, or None at the end mark. Raises CorruptArchiveError."""
-    kind = source.take(1)[0]
-    if kind == END_MARK:
-        return None
-    try:
-        return BlockKind(kind)
-    except ValueError:
-        raise CorruptArchiveError(f"block kind {kind} is unknown") from None
-
-
-def read_head(source: ByteSource, kind: BlockKind) -> BlockHead:
-    """The head of a block, after `read_kind` has read its kind. Raises CorruptArchiveError."""
-    sizes = {name: source.take_varint() for name in ("n_bytes", "n_symbols", "payload_bytes")}
-    return BlockHead(kind=kind, **sizes, state_digest=source.take(STATE_DIGEST_BYTES))
 
 
 class Index:
@@ -118,7 +78,7 @@ class Index:
     def pack_end(self, checksum: int) -> bytes:
         """The archive's bytes after the last block. checksum: the chained checksum up to the end of that block."""
         body = bytes([END_MARK]) + varint(self.n_blocks) + bytes(self._entries)
-        body += len(body).to_bytes(LENGTH_BYTES, "little")
+        body += len(body).to_bytes(4, "little")
         return body + zlib.crc32(body, checksum).to_bytes(CHECKSUM_BYTES, "little") + END_MAGIC
 
 
@@ -132,26 +92,24 @@ class ArchiveWriter:
         self.n_bytes_written = 0
         if after is not None:
             self._index, self._checksum = after.index, after.checksum
-            self.header_bytes, self.payload_bytes = after.header_bytes, after.payload_bytes
-            self.n_bytes_covered, self.n_bytes_written = after.n_bytes_covered, after.n_bytes_read
+            self.header_bytes, self.n_bytes_covered = after.header_bytes, after.n_bytes_covered
+            self.n_bytes_written = after.n_bytes_read
             return
         packed = pack_header(header)
         self._index, self._checksum = Index(), int.from_bytes(packed[-CHECKSUM_BYTES:], "little")
-        self.header_bytes, self.payload_bytes, self.n_bytes_covered = len(packed), 0, 0
+        self.header_bytes, self.n_bytes_covered = len(packed), 0
         self._write(packed)
 
     def write_block(self, block: Block) -> None:
         """Appends the next piece of the original. Raises CorruptArchiveError for a block that no reader would accept."""
-        head = block.head
-        if self.n_bytes_covered + head.n_bytes > self._header.n_bytes:
+        if self.n_bytes_covered + block.n_bytes > self._header.n_bytes:
             raise CorruptArchiveError(f"blocks cover more than the {self._header.n_bytes} bytes of the original")
-        sizes = varint(head.n_bytes) + varint(head.n_symbols) + varint(head.payload_bytes)
-        record = bytes([head.kind]) + sizes + head.state_digest + block.payload
+        sizes = varint(block.n_bytes) + varint(block.n_symbols) + varint(block.payload_bytes)
+        record = bytes([block.kind]) + sizes + block.state_digest + block.payload
         self._checksum = zlib.crc32(record, self._checksum)
         self._write(record + self._checksum.to_bytes(CHECKSUM_BYTES, "little"))
-        self._index.add(len(record) + CHECKSUM_BYTES, head.n_bytes)
-        self.payload_bytes += head.payload_bytes
-        self.n_bytes_covered += head.n_bytes
+        self._index.add(len(record) + CHECKSUM_BYTES, block.n_bytes)
+        self.n_bytes_covered += block.n_bytes
 
     def close(self) -> None:
         """Writes index and end. Raises CorruptArchiveError if the blocks do not cover the complete original."""
@@ -201,64 +159,60 @@ class ArchiveReader:
 
     def _next_block(self) -> Block | None:
         start = self.n_bytes_covered
-        where = f"block {self.index.n_blocks} (original bytes from {start})"
-        record_start, checksum = self._source.n_bytes_taken, self._source.checksum
+        where, source = f"block {self.index.n_blocks} (original bytes from {start})", self._source
+        record_start, checksum = source.n_bytes_taken, source.checksum
         try:
-            kind = read_kind(self._source)
-            if kind is None:
-                where = "end of the archive"
-                self._check_end(checksum)
+            if (kind := source.take(1)[0]) == END_MARK:
+                where, covered = "end of the archive", self.n_bytes_covered
+                if covered != self.header.n_bytes:
+                    raise CorruptArchiveError(f"blocks cover {covered} of {self.header.n_bytes} original bytes")
+                expected = self.index.pack_end(checksum)  # it follows from the blocks
+                if source.take(len(expected) - 1) != expected[1:]:
+                    raise CorruptArchiveError("the index or its checksum does not match the blocks")
+                source.check_end()
                 return None
-            head = read_head(self._source, kind)
-            where = f"block {self.index.n_blocks} (original bytes {start}-{start + head.n_bytes})"
-            if start + head.n_bytes > self.header.n_bytes:
+            if kind not in list(BlockKind):
+                raise CorruptArchiveError(f"block kind {kind} is unknown")
+            sizes: dict[str, Any] = {name: source.take_varint() for name in ("n_bytes", "n_symbols", "payload_bytes")}
+            block = Block(kind=BlockKind(kind), **sizes, state_digest=source.take(STATE_DIGEST_BYTES))
+            where = f"block {self.index.n_blocks} (original bytes {start}-{start + block.n_bytes})"
+            if start + block.n_bytes > self.header.n_bytes:
                 raise CorruptArchiveError(f"exceeds the {self.header.n_bytes} bytes of the original")
-            payload = self._source.take(head.payload_bytes)
-            self._source.check_checksum()
+            block = replace(block, payload=source.take(block.payload_bytes))
+            source.check_checksum()
         except CorruptArchiveError as error:
             raise CorruptArchiveError(f"{where}: {error}") from error
-        self.index.add(self._source.n_bytes_taken - record_start, head.n_bytes)
-        self.n_bytes_covered += head.n_bytes
-        self.payload_bytes += head.payload_bytes
-        return Block(
-            kind=kind, n_bytes=head.n_bytes, n_symbols=head.n_symbols, state_digest=head.state_digest, payload=payload
-        )
-
-    def _check_end(self, checksum: int) -> None:
-        """Compares the bytes after the end mark with those that follow from the blocks and their `checksum`."""
-        if self.n_bytes_covered != self.header.n_bytes:
-            raise CorruptArchiveError(f"blocks cover {self.n_bytes_covered} of {self.header.n_bytes} original bytes")
-        expected = self.index.pack_end(checksum)
-        if self._source.take(len(expected) - 1) != expected[1:]:
-            raise CorruptArchiveError("the index or its checksum does not match the blocks")
-        self._source.check_end()
+        self.index.add(source.n_bytes_taken - record_start, block.n_bytes)
+        self.n_bytes_covered += block.n_bytes
+        self.payload_bytes += block.payload_bytes
+        return block
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSummary:
-    """Header, block heads and sizes of an archive."""
+    """Header, blocks without their payloads, and sizes of an archive."""
 
     header: Header
-    blocks: tuple[BlockHead, ...]
+    blocks: tuple[Block, ...]
     header_bytes: int
     payload_bytes: int
     archive_bytes: int
 
 
 def summarise(path: str | os.PathLike[str], *, may_end_early: bool = False) -> ArchiveSummary:
-    """Header and block heads of the archive at `path`, of a beginning if may_end_early. Raises OSError and as ArchiveReader."""
-    heads = []
+    """What the archive at `path` holds, or of a beginning if may_end_early. Raises OSError and as ArchiveReader."""
+    blocks = []
     with open_regular(path) as file:
         reader = ArchiveReader(file)
         try:
             for block in reader.blocks():
-                heads.append(block.head)
+                blocks.append(replace(block, payload=b""))
         except CorruptArchiveError as error:
             if not (may_end_early and str(error).endswith("ends early")):
                 raise
         return ArchiveSummary(
             header=reader.header,
-            blocks=tuple(heads),
+            blocks=tuple(blocks),
             header_bytes=reader.header_bytes,
             payload_bytes=reader.payload_bytes,
             archive_bytes=file.seek(0, os.SEEK_END),

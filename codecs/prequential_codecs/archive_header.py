@@ -105,20 +105,15 @@ def read_header(source: ByteSource) -> Header:
     deflated_bytes = source.take_varint()
     if deflated_bytes > MAX_HEADER_BYTES:
         raise CorruptArchiveError(f"{deflated_bytes} bytes of description exceed the limit of {MAX_HEADER_BYTES}")
-    deflated = source.take(deflated_bytes)
+    deflated, inflater = source.take(deflated_bytes), zlib.decompressobj(-15, HEADER_DICTIONARY)
     source.check_checksum()
-    return Header(n_bytes=n_bytes, blake2b=blake2b, **_parse_json(_inflate(deflated)))
-
-
-def _inflate(deflated: bytes) -> bytes:
-    inflater = zlib.decompressobj(-15, HEADER_DICTIONARY)
     try:
         text = inflater.decompress(deflated, MAX_HEADER_BYTES + 1)
     except zlib.error as error:
         raise CorruptArchiveError("the description cannot be decompressed") from error
-    if len(text) > MAX_HEADER_BYTES or not inflater.eof or inflater.unused_data:
+    if not inflater.eof or inflater.unused_data:
         raise CorruptArchiveError(f"the description does not end, or exceeds {MAX_HEADER_BYTES} bytes")
-    return text
+    return Header(n_bytes=n_bytes, blake2b=blake2b, **_parse_json(text))
 
 
 def _canonical_json(value: object) -> bytes:

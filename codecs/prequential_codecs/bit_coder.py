@@ -117,9 +117,7 @@ class BitCoder:
         self.words: Array = np.zeros(1 << 12, np.uint32)
         if mode == DECODE:
             if len(payload) % 4:
-                raise CorruptArchiveError(
-                    f"coded payload of {len(payload)} bytes is not a whole number of 32-bit words"
-                )
+                raise CorruptArchiveError(f"coded payload of {len(payload)} bytes is not made of 32-bit words")
             self.words = np.frombuffer(payload, "<u4").astype(np.uint32)
             first = [int(w) for w in self.words[:2]] + [0, 0]
             self.state[OFFSET], self.state[N_WORDS] = first[0] << 32 | first[1], 2

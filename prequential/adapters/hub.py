@@ -203,9 +203,7 @@ def _model(stored: dict[str, Any], paths: list[Path], n_tensors: int, memory_byt
     described.tie_weights()
     n_bytes = sum(each.nbytes for each in (*described.parameters(), *described.buffers()))
     if n_bytes > 2 * memory_bytes + BUFFER_BYTES:
-        raise ConfigError(
-            f"its configuration describes {n_bytes >> 20:,} MiB, its weights are {memory_bytes >> 20:,} MiB"
-        )
+        raise ConfigError(f"its configuration describes {n_bytes >> 20:,} MiB, its weights {memory_bytes >> 20:,} MiB")
     tensors: dict[str, torch.Tensor] = {}
     for path in paths:
         with _named_problems(path.name), safe_open(path, "pt") as file:

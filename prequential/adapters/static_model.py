@@ -4,7 +4,7 @@
 
 Before the first id stands the beginning-of-text id (or the end-of-text id), which is not scored; it stands before every window
 of a model that was trained so. Special ids are never produced from the text. Ids are scored `stride` at a time, with as many ids
-before them as fit into max_length; only their logits are computed. The corpus is a stream, or each document begins anew. The
+before them as fit into the window; only their logits are computed. The corpus is a stream, or each document begins anew. The
 bytes of all files that were read count as weights.
 """
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -50,13 +50,11 @@ class StaticModel:
         *,
         context: Literal["carried", "document"] = "carried",
         stride: int | None = None,
-        max_length: int | None = None,
         device: str = "cpu",
         max_memory_bytes: int | None = None,
     ) -> None:
-        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION. max_length: the window; by default the model's, or 2,048 if it has none.
-        stride: by default max_length, or less where that many logits take more than 1 GiB. max_memory_bytes: a model that takes
-        more, with its logits, is refused.
+        """name: hf:FOLDER, hf:NAME or hf:NAME@REVISION. stride: by default the model's window (2,048 if it has none), or less
+        where that many logits take more than 1 GiB. max_memory_bytes: a model that takes more, with its logits, is refused.
 
         Raises MissingDependencyError, and ConfigError for a model or a policy that cannot be used.
         """
@@ -65,8 +63,9 @@ class StaticModel:
         loaded = load_model(path, revision or None, max_memory_bytes)
         self._model, self.tokenizer = loaded.model, loaded.tokenizer
         self.n_symbols: int = int(self._model.get_input_embeddings().num_embeddings)
-        stated = _stated_window(self._model)
-        self._longest = max_length or stated or DEFAULT_WINDOW
+        sizes = (getattr(self._model.config, name, None) for name in WINDOWS)
+        stated = next((size for size in sizes if isinstance(size, int) and size > 0), None)
+        self._longest = stated or DEFAULT_WINDOW
         most = min(self._longest, MAX_RUN_SYMBOLS)
         self.run_symbols: int = stride or max(1, min(most, MAX_LOGITS // self.n_symbols))
         if not 1 <= self.run_symbols <= most:
@@ -82,7 +81,7 @@ class StaticModel:
         self._model.config.use_cache = False  # keys and values of a window are not used again
         self._last_only = "logits_to_keep" in inspect.signature(self._model.forward).parameters
         self._isolates = context == "document"
-        window = f"window {self._longest}{'' if max_length or stated else ' (the model states none)'}"
+        window = f"window {self._longest}{'' if stated else ' (the model states none)'}"
         first = f"id {self._first} before {'every' if self._begins_windows else 'the first'} window"
         documents = "documents apart" if self._isolates else "carried"
         self.policy: str = f"{window}, stride {self.run_symbols}, {first}, {documents}"
@@ -156,9 +155,3 @@ class StaticModel:
 
     def update(self, symbols: np.ndarray) -> None:
         """It learns nothing."""
-
-
-def _stated_window(model: Any) -> int | None:
-    """The window that the model's configuration states, if any."""
-    stated = (getattr(model.config, name, None) for name in WINDOWS)
-    return next((value for value in stated if isinstance(value, int) and value > 0), None)

@@ -196,21 +196,17 @@ def bytes_of_ids(tokenizer: Any) -> tuple[list[bytes], str]:
     tokenizer puts before a text counts, although it is not in the text. Raises ConfigError for another one, CorpusError for a
     file that cannot be read.
     """
-    if hasattr(tokenizer, "decode_single_token_bytes"):
-        return _of_tiktoken(tokenizer), f"tiktoken {tokenizer.name}"
-    text_tokenizer = tokenizer_of(tokenizer)
-    if not isinstance(text_tokenizer, TextTokenizer):
+    decoder, name = tokenizer_of(tokenizer), str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
+    if isinstance(decoder, TextTokenizer):
+        ids, name = set(decoder.ids.values()), str(tokenizer) if isinstance(tokenizer, str | Path) else name
+    elif isinstance(decoder, TiktokenTokenizer):
+        special = {tokenizer.encode_single_token(text) for text in tokenizer.special_tokens_set}
+        ids, name = {*range(tokenizer.n_vocab)} - special, f"tiktoken {tokenizer.name}"
+    else:
         what = f"a {type(tokenizer).__name__} has no tokenizer.json (a slow one of transformers?)"
         raise ConfigError(f"{what}: give one of transformers, tokenizers or tiktoken, or units=")
-    pieces = [text_tokenizer.decode([i]) for i in range(1 + max(text_tokenizer.ids.values(), default=-1))]
-    is_path = isinstance(tokenizer, str | Path)
-    return pieces, str(tokenizer) if is_path else str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
-
-
-def _of_tiktoken(tokenizer: Any) -> list[bytes]:
-    special = {tokenizer.encode_single_token(text) for text in tokenizer.special_tokens_set}
-    pieces = [b""] * tokenizer.n_vocab
-    for i in set(range(tokenizer.n_vocab)) - special:
+    pieces = [b""] * getattr(tokenizer, "n_vocab", 1 + max(ids, default=-1))
+    for i in ids:
         with suppress(KeyError):  # an unused number
-            pieces[i] = tokenizer.decode_single_token_bytes(i)
-    return pieces
+            pieces[i] = decoder.decode([i])
+    return pieces, name

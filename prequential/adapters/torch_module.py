@@ -9,7 +9,6 @@ Column t predicts the next id. It must be causal; the evaluator checks that. nan
 given targets: forward=lambda model, ids: model(ids, ids)[0].
 """
 
-import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -59,6 +58,9 @@ class TorchLearner:
         """
         if window < 2 or rows < 1 or steps < 0:
             raise ConfigError("a TorchLearner needs window >= 2, rows >= 1 and steps >= 0")
+        own = set(map(id, module.parameters()))
+        if any(id(p) not in own for group in optimiser.param_groups for p in group["params"]):
+            raise ConfigError("the optimiser has parameters that the module does not have")
         self.module, self.optimiser = module, optimiser
         self.window, self.rows, self.steps = window, rows, steps
         self.run_symbols: int = min(window // 2, MAX_RUN_SYMBOLS) if run_symbols is None else run_symbols
@@ -97,7 +99,14 @@ class TorchLearner:
             ends = np.concatenate((newest, replayed))
             places = ends[:, None] - columns + np.arange(columns)
             inputs, targets = (torch.from_numpy(self._symbols_at(places - k, symbols)) for k in (1, 0))
-            self._take_step(inputs.to(self.device), targets.to(self.device))
+            inputs, targets = inputs.to(self.device), targets.to(self.device)
+            if self._step:
+                self._step(self.module, self.optimiser, inputs, targets)
+                continue
+            loss = cross_entropy(self._logits(inputs).flatten(0, 1).float(), targets.flatten())
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimiser.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Weights, the optimiser's state, and that of the random numbers."""
@@ -109,23 +118,6 @@ class TorchLearner:
         self.module.load_state_dict(state["module"])
         self.optimiser.load_state_dict(state["optimiser"])
         self._random.bit_generator.state = state["random"]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "TorchLearner":
-        """A copy whose optimiser works on the weights of its own module."""
-        made = copy.copy(self)
-        module = copy.deepcopy(self.module, memo)
-        made.module, made.optimiser = module, _optimiser_for(self.optimiser, self.module, module)
-        made._random = copy.deepcopy(self._random, memo)
-        return made
-
-    def _take_step(self, inputs: Tensor, targets: Tensor) -> None:
-        if self._step:
-            self._step(self.module, self.optimiser, inputs, targets)
-            return
-        loss = cross_entropy(self._logits(inputs).flatten(0, 1).float(), targets.flatten())
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimiser.step()
 
     def _logits(self, ids: Tensor) -> Tensor:
         logits = self._forward(self.module, ids)
@@ -176,22 +168,6 @@ def _logits_of(module: torch.nn.Module, ids: Tensor) -> Tensor:
     result = module(ids)
     logits: Tensor = result[0] if isinstance(result, Sequence) else getattr(result, "logits", result)
     return logits
-
-
-def _optimiser_for(
-    optimiser: torch.optim.Optimizer, old: torch.nn.Module, new: torch.nn.Module
-) -> torch.optim.Optimizer:
-    """An optimiser like the given one for the copy of its module. Raises ConfigError if it works on other weights."""
-    copies = {id(a): b for a, b in zip(old.parameters(), new.parameters(), strict=True)}
-    groups = optimiser.param_groups
-    if any(id(p) not in copies for group in groups for p in group["params"]):
-        foreign = "the optimiser has parameters that the module does not have"
-        raise ConfigError(f"{foreign}: give a function that makes the learner")
-    kind: Any = type(optimiser)
-    copied = [{**group, "params": [copies[id(p)] for p in group["params"]]} for group in groups]
-    made: torch.optim.Optimizer = kind(copied)
-    made.load_state_dict(optimiser.state_dict())
-    return made
 
 
 class TransformersLearner(TorchLearner):

@@ -26,6 +26,7 @@ LOSS = {
     "--train CORPUS|MODEL *": "what is read first, or a model of `train`",
     "--test CORPUS ! *": options.CORPUS,
     **options.CONTEXT,
+    "--stride N": "of static models: tokens that are scored at a time (default: the window)",
     "--cluster FIELD *": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
     "deep; document: none (default: 1)",
     "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has read this "

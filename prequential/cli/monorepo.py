@@ -41,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
             until=args.until,
             languages=args.languages,
             context=args.context,
-            stride=args.stride,
             series=series,
             config=options.given_config(args),
             train_limit=args.train_limit,

@@ -239,10 +239,8 @@ FORMATS = Group({**JSON, **TABLES}, is_choice=True)
 FORCE = {"-f, --force *": "overwrite existing outputs; write to a terminal"}
 RUNS = {"--runs FOLDER [runs] *": "folder of the new run folder"}
 CONTEXT = {
-    "--context {carried,isolated,strided} *": "what the frozen learner sees before a byte: everything, across documents "
-    "(carried; default of a learner that is trained here), its document (isolated; default of static models), or a sliding "
-    "window of its document (strided)",
-    "--stride N": "for --context strided (default: half the window of the GPT); of static models in tokens",
+    "--context {carried,isolated} *": "what the frozen learner sees before a byte: everything, across documents (carried; "
+    "default of a learner that is trained here), or its document (isolated; default of static models)",
 }
 MODELS = {
     "--static hf:MODEL ... *": "score this trained model of transformers, which learns nothing: a folder, or NAME@REVISION on "

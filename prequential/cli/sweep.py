@@ -25,8 +25,7 @@ from prequential.cli.streams import (
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
-    from prequential.sweeps.plan_runs import RunOutcome
-    from prequential.sweeps.plans import Plan
+    from prequential.sweeps.plans import Plan, RunOutcome
 
 SCHEMA = 1
 DEFAULT_SEEDS = (0, 1, 2)  # of a ladder
@@ -125,7 +124,7 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:
     """Every run of the plan in order, new or finished already. Prints each as soon as it is finished."""
-    from prequential.sweeps.plan_runs import run_plan
+    from prequential.sweeps.plans import run_plan
 
     outcomes, progress = [], partial(progress_bar, quiet=args.quiet)
     try:

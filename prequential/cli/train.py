@@ -21,7 +21,7 @@ TRAIN = {
 
 def run(args: argparse.Namespace) -> int:
     from prequential.files import check_new_folder
-    from prequential.heldout_loss.trained import describe
+    from prequential.heldout_loss.run import describe
     from prequential.online.model_store import save_model
     from prequential.online.source import open_source
     from prequential.online.training import train, training_checkpoints

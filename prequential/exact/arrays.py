@@ -41,9 +41,8 @@ def digest(arrays: Mapping[str, "np.ndarray | torch.Tensor"], n_bytes: int = 8) 
     for name in sorted(arrays):
         array = to_array(arrays[name])
         outer.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        outer.update(
-            xxhash.xxh3_128_digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
-        )
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
+        outer.update(xxhash.xxh3_128_digest(data))
     return outer.digest()
 
 

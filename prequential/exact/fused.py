@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.exact.fused_attention import (
+from prequential.exact.fused_attention import (  # noqa: F401
     attention_backward_scores,
     attention_backward_values,
     attention_inputs,
@@ -34,7 +34,7 @@ from prequential.exact.fused_loops import (
     round_row_to_int8,
     scale_of,
 )
-from prequential.exact.plain import (
+from prequential.exact.plain import (  # noqa: F401
     EMBEDDING_LIMIT,
     FINE,
     GRADIENT_LIMIT,
@@ -50,14 +50,6 @@ from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, 
 from prequential.machine.compiled import Array, kernel
 
 Tensor = torch.Tensor
-
-__all__ = [
-    "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
-    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
-    "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_rows", "quantise_rows_finely", "round_columns", "row_squares",
-    "squared_relu", "squared_relu_backward",
-]  # fmt: skip
 
 COMPILED = True
 

@@ -5,8 +5,6 @@ and heads. The blocks (T, K) and (T, J) of one head stay in the processor's cach
 in plain.py.
 """
 
-from functools import cache
-
 import numpy as np
 import torch
 
@@ -84,18 +82,13 @@ def normalised_levels(x: Array, cos: Array, sin: Array, levels: Array) -> tuple[
 # ---- softmax
 
 
-@cache
-def softmax_table() -> Array:
-    return attention_table().numpy()
-
-
 def attention_weights(
     scores: Tensor, q_r: Tensor, k_r: Tensor, v_scale: Tensor, mask: tuple[int, int, int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     e, levels = torch.empty(scores.shape), torch.empty(scores.shape)
     inverse_sum, scale = torch.empty(q_r.shape), torch.empty(q_r.shape)
     _attention_weights(
-        array(scores), array(q_r), array(k_r), array(v_scale), *mask, softmax_table(),
+        array(scores), array(q_r), array(k_r), array(v_scale), *mask, attention_table().numpy(),
         e.numpy(), inverse_sum.numpy(), levels.numpy(), scale.numpy(),
     )  # fmt: skip
     return e, inverse_sum, levels, scale

@@ -143,16 +143,11 @@ def _rate(matmul: Matmul, device: torch.device) -> float:
     return 2 * m * k * n / best
 
 
-def pin_precision() -> None:
-    """Sets the precision of float32 products to float32. Lower settings silently round the operands."""
-    torch.set_float32_matmul_precision("highest")
-
-
 @cache
 def trials(device: torch.device | str = "cpu") -> list[Trial]:
     """Tests every implementation on `device` and measures its rate, in the order of BACKEND_NAMES; once per process."""
     device = torch.device(device)
-    pin_precision()
+    torch.set_float32_matmul_precision("highest")
     results = []
     for name in BACKEND_NAMES:
         reason = _first_fault(Matmul(name), device)
@@ -166,7 +161,7 @@ def choose(device: torch.device | str = "cpu", name: str | None = None) -> Matmu
     int8 leaves the batched products of attention to float32, so int8 needs float32 to pass as well. Raises InexactMachineError
     if none passes, or if the named one is unknown or does not pass.
     """
-    pin_precision()
+    torch.set_float32_matmul_precision("highest")  # lower settings silently round the operands
     results = {trial.name: trial for trial in trials(device)}
     passed = [t for t in results.values() if t.exact and (t.name != "int8" or results["float32"].exact)]
     if name is not None and name not in results:

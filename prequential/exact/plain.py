@@ -274,9 +274,8 @@ def frequencies(logits: Tensor) -> Tensor:
     e = frequency_table(logits.device)[steps.to(torch.int64)]
     share = (e * float(TOTAL - n_symbols)) / e.sum(1, keepdim=True)  # integer sum < 2**53: exact in any order
     f = share.floor_().to(torch.int32) + 1
-    f.scatter_add_(
-        1, logits.argmax(1, keepdim=True), (TOTAL - f.sum(1, keepdim=True, dtype=torch.int64)).to(torch.int32)
-    )
+    rest = (TOTAL - f.sum(1, keepdim=True, dtype=torch.int64)).to(torch.int32)
+    f.scatter_add_(1, logits.argmax(1, keepdim=True), rest)
     return f
 
 

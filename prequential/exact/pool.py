@@ -5,13 +5,11 @@ Waiting threads sleep. OpenMP's threads spin in barriers instead, and two busy p
 """
 
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Event, Thread, current_thread
 from typing import TypeVar
 
 from prequential.machine.process import n_torch_threads
@@ -47,41 +45,12 @@ class _Piece(Future[None]):
             self.set_result(None)
 
 
-class _Helper:
-    """A thread that runs pieces while its gate is open."""
-
-    def __init__(self) -> None:
-        self.gate, self.pieces = Event(), SimpleQueue[_Piece | None]()
-        thread = Thread(target=_help, args=(self.gate, self.pieces), name="prequential-helper", daemon=True)
-        thread.start()
-        weakref.finalize(self, _end_helper, self.gate, self.pieces, thread)
-
-
-def _help(gate: Event, pieces: "SimpleQueue[_Piece | None]") -> None:
-    import torch
-
-    torch.set_num_threads(1)
-    while piece := pieces.get():
-        gate.wait()
-        piece.run()
-
-
-def _end_helper(gate: Event, pieces: "SimpleQueue[_Piece | None]", thread: Thread) -> None:
-    """Ends the thread and waits for it: a thread that frees a tensor while the interpreter ends aborts the process."""
-    pieces.put(None)
-    gate.set()
-    if thread is not current_thread():
-        thread.join()
-
-
 class Pool:
     """`n_threads` threads. Creating a pool switches torch's own threads off; `process_kept` switches them on again.
 
     The caller is one of them. with_helper: another one works only while a thread that codes waits in `wait_for`, so that coding
     and the pool together have n_threads busy threads.
     """
-
-    n_threads: int
 
     def __init__(self, n_threads: int, *, with_helper: bool = False) -> None:
         import torch
@@ -92,7 +61,8 @@ class Pool:
         self._executor: ThreadPoolExecutor | None = None
         if self._n_workers > 1:
             self._executor = ThreadPoolExecutor(self._n_workers - 1, "prequential", torch.set_num_threads, (1,))
-        self._helper = _Helper() if with_helper else None
+        self._helper = ThreadPoolExecutor(1, "prequential-helper", torch.set_num_threads, (1,)) if with_helper else None
+        self._for_helper = SimpleQueue[_Piece | None]()
 
     def pieces(self, n: int) -> list[slice]:
         """range(n) in contiguous, about equal pieces, at most one for each thread but the helper. None is empty if n > 0."""
@@ -105,16 +75,14 @@ class Pool:
         for piece in pieces[1:]:
             if self._executor:
                 self._executor.submit(piece.run)
-            if self._helper:
-                self._helper.pieces.put(piece)
+            self._for_helper.put(piece)
         for piece in (*pieces[:1], *reversed(pieces[1:])):  # those that no other thread has begun
             piece.run()
         for piece in pieces:  # all, also after an error
             piece.exception()
-        if self._helper:  # what it did not take: among large tensors, these small objects would keep freed memory apart
-            with suppress(Empty):
-                while True:
-                    self._helper.pieces.get_nowait()
+        with suppress(Empty):  # what it did not take: among large tensors, small objects would keep freed memory apart
+            while True:
+                self._for_helper.get_nowait()
         for piece in pieces:
             piece.result()
 
@@ -123,10 +91,13 @@ class Pool:
 
         The waiting thread itself computes nothing: an interruption would leave a piece that is begun and never done.
         """
-        if self._helper:
-            self._helper.gate.set()
+        helped = self._helper.submit(self._help) if self._helper else step
+        step.add_done_callback(lambda _: self._for_helper.put(None))
         try:
             step.result()
         finally:
-            if self._helper:
-                self._helper.gate.clear()
+            helped.exception()
+
+    def _help(self) -> None:
+        while piece := self._for_helper.get():
+            piece.run()

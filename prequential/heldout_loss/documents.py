@@ -89,9 +89,8 @@ def _joined(symbols: Bytes, documents: Sequence[Document]) -> tuple[Bytes, list[
     """The bytes of the documents alone, and where each is in them."""
     parts = [symbols[d.offset : d.offset + d.n_bytes] for d in documents]
     starts = accumulate((d.n_bytes for d in documents), initial=0)
-    return np.concatenate([symbols[:0], *parts]), [
-        d._replace(offset=n) for d, n in zip(documents, starts, strict=False)
-    ]
+    moved = [d._replace(offset=n) for d, n in zip(documents, starts, strict=False)]
+    return np.concatenate([symbols[:0], *parts]), moved
 
 
 def _bytes(symbols: Bytes, document: Document) -> bytes:

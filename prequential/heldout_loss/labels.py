@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 RowsLike: TypeAlias = "PathLike | Sequence[Mapping[str, Any]] | pandas.DataFrame"
 
-SCHEMA = 1
 NAMES = {
     "online": "learner, online, given inputs",
     "marginal": "adaptive frequencies, no inputs",
@@ -230,7 +229,7 @@ def codes_without_inputs(labels: Sequence[bytes]) -> dict[str, float]:
 def label_record(cost: LabelCost, runtime: Runtime) -> dict[str, Any]:
     """The costs as JSON values."""
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "kind": "labels",
         "config": cost.config.to_dict(),
         "n_rows": len(cost.online),

@@ -24,7 +24,7 @@ from prequential.model.config import Config
 from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
-from prequential.online.source import Source, open_source
+from prequential.online.source import open_source
 from prequential.records import LOSSES, MonorepoRecord, append_record, check_record, parse_object, read_lines
 
 Record = dict[str, Any]
@@ -62,19 +62,11 @@ def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:
     """What all points share, config as a Config. given: None: as before, or the default. Raises ConfigError if it differs."""
     given = {name: value for name, value in given.items() if value is not None}
     if not points:
-        none = dict.fromkeys(("languages", "train_limit_bytes", "stride"))
+        none = dict.fromkeys(("languages", "train_limit_bytes"))
         return {"config": preset(), "context": "carried"} | none | given
-    setting = {**points[-1]["setting"], "config": Config.from_record(points[-1]["setting"]["config"])}
+    setting = {**points[-1]["setting"], "config": Config.from_dict(points[-1]["setting"]["config"])}
     _check_same(setting, given)
     return setting
-
-
-def _check_window(points: Sequence[Record], window: Source) -> None:
-    """Raises CorpusError if there is no tree before the window, or if it does not continue the series."""
-    if (before := window.origin["since"]) is None:
-        raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
-    if points:
-        _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
 
 
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -90,7 +82,6 @@ def monorepo(
     until: str = "HEAD",
     languages: Sequence[str] | None = None,
     context: Context | None = None,
-    stride: int | None = None,
     series: PathLike | None = None,
     config: Config | None = None,
     train_limit: int | str | None = None,
@@ -100,8 +91,8 @@ def monorepo(
 ) -> Heldout:
     """The loss of what the commits of a git repository after `since`, up to `until`, added: new files and lines.
 
-    A learner of this `config` (default: preset 5) reads the tree before the window first. context, stride: of the frozen loss, as
-    in `prequential.heldout`; intervals are over commits. Trained models are scored by `heldout` over git:REPO?since=...
+    A learner of this `config` (default: preset 5) reads the tree before the window first. context: of the frozen loss, as in
+    `prequential.heldout`; intervals are over commits. Trained models are scored by `heldout` over git:REPO?since=...
 
     Only what is named here is written: series, the file to which the result is appended as the next point, after it was given to
     `show`. An existing one gives since, config, languages, context and limit. A window in which nothing can be scored gives a
@@ -119,19 +110,21 @@ def monorepo(
     points = read_series(series) if series is not None and os.path.lexists(series) else []
     if since is None and not points:
         raise ConfigError("give since=, the beginning of the window")
-    given: Record = {"config": config, "languages": languages and list(languages), "context": context, "stride": stride}
+    given: Record = {"config": config, "languages": languages and list(languages), "context": context}
     setting = _setting(points, {**given, "train_limit_bytes": byte_count(train_limit)})
     named = partial(corpus_name, repository, setting["languages"])
     with open_source(named(since=since or points[-1]["test"]["until"], until=until)) as window:
-        _check_window(points, window)
+        if (before := window.origin["since"]) is None:
+            raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
+        if points:  # it must continue the series
+            _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
         text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
-        before, end = str(window.origin["since"]), str(window.origin["until"])
-        is_empty, mode = not window.n_bytes, window.mode
+        end, is_empty, mode = str(window.origin["until"]), not window.n_bytes, window.mode
     if series is not None and not is_empty:
         prepare_records(series, mode)
     point = Heldout(records=(), rows=(), text=text)
     if not is_empty:
-        test, train = named(since=before, until=end), named(until=before)
+        test, train = named(since=str(before), until=end), named(until=str(before))
         given = {**setting, "runtime": runtime}
         del given["languages"]
         given["train_limit"] = given.pop("train_limit_bytes")

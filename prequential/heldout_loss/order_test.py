@@ -18,25 +18,21 @@ MIN_ORDERS = 19  # with fewer, p cannot be 0.05
 SMALL_P = 0.05
 
 
-def order_test(
-    canonical_bits: float, cost: Callable[[DocumentSet], float], documents: DocumentSet, n: int
-) -> OrderTest:
+def order_test(own_bits: float, cost: Callable[[DocumentSet], float], documents: DocumentSet, n: int) -> OrderTest:
     """The cost of the documents in the order of their file and in each of n drawn orders, in bits. p: the share of orders,
     with the file's own, that cost no more than it.
     """
     shuffled = [cost(documents.only(drawn_order(len(documents.ids), seed))) for seed in range(n)]
-    n_cheaper = sum(bits <= canonical_bits for bits in shuffled)
-    return OrderTest(canonical_bits=canonical_bits, shuffled_bits=shuffled, p_value=(1 + n_cheaper) / (1 + n))
+    n_cheaper = sum(bits <= own_bits for bits in shuffled)
+    return OrderTest(canonical_bits=own_bits, shuffled_bits=shuffled, p_value=(1 + n_cheaper) / (1 + n))
 
 
 def order_sentence(test: Mapping[str, Any], name: str) -> str:
     """Whether the model's score on these documents can be used. test: an OrderTest of a record."""
     of = f"p = {test['p_value']:.3g}, {len(test['shuffled_bits'])} drawn orders"
     if test["p_value"] <= SMALL_P:
-        return (
-            f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): if the order means nothing, it "
-            "has read the file, so do not judge it by these documents"
-        )
+        what = "if the order means nothing, it has read the file, so do not judge it by these documents"
+        return f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): {what}"
     unknown = "its score may be used, but a copy in another order would not show"
     return f"{name} shows no sign of having read this file ({of}): {unknown}"
 
@@ -45,6 +41,4 @@ def check_order(test: Mapping[str, Any]) -> None:
     """Raises ConfigError unless the documents of this corpus have an order of their own: rows of files, not shuffled."""
     is_rows = test.get("kind") in ("dataset", "shards") and test.get("column") is not None
     if not is_rows or test.get("shuffle_seed") is not None:
-        raise ConfigError(
-            "orders= needs rows in the order of their file (shards: or hf:, without seed=): others are sorted by name"
-        )
+        raise ConfigError("orders= needs rows in the order of their file (shards: or hf:, without seed=)")

@@ -22,13 +22,12 @@ from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import ShownAsTable
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of
-from prequential.heldout_loss.heldout import Context, Policy
+from prequential.heldout_loss.heldout import Context, check_context, check_learner
 from prequential.heldout_loss.order_test import check_order
-from prequential.heldout_loss.run import measure_heldout
-from prequential.heldout_loss.scored import Models, Scored, read_scored, score_static
+from prequential.heldout_loss.run import Trained, describe, measure_heldout, stored_model, train_on
+from prequential.heldout_loss.scored import Models, read_scored, score_static
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
-from prequential.heldout_loss.trained import Trained, describe, stored_model, train_on
 from prequential.learners.given import is_model
 from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
@@ -113,10 +112,10 @@ def heldout(
 
     test, train: as `source` of `prequential.compress`; train may also be the folder of a stored model. config, or learner as of
     `evaluate`: what reads `train` (default: preset 5); then it learns nothing from `test` (frozen), or goes on (dynamic). static:
-    hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed. context, stride:
-    what a frozen model sees before a byte. cluster: what depends on each other: a field of the rows, "document" for nothing, or a
-    number of levels of folders. orders: of static models, how many drawn orders are scored, too. overlap: whether text of `train`
-    is searched in `test`. keep: is given each record at once.
+    hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed. context: what a
+    frozen model sees before a byte. stride: tokens that a static model scores at a time. cluster: what depends on each other: a
+    field of the rows, "document" for nothing, or a number of levels of folders. orders: of static models, how many drawn orders
+    are scored, too. overlap: whether text of `train` is searched in `test`. keep: is given each record at once.
 
     With two models or more, the result holds their paired differences, and intervals. Nothing is written. Raises ConfigError,
     CorpusError, MissingDependencyError, and what the learner raises. docs/MEASURES.md explains the losses.
@@ -141,10 +140,12 @@ def heldout(
             return _of_models(documents_of(source, grouping, about), scored, runtime, on_progress, keep)
     if orders is not None:
         raise ConfigError("orders= needs static=: what a learner read that is trained here is known")
-    policy = Policy(context or "carried", stride)
-    load = _loader(train, (config, learner, byte_count(train_limit)), policy, runtime, on_progress)
+    if stride is not None:
+        raise ConfigError("stride= needs static=: how many tokens are scored at a time")
+    check_context(context := context or "carried")
+    load = _loader(train, (config, learner, byte_count(train_limit)), context, runtime, on_progress)
     with _opened(test, byte_count(limit), cluster) as (source, grouping, about):
-        record = measure_heldout(load, source, about, grouping, policy, overlap, runtime, on_progress)
+        record = measure_heldout(load, source, about, grouping, context, overlap, runtime, on_progress)
         keep(record)
         rows = tuple(_trained_rows(record))
     return Heldout(records=(record,), rows=rows, text=format_heldout(record))
@@ -184,7 +185,10 @@ def _of_models(
     static = (score_static(name, documents, models, runtime, on_progress) for name in models.static)
     for each in chain(static, scored):
         records.append(each.to_record(documents))
-        rows += _scored_rows(label_of(len(records) - 1), documents, each)
+        about = {"model": f"{label_of(len(records) - 1)} {each.model['config'][OTHER]['name']}", "loss": "frozen"}
+        for i, (document, bits) in enumerate(zip(documents.documents, each.bits.tolist(), strict=True)):
+            commit = documents.commits[i][0] if documents.commits else None
+            rows.append({**about, **_row(document, bits, commit), "id": documents.ids[i]})
         keep(records[-1])
     losses = [document_losses(record, label_of(i)) for i, record in enumerate(records)]
     comparison = compare_documents(losses) if len(losses) > 1 else None
@@ -211,14 +215,6 @@ def _trained_rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"loss": loss, **_row(document, each["bits"], each["commit"]), "number": each["number"]}
 
 
-def _scored_rows(label: str, documents: DocumentSet, scored: Scored) -> Iterator[dict[str, Any]]:
-    """The documents under a model, in the order of the corpus."""
-    about = {"model": f"{label} {scored.model['config'][OTHER]['name']}", "loss": "frozen"}
-    for i, (document, bits) in enumerate(zip(documents.documents, scored.bits.tolist(), strict=True)):
-        commit = documents.commits[i][0] if documents.commits else None
-        yield {**about, **_row(document, bits, commit), "id": documents.ids[i]}
-
-
 def _row(document: Document, bits: float, commit: str | None) -> dict[str, Any]:
     n, (language,) = document.n_bytes, languages_of([document])
     sizes = {"n_bytes": n, "bits": bits, "nats": bits * log(2), "bits_per_byte": bits / n if n else None}
@@ -231,7 +227,7 @@ def _row(document: Document, bits: float, commit: str | None) -> dict[str, Any]:
 def _loader(
     train: CorpusLike,
     given: tuple[Config | None, Any, int | None],
-    policy: Policy,
+    context: Context,
     runtime: Runtime,
     on_progress: OnProgress,
 ) -> Callable[[], Trained]:
@@ -250,5 +246,5 @@ def _loader(
         raise ConfigError(f"{str(train)!r} is a run, not a corpus: name the corpus, or a model that `train` stored")
     spec = learner if isinstance(learner, LearnerSpec) else None if learner is None else other_spec(learner)
     spec = spec or own_spec(config or preset(), runtime)
-    policy.check(spec, runtime)
+    check_learner(spec, context, runtime)
     return partial(train_on, train, spec, limit_bytes, on_progress)

@@ -1,32 +1,88 @@
-"""A complete held-out measurement of a trained learner: overlap, frozen and dynamic loss, and figures to compare them with."""
+"""A complete held-out measurement of a learner that was trained on a corpus, or stored: overlap, frozen and dynamic loss, and
+figures to compare them with. Its GPT has also learned from the last segment of training.
+"""
 
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import numpy as np
 from prequential_codecs.baselines import measure_installed
+from prequential_codecs.bit_coder import SCORE, BitCoder
+from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.overlap import Overlap, measure_overlap
 
 from prequential.comparison.clusters import Grouping
+from prequential.errors import CorpusError
 from prequential.evaluation import baselines
+from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import Policy, dynamic_trace, frozen_trace, scored_trace
+from prequential.files import PathLike
+from prequential.heldout_loss.heldout import POLICIES, Bytes, Context, check_learner, code_frozen, dynamic_trace, traced
 from prequential.heldout_loss.summary import summarise_heldout
-from prequential.heldout_loss.trained import Trained
 from prequential.learners.adapted import AdaptedLearner
-from prequential.learners.spec import LearnerSpec
+from prequential.learners.spec import LearnerSpec, byte_costs, own_spec
 from prequential.model.learner import OnlineLearner
 from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
+from prequential.online.model_store import load_model
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
-from prequential.online.source import Source
+from prequential.online.source import CorpusLike, Source, open_source
+from prequential.online.training import train
 from prequential.records import NOT_CODED, HeldoutRecord, environment
 
 BASELINES = ("ppmd", "xz")
 OWN_POLICY = "carried: one stream; the context continues from the training corpus"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A learner that has read a corpus. spec: what it is one of. about: the corpus, as JSON values of a record.
+
+    symbols (n,) uint8, documents: the corpus itself, if its bytes are available.
+    """
+
+    spec: LearnerSpec
+    learner: Learner
+    about: dict[str, Any]
+    symbols: Bytes | None = None
+    documents: Sequence[Document] = ()
+
+
+def describe(source: Source) -> dict[str, Any]:
+    """The description of a source in records. Reads it once for its digest."""
+    sizes = {"n_bytes": source.n_bytes, "whole_bytes": source.whole_bytes}
+    return {**source.origin, **sizes, "blake2b": source.blake2b.hex()}
+
+
+def train_on(corpus: CorpusLike, spec: LearnerSpec, limit_bytes: int | None, on_progress: OnProgress) -> Trained:
+    """A new learner that has read the corpus. Raises CorpusError for an empty one, and what the learner raises."""
+    begin(on_progress, "training")
+    with open_source(corpus, limit_bytes) as source:
+        if not source.n_bytes:
+            raise CorpusError(f"nothing to learn from: the training corpus {source.name!r} is empty")
+        learner, symbols = spec.make(), source.symbols[:]
+        if spec.config:
+            code_bits = train(learner, symbols, on_progress).code_bits
+        else:
+            code_bits = traced(byte_costs(np.array(symbols), spec, learner), symbols, on_progress).total_bits(MODEL)
+        about = {"source": "corpus", **describe(source), "code_bits": code_bits}
+        return Trained(spec=spec, learner=learner, about=about, symbols=symbols, documents=source.documents)
+
+
+def stored_model(folder: PathLike, runtime: Runtime) -> Trained:
+    """The learner of a stored model. Raises what `load_model` raises."""
+    stored = load_model(folder, runtime)
+    about = {"source": "model", **stored.trained_on, "model": unicode_name(os.fspath(folder))}
+    return Trained(spec=own_spec(stored.config, runtime), learner=stored.learner, about=about)
+
+
+# ---- a measurement
 
 
 def measure_heldout(
@@ -34,23 +90,28 @@ def measure_heldout(
     test: Source,
     about: dict[str, Any],
     grouping: Grouping,
-    policy: Policy,
+    context: Context,
     with_overlap: bool,
     runtime: Runtime,
     on_progress: OnProgress,
 ) -> dict[str, Any]:
     """The record of the losses of a test corpus under the learner that `load` returns. about: the test corpus in records.
 
-    grouping: of its documents. policy: of the frozen loss. with_overlap: whether the overlap is measured, if the training bytes
+    grouping: of its documents. context: of the frozen loss. with_overlap: whether the overlap is measured, if the training bytes
     are available; its warning is logged before the passes. At most one learner exists at a time. A tokenizer encodes each corpus
     alone.
     """
-    trained, traces = load(), {}
+    trained, traces, symbols = load(), {}, test.symbols[:]
     spec, train, digest = trained.spec, trained.about, trained.learner.digest()
-    policy.check(spec, runtime)
+    check_learner(spec, context, runtime)
     overlap = _measure_overlap(trained, test, on_progress) if with_overlap else None
     begin(on_progress, "frozen")
-    traces["frozen"] = _frozen(spec, trained.learner, test, policy, on_progress)
+    if isinstance(trained.learner, OnlineLearner):
+        costs = code_frozen(trained.learner, symbols, test.documents, BitCoder(SCORE), context)
+    else:
+        assert isinstance(trained.learner, AdaptedLearner)
+        costs = byte_costs(np.array(symbols), spec, trained.learner.frozen())
+    traces["frozen"] = traced(costs, symbols, on_progress)
     begin(on_progress, "dynamic")  # last, because it changes the learner
     traces["dynamic"] = _dynamic(spec, trained.learner, test, on_progress)
     del trained
@@ -68,7 +129,7 @@ def measure_heldout(
         config=spec.description,
         learner_digest=digest.hex(),
         coding=NOT_CODED,
-        policy=policy.describe(spec.config) if spec.config else OWN_POLICY,
+        policy=POLICIES[context] if spec.config else OWN_POLICY,
         **losses,
         saved_bits=losses["untrained"].total.bits - losses["dynamic"].total.bits,
         baselines=[baselines.to_record(each) for each in others],
@@ -86,14 +147,7 @@ def heldout_record(**values: Any) -> dict[str, Any]:
 def _dynamic(spec: LearnerSpec, learner: Learner, test: Source, show: OnProgress) -> Trace:
     if isinstance(learner, OnlineLearner):
         return dynamic_trace(learner, test.symbols[:], show)
-    return scored_trace(test.symbols[:], spec, learner, show)
-
-
-def _frozen(spec: LearnerSpec, learner: Learner, test: Source, policy: Policy, show: OnProgress) -> Trace:
-    if isinstance(learner, OnlineLearner):
-        return frozen_trace(learner, test.symbols[:], test.documents, policy, show)
-    assert isinstance(learner, AdaptedLearner)
-    return scored_trace(test.symbols[:], spec, learner.frozen(), show)
+    return traced(byte_costs(np.array(test.symbols[:]), spec, learner), test.symbols[:], show)
 
 
 def _measure_overlap(trained: Trained, test: Source, on_progress: OnProgress) -> Overlap | None:

@@ -1,6 +1,6 @@
 """Models that are scored document by document and learn nothing: static models, and scores that a cluster computed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import fsum
@@ -15,7 +15,7 @@ from prequential_corpora.corpus import unicode_name
 from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import DocumentSet, read_scores
-from prequential.heldout_loss.heldout import CONTEXTS, Context
+from prequential.heldout_loss.heldout import Context, check_context
 from prequential.heldout_loss.order_test import MIN_ORDERS, order_test
 from prequential.heldout_loss.run import heldout_record
 from prequential.heldout_loss.summary import summarise_documents
@@ -32,9 +32,9 @@ BATCH_BYTES = 1 << 18  # of documents that are scored between two calls of on_pr
 class Models:
     """Which models are scored, in this order: static models (hf:FOLDER, hf:NAME), then files of scores.
 
-    context: what a model sees before a token: its document (isolated, strided), or also the documents before it (carried). None:
-    isolated, or strided with a stride; with orders: carried. stride: tokens that are scored at a time; the window before them
-    overlaps. orders: how many drawn orders are scored, too (order_test.py).
+    context: what a model sees before a token: its document (isolated), or also the documents before it (carried). None: isolated;
+    with orders: carried. stride: tokens that are scored at a time; the window before them overlaps. orders: how many drawn orders
+    are scored, too (order_test.py).
     """
 
     static: Sequence[str] = ()
@@ -44,14 +44,10 @@ class Models:
     orders: int | None = None
 
     def __post_init__(self) -> None:
-        context = self.context or ("carried" if self.orders else "isolated" if self.stride is None else "strided")
+        context = self.context or ("carried" if self.orders else "isolated")
         if self.orders is not None and (self.scores or self.orders < MIN_ORDERS or context != "carried"):
             raise ConfigError(f"orders= takes {MIN_ORDERS} or more, and static models with the context carried")
-        if context not in CONTEXTS:
-            raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(CONTEXTS)}")
-        if context != "carried" and (context == "strided") == (self.stride is None):
-            verb = "needs" if self.stride is None else "has no"
-            raise ConfigError(f"the context {context} of a static model {verb} stride=, in tokens")
+        check_context(context)
         object.__setattr__(self, "context", context)
 
 
@@ -93,7 +89,10 @@ def score_static(
         return bits
 
     begin(on_progress, name)
-    costs = np.concatenate([scored(batch) for batch in ([documents] if carried else _batches(documents))])
+    starts = np.array([document.offset for document in documents.documents])
+    members = np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH_BYTES)) + 1)
+    batches = [documents] if carried else (documents.only(each.tolist()) for each in members)
+    costs = np.concatenate([scored(batch) for batch in batches])
     canonical_bits, n_orders = fsum(costs.tolist()), models.orders or 0
     orders = order_test(canonical_bits, lambda batch: fsum(scored(batch).tolist()), documents, n_orders)
     learner = {"name": model.name, "arguments": {"context": models.context}, "n_symbols": model.n_symbols}
@@ -106,7 +105,7 @@ def score_static(
         "orders": orders if n_orders else None,
         "environment": {**environment(runtime, None), "device": runtime.device},
     }
-    return Scored(bits=np.add.reduceat(costs, [document.offset for document in documents.documents]), model=about)
+    return Scored(bits=np.add.reduceat(costs, starts), model=about)
 
 
 def read_scored(path: PathLike, documents: DocumentSet, models: Models, runtime: Runtime) -> Scored:
@@ -121,10 +120,3 @@ def read_scored(path: PathLike, documents: DocumentSet, models: Models, runtime:
         "environment": environment(runtime, None),
     }
     return Scored(bits=bits, model=about)
-
-
-def _batches(documents: DocumentSet) -> Iterator[DocumentSet]:
-    """The documents in their order, some BATCH_BYTES at a time."""
-    starts = np.array([document.offset for document in documents.documents])
-    for members in np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH_BYTES)) + 1):
-        yield documents.only(members.tolist())

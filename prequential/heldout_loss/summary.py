@@ -64,6 +64,12 @@ def summarise_documents(
     languages, others = _by_label(groups, languages_of(documents)), shown[MAX_DOCUMENTS:]
     clusters = cluster([document.n_bytes for document in documents], bits, grouping)
     interval = loss_interval(clusters)
+    kinds = _by_label(shown, [group.name.partition("/")[0] for group in shown])  # new and added, with which names begin
+    dates, by_commit = dict(commits), {}
+    if commits:
+        by_commit = {group.name: group for group in _by_label(groups, [commit for commit, _ in commits])}
+    for name, group in by_commit.items():
+        group.date = dates[name]
     return HeldoutLoss(
         total=_sum("total", groups),
         documents=inside,
@@ -75,14 +81,9 @@ def summarise_documents(
         languages=languages,
         each=shown[:MAX_DOCUMENTS],
         all_others=_sum("all others", others) if others else None,
-        clusters=ClusterFields(
-            by=clusters.by,
-            n_documents=clusters.n_documents,
-            n_bytes=list(clusters.n_bytes),
-            bits=list(clusters.bits),
-        ),
-        kinds=_kinds(shown) if commits else None,
-        commits=_by_commit(groups, commits) if commits else None,
+        clusters=ClusterFields(**asdict(clusters) | {"n_bytes": list(clusters.n_bytes), "bits": list(clusters.bits)}),
+        kinds=sorted(kinds, key=lambda group: group.name, reverse=True) if commits else None,
+        commits=[by_commit[name] for name in dates] if commits else None,  # in the order of the window
     )
 
 
@@ -103,21 +104,6 @@ def languages_of(documents: Sequence[Document]) -> list[str]:
         language_of(d.name.encode("utf-8", "surrogateescape")) or printable(splitext(d.name)[1].lower()) or NO_LANGUAGE
         for d in documents
     ]
-
-
-def _kinds(groups: Sequence[DocumentGroup]) -> list[DocumentGroup]:
-    """New and added documents of a window: their names begin with the kind."""
-    kinds = _by_label(groups, [group.name.partition("/")[0] for group in groups])
-    return sorted(kinds, key=lambda group: group.name, reverse=True)
-
-
-def _by_commit(groups: Sequence[DocumentGroup], commits: Sequence[Commit]) -> list[DocumentGroup]:
-    """One group for each commit with its date, in the order of the window."""
-    dates = dict(commits)
-    by_commit = {group.name: group for group in _by_label(groups, [commit for commit, _ in commits])}
-    for name, group in by_commit.items():
-        group.date = dates[name]
-    return [by_commit[name] for name in dates]
 
 
 def _by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> list[DocumentGroup]:

@@ -109,7 +109,12 @@ def _totals(losses: Record, baselines: Sequence[Record] = ()) -> str:
 
 def _groups(title: str, losses: Record, *, differences: bool = False) -> str:
     """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one."""
-    members = [_members(title, loss) for loss in losses.values()]
+    if title == "overlap":
+        members = [
+            [loss[name] for name in ("documents", "clean", "dirty", "novel") if loss[name]] for loss in losses.values()
+        ]
+    else:
+        members = [loss[GROUPS[title]] or [] for loss in losses.values()]
     groups = sorted(members[0], key=lambda group: -group["bits"])
     if len(groups) < 2:
         return ""
@@ -124,12 +129,6 @@ def _groups(title: str, losses: Record, *, differences: bool = False) -> str:
     titles = [title, "documents", "bytes", "bits", *labels, *(f"{each} - A" for each in labels[1:] if differences)]
     end = f"\nand {len(groups) - MAX_ROWS:,} more" if len(groups) > MAX_ROWS else ""
     return format_table(titles, rows) + end
-
-
-def _members(title: str, loss: Record) -> Sequence[Record]:
-    if title == "overlap":
-        return [loss[name] for name in ("documents", "clean", "dirty", "novel") if loss[name]]
-    return loss[GROUPS[title]] or ()
 
 
 def _identity(group: Record) -> Any:

@@ -53,15 +53,21 @@ class AdaptedLearner:
 
     gpt_bits = None
     update_size = None
-    n_symbols: int
 
     def __init__(self, model: OnlineModel, n_symbols: int, *, secret: int = 0, n_known: int = 0) -> None:
         """n_symbols: V of the symbols that will come. secret: seeds the draw of checks. n_known: runs before it.
 
         Raises ConfigError for an unfit model.
         """
-        self.model = model
-        self._n_alphabet = _checked_alphabet(model, n_symbols)
+        own, kind = getattr(model, "n_symbols", None), type(model).__name__
+        for name in ("predict", "update"):
+            if not callable(getattr(model, name, None)):
+                raise ConfigError(f"{kind} has no method {name!r}: see docs/LEARNERS.md")
+        if not isinstance(own, int) or not 2 <= own <= MAX_SYMBOLS:
+            raise ConfigError(f"n_symbols of {kind} is {own!r}; give a number from 2 to {MAX_SYMBOLS}")
+        if own < n_symbols:
+            raise ConfigError(f"{kind} predicts {own} symbols; the corpus has {n_symbols}")
+        self.model, self._n_alphabet = model, own
         self._deterministic = bool(getattr(model, "deterministic", False))
         self._gives_nll = callable(getattr(model, "nll", None)) and not is_coded(model)
         self._draws, self._learns = np.random.default_rng(secret), True
@@ -257,18 +263,6 @@ def _code(symbols: np.ndarray, rows: np.ndarray, coder: BitCoder, first: int) ->
     return ideal_bits(coded)
 
 
-def _checked_alphabet(model: OnlineModel, n_symbols: int) -> int:
-    own, kind = getattr(model, "n_symbols", None), type(model).__name__
-    for name in ("predict", "update"):
-        if not callable(getattr(model, name, None)):
-            raise ConfigError(f"{kind} has no method {name!r}: see docs/LEARNERS.md")
-    if not isinstance(own, int) or not 2 <= own <= MAX_SYMBOLS:
-        raise ConfigError(f"n_symbols of {kind} is {own!r}; give a number from 2 to {MAX_SYMBOLS}")
-    if own < n_symbols:
-        raise ConfigError(f"{kind} predicts {own} symbols; the corpus has {n_symbols}")
-    return own
-
-
 # ---- states
 
 
@@ -297,18 +291,14 @@ def flattened(state: Any) -> dict[str, np.ndarray]:
         if isinstance(value, list | tuple):
             kind = "list" if isinstance(value, list) else "tuple"
             return {kind: [walked(each, f"{name}.{i}") for i, each in enumerate(value)]}
-        if isinstance(value, bytes):
-            return {"bytes": place(np.frombuffer(value, np.uint8))}
-        if isinstance(value, np.ndarray | np.generic):
-            array = np.asarray(value)
-            if array.dtype.kind not in "biufc":
-                raise ConfigError(f"state_dict of the learner: {name or 'its value'} has type {array.dtype}")
-            kind = "array" if isinstance(value, np.ndarray) else "number"
-            values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            return {kind: place(values), "dtype": array.dtype.str, "shape": array.shape}
         if hasattr(value, "detach"):
             return {"tensor": place(_bytes_of(value)), "dtype": str(value.dtype), "shape": list(value.shape)}
-        raise ConfigError(f"state_dict of the learner: {name or 'its value'} is a {type(value).__name__}")
+        array = np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.asarray(value)
+        if array.dtype.kind not in "biufc":
+            raise ConfigError(f"state_dict of the learner: {name or 'its value'} is a {type(value).__name__}")
+        kind = "bytes" if isinstance(value, bytes) else "array"
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return {kind: place(raw), "dtype": array.dtype.str, "shape": array.shape}
 
     structure = json.dumps(walked(state, "")).encode()
     both = {STRUCTURE: structure, SMALL: bytes(small)}
@@ -325,12 +315,6 @@ def _bytes_of(tensor: Any) -> np.ndarray:
 def restored(arrays: Mapping[str, np.ndarray]) -> Any:
     """The state that `flattened` had, in memory of its own; tensors on the processor. Raises ValueError for other arrays."""
 
-    def values_of(place: list[int]) -> np.ndarray:
-        if len(place) == 1:
-            return arrays[str(place[0])].copy()
-        start, n = place
-        return arrays[SMALL][start : start + n].copy()
-
     def built(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
@@ -339,7 +323,8 @@ def restored(arrays: Mapping[str, np.ndarray]) -> Any:
             return {built(key): built(each) for key, each in inside}
         if kind in ("list", "tuple"):
             return (list if kind == "list" else tuple)(map(built, inside))
-        values = values_of(inside)
+        is_small = len(inside) == 2
+        values = (arrays[SMALL][inside[0] : sum(inside)] if is_small else arrays[str(inside[0])]).copy()
         if kind == "bytes":
             return values.tobytes()
         if kind == "tensor":
@@ -350,8 +335,7 @@ def restored(arrays: Mapping[str, np.ndarray]) -> Any:
                 raise ValueError("not a type of a tensor")
             flat = torch.from_numpy(values).view(dtype) if values.size else torch.zeros(0, dtype=dtype)
             return flat.reshape(value["shape"])
-        array = values.view(np.dtype(value["dtype"])).reshape(value["shape"])
-        return array if kind == "array" else array[()]
+        return values.view(np.dtype(value["dtype"])).reshape(value["shape"])[()]  # of a number, itself
 
     try:
         return built(json.loads(arrays[STRUCTURE].tobytes()))

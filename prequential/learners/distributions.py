@@ -94,18 +94,14 @@ def row_bits(rows: np.ndarray, symbols: np.ndarray, first: int) -> np.ndarray:
     return bits
 
 
-def nll_bits(nats: np.ndarray, n_symbols: int) -> np.ndarray:
-    """The cost of symbols, from their nats (n,) alone: bits (n,), whole units."""
-    bits = np.empty(len(nats))
-    _nll_bits(nats, float((1 << WIDE_TOTAL_BITS) - n_symbols), bits)
-    return bits
-
-
 @kernel
-def _nll_bits(nats: Array, total: float, bits: Array) -> None:
+def nll_bits(nats: Array, n_symbols: int) -> Array:
+    """The cost of symbols, from their nats (n,) alone: bits (n,), whole units."""
+    bits, total = np.empty(nats.size), np.float64((1 << WIDE_TOTAL_BITS) - n_symbols)
     for i in range(nats.size):
         frequency = 1.0 + math.floor(min(math.exp(-nats[i]), 1.0) * total)
         bits[i] = np.rint((WIDE_TOTAL_BITS - math.log2(frequency)) / UNIT_BITS) * UNIT_BITS
+    return bits
 
 
 def checked_nats(given: Any, n: int, first: int) -> np.ndarray:
@@ -127,7 +123,7 @@ def _array(name: str, values: Any) -> np.ndarray:
         return to_array(values)
     except (AttributeError, TypeError, RuntimeError) as error:
         raise InvalidDistributionError(
-            f"{name} returned {kind}; give log-probabilities as an array or tensor"
+            f"{name} returned {kind}; give an array or tensor of log-probabilities"
         ) from error
 
 
@@ -179,17 +175,13 @@ def _cut(data: np.ndarray, start: int, tokenizer: Tokenizer) -> int | None:
     end = start + PIECE_BYTES
     lines = np.flatnonzero(data[end - PIECE_BYTES // 4 : end] == ord("\n")) + end - PIECE_BYTES // 4 + 1
     for cut in lines[::-1][:MAX_TRIES].tolist():
-        left, right = _whole_characters(data[cut - NEAR_BYTES : cut]), _whole_characters(data[cut : cut + NEAR_BYTES])
+        near = data[cut - NEAR_BYTES : cut], data[cut : cut + NEAR_BYTES]
+        left, right = (part.tobytes().decode(errors="ignore").encode() for part in near)  # whole characters
         with named_failures("the tokenizer failed"):
             together, apart = tokenizer.encode(left + right), [tokenizer.encode(left), tokenizer.encode(right)]
         if np.array_equal(np.asarray(together), np.concatenate(apart)):
             return int(cut)
     return None
-
-
-def _whole_characters(data: np.ndarray) -> bytes:
-    """The bytes without parts of a UTF-8 character at either end."""
-    return data.tobytes().decode(errors="ignore").encode()
 
 
 def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -206,18 +198,17 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int, first: int = 0) 
         kinds, places = np.unique(ids, return_inverse=True)
         pieces = [tokenizer.decode([i]) for i in kinds.tolist()]
         if b"".join(map(pieces.__getitem__, places.tolist())) != prefix + data:
-            _refuse(data, tokenizer.decode(ids.tolist()).removeprefix(prefix), first)
+            decoded = tokenizer.decode(ids.tolist()).removeprefix(prefix)
+            if decoded == data:
+                raise CorpusError(
+                    "the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join"
+                )
+            was, becomes = (each.decode(errors="surrogateescape") for each in (data, decoded))
+            n = len(commonprefix((was, becomes)))  # noqa: RUF071  # characters are meant
+            at = f"{was[n : n + 1]!r} at byte {first + len(was[:n].encode(errors='surrogateescape'))}"
+            raise CorpusError(f"the tokenizer does not restore the corpus: {at} comes back as {becomes[n : n + 1]!r}")
     ends = np.cumsum(np.array([len(piece) for piece in pieces], np.int64)[places]) - len(prefix)
     return ids, np.diff(np.maximum(ends, 0), prepend=0)
-
-
-def _refuse(data: bytes, decoded: bytes, first: int) -> None:
-    if decoded == data:
-        raise CorpusError("the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join")
-    was, becomes = (each.decode(errors="surrogateescape") for each in (data, decoded))
-    n = len(commonprefix((was, becomes)))  # noqa: RUF071  # characters are meant
-    at = f"{was[n : n + 1]!r} at byte {first + len(was[:n].encode(errors='surrogateescape'))}"
-    raise CorpusError(f"the tokenizer does not restore the corpus: {at} comes back as {becomes[n : n + 1]!r}")
 
 
 def check_sequence(ids: Any, n_symbols: int) -> np.ndarray:

@@ -61,13 +61,10 @@ def _named(name: str) -> tuple[ModuleType, Any]:
     if is_file and not Path(module_name).is_file():
         raise ConfigError(f"the file {module_name!r} does not exist")
     with named_failures(f"{module_name!r} cannot be imported"):
-        if is_file:
-            with _importable(Path(module_name).resolve().parent):
-                module = _file(module_name)
-        else:
-            is_known = _top(module_name) in sys.modules or importlib.util.find_spec(_top(module_name))
-            with _importable(None if is_known else Path.cwd()):
-                module = importlib.import_module(module_name)
+        is_known = not is_file and (_top(module_name) in sys.modules or importlib.util.find_spec(_top(module_name)))
+        folder = Path(module_name).resolve().parent if is_file else Path.cwd()
+        with _importable(None if is_known else folder):
+            module = _file(module_name) if is_file else importlib.import_module(module_name)
     try:
         factory = attrgetter(factory_name)(module)
     except AttributeError as error:

@@ -43,10 +43,6 @@ class LearnerSpec:
     scores_parts: bool = True
     resumes: bool = True
 
-    def to_dict(self) -> dict[str, Any]:
-        """As of a configuration: what runs are recognised by."""
-        return self.description
-
     @property
     def seed(self) -> int | None:
         """The seed; of a learner that is not of this program, its argument `seed`. None: it has none."""

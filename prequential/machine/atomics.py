@@ -73,9 +73,8 @@ def _prefetch(typing_context: Any, array: Any, i: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         i32 = ir.IntType(32)
         place = builder.bitcast(_pointer(context, builder, signature.args[0], *arguments), cgutils.voidptr_t)
-        call(
-            builder, "llvm.prefetch.p0i8", ir.VoidType(), place, i32(0), i32(3), i32(1)
-        )  # to read, keep in all caches, data
+        # to read, keep in all caches, data
+        call(builder, "llvm.prefetch.p0i8", ir.VoidType(), place, i32(0), i32(3), i32(1))
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate

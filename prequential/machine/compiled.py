@@ -240,9 +240,8 @@ def is_cached(kernel: Any) -> bool:
     return files is None or any(files())
 
 
-def sharing_kernel(function: Any) -> Any:
-    """A kernel whose arrays other threads use at the same time. It allocates nothing: counts of references are not touched."""
-    return kernel(function, _WITHIN)
+# A kernel whose arrays other threads use at the same time. It allocates nothing: counts of references are not touched.
+sharing_kernel: Any = functools.partial(kernel, options=_WITHIN)
 
 
 def _quiet(function: Any) -> Any:

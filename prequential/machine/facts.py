@@ -21,9 +21,15 @@ PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "p
 
 def machine() -> dict[str, str | int]:
     """Processor, cores, memory, how much of it this process may use, and system, as JSON values."""
+    from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+
+    features, levels = (
+        get_host_cpu_features(),
+        (("AVX512", "avx512f"), ("AVX2", "avx2")),
+    )  # by the names that torch gives
     return {
         "cpu": _cpu_model(),
-        "cpu_capability": _vector_level(),
+        "cpu_capability": next((name for name, feature in levels if features.get(feature)), "DEFAULT"),
         "n_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "usable_memory_bytes": usable_memory_bytes(),
@@ -31,20 +37,10 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def _vector_level() -> str:
-    """The widest vector instructions of the processor, by the names that torch gives; torch is not imported for that."""
-    from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
-
-    features = get_host_cpu_features()
-    levels = (("AVX512", "avx512f"), ("AVX2", "avx2"))
-    return next((name for name, feature in levels if features.get(feature)), "DEFAULT")
-
-
 def _cpu_model() -> str:
     with suppress(OSError):
-        if line := re.search(
-            r"^model name.*?: *(.*)", Path("/proc/cpuinfo").read_text("utf-8", "replace"), re.MULTILINE
-        ):
+        facts = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+        if line := re.search(r"^model name.*?: *(.*)", facts, re.MULTILINE):
             return line[1].strip()
     return platform.processor() or platform.machine()
 
@@ -108,11 +104,9 @@ def check_usable(learner_bytes: int, *, has_gpt: bool) -> None:
     check_address_space(learner_bytes, has_gpt=has_gpt)
     needed, usable = learner_bytes + (PROGRAM_WITH_GPT_BYTES if has_gpt else PROGRAM_BYTES), usable_memory_bytes()
     if needed > usable:
-        raise ConfigError(
-            f"this learner takes up to {needed >> 20:,} MiB of memory with the program, more than the {usable >> 20:,} MiB that "
-            "this process may use here (machine, container or job, ulimit): allow more or choose a smaller learner; "
-            "max_memory_bytes= replaces this check"
-        )
+        least = f"this learner takes up to {needed >> 20:,} MiB of memory with the program"
+        what = f"more than the {usable >> 20:,} MiB that this process may use here (machine, container or job, ulimit)"
+        raise ConfigError(f"{least}, {what}: choose a smaller one, or give max_memory_bytes=")
 
 
 def check_address_space(learner_bytes: int = 0, *, has_gpt: bool = False) -> None:
@@ -120,10 +114,8 @@ def check_address_space(learner_bytes: int = 0, *, has_gpt: bool = False) -> Non
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     needed = learner_bytes + (ADDRESSES_WITH_GPT if has_gpt else ADDRESSES)
     if needed > limit != resource.RLIM_INFINITY:
-        raise ConfigError(
-            f"out of memory: the limit of address space (ulimit -v) is {limit >> 20:,} MiB, and this takes up to "
-            f"{needed >> 20:,} MiB: raise the limit"
-        )
+        what = f"the limit of address space (ulimit -v) is {limit >> 20:,} MiB: raise it to {needed >> 20:,} MiB"
+        raise ConfigError(f"out of memory: {what}")
 
 
 def _group_limits(system: Path) -> Iterator[int]:

@@ -95,7 +95,10 @@ def kernel_folder() -> Path | None:
         folder = parent / f"kernels-{version()}"
         if not folder.exists():
             folder.mkdir(mode=0o700)
-            _delete_unused(parent)
+            for other in parent.glob("kernels-*"):
+                with suppress(OSError):
+                    if other.lstat().st_mtime < time.time() - UNUSED_S:
+                        shutil.rmtree(other)
         for each in (folder, *folder.parents):
             _check_private(each)
     except OSError as error:
@@ -108,7 +111,7 @@ def kernel_folder() -> Path | None:
 
 def _cache_home() -> Path:
     """The folder of this user's caches. A relative path in the environment is ignored. Raises OSError without a home."""
-    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
         if (path := Path(os.environ.get(name, ""))).is_absolute():
             return path
     home = Path(os.path.expanduser("~"))  # noqa: PTH111  # of pathlib it raises where there is no home
@@ -119,8 +122,6 @@ def _cache_home() -> Path:
 
 def _check_private(folder: Path) -> None:
     """Raises OSError unless only this user and root can put something else in the place of what is in this folder."""
-    if not hasattr(os, "geteuid"):
-        return
     status = folder.lstat()
     owners = {os.geteuid(), Path("/").stat().st_uid}  # in some containers the root of the host has another number
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners:
@@ -129,23 +130,11 @@ def _check_private(folder: Path) -> None:
         raise OSError(f"others may write in {str(folder)!r}: `chmod go-w` prevents that")
 
 
-def _delete_unused(parent: Path) -> None:
-    for folder in parent.glob("kernels-*"):
-        with suppress(OSError):
-            if folder.lstat().st_mtime < time.time() - UNUSED_S:
-                shutil.rmtree(folder)
-
-
 class KernelCache:
     """The files of one kernel, with the methods that numba's dispatchers call. A failure only costs time."""
 
     def __init__(self, function: Any) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
-
-    @property
-    def cache_path(self) -> str | None:
-        folder = kernel_folder()
-        return str(folder) if folder else None
 
     def files(self) -> Iterator[Path]:
         folder = kernel_folder()
@@ -185,13 +174,6 @@ class KernelCache:
             with suppress(OSError):
                 draft.unlink()
             _warn_unsaved(folder, error.strerror or str(error))
-
-    def enable(self) -> None:
-        """numba's dispatchers call it; this cache is always on."""
-
-    def flush(self) -> None:
-        for path in self.files():
-            path.unlink(missing_ok=True)
 
 
 @functools.cache

@@ -128,24 +128,20 @@ class HeldSignals:
 
     def __init__(self) -> None:
         self.over = False
-        self._deliver: Callable[[], Any] | None = None
-
-    @property
-    def pending(self) -> bool:
-        return self._deliver is not None
+        self.pending: Callable[[], Any] | None = None
 
     def deliver(self) -> None:
         """Does now what the pending signal asks for, which raises its exception; nothing without one."""
-        deliver, self._deliver = self._deliver, None
+        deliver, self.pending = self.pending, None
         if deliver:
             deliver()
 
     def hold(self, original: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
-        if self._deliver and number == signal.SIGXCPU:
+        if self.pending and number == signal.SIGXCPU:
             return
-        if self.over or self._deliver:
+        if self.over or self.pending:
             original(number, frame)
-        self._deliver = None if self.over else partial(original, number, None)
+        self.pending = None if self.over else partial(original, number, None)
 
 
 @contextmanager

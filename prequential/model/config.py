@@ -72,9 +72,8 @@ def _check_range(config: object, **ranges: tuple[float, float]) -> None:
 
 def _distinct_names(what: str, names: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """The names as a tuple. Raises ConfigError unless it is a list of distinct known names."""
-    _check(
-        isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names), f"{what} must be a list of names"
-    )
+    is_list = isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names)
+    _check(is_list, f"{what} must be a list of names")
     _check(len(set(names)) == len(names), f"{what} must not hold one name twice")
     for name in names:
         _check(name in known, f"unknown name {name!r} in {what}; choose from {', '.join(known)}")
@@ -128,10 +127,8 @@ class GPTConfig:
         _check(has_room, f"memory_bits must be 0 or at least {LEAST_MEMORY_BITS}")
         unit = 2 * self.n_heads
         _check(self.width % unit == 0, f"width = {self.width} must be a multiple of 2 * n_heads = {unit}")
-        _check(
-            self.width // self.n_heads <= 128,
-            "width / n_heads must be at most 128, so that sums stay exact: 1023 * 127 * 128 < 2**24",
-        )
+        # 1023 * 127 * 128 < 2**24
+        _check(self.width // self.n_heads <= 128, "width / n_heads must be at most 128, so that sums stay exact")
         _check(self.width * self.mlp_factor <= 16384, "width * mlp_factor must be at most 16384")
 
     @property
@@ -215,10 +212,8 @@ class ScheduleConfig:
             history_bits=(14, 30), block_symbols=(1, 1 << 25),
         )  # fmt: skip
         _check(self.n_rows * self.row_symbols <= 8192, "n_rows * row_symbols must be at most 8192")
-        _check(
-            max(self.first_segment_symbols, self.segment_symbols) <= self.n_rows * self.row_symbols,
-            "first_segment_symbols and segment_symbols must be at most n_rows * row_symbols",
-        )
+        longest = max(self.first_segment_symbols, self.segment_symbols)
+        _check(longest <= self.n_rows * self.row_symbols, "a segment must have at most n_rows * row_symbols symbols")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +237,7 @@ class Config:
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise wrong_argument(name, getattr(self, name), "a part of a Config, as prequential.preset(5) has")
-        _check(
-            self.gpt is not None or self.mixer is not None, "gpt and mixer are both None: a learner needs at least one"
-        )
+        _check(bool(self.gpt or self.mixer), "gpt and mixer are both None: a learner needs at least one")
         if self.gpt:
             n_terms = self.schedule.n_rows * self.schedule.row_symbols * len(self.gpt.contexts)
             limit = f"must be at most {MOST_CONTEXT_TERMS}, so that sums stay exact"
@@ -263,16 +256,6 @@ class Config:
             if fields[name] is not None or name == "schedule":
                 fields[name] = part(**_fields(part, fields[name], name))
         return cls(**fields)
-
-    @classmethod
-    def from_record(cls, values: Any) -> "Config":
-        """`from_dict` for a record that may come from an earlier version: names that it lacks get the value of that version."""
-        gpt = values.get("gpt") if isinstance(values, dict) else None
-        if isinstance(gpt, dict):
-            names = ("contexts", "context_bits", "memory_bits", "context_step")
-            without = {name: getattr(GPTConfig, name) for name in names}
-            values = {**values, "gpt": {**without, **gpt}}
-        return cls.from_dict(values)
 
 
 def _fields(cls: type, values: Any, where: str) -> dict[str, Any]:

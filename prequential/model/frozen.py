@@ -7,14 +7,11 @@ The arithmetic is that of an OnlineLearner, so a decoder with the same weights a
 from copy import copy
 
 import numpy as np
-from prequential_codecs.bit_coder import BitCoder, ideal_bits
 
-from prequential.errors import ConfigError
-from prequential.model.config import Config
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.reader import Reader
 from prequential.model.history import History
-from prequential.model.learner import OnlineLearner, code_symbols, segment_inputs
+from prequential.model.learner import OnlineLearner
 from prequential.model.mixer.mixer import Mixer
 from prequential.model.mixer.past import MAX_VERIFIED
 
@@ -25,8 +22,6 @@ class FrozenLearner(OnlineLearner):
     It shares weights and tables with `learner` and copies only the keys and values and the ring. It does not change `learner`,
     which must not learn while this object is in use.
     """
-
-    config: Config
 
     def __init__(self, learner: OnlineLearner) -> None:
         self._learner, self.config = learner, learner.config
@@ -61,37 +56,6 @@ class FrozenLearner(OnlineLearner):
             self.history.recall.restart(old.n_symbols + MAX_VERIFIED)
         self.history.append(np.zeros(MAX_VERIFIED, np.uint8))
         if self.gpt:
-            self._reset_reader()
+            self.gpt._reader = Reader(self.gpt.config)  # no keys and values
         if self.mixer:
             self.mixer.restart(self.history.n_symbols)
-
-    def code_window(self, known: np.ndarray, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        """Codes symbols (n,) int64 after the symbols `known` (m,), the only earlier symbols that the GPT sees.
-
-        A decoder fills the symbols in. The contexts of the mixer continue as in `code`. Returns ideal code lengths in bits, (n,).
-        Raises ConfigError without a GPT.
-        """
-        if self.gpt is None:
-            raise ConfigError("a strided window needs a GPT, and this learner has none")
-        coder.reserve(len(symbols))
-        self._reset_reader()
-        self.gpt.begin(len(known) + len(symbols))
-        recall = self._learner.history.recall
-        empty = History(0, recall.frozen() if recall else None)
-        if empty.recall:
-            empty.recall.restart(0)
-        window, n_done, coded = np.concatenate((known, symbols)), 0, np.empty((len(symbols), 8), np.uint16)
-        for n in range(1, len(symbols) + 1) if coder.decodes else [len(symbols)]:
-            inputs = segment_inputs(self.config, empty, window[: len(known) + n])
-            first = len(known) + n_done if n_done else 0
-            rows = self.gpt_frequencies(inputs[first:], first)[-(n - n_done) :]
-            coded[n_done:n] = code_symbols(rows, self.mixer, symbols[n_done:n], coder)
-            window[len(known) + n_done : len(known) + n] = symbols[n_done:n]
-            n_done = n
-        self.history.append(symbols)
-        return ideal_bits(coded)
-
-    def _reset_reader(self) -> None:
-        """The next column of the GPT is its first: no keys and values."""
-        assert self.gpt
-        self.gpt._reader = Reader(self.gpt.config)

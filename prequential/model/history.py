@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 class History:
     """The last 2**bits symbols (uint8), the number of symbols in the stream so far, and what the GPT recalls there, if any."""
 
-    n_symbols: int
-
     def __init__(self, bits: int, recall: "Recall | None" = None) -> None:
         self.ring: NDArray[np.uint8] = np.zeros(1 << bits, np.uint8)
         self.n_symbols = 0

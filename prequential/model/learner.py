@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 class OnlineLearner:
     """GPT and mixer, or one of them. For each segment of n symbols: `begin(n)`, `code(symbols, coder)` and `end(n)`."""
 
-    config: Config
-    gpt: "GPT | None"
-    mixer: Mixer | None
-
     def __init__(
         self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False, mixer_threads: int = 1
     ) -> None:
@@ -46,12 +42,16 @@ class OnlineLearner:
         self.mixer = Mixer(config.mixer, self.history.ring, most_threads=mixer_threads) if config.mixer else None
         self._last_segment_size = 0  # symbols of the last segment
         self.gpt_bits: np.ndarray | None = None
-        self._step_thread = _one_thread() if gpt and step_thread else None
+        self._step_thread: ThreadPoolExecutor | None = None
         self._step: Future[None] | None = None
+        if gpt and step_thread:
+            import torch
+
+            self._step_thread = ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
         if gpt and mixer_threads > 1:
             from prequential.exact.pool import Pool
 
-            gpt.read_with(Pool(mixer_threads))
+            gpt._reader.pool = Pool(mixer_threads)
 
     @property
     def schedule(self) -> ScheduleConfig:
@@ -68,7 +68,8 @@ class OnlineLearner:
         if self.gpt:
             self.gpt.begin(n_symbols)
             if self._last_segment_size:
-                update = partial(self.gpt.update, *map(to_tensor, self._training_rows()))
+                rows = training_rows(self.config, self.history, self._last_segment_size)
+                update = partial(self.gpt.update, *map(to_tensor, rows))
                 if self._step_thread:
                     self._step = self._step_thread.submit(update)
                 else:
@@ -104,9 +105,15 @@ class OnlineLearner:
     def inputs(self, symbols: np.ndarray) -> np.ndarray:
         """The GPT's inputs (t, C) int64 that predict the first symbols (t,) of the open segment. The last may be unknown.
 
-        A GPT that recalls reads the others. The segment must then have them: other symbols later raise ValueError.
+        They are the symbols before each, the newest first, and the values that are recalled there. A GPT that recalls reads the
+        others. The segment must then have them: other symbols later raise ValueError.
         """
-        return segment_inputs(self.config, self.history, symbols)
+        assert self.config.gpt
+        n, history = self.config.gpt.n_last, self.history
+        history.look_ahead(symbols[:-1])
+        known = np.concatenate((history.at(history.n_symbols - np.arange(n, 0, -1)), symbols[:-1]))
+        last = sliding_window_view(known, n)[:, ::-1]
+        return np.concatenate((last, history.recalled(history.n_symbols + np.arange(len(symbols)))), 1)
 
     def gpt_frequencies(self, inputs: np.ndarray, first: int) -> np.ndarray:
         """The frequencies (t, V) int32 of the GPT for inputs (t, C) int64 at the columns first .. first + t - 1."""
@@ -121,9 +128,6 @@ class OnlineLearner:
                 self._step = None
             self.gpt.end()
         self._last_segment_size = n_symbols
-
-    def _training_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return training_rows(self.config, self.history, self._last_segment_size)
 
     @property
     def update_size(self) -> float | None:
@@ -162,12 +166,6 @@ def _part(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _one_thread() -> ThreadPoolExecutor:
-    import torch
-
-    return ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
-
-
 def code_symbols(
     frequencies: np.ndarray | None, mixer: Mixer | None, symbols: np.ndarray, coder: BitCoder
 ) -> np.ndarray:
@@ -180,19 +178,6 @@ def code_symbols(
     coded = np.empty((len(symbols), 8), np.uint16)
     code_plain(symbols, frequencies, coded, coder.state, coder.words)
     return coded
-
-
-def segment_inputs(config: Config, history: History, symbols: np.ndarray) -> np.ndarray:
-    """The GPT's inputs (t, C) int64 for each of the first symbols (t,) after the history.
-
-    They are the symbols before it, the newest first, and the values that are recalled there. The last symbol may be unknown.
-    """
-    assert config.gpt
-    n = config.gpt.n_last
-    history.look_ahead(symbols[:-1])
-    known = np.concatenate((history.at(history.n_symbols - np.arange(n, 0, -1)), symbols[:-1]))
-    last = sliding_window_view(known, n)[:, ::-1]
-    return np.concatenate((last, history.recalled(history.n_symbols + np.arange(len(symbols)))), 1)
 
 
 def training_rows(config: Config, history: History, n_new_symbols: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

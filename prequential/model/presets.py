@@ -1,10 +1,8 @@
 """Presets: configurations by level, from fast to small archives. The archive stores the complete Config, not the level."""
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
-from functools import cache
 from numbers import Integral
 from typing import Any
 
@@ -135,25 +133,17 @@ def default_for(n_bytes: int) -> Config:
 
 def name_of(config: Mapping[str, Any]) -> str | None:
     """The options that give this configuration (Config.to_dict, or from JSON), but for its entry `given`; None if none do."""
-    own = {name: value for name, value in config.items() if name != "given"}
-    if not isinstance(seed := own.pop("seed", None), int):
+    try:
+        own = Config.from_dict({name: value for name, value in config.items() if name != "given"})
+    except ConfigError:
         return None
-    name = _names().get(json.dumps(own, sort_keys=True))
-    return name if name is None or seed == 0 else f"{name} --seed {seed}"
-
-
-@cache
-def _names() -> dict[str, str]:
-    """The options of each preset by its configuration as JSON, without the seed."""
-    names: dict[str, str] = {}
     levels: list[int | str] = [*PRESETS, *DEVICE_PRESETS]
     for level in levels:
-        options = f"--preset {level}" if level in DEVICE_PRESETS else f"-{level}"
         for pure in (False, True) if level in (DEFAULT_PRESET, *DEVICE_PRESETS) else (False,):
-            values = preset(level, pure=pure).to_dict()
-            del values["seed"]
-            names[json.dumps(values, sort_keys=True)] = options + " --pure" * pure
-    return names
+            if preset(level, pure=pure, seed=own.seed) == own:
+                options = f"--preset {level}" if level in DEVICE_PRESETS else f"-{level}"
+                return options + " --pure" * pure + (f" --seed {own.seed}" if own.seed else "")
+    return None
 
 
 # What `without` removes. Of the mixer's contexts: the patterns of their names, of which the last one that matches decides.
@@ -212,9 +202,8 @@ def _without(config: Config, name: str) -> Config:
     if gpt and name in _GPT_FEATURES:
         return replace(config, gpt=replace(gpt, **_GPT_FEATURES[name]))
     if gpt and name in _GPT_CONTEXTS:
-        return replace(
-            config, gpt=replace(gpt, contexts=tuple(c for c in gpt.contexts if c not in _GPT_CONTEXTS[name]))
-        )
+        others = tuple(c for c in gpt.contexts if c not in _GPT_CONTEXTS[name])
+        return replace(config, gpt=replace(gpt, contexts=others))
     if mixer and name in _MIXER_CONTEXTS:
         kinds = {c: [kind for kind, names in _MIXER_CONTEXTS.items() if re.fullmatch(names, c)] for c in mixer.contexts}
         return replace(config, mixer=replace(mixer, contexts=tuple(c for c, of in kinds.items() if of[-1:] != [name])))

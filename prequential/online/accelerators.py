@@ -2,11 +2,11 @@
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from itertools import accumulate
-from types import ModuleType
 
 import torch
 
@@ -23,7 +23,6 @@ from prequential.model.gpt.reader import DEVICE_COLUMNS
 
 Tensor = torch.Tensor
 
-NO_DEVICE = "no CUDA device: this torch sees none"
 # the first changes the head; the second also the matrices that write to the residual stream; later ones all
 TEST_STEPS = 4
 TEST_COLUMNS = DEVICE_COLUMNS + 7  # of a segment that is read at once
@@ -64,51 +63,24 @@ def verify_device(
 ) -> Accelerator | str:
     """The device for a GPT that learns from rows (R, T) at a time, if it gives the processor's bits; else the reason."""
     if not cuda_available():
-        return NO_DEVICE
+        return "no CUDA device: this torch sees none"
     host = Arithmetic(primitives, matmul_of_host, Pool(1))
     try:
         device = torch.device("cuda", torch.cuda.current_device())
-        products = matmul.choose(device)
-        failures: list[str] = []
-        for own, captures, otherwise in _ways(fused=primitives.COMPILED):
+        own: Primitives = plain
+        if primitives.COMPILED and torch.version.cuda:
             try:
-                accelerator = compare_with_host(Accelerator(device, products, own, captures), config, rows, host)
-            except InexactMachineError as error:
-                wrong = str(error)
-            except Exception as error:  # Triton raises many types
-                if own is plain:
-                    raise
-                wrong = f"{type(error).__name__}: {error}".partition("\n")[0]
-            else:
-                for failure in failures:
-                    warn_once(failure)
-                return accelerator
-            failures.append(f"{otherwise}: {wrong}")
+                own = import_module("prequential.exact.device.primitives")
+            except ImportError:
+                warn_once(
+                    "Triton is not installed: the GPT runs on the device with torch's own kernels, which are slower"
+                )
+        return compare_with_host(Accelerator(device, matmul.choose(device), own, captures=True), config, rows, host)
     except InexactMachineError as error:
         return str(error)
-    # torch raises many types: out of memory, a driver of another version, a missing operation
+    # torch and Triton raise many types: out of memory, a driver of another version, a missing operation
     except Exception as error:
         return f"the CUDA device cannot be used: {type(error).__name__}: {error}".splitlines()[0]
-    return wrong
-
-
-def _ways(*, fused: bool) -> Iterator[tuple[Primitives, bool, str]]:
-    """The ways to compute on a device, the fastest first: primitives, whether graphs are captured, what to say if it fails."""
-    if fused and torch.version.cuda:
-        if own := triton_primitives():
-            yield own, True, "the GPT runs with torch's own kernels on the device, because it fails with Triton's"
-        else:
-            warn_once("Triton is not installed: the GPT runs on the device with torch's own kernels, which are slower")
-    yield plain, True, "the GPT runs kernel by kernel, because its graphs compute other bits"
-    yield plain, False, ""
-
-
-def triton_primitives() -> ModuleType | None:
-    try:
-        from prequential.exact.device import primitives
-    except ImportError:
-        return None
-    return primitives
 
 
 def compare_with_host(tried: Accelerator, config: GPTConfig, rows: tuple[int, int], host: Arithmetic) -> Accelerator:

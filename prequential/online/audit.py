@@ -4,17 +4,13 @@ docs/RELIABILITY.md says what is compared and when, which faults are found, and 
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from prequential_codecs.bit_coder import ENCODE, MODE, SCORE, BitCoder
 
 from prequential.errors import FaultError
-from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
-
-if TYPE_CHECKING:
-    from prequential.model.gpt.gpt import GPT
 
 MAX_NAMES = 10  # of tensors in a message
 
@@ -22,18 +18,11 @@ MAX_NAMES = 10  # of tensors in a message
 class AuditedLearner(OnlineLearner):
     """An OnlineLearner with a replica, which codes the same bits. `end`, `state` and `digest` may raise FaultError."""
 
-    def __init__(
-        self,
-        config: Config,
-        gpt: "GPT | None" = None,
-        *,
-        replica: OnlineLearner,
-        every: int,
-        step_thread: bool = False,
-        mixer_threads: int = 1,
-    ) -> None:
-        """replica: a fresh learner of `config`, best with other kernels. every: segments between two comparisons of states."""
-        super().__init__(config, gpt, step_thread=step_thread, mixer_threads=mixer_threads)
+    def __init__(self, *arguments: Any, replica: OnlineLearner, every: int, **named: Any) -> None:
+        """Other arguments: of OnlineLearner. replica: a fresh learner of the same configuration, best with other kernels. every:
+        segments between two comparisons of states.
+        """
+        super().__init__(*arguments, **named)
         self._replica, self._every = replica, every
         if replica.mixer:
             replica.mixer.threads.fixed = 1
@@ -76,7 +65,10 @@ class AuditedLearner(OnlineLearner):
     def _compare_states(self) -> None:
         """Raises FaultError if a tensor differs, or anything else in the segment that has just ended."""
         own, other = super().state(), self._replica.state()
-        counts = {name: int(np.count_nonzero(_words(array) != _words(other[name]))) for name, array in own.items()}
+        pairs = {
+            name: [a.view(f"u{a.itemsize}") for a in (array, other[name])] for name, array in own.items()
+        }  # the bits
+        counts = {name: int(np.count_nonzero(ours != its)) for name, (ours, its) in pairs.items()}
         # a fault spreads: the fewest first
         names = sorted((name for name, n in counts.items() if n), key=lambda name: counts[name])
         named = [f"{name} ({counts[name]:,} of {own[name].size:,} values)" for name in names[:MAX_NAMES]]
@@ -96,8 +88,3 @@ class AuditedLearner(OnlineLearner):
         super().load_state(arrays)
         self._replica.load_state(arrays)
         self._n_segments, self._compared, self._coder = 0, self.n_symbols, None
-
-
-def _words(array: np.ndarray) -> np.ndarray:
-    """The bits of the values, as integers."""
-    return array.view(f"u{array.itemsize}")

@@ -34,6 +34,7 @@ BYTES_PER_S = 200e6  # assumed speed of the disk, until a checkpoint has been ti
 LEARNER = "learner."  # before the names of its tensors
 SCORE = "score"  # the direction of a run that writes no archive; its symbols may be ids, not bytes
 METADATA = "prequential"
+FIELDS = ("totals", "n_open", "open_bits", "written")  # of Saved that are no arrays
 CODER_ARRAYS = {name: np.dtype(kind) for name, kind in {"coder": "i8", "words": "i4", "symbols": "u1"}.items()}
 TOTALS: dict[str, type[int] | type[float]] = {
     "n_bytes": int, "code_bits": float, "archive_bytes": int, "header_bytes": int, "payload_bytes": int, "n_blocks": int,
@@ -96,7 +97,7 @@ class Checkpoints:
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
         """Saves a run between two segments if due, or if a signal waits, which is then delivered. A failure is only a warning."""
-        start_s, ends = self._clock(), self._signals.pending
+        start_s, ends = self._clock(), self._signals.pending is not None
         if self._is_first:
             self._is_first = False
             n_bytes = sum(array.nbytes for array in learner.state().values())
@@ -118,8 +119,7 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     """Replaces the checkpoint at `path` durably: there is a complete one at any time. Raises OSError."""
     arrays = {LEARNER + name: array for name, array in learner.state().items()}
     arrays |= {"coder": saved.coder.view(np.int64), "words": saved.words.view(np.int32), "symbols": saved.symbols}
-    fields = {name: getattr(saved, name) for name in ("totals", "n_open", "open_bits", "written")}
-    about = {"version": VERSION, **expected, **fields}
+    about = {"version": VERSION, **expected, **{name: getattr(saved, name) for name in FIELDS}}
     text = json.dumps({**about, "digest": _digest(arrays, about)}, sort_keys=True)
     folder = path.with_name(NEW_CHECKPOINT)
     delete_incomplete(folder)
@@ -174,7 +174,8 @@ def read_arrays(
 
 def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: int) -> Saved:
     """The part of the file that is not the learner's, for an original of n_bytes. Raises ValueError if no run can save it."""
-    totals, n_open, open_bits, written = (about.get(name) for name in ("totals", "n_open", "open_bits", "written"))
+    fields: dict[str, Any] = {name: about.get(name) for name in FIELDS}
+    totals, n_open, open_bits, written = fields.values()
     if not isinstance(totals, dict) or {name: type(value) for name, value in totals.items()} != TOTALS:
         raise ValueError("totals of other names or types")
     if type(n_open) is not int or type(open_bits) is not float or not isinstance(written, str):
@@ -188,9 +189,7 @@ def _saved(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_bytes: 
     if len(words) > WORDS_PER_SYMBOL * n_open or not 0 <= coder[N_WORDS] <= WORDS_PER_SYMBOL * n_open + 2:
         raise ValueError("a coder with too many words")
     coder, words = coder.view(np.uint64), words.view(np.uint32)
-    return Saved(
-        totals=totals, n_open=n_open, open_bits=open_bits, written=written, coder=coder, words=words, symbols=symbols
-    )
+    return Saved(**fields, coder=coder, words=words, symbols=symbols)
 
 
 def _described(path: Path, metadata: Mapping[str, str], expected: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from prequential_codecs.archive import ArchiveReader, ArchiveWriter, Block, Bloc
 from prequential_codecs.archive_header import GIVEN, OTHER, Header, name_of_given
 from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 
-from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError, UnsupportedVersionError
+from prequential.errors import CheckpointError, ConfigError, CorruptArchiveError
 from prequential.files import Sink
 from prequential.model.config import Config, blocks
 from prequential.online.checkpoint import TOTALS, Checkpoints, Saved, identity
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     Symbols = SupportsGetItem[slice, np.ndarray]
     Writable = SupportsWrite[bytes]
 
-WRONG_STATE = (
-    "damage that checksums missed, or the arithmetic of one machine is not exact: run `prequential doctor` on both"
-)
+WRONG_STATE = "damage that checksums missed, or one machine is not exact: run `prequential doctor` on both"
 NO_SYMBOLS, NO_BITS = np.zeros(0, np.uint8), np.zeros(0)
 
 
@@ -63,14 +61,12 @@ class Progress:
     segment_gpt_bits: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     update_size: float | None = field(default=None, compare=False)
 
-    def after(
-        self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float
-    ) -> "Progress":
+    def after(self, segment: np.ndarray, bits: np.ndarray, learner: Learner, n_bytes: int, code_bits: float) -> Self:
         """The totals after a segment, the end of n_bytes that cost code_bits."""
         totals = {"n_bytes": self.n_bytes + n_bytes, "code_bits": self.code_bits + code_bits}
         about = {"segment": segment, "segment_bits": bits, "segment_gpt_bits": learner.gpt_bits}
         # `replace` takes three times as long
-        return Progress(**vars(self) | totals | about | {"update_size": learner.update_size})
+        return type(self)(**vars(self) | totals | about | {"update_size": learner.update_size})
 
     def totals(self) -> dict[str, int | float]:
         """What a checkpoint keeps."""
@@ -162,18 +158,14 @@ class _Run:
 def config_of(header: Header, *, knows_given: bool = False) -> Config:
     """The configuration that an archive declares.
 
-    Raises CorruptArchiveError if no learner can have it, UnsupportedVersionError if only earlier versions have it, ConfigError
-    for a learner that is not of this program, or one that needs another text, unless knows_given.
+    Raises CorruptArchiveError if no learner can have it, ConfigError for a learner that is not of this program, or one that
+    needs another text, unless knows_given.
     """
     values = dict(header.config)
     if isinstance(other := values.get(OTHER), dict):
-        raise ConfigError(
-            f"the archive is of a learner of its own, {other.get('name')!r}: only an evaluation can use it"
-        )
+        raise ConfigError(f"the archive is of a learner of its own, {other.get('name')!r}: only `evaluate` can use it")
     if (needed := values.pop(GIVEN, None)) is not None and not knows_given:
         raise ConfigError(f"the archive needs {name_of_given(needed)} to decode: name it with given=")
-    if "replicas" in values:
-        raise UnsupportedVersionError("its learner has several GPTs, which only earlier versions decode")
     try:
         return Config.from_dict(values)
     except ConfigError as error:
@@ -199,9 +191,9 @@ def compress(
             if len(payload) >= n:
                 payload, kind = symbols.tobytes(), BlockKind.RAW
             digest = learner.digest()
-            writer.write_block(Block(kind=kind, n_bytes=n, n_symbols=n, state_digest=digest, payload=payload))
-            is_raw = kind is BlockKind.RAW
-            this.block_done(n, len(payload), is_raw=is_raw, archive_bytes=writer.n_bytes_written)
+            sizes = {"n_bytes": n, "n_symbols": n, "payload_bytes": len(payload)}
+            writer.write_block(Block(kind=kind, **sizes, state_digest=digest, payload=payload))
+            this.block_done(n, len(payload), is_raw=kind is BlockKind.RAW, archive_bytes=writer.n_bytes_written)
         writer.close()
         yield replace(this.done, archive_bytes=writer.n_bytes_written)
 

@@ -35,12 +35,6 @@ class _Segment(NamedTuple):
     row_symbols: int
 
 
-def replay_factor(config: Config) -> float:
-    """Positions that a step learns from for each symbol that is read, once segments have their full size."""
-    schedule = config.schedule
-    return schedule.n_rows * schedule.row_symbols / schedule.segment_symbols
-
-
 def total_flops(config: Config, n_bytes: int) -> int:
     """Operations of coding n_bytes with the segments of the schedule. Raises CorpusError for n_bytes < 1."""
     if n_bytes < 1:
@@ -97,7 +91,9 @@ def _segment_flops(config: Config, segment: _Segment) -> int:
     attention = sum(4 * t * (gpt.window - 1 + t) * gpt.width for t in runs)
     # six products of 2 * length * width for each position: scores and output forward; values, weights, queries and keys backward
     attention += 12 * positions * length * gpt.width
-    optimiser = min(rows, 1) * sum(k * _orthogonalisation(r, c) for r, c, k in matrices)
+    # a step of Newton-Schulz on X (R, C), R <= C: G = X X^T, G G and its product with X, 2 R R C + 2 R R R + 2 R R C
+    shapes = [(*sorted((n_in, n_out)), k) for n_in, n_out, k in matrices]
+    optimiser = min(rows, 1) * NEWTON_SCHULZ_STEPS * sum(k * (4 * r * r * c + 2 * r * r * r) for r, c, k in shapes)
     return products + gpt.n_layers * (attention + optimiser) + mixer
 
 
@@ -105,12 +101,6 @@ def hidden_matrices(gpt: GPTConfig) -> list[tuple[int, int, int]]:
     """The matrices of one layer as Muon takes them: (C_in, C_out, number of matrices of this shape side by side)."""
     d, m = gpt.width, gpt.width * gpt.mlp_factor
     return [(d, d, 3), (d, d, 1), (d, m, 1), (m, d, 1)]
-
-
-def _orthogonalisation(n_in: int, n_out: int) -> int:
-    """Newton-Schulz on X (R, C), R <= C. A step computes G = X X^T, G G and its product with X: 2 R R C + 2 R R R + 2 R R C."""
-    r, c = sorted((n_in, n_out))
-    return NEWTON_SCHULZ_STEPS * (4 * r * r * c + 2 * r * r * r)
 
 
 def _mixer_operations(mixer: MixerConfig, *, has_gpt: bool) -> int:
@@ -150,15 +140,11 @@ def memory_bytes(config: Config, *, n_threads: int = 1) -> int:
 def check_limits(config: Config, n_bytes: int, max_memory_bytes: int) -> None:
     """Raises ConfigError if n_bytes, of its learners, are above the limit, or it takes more operations than an archive may."""
     if n_bytes > max_memory_bytes:
-        raise ConfigError(
-            f"this learner takes up to {n_bytes / 2**20:,.0f} MiB of memory, more than the limit of "
-            f"{max_memory_bytes / 2**20:,.0f} MiB; raise max_memory_bytes= if you trust the source"
-        )
+        limit = f"the limit of {max_memory_bytes >> 20:,} MiB; raise max_memory_bytes= if you trust the source"
+        raise ConfigError(f"this learner takes up to {n_bytes >> 20:,} MiB of memory, more than {limit}")
     if (operations := operations_per_byte(config)) > MAX_OPERATIONS_PER_BYTE:
-        raise ConfigError(
-            f"this learner takes up to {operations:.2g} operations a byte, and at most "
-            f"{MAX_OPERATIONS_PER_BYTE:.0e} are accepted: choose smaller matrices, fewer rows, or longer segments and blocks"
-        )
+        what = f"{operations:.2g} operations a byte, and at most {MAX_OPERATIONS_PER_BYTE:.0e} are accepted"
+        raise ConfigError(f"this learner takes up to {what}: choose smaller matrices, fewer rows, or longer segments")
 
 
 def operations_per_byte(config: Config) -> float:

@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from msgspec import Meta, Struct
@@ -140,7 +141,7 @@ class Windows:
         seconds, n_new = self._now_s - mark.time_s, done.n_bytes - mark.n_bytes
         if seconds > MIN_SPEED_S and n_new > 0:
             left_s = max(0, n_bytes - done.n_bytes) * seconds / n_new
-            parts += [f"{n_new / seconds / 1e3:.1f} kB/s", f"{_duration(round(left_s))} left"]
+            parts += [f"{n_new / seconds / 1e3:.1f} kB/s", f"{timedelta(seconds=round(left_s))} left"]
         return ", ".join(parts)
 
 
@@ -212,9 +213,3 @@ class Health:
     def status(self, n_bytes: int) -> str:
         """The state of a run over n_bytes in one line, as `Windows.status`; "" before the first report."""
         return self._run.status(n_bytes) if self._run and self._run.done.n_bytes else ""
-
-
-def _duration(seconds: int) -> str:
-    """The duration as 0:42, 5:07 or 2:05:07."""
-    hours, minutes = divmod(seconds // 60, 60)
-    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"

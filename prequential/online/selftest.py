@@ -71,7 +71,6 @@ def _of_trial(trial: matmul.Trial, where: str = "") -> Check:
 
 def fixed_run(runtime: Runtime, name: str = "fixed run") -> Check:
     """Whether the fixed run gives the expected digest (16 hexadecimal digits), and its speed."""
-
     try:
         start_s = time.perf_counter()
         digest = _digest(np.fromfile(sample_path("christmas_carol"), np.uint8, FIXED_N_BYTES), runtime)

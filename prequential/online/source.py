@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import IO, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,6 @@ T = TypeVar("T")
 Data: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
 
 
-class Readable(Protocol):
-    """A file that is open for reading bytes."""
-
-    def read(self) -> bytes: ...
-
-
 class Column(Protocol):
     """A column of a data frame, such as a Series of pandas, whose values are documents."""
 
@@ -49,7 +43,7 @@ class DataSet(Protocol):
 
 # What functions take as a corpus. A str is always the name of a corpus, as on the command line, and never a text; a list, a
 # column or an iterator holds documents, each a text or bytes, and never names.
-CorpusLike: TypeAlias = Data | PathLike | Readable | Column | DataSet | Sequence[str | bytes] | Iterator[str | bytes]
+CorpusLike: TypeAlias = Data | PathLike | IO[bytes] | Column | DataSet | Sequence[str | bytes] | Iterator[str | bytes]
 
 MAX_NAMED = 10  # files in one message
 MAX_NAME = 255  # letters of a file's name
@@ -189,13 +183,12 @@ def _check_meaning(source: Any) -> None:
     if is_missing and (" " in source or len(source) > MAX_NAME):
         hint = "a str names a corpus; if it is the text itself, give text.encode()"
         raise CorpusError(f"{source[:40] + '...' * (len(source) > 40)!r} does not exist: {hint}")
-    if isinstance(source, list | tuple) and source and all(map(_is_file_name, source)):
+    is_list = isinstance(source, list | tuple) and len(source) > 0
+    if is_list and all(
+        isinstance(each, str) and 0 < len(each) <= MAX_NAME and os.path.lexists(each) for each in source
+    ):
         hint = "give the name alone, or what the files hold"
         raise ConfigError(f"a list holds documents, and {source[0]!r} is the name of a file: {hint}")
-
-
-def _is_file_name(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and os.path.lexists(value)
 
 
 @contextmanager

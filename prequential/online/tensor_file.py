@@ -34,9 +34,6 @@ Type = tuple[np.dtype, tuple[int, ...]]
 class TensorFile:
     """An open safetensors file. metadata: strings by name. types: dtype and shape of each tensor by name."""
 
-    metadata: dict[str, Any]
-    types: dict[str, Type]
-
     def __init__(self, file: BufferedReader) -> None:
         """Reads the header. Raises ValueError if the file is not complete, or holds anything but tensors of DTYPES."""
         self._file, self._places = file, dict[str, tuple[int, int]]()  # where each begins and ends
@@ -108,6 +105,8 @@ def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> np.ndarray:
 
 def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
     """Writes a safetensors file durably, with large arrays packed. Raises OSError."""
+    import zstandard
+
     names = {dtype: name for name, dtype in DTYPES.items()}
     types = {name: (names[array.dtype.newbyteorder("<")], array.shape) for name, array in arrays.items()}
     packed = {name: types[name] for name, array in arrays.items() if array.nbytes >= PACKED_FROM_BYTES}
@@ -127,21 +126,17 @@ def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping
         file.seek(8 + room)
         # The widest items first and frames last: so all are aligned, as in files of the library.
         for name in sorted(arrays, key=lambda name: (name in packed, -arrays[name].itemsize)):
-            data = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
-            n_bytes = file.write(_pack(data) if name in packed else data)
+            data: Any = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
+            if name in packed:
+                threads = -1 if data.nbytes >= THREADS_FROM_BYTES else 0
+                data = zstandard.ZstdCompressor(PACK_LEVEL, threads=threads, write_checksum=False).compress(data)
+            n_bytes = file.write(data)
             places[name] = end, end + n_bytes
             end += n_bytes
         file.seek(0)
         file.write(room.to_bytes(8, "little") + header(places).ljust(room))
         file.flush()
         sync(file.fileno())
-
-
-def _pack(data: memoryview) -> bytes:
-    import zstandard
-
-    threads = -1 if data.nbytes >= THREADS_FROM_BYTES else 0
-    return zstandard.ZstdCompressor(level=PACK_LEVEL, threads=threads, write_checksum=False).compress(data)
 
 
 @contextmanager

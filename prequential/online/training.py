@@ -35,28 +35,22 @@ def train(
     if not len(symbols):
         raise CorpusError("nothing to learn from: the corpus is empty")
     with saving[0].holding_signals() if saving else nullcontext():
-        return _train(learner, symbols, on_progress, saving)
-
-
-def _train(
-    learner: Learner, symbols: NDArray[np.uint8], on_progress: OnProgress, saving: tuple[Checkpoints, Header] | None
-) -> Progress:
-    saved = saving[0].load(DIRECTION, saving[1], learner) if saving else None
-    done = Progress(**saved.totals) if saved else Progress()
-    start, n_ahead = learner.n_symbols - done.n_bytes, done.n_bytes
-    coder = BitCoder(SCORE)
-    for block in blocks(len(symbols), learner.schedule):
-        if block.stop <= n_ahead:
-            continue
-        first = max(block.start, n_ahead)
-        part, n_done = np.array(symbols[first : block.stop]), 0
-        for n, bits in run(learner, coder, slice(start + first, start + block.stop), part):
-            done, n_done = done.after(part[n_done:n], bits, learner, n - n_done, float(bits.sum())), n
-            on_progress(done, len(symbols))
-            if saving:
-                checkpoints, header = saving
-                checkpoints.save_if_due(DIRECTION, header, learner, partial(Saved, totals=done.totals()))
-    finish(learner)
+        saved = saving[0].load(DIRECTION, saving[1], learner) if saving else None
+        done = Progress(**saved.totals) if saved else Progress()
+        start, n_ahead = learner.n_symbols - done.n_bytes, done.n_bytes
+        for block in blocks(len(symbols), learner.schedule):
+            if block.stop <= n_ahead:
+                continue
+            first = max(block.start, n_ahead)
+            part, n_done = np.array(symbols[first : block.stop]), 0
+            for n, bits in run(learner, BitCoder(SCORE), slice(start + first, start + block.stop), part):
+                done, n_done = done.after(part[n_done:n], bits, learner, n - n_done, float(bits.sum())), n
+                on_progress(done, len(symbols))
+                if saving:
+                    saving[0].save_if_due(DIRECTION, saving[1], learner, partial(Saved, totals=done.totals()))
+    # the GPT learns from the last segment, too
+    learner.begin(0)
+    learner.end(0)
     done = Progress(n_bytes=done.n_bytes, code_bits=done.code_bits, update_size=learner.update_size)
     on_progress(done, len(symbols))
     return done
@@ -77,9 +71,3 @@ def training_checkpoints(model: PathLike, *, resume: bool) -> Iterator[Checkpoin
                 error.add_note(files.RESUMABLE)
             raise
         files.delete_checkpoint(path)
-
-
-def finish(learner: Learner) -> None:
-    """Lets the GPT learn from the last segment too, by beginning and ending an empty one. Call it once for each corpus."""
-    learner.begin(0)
-    learner.end(0)

@@ -1,8 +1,9 @@
-"""Plans: what to run over one corpus, and what of it is finished."""
+"""Plans: what to run over one corpus, what of it is finished, and the runs of the rest, one after another, in run folders."""
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -11,13 +12,15 @@ from prequential_codecs.archive import summarise
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, PrequentialError, wrong_argument
-from prequential.evaluation.runs import PathLike, Run, runs_so_far
+from prequential.evaluation.evaluation import evaluate
+from prequential.evaluation.runs import PathLike, Run, new_run_folder, runs_so_far
 from prequential.files import reading
 from prequential.model.config import Config
-from prequential.online.costs import replay_factor, total_flops
+from prequential.online.costs import total_flops
+from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, open_source
-from prequential.printable import format_table
+from prequential.online.source import CorpusLike, in_memory, open_source
+from prequential.printable import format_table, printable
 from prequential.records import WITHOUT_ARCHIVE
 from prequential.version import VERSION
 
@@ -112,15 +115,21 @@ def sweep_plan(
         >>> [variant.name for variant in plan.variants]
         ['replay 1, width 64, layers 2, update 512', 'replay 2, width 64, layers 2, update 512']
     """
-    _check_axes(base, replay=replay, widths=widths, layers=layers, update_symbols=update_symbols, seeds=seeds)
+    if not isinstance(base, Config):
+        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
+    given = {"replay": replay, "widths": widths, "layers": layers, "update_symbols": update_symbols, "seeds": seeds}
+    for name, values in given.items():
+        if not (values is None or (isinstance(values, Sequence) and set(map(type, values)) <= {int, float})):
+            raise wrong_argument(name, values, "a list of numbers, or None")
     check_arguments(runtime=runtime)
     if base.gpt is None:
         raise ConfigError("a sweep varies the GPT, which this configuration lacks: choose -5 or -6")
+    s = base.schedule
     axes = (
-        [replay_factor(base)] if replay is None else replay,
+        [s.n_rows * s.row_symbols / s.segment_symbols] if replay is None else replay,
         [base.gpt.width] if widths is None else widths,
         [base.gpt.n_layers] if layers is None else layers,
-        [base.schedule.segment_symbols] if update_symbols is None else update_symbols,
+        [s.segment_symbols] if update_symbols is None else update_symbols,
     )
 
     variants, refusals = list[Variant](), dict[str, str]()
@@ -142,16 +151,6 @@ def seeded(config: Config, seeds: Sequence[int] | None) -> tuple[Config, ...]:
     return tuple(replace(config, seed=seed) for seed in dict.fromkeys(seeds or [config.seed]))
 
 
-def _check_axes(base: object, **axes: Any) -> None:
-    """Raises ConfigError unless the base is a Config, and each axis is None or a list of numbers."""
-    if not isinstance(base, Config):
-        raise wrong_argument("base", base, "a Config, such as prequential.preset(5)")
-    for name, values in axes.items():
-        is_list = isinstance(values, Sequence) and set(map(type, values)) <= {int, float}
-        if not (is_list or values is None):
-            raise wrong_argument(name, values, "a list of numbers, or None")
-
-
 def varied(base: Config, replay: float, width: int, n_layers: int, update_symbols: int) -> Config:
     """`base` at another point of the grid of `sweep_plan`. Raises ConfigError."""
     assert base.gpt
@@ -159,10 +158,8 @@ def varied(base: Config, replay: float, width: int, n_layers: int, update_symbol
     gpt = replace(base.gpt, width=width, n_layers=n_layers, n_heads=max(1, width // head_width))
     n_rows = replay * update_symbols / base.schedule.row_symbols
     if not (math.isfinite(n_rows) and abs(n_rows - round(n_rows)) < 1e-9):
-        raise ConfigError(
-            f"replay {replay:g} of {update_symbols} symbols does not fill an integer number of rows of "
-            f"{base.schedule.row_symbols} symbols"
-        )
+        rows = f"an integer number of rows of {base.schedule.row_symbols} symbols"
+        raise ConfigError(f"replay {replay:g} of {update_symbols} symbols does not fill {rows}")
     schedule = replace(
         base.schedule,
         # a first segment longer than the others would be refused
@@ -238,3 +235,88 @@ def check_archive(run: Run) -> None:
         fault = f"lacks its archive, the proof of its figures: {error}"
     if fault:
         raise CorpusError(f"the run {str(run.path)!r} {fault}: move it away, or choose another folder")
+
+
+# ---- the runs
+
+
+OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutcome:
+    """One planned run, and its result: a run folder or an error. is_new: False for a run that was finished before."""
+
+    variant: Variant
+    config: Config
+    run: Run | None = None
+    error: Exception | None = None
+    is_new: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant.name}, seed {self.config.seed}"
+
+    def to_text(self) -> str:
+        """One line about a finished run."""
+        assert self.run
+        record = self.run.record
+        figures = f"archive {record['bits_per_byte']:.4f} bits/byte, {record['bytes_per_s'] / 1e3:,.2f} kB/s"
+        return f"{self.name}: {figures}, {'' if self.is_new else 'finished already, '}{printable(str(self.run.path))}"
+
+    def to_record(self) -> dict[str, Any]:
+        return {
+            "name": self.variant.name,
+            "seed": self.config.seed,
+            "is_new": self.is_new,
+            "path": str(self.run.path) if self.run else None,
+            "bits_per_byte": self.run.record["bits_per_byte"] if self.run else None,
+            "error": str(self.error) if self.error else None,
+        }
+
+
+def run_plan(
+    source: CorpusLike,
+    plan: Plan,
+    folder: PathLike,
+    *,
+    limit_bytes: int | None = None,
+    runtime: Runtime | None = None,
+    open_progress: OpenProgress = lambda name: nullcontext(SilentProgress(name)),
+) -> Iterator[RunOutcome]:
+    """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
+
+    folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run. The
+    other arguments are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is
+    not to be trusted.
+    """
+    source = in_memory(source)
+    corpus = corpus_key(source, limit_bytes)
+    finished = finished_runs(folder, corpus, plan)
+
+    def new_run(planned: RunOutcome) -> Run:
+        with new_run_folder(folder):
+            pass  # before the work: it can be written
+        with open_progress(planned.name) as progress:
+            evaluation = evaluate(
+                source,
+                config=planned.config,
+                limit=limit_bytes,
+                baselines=(),
+                runtime=runtime,
+                on_progress=progress,
+            )
+        if recorded_corpus(evaluation.record) != corpus:
+            raise CorpusError("the corpus changed during the runs: its digest is another one now")
+        return evaluation.save(folder)
+
+    for variant, config in plan.runs:
+        outcome = RunOutcome(variant=variant, config=config)
+        if run := finished.get(config_key(config.to_dict())):
+            outcome = replace(outcome, run=run, is_new=False)
+        else:
+            try:
+                outcome = replace(outcome, run=new_run(outcome))
+            except Exception as error:  # the caller reports it
+                outcome = replace(outcome, error=error)
+        yield outcome

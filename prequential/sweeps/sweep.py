@@ -19,13 +19,10 @@ from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike
 from prequential.printable import format_table
-from prequential.sweeps.plan_runs import RunOutcome, run_plan
-from prequential.sweeps.plans import Plan, Variant
+from prequential.sweeps.plans import Plan, RunOutcome, Variant, run_plan
 
 if TYPE_CHECKING:
     import pandas
-
-ENDS = {"data_multiple": "point", "low": "low", "high": "high"}  # columns of a data multiple, and its fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +55,13 @@ class Summary:
         """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
         import pandas
 
-        rows = []
+        rows, ends = (
+            [],
+            {"data_multiple": "point", "low": "low", "high": "high"},
+        )  # columns, and fields of a data multiple
         for result in sorted(self.results, key=lambda result: result.flops_per_byte):
             data = result.data_multiple
-            rows.append(vars(result) | {name: data and getattr(data, end) for name, end in ENDS.items()})
+            rows.append(vars(result) | {name: data and getattr(data, end) for name, end in ends.items()})
         return pandas.DataFrame(rows)
 
     def to_text(self) -> str:

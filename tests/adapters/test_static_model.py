@@ -22,46 +22,6 @@ def symbols(data):
     return np.frombuffer(data, np.uint8)
 
 
-def score(folder, ids, before):
-    """Bits of `ids` after the ids `before`, from one forward pass of the library."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    with torch.no_grad():
-        logits = model(torch.tensor([(before + ids)[:-1]])).logits[0, len(before) - 1 :].double()
-    return -torch.log_softmax(logits, -1)[torch.arange(len(ids)), torch.tensor(ids)].sum().item() / math.log(2)
-
-
-def test_a_text_within_the_window_costs_what_the_library_says(model_folder, tokenizer):
-    data = DATA[:60]
-    ids = tokenizer(data.decode())["input_ids"]
-    costs, wall_s = StaticModel(f"hf:{model_folder}").costs(symbols(data))
-    assert len(costs) == 60 and wall_s > 0
-    assert costs.sum() == pytest.approx(score(model_folder, ids, [0]), rel=1e-5)
-
-
-def test_windows_see_as_much_as_the_stride_leaves(model_folder, tokenizer):
-    ids = tokenizer(DATA[:400].decode())["input_ids"]
-    for stride in (64, 16):
-        costs, _ = StaticModel(str(model_folder), stride=stride).costs(symbols(DATA[:400]))
-        expected, known = 0.0, [0, *ids]
-        for start in range(0, len(ids), stride):
-            stop = min(start + stride, len(ids))
-            expected += score(model_folder, ids[start:stop], known[max(0, stop - 64) : start + 1])
-        assert costs.sum() == pytest.approx(expected, rel=1e-5)
-
-
-def test_documents_apart_cost_what_each_costs_alone(model_folder):
-    cut = 1000
-    documents = [Document("a", 0, cut), Document("b", cut, len(DATA) - cut)]
-    apart = StaticModel(str(model_folder), context="document")
-    costs, _ = apart.costs(symbols(DATA), documents)
-    alone = [StaticModel(str(model_folder)).costs(symbols(part))[0] for part in (DATA[:cut], DATA[cut:])]
-    assert np.array_equal(costs, np.concatenate(alone))
-    assert not np.array_equal(costs, StaticModel(str(model_folder)).costs(symbols(DATA))[0])
-
-
 def test_it_stands_beside_the_learner_with_and_without_its_weights(model_folder):
     static = StaticModel(f"hf:{model_folder}")
     result = prequential.evaluate(DATA, config=SMALL, baselines=["gzip", static])

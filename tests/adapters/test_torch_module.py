@@ -96,9 +96,10 @@ def test_what_cannot_be_used_is_one_line():
     module = Small()
     with pytest.raises(ConfigError, match="window >= 2"):
         TorchLearner(module, torch.optim.SGD(module.parameters(), lr=0.1), window=1)
-    wrong = TorchLearner(torch.nn.Embedding(256, 5), torch.optim.SGD(module.parameters(), lr=0.1), window=8)
-    with pytest.raises(ConfigError, match=r"the optimiser has parameters.*; give a function that makes it"):
-        prequential.evaluate(TEXT, learner=wrong, baselines=())
+    narrow = torch.nn.Embedding(256, 5)
+    with pytest.raises(ConfigError, match="the optimiser has parameters"):
+        TorchLearner(narrow, torch.optim.SGD(module.parameters(), lr=0.1), window=8)
+    wrong = TorchLearner(narrow, torch.optim.SGD(narrow.parameters(), lr=0.1), window=8)
     with pytest.raises(ConfigError, match=r"a learner predicts 256 symbols \(bytes\), not 5"):
         prequential.evaluate(TEXT, learner=lambda: wrong, baselines=())
 

@@ -110,7 +110,7 @@ def test_one_line_says_that_kernels_are_compiled(quiet, capsys):
 
 
 def test_without_a_folder_of_kernels_one_warning_says_that_each_run_compiles_them(monkeypatch, capsys):
-    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, "")  # no home, and not the folder of the system
     kernel_folder.cache_clear()
     try:

@@ -76,7 +76,7 @@ def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):
     assert len(runs) == n_runs
     assert record["kind"] == name
     planned = [Config.from_dict(config) for variant in record["plan"] for config in variant["configs"]]
-    assert {Config.from_record(run.record["config"]) for run in runs} == set(planned)
+    assert {Config.from_dict(run.record["config"]) for run in runs} == set(planned)
 
 
 def test_a_sweep_shows_its_configurations(studied):
@@ -103,7 +103,7 @@ def test_a_run_that_fails_is_one_line_and_the_others_continue(folder, tmp_path, 
             raise prequential.ConfigError("the GPT has diverged")
         return prequential.evaluate(source, config=config, **options)
 
-    monkeypatch.setattr("prequential.sweeps.plan_runs.evaluate", failing)
+    monkeypatch.setattr("prequential.sweeps.plans.evaluate", failing)
     code, shown = called(folder, *STUDIES["sweep"], "--limit", "300", "--runs", str(tmp_path))
     lines = capsys.readouterr().err.splitlines()
     assert (code, len(lines)) == (1, 2)

@@ -20,7 +20,7 @@ from prequential_codecs.baselines import (
 )
 from prequential_corpora.sources import sample_path
 
-from prequential.errors import ConfigError, CorruptArchiveError, PrequentialError
+from prequential.errors import ConfigError, PrequentialError
 
 INSTALLED = [name for name, compressor in BASELINES.items() if compressor.installed]
 EDGES = [b"", b"a", b"\0", b"aaaa", b"a" * 5000, b"text\0", b"text\0\0\0", bytes(range(256)) * 9]
@@ -73,10 +73,7 @@ def refuses(data: bytes) -> bytes:
             Compressor(label="x", compress=bytes, decompress=lambda data: b""),
             "decompresses its 3 bytes of input to other",
         ),
-        (
-            Compressor(label="x", compress=bytes, decompress=bytes, requires="no_such"),
-            "needs the package no_such, which",
-        ),
+        (Compressor(label="x", compress=bytes, decompress=bytes, requires="no_such"), "needs the package no_such: pip"),
     ],
 )
 def test_a_size_without_a_correct_decoding_is_skipped_with_a_note(
@@ -128,10 +125,9 @@ def test_a_baseline_has_the_size_of_the_program(name: str, command: str, toleran
     )
 
 
-# ---- the code of order 0: the words of the plain coder, and refusals
+# ---- the code of order 0: the words of the plain coder
 
 
-HALVES = np.full(2, TOTAL // 2)
 MESSAGES = st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 60), st.sampled_from((2, 3, 256)))
 
 
@@ -157,20 +153,3 @@ def test_words_are_those_of_the_plain_coder_near_the_ideal_length_and_decode(dra
     symbols, frequencies = message(*drawn)
     ideal_bits = float((24 - np.log2(frequencies[symbols])).sum())
     assert 0 <= 8 * len(assert_codes(symbols, frequencies)) - ideal_bits < 33 + len(symbols) / 128
-
-
-@pytest.mark.parametrize(
-    ("payload", "n_symbols", "reason"),
-    [
-        (b"\0", 1, "whole number of 32-bit words"),
-        (b"\0" * 5, 1, "whole number of 32-bit words"),
-        (b"", 1, "does not end with its 1 symbols"),
-        (b"\0" * 4, 0, "does not end with its 0 symbols"),
-        (b"\0" * 12, 1, "does not end with its 1 symbols"),
-        (b"\0" * 4 + b"\xff" * 8, 1, "does not end with its 1 symbols"),
-        (b"\xff" * 8, 1, "range decoder"),  # all ones are in the gap that rounding leaves above the last symbol
-    ],
-)
-def test_payloads_that_no_encoder_wrote_are_refused(payload: bytes, n_symbols: int, reason: str) -> None:
-    with pytest.raises(CorruptArchiveError, match=reason):
-        decode(payload, n_symbols, HALVES)

@@ -18,9 +18,10 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text(encoding
 DECISIONS = [(1, 1), (1, 1), (1, 16384), (0, 4096), (1, 2)]  # bit, frequency of a one
 PAYLOAD = bytes.fromhex("ffffffff 0288fdfb")
 ORIGINAL = b"abcabd"
+SIZES = {"n_bytes": 3, "n_symbols": 3}
 BLOCKS = [
-    Block(kind=BlockKind.RAW, n_bytes=3, n_symbols=3, state_digest=bytes(range(8)), payload=b"abc"),
-    Block(kind=BlockKind.CODED, n_bytes=3, n_symbols=3, state_digest=bytes(range(8, 16)), payload=PAYLOAD),
+    Block(kind=BlockKind.RAW, **SIZES, payload_bytes=3, state_digest=bytes(range(8)), payload=b"abc"),
+    Block(kind=BlockKind.CODED, **SIZES, payload_bytes=8, state_digest=bytes(range(8, 16)), payload=PAYLOAD),
 ]
 HEADER = Header(
     n_bytes=len(ORIGINAL),

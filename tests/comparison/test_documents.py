@@ -105,7 +105,7 @@ def test_points_of_two_series_are_compared_as_held_out_records_are() -> None:
     held_out = [record(shift) for shift in (0.0, 0.1)]
     points = []
     for each in held_out:
-        setting = {"config": {}, "languages": None, "train_limit_bytes": None, "context": "carried", "stride": None}
+        setting = {"config": {}, "languages": None, "train_limit_bytes": None, "context": "carried"}
         losses = {name: each["dynamic"] | {"kinds": []} for name in ("frozen", "dynamic", "untrained")}
         points.append({**each, **losses, "kind": "monorepo", "environment": {}, "setting": setting})
     found, expected = (compare_documents([document_losses(each, "x") for each in e]) for e in (points, held_out))

@@ -1,7 +1,5 @@
 """Threads that share the pieces of a step: each piece runs once, by whichever thread is free, and errors arrive."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -55,19 +53,3 @@ def test_rows_are_cut_for_the_threads_that_have_no_other_work(n_threads, with_he
     pieces = Pool(n_threads, with_helper=with_helper).pieces(7)
     assert [i for piece in pieces for i in range(7)[piece]] == list(range(7))
     assert len(pieces) == n_threads - with_helper
-
-
-AT_EXIT = """
-import atexit, threading, time
-atexit.register(lambda: print([t.name for t in threading.enumerate() if t is not threading.main_thread()]))  # is called last
-from prequential.exact.pool import Pool, _Piece
-pool = Pool(2, with_helper=True)
-pool._helper.gate.set()
-pool._helper.pieces.put(_Piece(lambda: time.sleep(0.5)))
-time.sleep(0.1)
-"""
-
-
-def test_the_helper_has_ended_when_the_interpreter_ends():
-    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

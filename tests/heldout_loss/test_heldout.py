@@ -11,7 +11,7 @@ from small import DEEPER
 
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
-from prequential.heldout_loss.heldout import CONTEXTS, Policy, code_frozen, dynamic_trace, frozen_trace
+from prequential.heldout_loss.heldout import POLICIES, check_context, code_frozen, dynamic_trace, traced
 from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
@@ -23,10 +23,7 @@ BOTH = replace(
     schedule=replace(DEEPER.schedule, block_symbols=256),
 )
 PURE, MIXER = replace(BOTH, mixer=None), replace(BOTH, gpt=None)
-CONFIGS = pytest.mark.parametrize("config", [BOTH, PURE, MIXER], ids=["both", "pure", "mixer"])
 NAMES = {"both": BOTH, "pure": PURE, "mixer": MIXER}
-# a stride is a number of symbols that the GPT sees, so a mixer alone has no strided policy
-CONFIGS_AND_CONTEXTS = [(n, context) for n in NAMES for context in CONTEXTS if (n, context) != ("mixer", "strided")]
 TEXT = np.fromfile(sample_path("christmas_carol"), np.uint8, 30_000)
 
 
@@ -48,6 +45,10 @@ def trained():
     return trained
 
 
+def frozen_trace(learner, symbols, documents, context="carried"):
+    return traced(code_frozen(learner, symbols, documents, BitCoder(SCORE), context), symbols)
+
+
 def corpus_of(parts, end=b"\0"):
     """Bytes (n,) uint8 of parts with `end` after each, and the parts as documents."""
     stream, documents = b"head", []
@@ -57,10 +58,10 @@ def corpus_of(parts, end=b"\0"):
     return np.frombuffer(stream, np.uint8), documents
 
 
-def document_costs(learner, parts, context, stride=None, end=b"\0"):
+def document_costs(learner, parts, context, end=b"\0"):
     """The costs of the bytes of each part under a frozen learner."""
     symbols, documents = corpus_of(parts, end)
-    trace = frozen_trace(learner, symbols, documents, Policy(context, stride))
+    trace = frozen_trace(learner, symbols, documents, context)
     return [trace.bits(MODEL, slice(d.offset, d.offset + d.n_bytes)).tolist() for d in documents]
 
 
@@ -70,9 +71,9 @@ PARTS = [TEXT[2000:2060].tobytes(), TEXT[5000:5100].tobytes(), b"", TEXT[9000:90
 # ---- policies
 
 
-@pytest.mark.parametrize(("name", "context"), [pair for pair in CONFIGS_AND_CONTEXTS if pair[1] != "carried"])
-def test_the_cost_of_an_isolated_document_does_not_depend_on_other_documents(trained, name, context):
-    learner = trained(NAMES[name])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_cost_of_an_isolated_document_does_not_depend_on_other_documents(trained, name):
+    learner, context = trained(NAMES[name]), "isolated"
     together = document_costs(learner, PARTS, context)
     assert together == document_costs(learner, PARTS[::-1], context)[::-1]
     assert together == [document_costs(learner, [part], context)[0] for part in PARTS]
@@ -89,41 +90,23 @@ def test_carried_costs_are_those_of_one_stream_for_any_documents(trained):
     assert all(np.array_equal(traces[0].bits(MODEL), trace.bits(MODEL)) for trace in traces[1:])
 
 
-@pytest.mark.parametrize("stride", [1, 5, 16])
-def test_a_strided_symbol_depends_on_the_stated_number_of_symbols_of_its_document(trained, stride):
-    """For the GPT alone: the cost equals that at the end of a document with only those symbols."""
-    learner, document, window = trained(PURE), PARTS[1], 16
-    costs = document_costs(learner, [document], "strided", stride)[0]
-    assert costs[:window] == document_costs(learner, [document[:window]], "isolated")[0]
-    for i in (window, window + 1, 37, 64, 99):
-        n_seen = window - stride + (i - window) % stride
-        assert window - stride <= n_seen <= window - 1
-        assert costs[i] == document_costs(learner, [document[i - n_seen : i + 1]], "isolated")[0][-1]
-
-
-@pytest.mark.parametrize(("name", "context"), CONFIGS_AND_CONTEXTS)
+@pytest.mark.parametrize("context", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_frozen_code_decodes(trained, name, context):
     config = NAMES[name]
     symbols, documents = corpus_of(PARTS)
-    encoder, policy = BitCoder(ENCODE), Policy(context)
-    costs = np.concatenate(list(code_frozen(trained(config), symbols.copy(), documents, encoder, policy)))
+    encoder = BitCoder(ENCODE)
+    costs = np.concatenate(list(code_frozen(trained(config), symbols.copy(), documents, encoder, context)))
     decoder, found = BitCoder(DECODE, encoder.payload()), np.zeros_like(symbols)
-    again = np.concatenate(list(code_frozen(trained(config), found, documents, decoder, policy)))
+    again = np.concatenate(list(code_frozen(trained(config), found, documents, decoder, context)))
     decoder.check_end()
     assert np.array_equal(found, symbols) and np.array_equal(costs, again)
-    assert np.array_equal(costs, frozen_trace(trained(config), symbols, documents, policy).bits(MODEL))
+    assert np.array_equal(costs, frozen_trace(trained(config), symbols, documents, context).bits(MODEL))
 
 
-def test_a_policy_is_stated_with_its_numbers_and_refused_if_it_does_not_fit(trained):
-    symbols, documents = corpus_of(PARTS)
-    for config, context, stride in [
-        (MIXER, "strided", None), (PURE, "strided", 0), (PURE, "strided", 17), (PURE, "carried", 4), (PURE, "none", None),
-    ]:  # fmt: skip
-        with pytest.raises(ConfigError):
-            list(code_frozen(trained(config), symbols, documents, BitCoder(SCORE), Policy(context, stride)))
-    text = Policy("strided", 5).describe(BOTH)
-    assert text.endswith("sees 11 to 15 symbols of it, read afresh every 5 symbols")
-    assert len({Policy(context).describe(BOTH) for context in CONTEXTS}) == 3
+def test_an_unknown_context_is_refused():
+    with pytest.raises(ConfigError, match="choose one of carried, isolated"):
+        check_context("strided")
 
 
 # ---- dynamic
@@ -135,18 +118,6 @@ def test_dynamic_costs_are_those_of_a_run_that_continues():
     train(learner, TEXT[:700])
     train(uninterrupted, TEXT[:1000], lambda done, n_bytes: costs.append(done.segment_bits))
     assert np.array_equal(dynamic_trace(learner, TEXT[700:1000]).bits(MODEL), np.concatenate(costs)[700:])
-
-
-@CONFIGS
-def test_a_frozen_pass_changes_nothing_for_the_dynamic_one(config):
-    traces = []
-    for n_frozen in (0, 2):
-        learner = new_learner(config)
-        train(learner, TEXT[:300])
-        for _ in range(n_frozen):
-            frozen_trace(learner, TEXT[400:500], [], Policy("isolated"))
-        traces.append(dynamic_trace(learner, TEXT[300:500]).bits(MODEL))
-    assert np.array_equal(*traces)
 
 
 def test_training_saves_bits_on_text_of_the_same_kind(trained):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from git_history import Files, git, make
 from matplotlib.figure import Figure
+from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.git_window import open_documents, read_tree, read_window
 from small import DEEPER
 
@@ -18,7 +19,7 @@ import prequential
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import dynamic_trace, frozen_trace
+from prequential.heldout_loss.heldout import code_frozen, dynamic_trace, traced
 from prequential.model.config import MixerConfig
 from prequential.online.training import train
 from prequential.report import plots, run_panels
@@ -53,7 +54,8 @@ def by_hand(repo: Path) -> dict[str, Trace]:
     train(learner, tree.bytes())
     symbols = window.bytes()
     assert symbols.tobytes() == FIRST + b"\0" + SECOND + b"\0"
-    frozen, dynamic = frozen_trace(learner, symbols, window.documents), dynamic_trace(learner, symbols)
+    frozen = traced(code_frozen(learner, symbols, window.documents, BitCoder(SCORE)), symbols)
+    dynamic = dynamic_trace(learner, symbols)
     return {"frozen": frozen, "dynamic": dynamic, "untrained": dynamic_trace(RUNTIME.learner(MIXER), symbols)}
 
 
@@ -125,7 +127,7 @@ def record(day: int, rate: float) -> dict[str, Any]:
         "clusters": {"n_documents": 1, "n_bytes": [100], "bits": [200.0]},
     }
     date = datetime.fromtimestamp(1767225600 + 86400 * (day - 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    setting = {"languages": None, "train_limit_bytes": None, "context": "carried", "stride": None}
+    setting = {"languages": None, "train_limit_bytes": None, "context": "carried"}
     return {
         "schema": 1,
         "kind": "monorepo",

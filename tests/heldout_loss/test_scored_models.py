@@ -109,7 +109,7 @@ def test_each_model_has_a_record_with_the_digest_of_its_weights(corpus: Path, ca
         weights = (corpus.parent / name / "model.safetensors").read_bytes()
         assert record["learner_digest"] == blake2b(weights, digest_size=32).hexdigest()
         assert record["config"]["learner"]["name"] == f"hf:{name}"
-        assert record["policy"] == "strided: window 64, stride 32, id 0 before the first window, documents apart"
+        assert record["policy"] == "isolated: window 64, stride 32, id 0 before the first window, documents apart"
         assert record["dynamic"] is record["untrained"] is record["overlap"] is None
         assert record["coding"] == "code length, no archive"
         assert {group["name"] for group in record["frozen"]["languages"]} == {"Python", "Markdown"}
@@ -269,12 +269,6 @@ def test_the_function_gives_the_record_of_the_command(corpus: Path, call: Any, s
         ("heldout --test text --train text --static hf:a", 2, "leave out --train"),
         ("heldout --test text --static hf:a -1", 2, "leave out -1..-6"),
         ("heldout --test text --documents o.jsonl --static hf:a", 2, "leave out --static"),
-        (
-            "heldout --test text --static hf:a --context isolated --stride 4",
-            2,
-            "isolated of a static model has no --stride",
-        ),
-        ("heldout --test text --static hf:a --context strided", 2, "strided of a static model needs --stride"),
         ("heldout --test text --static /missing/model", 2, "'/missing/model' does not exist"),
         ("heldout --test empty --scores missing.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
         ("heldout --test empty --documents o.jsonl", 1, "nothing to score: the test corpus 'empty' has no document"),

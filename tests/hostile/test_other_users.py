@@ -18,8 +18,7 @@ from prequential.errors import OutputError
 from prequential.evaluation.runs import ARCHIVE, Run
 from prequential.files import output_file, outputs
 from prequential.files.outputs import append_line
-from prequential.sweeps.plan_runs import RunOutcome, run_plan
-from prequential.sweeps.plans import Plan, Variant
+from prequential.sweeps.plans import Plan, RunOutcome, Variant, run_plan
 
 pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 TEXT = b"it was the best of times, it was the worst of times. " * 12

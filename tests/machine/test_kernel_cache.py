@@ -42,7 +42,7 @@ def fresh():
 
 
 def hits_and_misses(compiled):
-    return sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values())
+    return sum(compiled._cache_hits.values()), sum(compiled._cache_misses.values())
 
 
 def test_a_kernel_is_compiled_once_and_loaded_later(cache):

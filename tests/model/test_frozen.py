@@ -1,10 +1,10 @@
-"""A frozen learner: it predicts like the learner, changes nothing that was learned, and its codes can be decoded."""
+"""A frozen learner: it predicts like the learner, and changes nothing that was learned."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
@@ -61,20 +61,6 @@ def test_only_past_and_ring_of_a_frozen_learner_advance():
     assert frozen.history.at(np.arange(900)).tolist() == TEXT[:900].tolist()
 
 
-@pytest.mark.parametrize("kernels", ["plain", "fused"])
-@CONFIGS
-@pytest.mark.first_quick
-def test_a_frozen_learner_decodes_its_codes(config, kernels):
-    learner = trained(config, kernels)
-    writer = BitCoder(ENCODE)
-    _, costs = code(FrozenLearner(learner), NEW, writer)
-    reader = BitCoder(DECODE, writer.payload())
-    decoded, again = code(FrozenLearner(learner), np.zeros_like(NEW), reader)
-    reader.check_end()
-    assert np.array_equal(decoded, NEW) and np.array_equal(costs, again)
-    assert 0 <= 8 * len(writer.payload()) - costs.sum() < 80
-
-
 @CONFIGS
 def test_the_first_decision_is_predicted_as_the_learner_would(config):
     """The GPT's weights are constant within a segment; what it recalls and the mixer learn after the first decision."""
@@ -108,19 +94,3 @@ def test_a_frozen_mixer_does_not_recognise_text_that_it_did_not_learn():
         assert np.array_equal(costs[403:], costs[3:400])
         learned = code(Runtime().learner(config), np.concatenate((symbols, symbols)))[1]
         assert learned[400:].sum() < 0.3 * learned[:400].sum()
-
-
-@CONFIGS
-def test_after_a_restart_costs_do_not_depend_on_earlier_symbols(config):
-    """In no bit, for any earlier symbols, even if they filled the ring several times."""
-    frozen = FrozenLearner(trained(config))
-    results = []
-    for before in (NEW[:0], TEXT[3000:3100], np.resize(TEXT, 40_000 if config.gpt is None else 500)):
-        frozen.restart()
-        if len(before):
-            code(frozen, before)
-        frozen.restart()
-        results.append(code(frozen, NEW[:100])[1])
-    assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
-    carried = code(FrozenLearner(trained(config)), NEW[:100])[1]
-    assert not np.array_equal(carried[:8], results[0][:8])

@@ -8,7 +8,6 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
-from prequential.exact.matmul import trials
 from prequential.model.history import History
 from prequential.model.learner import training_rows
 from prequential.online.runtime import Runtime
@@ -92,28 +91,7 @@ def test_rows_are_drawn_from_the_symbols_that_the_ring_still_holds():
     assert len(set(drawn)) > 150  # from all parts of the ring
 
 
-def test_rows_depend_only_on_the_past_the_seed_and_the_position():
-    first, again, later = rows(400, 16), rows(400, 16), rows(401, 16)
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[1][1:], later[1][1:])
-    assert not np.array_equal(first[1], rows(400, 16, seed=1)[1])
-
-
 # ---- the same bits in every way
-
-
-@CONFIGS
-@pytest.mark.first_quick
-def test_threads_and_kernels_change_neither_payload_nor_state(config):
-    results = set()
-    for threads, kernels, backend in (
-        (1, "fused", "float32"), (2, "fused", "float32"), (4, "fused", "float64"),
-        (1, "plain", "float64"), (4, "plain", "float32"), *((1, "fused", trial.name) for trial in trials() if trial.exact),
-    ):  # fmt: skip
-        learner, coder = make_learner(config, threads, kernels, backend), BitCoder(ENCODE)
-        learn(learner, TEXT, coder)
-        results.add((learner.digest(), coder.payload()))
-    assert len(results) == 1
 
 
 @CONFIGS

@@ -53,31 +53,10 @@ def test_another_configuration_has_no_name() -> None:
     assert name_of({"learner": {"name": "Mine"}}) is None
 
 
-# ---- configurations of other versions
-
-NEW = ("contexts", "context_bits", "context_step")
-
-
-def before_contexts(config: Config) -> dict:
-    values = config.to_dict()
-    values["gpt"] = {name: value for name, value in values["gpt"].items() if name not in NEW}
-    return values
-
-
-def test_only_a_record_may_be_older_than_contexts() -> None:
-    gpt = dataclasses.replace(preset(5).gpt, contexts=(), context_bits=18, context_step=0.1)  # type: ignore[type-var]
-    config = dataclasses.replace(preset(5), gpt=gpt)
-    assert Config.from_record(before_contexts(config)) == config
-    with pytest.raises(ConfigError, match="missing"):
-        Config.from_dict(before_contexts(config))
-    for today in (preset(5, pure=True), preset(1), preset(5)):
-        assert Config.from_record(today.to_dict()) == today
-
-
 @pytest.mark.parametrize("values", [None, [], {"gpt": 3}, {}])
 def test_values_that_are_not_a_configuration_are_refused(values: object) -> None:
     with pytest.raises(ConfigError):
-        Config.from_record(values)
+        Config.from_dict(values)
 
 
 def test_features_are_removed_in_any_order_and_each_level_with_a_gpt_has_them():

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from prequential.errors import ConfigError
 from prequential.model.config import CONTEXT_REACH, RECALL_CONTEXTS, RECALL_KEPT_BITS, Config, GPTConfig, ScheduleConfig
 from prequential.model.gpt.recall import MOST_SUCCESSIONS, Recall
 from prequential.model.history import History
-from prequential.model.learner import segment_inputs, training_rows
+from prequential.model.learner import OnlineLearner, training_rows
 from prequential.model.presets import preset
 from prequential.online.runtime import Runtime
 
@@ -69,12 +70,16 @@ def test_values_are_those_of_the_definition():
     assert (own[:, -1] >> 8 == 2).any()
 
 
+def read_inputs(history, symbols):
+    return OnlineLearner.inputs(SimpleNamespace(config=CONFIG, history=history), symbols)
+
+
 def test_a_history_reads_each_symbol_once_however_far_it_looked_ahead():
     ahead, plain = History.of(CONFIG), History.of(CONFIG)
     plain.append(TEXT)
     for part in np.split(TEXT, [60, 130]):
         for n in (1, 7, 30):
-            segment_inputs(CONFIG, ahead, part[:n])
+            read_inputs(ahead, part[:n])
         ahead.append(part)
     assert all(np.array_equal(array, plain.state()[name]) for name, array in ahead.state().items())
 
@@ -83,7 +88,7 @@ def test_inputs_do_not_depend_on_the_symbol_to_predict_and_later_ones():
     for t in (1, 5, 40):
         text, other = TEXT[:60].copy(), TEXT[:60].copy()
         other[t:] = 65
-        first, second = (segment_inputs(CONFIG, History.of(CONFIG), x.astype(np.int64)) for x in (text, other))
+        first, second = (read_inputs(History.of(CONFIG), x.astype(np.int64)) for x in (text, other))
         assert np.array_equal(first[: t + 1], second[: t + 1])
         assert first.shape == (60, CONFIG.gpt.n_inputs)
 
@@ -91,7 +96,7 @@ def test_inputs_do_not_depend_on_the_symbol_to_predict_and_later_ones():
 def test_rows_to_learn_from_have_the_inputs_of_the_reading():
     history, read = History.of(CONFIG), []
     for part in np.split(TEXT.astype(np.int64), [64, 128]):
-        read.append(segment_inputs(CONFIG, history, part))
+        read.append(read_inputs(history, part))
         history.append(part)
     everything = np.concatenate(read)
     inputs, targets, places = training_rows(CONFIG, history, 40)

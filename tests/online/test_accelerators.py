@@ -23,10 +23,9 @@ from simulated_cuda import CUDA, is_capturing, is_on_device, n_replays, simulate
 from torch.utils._pytree import tree_flatten
 
 from prequential.errors import ConfigError, InexactMachineError
-from prequential.exact import fused, matmul, plain, tables
+from prequential.exact import matmul, plain, tables
 from prequential.exact.backend import Arithmetic
 from prequential.model.config import Config, GPTConfig, ScheduleConfig
-from prequential.model.frozen import FrozenLearner
 from prequential.model.gpt import weights
 from prequential.model.gpt.device import Accelerator, DeviceGPT
 from prequential.model.gpt.gpt import GPT
@@ -41,6 +40,9 @@ TEST_COLUMNS = accelerators.TEST_COLUMNS
 MIXED = replace(FIXED_CONFIG, schedule=SCHEDULE)
 PURE = replace(MIXED, mixer=None)
 ON_CUDA = Runtime(device="cuda", threads=1)
+PRIMITIVES = [
+    name for name, each in vars(plain).items() if getattr(each, "__module__", "") == plain.__name__ and name[0] != "_"
+]
 pytestmark = pytest.mark.thorough  # a simulated device takes each operation apart
 real = pytest.mark.gpu
 needs_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -185,14 +187,6 @@ def test_steps_run_kernel_by_kernel_if_capturing_fails(monkeypatch, caplog):
     assert said.getMessage().endswith("kernel by kernel, because capturing failed: CUDA error: operation not permitted")
 
 
-def test_a_graph_that_computes_other_bits_is_not_used(monkeypatch, caplog):
-    with simulated_cuda(monkeypatch):
-        monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda self: None)
-        found = ON_CUDA.accelerator(MIXED)
-    assert (found.device, found.captures) == (CUDA, False)
-    assert "does not compute the processor's bits: step 3" in caplog.text
-
-
 @contextmanager
 def with_primitives_of_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple]]:
     """A simulated device with primitives other than `plain`, which have its bits.
@@ -214,8 +208,8 @@ def with_primitives_of_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> It
         return call
 
     with simulated_cuda(monkeypatch):
-        own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in fused.__all__ if name != "COMPILED"})
-        monkeypatch.setattr(accelerators, "_ways", lambda fused: iter([(own, True, "")]))
+        own = SimpleNamespace(COMPILED=False, **{name: noting(name) for name in PRIMITIVES})
+        monkeypatch.setattr(accelerators, "plain", own)
         yield too_late
 
 
@@ -266,23 +260,6 @@ def test_a_run_resumes_on_another_device(monkeypatch):
             other = runtime.learner(PURE)
             other.load_state(state)
             assert coded(other, half, 1024) == halves[1]
-
-
-def test_a_learner_frozen_after_training_on_a_device_gives_the_same_costs(monkeypatch):
-    def costs(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
-        learner = runtime.learner(PURE)
-        for _ in run(learner, BitCoder(SCORE), slice(0, 600), text(600)):
-            pass
-        frozen, coder, symbols = FrozenLearner(learner), BitCoder(SCORE), text(800)[600:].astype(np.int64)
-        frozen.begin(200)
-        bits = frozen.code(symbols, coder)
-        frozen.end(200)
-        return bits, frozen.code_window(symbols[:50], symbols[50:90], coder)
-
-    here = costs(Runtime(threads=1))
-    with simulated_cuda(monkeypatch):
-        there = costs(ON_CUDA)
-    assert all(map(np.array_equal, here, there))
 
 
 def test_a_device_that_computes_other_bits_is_refused_or_not_used(monkeypatch, caplog):

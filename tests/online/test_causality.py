@@ -14,7 +14,7 @@ from prequential.exact.arrays import to_tensor
 from prequential.exact.backend import Arithmetic
 from prequential.exact.pool import Pool
 from prequential.model.gpt.gpt import GPT
-from prequential.model.learner import OnlineLearner
+from prequential.model.learner import OnlineLearner, training_rows
 from prequential.online.runtime import Runtime
 
 BOTH = replace(small.BOTH, gpt=replace(small.GPT, width=32, contexts=("3", "after2"), warmup_updates=1))
@@ -108,7 +108,7 @@ class MovesWeights(OnlineLearner):
 
     def code(self, symbols, coder):
         bits = super().code(symbols, coder)
-        self.gpt.inference_tensors()["embedding"][0, 5] += 1
+        self.gpt._reader.weights.embedding[0, 5] += 1
         return bits
 
 
@@ -117,7 +117,7 @@ class LearnsFromTheOpenSegment(OnlineLearner):
 
     def end(self, n_symbols):
         super().end(n_symbols)
-        self.gpt.update(*map(to_tensor, self._training_rows()))
+        self.gpt.update(*map(to_tensor, training_rows(self.config, self.history, self._last_segment_size)))
 
 
 class RecallsTheNext(OnlineLearner):

@@ -12,7 +12,7 @@ from prequential_codecs.archive import ArchiveReader
 from prequential_codecs.archive_header import Header
 from small import BOTH, CONFIGS
 
-from prequential.errors import CorruptArchiveError, UnsupportedVersionError
+from prequential.errors import CorruptArchiveError
 from prequential.online.coding import compress, config_of, decompress
 from prequential.online.runtime import Runtime
 
@@ -99,9 +99,3 @@ def test_a_decoder_in_another_state_stops_at_the_first_block_before_it_writes():
     with pytest.raises(CorruptArchiveError, match="block 0"):
         decode(reader, sink)
     assert sink.getvalue() == b""
-
-
-def test_an_archive_of_a_learner_that_went_is_of_a_version_that_is_not_read_and_not_damaged():
-    config = BOTH.to_dict() | {"replicas": {"n_replicas": 2, "sync_every": 16}}
-    with pytest.raises(UnsupportedVersionError, match="several GPTs, which only earlier versions decode"):
-        config_of(Header(n_bytes=1, blake2b=bytes(32), config=config))

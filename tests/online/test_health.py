@@ -128,7 +128,7 @@ def test_a_second_run_is_not_watched(machine: Machine) -> None:
 
 def test_a_resumed_run_is_watched_from_its_position(machine: Machine) -> None:
     machine.done = Progress(n_bytes=10 * MIB, code_bits=2.0 * 10 * MIB, n_blocks=40)
-    assert machine.run(PROSE[: 2 * SEGMENT]).health.status(20 * MIB) == "2.000 bits/byte, 10.0 kB/s, 17:28 left"
+    assert machine.run(PROSE[: 2 * SEGMENT]).health.status(20 * MIB) == "2.000 bits/byte, 10.0 kB/s, 0:17:28 left"
     machine.run(PROSE[2 * SEGMENT : 20 * WINDOW]).run(NOISE[: 2 * WINDOW], 6.0)
     (finding,) = machine.health.findings
     assert finding.position == 10 * MIB + SEGMENT + 20 * WINDOW
@@ -149,4 +149,4 @@ def test_the_status_has_the_total_and_latest_rate_gzip_speed_and_time_left(machi
     parts = text.replace("(", "").replace(")", "").split(", ")
     assert parts[0] == "2.250 bits/byte last 64K 2.500"
     assert float(parts[1].removeprefix("gzip ")) == pytest.approx(gzip, rel=0.01)
-    assert parts[2:] == ["10.0 kB/s", "0:13 left"]
+    assert parts[2:] == ["10.0 kB/s", "0:00:13 left"]

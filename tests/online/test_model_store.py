@@ -25,7 +25,6 @@ from watch import confined
 from prequential.errors import (
     CheckpointError,
     ConfigError,
-    CorpusError,
     OutputError,
     PrequentialError,
     UnsupportedVersionError,
@@ -97,11 +96,6 @@ def test_training_learns_from_the_last_segment_too():
     assert [name for name in state if not np.array_equal(state[name], expected[name])] == ["counters"]
 
 
-def test_an_empty_corpus_is_refused():
-    with pytest.raises(CorpusError, match="empty"):
-        train(ONE.learner(CONFIG), FIRST[:0])
-
-
 # ---- storing
 
 
@@ -139,21 +133,6 @@ def test_two_models_have_the_same_digest_if_they_predict_alike_and_their_folders
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c", "other"]
     assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
     assert len({path.stat().st_mode for path in (tmp_path / "a").iterdir()}) == 1
-
-
-@pytest.mark.parametrize("kind", ["folder", "file", "dangling link"])
-def test_an_existing_path_is_not_overwritten(kind, tmp_path):
-    path = tmp_path / "m"
-    if kind == "dangling link":
-        path.symlink_to("nowhere")
-    else:
-        own = path / "own" if kind == "folder" else path
-        own.parent.mkdir(exist_ok=True)
-        own.write_text("mine")
-    with pytest.raises(OutputError, match="exists"):
-        save_model(path, shared_learner(), {})
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]
-    assert kind == "dangling link" or own.read_text() == "mine"
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])

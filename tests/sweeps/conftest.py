@@ -7,8 +7,7 @@ from typing import NamedTuple
 import pytest
 from studies import FUSED, N_BYTES, TEXT, TINY
 
-from prequential.sweeps.plan_runs import RunOutcome, run_plan
-from prequential.sweeps.plans import Plan, sweep_plan
+from prequential.sweeps.plans import Plan, RunOutcome, run_plan, sweep_plan
 
 RunAll = Callable[..., list[RunOutcome]]
 
@@ -57,4 +56,4 @@ def finished(run_all, tmp_path_factory):
 @pytest.fixture
 def replace_evaluate(monkeypatch):
     """A function that lets plans call another `evaluate`."""
-    return lambda evaluate: monkeypatch.setattr("prequential.sweeps.plan_runs.evaluate", evaluate)
+    return lambda evaluate: monkeypatch.setattr("prequential.sweeps.plans.evaluate", evaluate)

@@ -9,9 +9,8 @@ from studies import FUSED, N_BYTES, TINY
 
 from prequential import Config, ConfigError, CorpusError, Curve, preset
 from prequential.evaluation.curves import mean_curve
-from prequential.online.costs import replay_factor, total_flops
-from prequential.sweeps.plan_runs import RunOutcome
-from prequential.sweeps.plans import sweep_plan
+from prequential.online.costs import total_flops
+from prequential.sweeps.plans import RunOutcome, sweep_plan
 from prequential.sweeps.sweep import pareto_front, summarise, sweep
 
 # ---- the plan
@@ -20,7 +19,11 @@ from prequential.sweeps.sweep import pareto_front, summarise, sweep
 def test_a_grid_has_every_combination_once():
     plan = sweep_plan(TINY, replay=[1, 2, 1], widths=[16, 32], layers=[1, 2], update_symbols=[64, 128], seeds=[3, 4])
     assert (len(plan.variants), len(set(plan.configs))) == (16, 32)
-    points = [(replay_factor(c), c.gpt.width, c.gpt.n_layers, c.schedule.segment_symbols, c.seed) for c in plan.configs]
+    parts = [(c.gpt, c.schedule, c.seed) for c in plan.configs]
+    points = [
+        (s.n_rows * s.row_symbols / s.segment_symbols, g.width, g.n_layers, s.segment_symbols, seed)
+        for g, s, seed in parts
+    ]
     assert sorted(points) == list(product((1, 2), (16, 32), (1, 2), (64, 128), (3, 4)))
     assert plan.refusals == {}
     assert plan.flops(1024) == sum(total_flops(config, 1024) for config in plan.configs)

@@ -23,10 +23,11 @@ from prequential.exact.byte_products import (
     new_words,
 )
 from prequential.exact.fused import fill_frequencies, integer_frequency_table
-from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators, softmax_table
+from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, inverse_rms, round_row, round_row_to_int8
 from prequential.exact.plain import INT8_LIMIT
 from prequential.exact.pool import Pool
+from prequential.exact.tables import attention_table
 from prequential.machine.compiled import Array, helper, inlined, kernel
 from prequential.model.gpt.context_table import N_HASHED, UNITS, fill_context_rows
 from prequential.model.gpt.recall import RecallArrays, read_symbols
@@ -97,7 +98,7 @@ class ColumnDecoder:
             values=values.view(np.int8).reshape(*heads, *values.shape[1:], PART),
             cos=phases[0].numpy(),
             sin=phases[1].numpy(),
-            softmax_table=softmax_table(),
+            softmax_table=attention_table().numpy(),
             first_valid=first_valid,
             window=window,
             score_scale=np.float32(weights.score_scale),

@@ -52,9 +52,6 @@ class ContextTable:
     `stage_update` computes a step and `commit` writes it, after the segment has ended and nothing reads the rows.
     """
 
-    n_rows: int
-    n_places: int
-
     def __init__(self, config: GPTConfig, ops: Primitives) -> None:
         self.kinds: NDArray[np.int64] = np.array([GPT_CONTEXTS.index(name) for name in config.contexts], np.int64)
         self.n_rows, self.n_places = 1 << config.context_bits if config.contexts else 0, config.n_places

@@ -148,9 +148,6 @@ class DeviceGPT(GPT):
             reader.detach()  # others may read with the same graph, such as a FrozenLearner
         super().end()
 
-    def inference_tensors(self) -> dict[str, Tensor]:
-        return self._pending_segment[0].inference_tensors() if self._pending_segment else super().inference_tensors()
-
     def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
         with torch.cuda.stream(self._step_stream) if self._step_stream else nullcontext():
             if self._step_stream and self._event:

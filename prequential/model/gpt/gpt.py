@@ -13,7 +13,6 @@ import torch
 
 from prequential.errors import ConfigError
 from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
-from prequential.exact.pool import Pool
 from prequential.exact.tables import HOST
 from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
@@ -30,12 +29,12 @@ from prequential.model.gpt.weights import (
 
 Tensor = torch.Tensor
 Gradient = Callable[[], Tensor] | ContextGradient
+Phases = tuple[Tensor, Tensor]  # cos and sin (rotary_phases)
 
 MAX_MAGNITUDE = 1e6  # of the floats in a checkpoint: nothing overflows below it
 MAX_SQUARE = 1e30  # of sums of squares; those of contexts are sums over all steps, which have no smaller bound
-# Prefixes of names in a state: of sums of squares and scales, which are never negative; and of tensors that no step writes.
+# Prefixes of names in a state: of sums of squares and scales, which are never negative.
 NOT_NEGATIVE = ("contexts.squares", "adam.square.", "carried.k_r", "carried.v_scale")
-NOT_LEARNED = ("carried.", "counters")
 
 
 class GPT:
@@ -43,9 +42,6 @@ class GPT:
 
     For each segment one thread calls `begin`, then `forward` or `frequencies`. Another may run `update`. `end` follows both.
     """
-
-    config: GPTConfig
-    backend: Arithmetic
 
     def __init__(self, config: GPTConfig, seed: int, backend: Arithmetic, device: torch.device = HOST) -> None:
         self.config, self.backend = config, backend
@@ -68,10 +64,6 @@ class GPT:
         return self.backend.primitives
 
     # ---- reading
-
-    def read_with(self, pool: Pool) -> None:
-        """Reads columns that are known together with all threads of a pool, which no step may use."""
-        self._reader.pool = pool
 
     def begin(self, n_columns: int) -> None:
         """Opens a segment of n_columns columns, to be read with the current weights. Do not call it during an `update`."""
@@ -97,10 +89,6 @@ class GPT:
         """Closes the segment and writes the staged updates of the context table. An `update` must have returned."""
         self._weights.contexts.commit()
 
-    def inference_tensors(self) -> dict[str, Tensor]:
-        """The tensors that the open segment is predicted with, by name. They do not change until the next `begin`."""
-        return self._reader._weights.inference_tensors()
-
     # ---- learning
 
     def update(self, inputs: Tensor, targets: Tensor, places: Tensor) -> None:
@@ -111,8 +99,14 @@ class GPT:
         there, or ~place, if it is new and they will be. Places of new columns are distinct, unless their inputs are equal. Raises
         ConfigError if the weights are no longer finite.
         """
-        self._apply_step(self.table_rows(inputs, places), targets, self._next_step_factor())
-        self._check_finite()
+        self._n_updates += 1
+        c, n = self.config, self._n_updates
+        factor = min(1.0, n / c.warmup_updates) / math.sqrt(1.0 + n / c.decay_updates)  # a linear warm-up, and a decay
+        self._apply_step(self.table_rows(inputs, places), targets, factor)
+        if self._head_change is not None:
+            self.update_size = float(self._head_change)  # waits for the device, so it is the last operation
+        if not math.isfinite(self.update_size or 0.0):  # then the weights are not finite, either
+            raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
     def table_rows(self, inputs: Tensor, places: Tensor) -> Tensor:
         """`Weights.rows_of_tables` of inputs (R, T, C) and places (R, T): (R, T, E + K + 1) int64, (R, T, E) without contexts."""
@@ -123,19 +117,6 @@ class GPT:
         """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
         gradients = list(self._gradients(inputs, targets))
         self.backend.pool.map(lambda each: self._update_parameter(*each, factor), gradients)
-
-    def _next_step_factor(self) -> float:
-        """Counts a step and returns the factor of its step sizes: a linear warm-up times an inverse square root decay."""
-        self._n_updates += 1
-        c = self.config
-        return min(1.0, self._n_updates / c.warmup_updates) / math.sqrt(1.0 + self._n_updates / c.decay_updates)
-
-    def _check_finite(self) -> None:
-        """Sets `update_size`. Raises ConfigError if it is not finite: then the weights are not finite, either."""
-        if self._head_change is not None:
-            self.update_size = float(self._head_change)  # waits for the device, so it is the last operation
-        if not math.isfinite(self.update_size or 0.0):
-            raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
     def _gradients(self, inputs: Tensor, targets: Tensor) -> Iterator[tuple[str, Gradient]]:
         """The name of each parameter, and what computes its gradient. The pool computes pieces of the rows in parallel."""
@@ -158,9 +139,7 @@ class GPT:
             if self.config.contexts:
                 yield "contexts", self._weights.contexts.gradient(dh, rows[:, n:])
 
-    def _forward_rows(
-        self, inputs: Tensor, targets: Tensor, phases: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, SavedActivations]:
+    def _forward_rows(self, inputs: Tensor, targets: Tensor, phases: Phases) -> tuple[Tensor, SavedActivations]:
         """The gradient (N, V) at the logits, in nats, and the saved activations."""
         saved: SavedActivations = {}
         attend = partial(self._attend, saved, phases, (*inputs.shape[:2], self.config.n_heads))
@@ -168,7 +147,7 @@ class GPT:
         return self._ops.loss_gradient(self._ops.frequencies(logits), targets.reshape(-1)), saved
 
     def _attend(
-        self, saved: SavedActivations, phases: tuple[Tensor, Tensor], shape: tuple[int, int, int], i: int, qkv: Tensor
+        self, saved: SavedActivations, phases: Phases, shape: tuple[int, int, int], i: int, qkv: Tensor
     ) -> Tensor:
         """The output (N, D) of attention in layer i for complete rows. shape = (R, T, H). Queries see only keys of their row."""
         q, q_r, q_s, k, k_r, k_s, v, v_scale = self._ops.attention_inputs(qkv, *phases, shape)
@@ -179,9 +158,7 @@ class GPT:
         saved[f"{i}.attention"] = (q, q_r, q_s, k, k_r, k_s, v, v_scale, e, inverse_sum)
         return self._ops.attention_output(self.backend.matmul.batched(levels, v), scale * inverse_sum)
 
-    def _backward(
-        self, g: Tensor, saved: SavedActivations, phases: tuple[Tensor, Tensor]
-    ) -> dict[str, tuple[Tensor, ...]]:
+    def _backward(self, g: Tensor, saved: SavedActivations, phases: Phases) -> dict[str, tuple[Tensor, ...]]:
         """From g (N, V) at the logits, for each matrix a part of `matrix_gradient`; "embedding": dh, (N, D)."""
         ops, head, parts = self._ops, self._weights.head, {}
         norm = saved["head"]
@@ -208,7 +185,7 @@ class GPT:
         q, r, s = norm
         return self._ops.normalise_rows_backward(self._ops.dequantise(*sums, None), q, r, s, base=dh)
 
-    def _attention_backward(self, g: Tensor, saved: Sequence[Tensor], phases: tuple[Tensor, Tensor]) -> Tensor:
+    def _attention_backward(self, g: Tensor, saved: Sequence[Tensor], phases: Phases) -> Tensor:
         """The gradient (N, 3D) at queries, keys and values, from g (N, D) at the output of attention."""
         ops, batched = self._ops, self.backend.matmul.batched
         q, q_r, q_s, k, k_r, k_s, v, v_scale, e, inverse_sum = saved
@@ -279,10 +256,6 @@ class GPT:
         """Rounds the master copy of every matrix to its levels."""
         for linear in self._matrices.values():
             linear.quantise()
-
-    def learned_state(self) -> dict[str, Tensor]:
-        """The tensors of `state` that steps write: weights and optimiser state."""
-        return {name: t for name, t in GPT.state(self).items() if not name.startswith(NOT_LEARNED)}
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later probabilities depend on, by name. Call it after `end`."""

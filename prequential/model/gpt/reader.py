@@ -26,6 +26,7 @@ DEVICE_COLUMNS = 1024
 class Reader:
     """Reads one stream. It computes on the device and with the backend of the segment's weights."""
 
+    weights: Weights  # that the open segment is read with
     pool: Pool | None = None  # whose threads read columns that are known together; None: the caller alone
 
     def __init__(self, config: GPTConfig) -> None:
@@ -43,12 +44,12 @@ class Reader:
     @property
     def device(self) -> torch.device:
         """The device on which the open segment is read."""
-        return self._weights.device
+        return self.weights.device
 
     @property
     def compiled(self) -> bool:
         """Whether compiled kernels read the open segment."""
-        return self._weights.backend.primitives.COMPILED
+        return self.weights.backend.primitives.COMPILED
 
     @property
     def n_columns(self) -> int:
@@ -78,7 +79,7 @@ class Reader:
 
     def begin(self, weights: Weights, n_columns: int) -> None:
         """Opens a segment of n_columns columns, to be read with these weights. Its keys and values follow the carried ones."""
-        self._weights = weights
+        self.weights = weights
         carried = {name: t.to(weights.device) for name, t in self.carried_cache().items()}
         self._cache = {
             name: torch.cat((t, t.new_zeros(*t.shape[:2], n_columns, *t.shape[3:])), 2) for name, t in carried.items()
@@ -93,7 +94,7 @@ class Reader:
 
         Their first slots must hold the carried keys and values, and their phases must be those of the segment.
         """
-        self._weights, self._n_before, self._n_open = weights, n_before, n_columns
+        self.weights, self._n_before, self._n_open = weights, n_before, n_columns
         self._cache = {name: t for name, t in buffers.items() if name in self._cache}
         self._cos, self._sin = buffers["cos"], buffers["sin"]
         self._first_valid, self._column_decoder = 0, None
@@ -102,30 +103,25 @@ class Reader:
         """The tensors of the open segment: keys and values, carried and new; cos and sin of the rotary phases."""
         return {**self._cache, "cos": self._cos, "sin": self._sin}
 
-    @property
-    def weights(self) -> Weights:
-        """The weights that the open segment is read with."""
-        return self._weights
-
     def forward(self, recent: Tensor, first: int) -> Tensor:
         """Logits (t, V) float32 of the symbols after the columns first .. first + t - 1: see `GPT.forward`."""
         if self.compiled:
             return self.column_decoder().logits(recent, first, self.pool)
-        return self.read(self._weights.rows_of_tables(recent).to(self.device), first)
+        return self.read(self.weights.rows_of_tables(recent).to(self.device), first)
 
     def read(self, rows: Tensor, first: int) -> Tensor:
         """`forward` for `rows_of_tables` of the columns, on the device."""
         self._column_decoder = None  # it has copies of the keys
         at_once = COLUMNS_AT_ONCE if self.device == HOST else DEVICE_COLUMNS
         parts = [
-            self._weights.logits(part, partial(self._attend, first + i * at_once))
+            self.weights.logits(part, partial(self._attend, first + i * at_once))
             for i, part in enumerate(rows.split(at_once))
         ]
         return torch.cat(parts)
 
     def _attend(self, first: int, i: int, qkv: Tensor) -> Tensor:
         """The output (t, D) of attention in layer i for t columns from `first` on. Adds their keys and values to the cache."""
-        backend, n_carried, n = self._weights.backend, self.config.window - 1, len(qkv)
+        backend, n_carried, n = self.weights.backend, self.config.window - 1, len(qkv)
         ops, matmul = backend.primitives, backend.matmul
         layer_cache = {name: t[i : i + 1] for name, t in self._cache.items()}  # (1, H, S, ..)
         run = slice(first, first + n)
@@ -137,7 +133,7 @@ class Reader:
         scores = matmul.batched(q, seen["k"].float().transpose(-1, -2))  # (1, H, t, J)
         mask = n_carried, self._first_valid - first, self.config.window
         _, inverse_sum, levels, scale = ops.attention_weights(
-            scores, q_r * self._weights.score_scale, seen["k_r"], seen["v_scale"], mask=mask
+            scores, q_r * self.weights.score_scale, seen["k_r"], seen["v_scale"], mask=mask
         )
         acc = matmul.batched(levels, seen["v"].float())  # (1, H, t, K)
         return ops.attention_output(acc, scale * inverse_sum)
@@ -146,5 +142,5 @@ class Reader:
         """The open segment for a decoder, which reads it symbol by symbol. Needs compiled kernels."""
         if self._column_decoder is None:
             phases, window = (self._cos, self._sin), self.config.window
-            self._column_decoder = ColumnDecoder(self._weights, self._cache, phases, self._first_valid, window)
+            self._column_decoder = ColumnDecoder(self.weights, self._cache, phases, self._first_valid, window)
         return self._column_decoder

@@ -39,11 +39,6 @@ class Linear:
     An update writes the master copy in place. `quantise` then replaces the levels and scales, so a snapshot keeps the old ones.
     """
 
-    weight: Tensor
-    backend: Arithmetic
-    levels: torch.Tensor
-    scale: torch.Tensor
-
     def __init__(self, weight: Tensor, backend: Arithmetic) -> None:
         self.weight, self.backend = weight, backend
         self.quantise()
@@ -52,7 +47,8 @@ class Linear:
         """Replaces levels and scales by those of the master copy."""
         ops = self.backend.primitives
         peaks = ops.column_peaks(self.weight)
-        self.levels, self.scale = ops.round_columns(self.weight, peaks), peaks * (1.0 / INT8_LIMIT)
+        self.levels: Tensor = ops.round_columns(self.weight, peaks)
+        self.scale: Tensor = peaks * (1.0 / INT8_LIMIT)
 
     def with_backend(self, backend: Arithmetic, device: torch.device) -> "Linear":
         """The same levels for another backend, on a device. The float32 master copy is shared."""
@@ -139,14 +135,6 @@ class Weights:
         head = self.head.with_backend(backend, device)
         embedding, contexts = self.embedding.to(device), self.contexts.on_host()
         return replace(self, embedding=embedding, contexts=contexts, layers=layers, head=head, backend=backend)
-
-    def inference_tensors(self) -> dict[str, Tensor]:
-        """The tensors that predictions depend on, by name: embedding, context table, and the levels and scales of each matrix."""
-        matrices = {f"{i}.{name}": linear for i, layer in enumerate(self.layers) for name, linear in layer.items()}
-        matrices["head"] = self.head
-        levels = {f"{name}.levels": linear.levels for name, linear in matrices.items()}
-        scales = {f"{name}.scale": linear.scale for name, linear in matrices.items()}
-        return {"embedding": self.embedding, "contexts": self.contexts.rows, **levels, **scales}
 
     def rows_of_tables(self, recent: Tensor, places: Tensor | None = None) -> Tensor:
         """The rows that the input of each position is the sum of: (N, E + K) int64 on the host.

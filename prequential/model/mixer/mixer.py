@@ -35,9 +35,6 @@ LEARNED = (
 class Mixer:
     """The arrays of the mixer, and coding with them."""
 
-    config: MixerConfig
-    threads: Threads
-
     def __init__(self, config: MixerConfig, ring: np.ndarray, *, most_threads: int = 1) -> None:
         """ring: the last bytes (a power of two of them), uint8. The mixer writes it; its owner may read it (model/history.py).
 
@@ -66,7 +63,7 @@ class Mixer:
             history_maps=_adaptive(np.tile(nodes.HISTORY_PROBABILITY, (n_contexts, 1))),
             run_maps=_adaptive(np.tile(evidence.first_run_maps(), (n_contexts, 1))),
             pair_maps=_adaptive(np.tile(evidence.first_pair_maps(), (n_contexts, 1))),
-            match_map=_adaptive(_ramp(mixing.MATCH_MAP, 5 << 19, 31 << 17, 40)),
+            match_map=_adaptive((5 << 19) + (11 << 17) * np.minimum(np.arange(mixing.MATCH_MAP), 40) // 40),
             match_byte_map=_adaptive(np.full(mixing.MATCH_BYTE_MAP, 7 << 19, np.int64)),
             order_maps=_adaptive(np.full((2, mixing.ORDER_MAP), 1 << 21, np.int64)),
             column_bounds=self.threads.column_bounds,
@@ -191,8 +188,3 @@ def _check_state(arrays: Mapping[str, np.ndarray]) -> None:
 def _adaptive(probabilities: np.ndarray) -> np.ndarray:
     """Adaptive probabilities, uint32 (nodes.step_towards), of age 0. probabilities: int64 in units of 2**-22."""
     return probabilities.astype(np.uint32) << np.uint32(10)
-
-
-def _ramp(n: int, first: int, last: int, n_steps: int) -> np.ndarray:
-    """(n,) int64 probabilities in units of 2**-22: from `first` to `last` in n_steps equal steps, then constant."""
-    return first + (last - first) * np.minimum(np.arange(n), n_steps) // n_steps

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -35,8 +34,6 @@ CLEARLY = 0.97  # a trial is adopted if it took at most this part of the time
 
 class Threads:
     """The threads of a mixer of this configuration, at most `most`."""
-
-    n: int
 
     def __init__(self, config: MixerConfig, most: int) -> None:
         self._config = config
@@ -91,7 +88,7 @@ class Threads:
         """Compiles the kernel of the other threads, by a call that ends at once."""
         memory, board = self._memory_of(2), new_board(2)
         board[BYTE * WIDTH + WIDTH - 1] = LEAVE
-        helper_thread.serve_share(1, memory.scratch.every_hash, arrays, memory.buffers[1].share(arrays), board)
+        helper_thread.serve_share(1, memory.scratch.every_hash, arrays, memory.shares(arrays)[1], board)
 
     def _chosen(self, most: int) -> int:
         """How many threads mix in this call: as many as before, or for a trial twice or half as many."""
@@ -170,43 +167,37 @@ class _Memory:
             finals=apart(sets.N_LAST),
             cumulative=apart(257),
         )
-        self.buffers = [_Buffers(config, own) for own in bounds]
-        self.whole = copy(self.buffers[0])
-        self.whole.bounds = whole
+        self._config, self._bounds, self._whole = config, bounds, whole
         self._made_for: MixerArrays | None = None
         self._shares: list[Share] = []
 
     def shares(self, arrays: MixerArrays) -> list[Share]:
         """Those of the threads, and the whole, of a mixer with these arrays; made once, because that takes time."""
         if arrays is not self._made_for:
-            self._shares = [buffers.share(arrays) for buffers in (*self.buffers, self.whole)]
+            self._shares = [_share(self._config, own, arrays) for own in self._bounds]
+            own, (first, stop, first_group, stop_group) = self._shares[0], self._whole
+            places, columns = own.places._replace(first=first, stop=stop), own.columns
+            self._shares.append(
+                own._replace(places=places, columns=columns._replace(first=first_group, stop=stop_group))
+            )
             self._made_for = arrays
         for share in self._shares:
             share.took[0] = 0  # no byte
         return self._shares
 
 
-class _Buffers:
-    """The arrays of a Share that belong to one thread."""
-
-    def __init__(self, config: MixerConfig, bounds: Bounds) -> None:
-        n_contexts, n_columns, n_sets = len(config.contexts), blocks.columns_of(config)[1], len(config.sets)
-        self.bounds = bounds
-        self.of_contexts: list[Array] = [apart(n_contexts) for _ in range(8)]
-        self.took, self.inputs = apart(1), apart(n_columns, np.int16)
-        self.rows, self.sums = apart(n_sets), apart(n_sets + weights.N_SUMS, np.int32)
-        self.errors, self.centred = apart(n_sets, np.int32), apart(n_columns, np.int16)
-
-    def share(self, arrays: MixerArrays) -> Share:
-        """The share of a mixer with these arrays."""
-        first, stop, first_group, stop_group = self.bounds
-        *places, seen, run_places, next_hashes = self.of_contexts
-        return Share(
-            Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
-            Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, self.inputs),
-            Columns(
-                first_group, stop_group, arrays.row_ages.size, arrays.column_bounds, arrays.weights, self.rows, self.sums,
-                self.errors, self.centred,
-            ),
-            next_hashes, self.took,
-        )  # fmt: skip
+def _share(config: MixerConfig, bounds: Bounds, arrays: MixerArrays) -> Share:
+    """The share of a thread in a mixer with these arrays, and arrays of its own."""
+    n_contexts, n_columns, n_sets = len(config.contexts), blocks.columns_of(config)[1], len(config.sets)
+    first, stop, first_group, stop_group = bounds
+    *places, seen, run_places, next_hashes = [apart(n_contexts) for _ in range(8)]
+    inputs, centred = apart(n_columns, np.int16), apart(n_columns, np.int16)
+    rows, sums, errors = apart(n_sets), apart(n_sets + weights.N_SUMS, np.int32), apart(n_sets, np.int32)
+    return Share(
+        Places(first, stop, arrays.regions, arrays.table, arrays.deterministic, *places),
+        Evidence(arrays.columns, arrays.history_maps, arrays.run_maps, arrays.pair_maps, seen, run_places, inputs),
+        Columns(
+            first_group, stop_group, arrays.row_ages.size, arrays.column_bounds, arrays.weights, rows, sums, errors, centred
+        ),
+        next_hashes, apart(1),
+    )  # fmt: skip

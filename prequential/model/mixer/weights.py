@@ -35,12 +35,8 @@ MAX_ROW_AGE = (1 << 16) - 1
 FIRST_ROW_ERROR, MEAN_SHIFT = 10000 << 8, 6  # the mean error of a row, in 2^-24, is over its last 2**MEAN_SHIFT uses
 
 
-def _factors() -> Array:
-    """(4096,) int64 in 2^-8: the factor of a row's steps, by its mean error in 2^-12: its power -1/4, and 1 at an eighth."""
-    return np.array([isqrt(isqrt((8192 << 32) // (16 * error + 8))) for error in range(4096)], np.int64)
-
-
-STEP_FACTOR = _factors()
+# (4096,) int64 in 2^-8: the factor of a row's steps, by its mean error in 2^-12: its power -1/4, and 1 at an eighth.
+STEP_FACTOR = np.array([isqrt(isqrt((8192 << 32) // (16 * error + 8))) for error in range(4096)], np.int64)
 
 
 @inlined

@@ -5,8 +5,7 @@ from studies import FUSED, N_BYTES, TEXT, TINY
 
 import prequential
 from prequential import Config, ConfigError, CorpusError
-from prequential.sweeps.plan_runs import run_plan
-from prequential.sweeps.plans import corpus_key, sweep_plan
+from prequential.sweeps.plans import corpus_key, run_plan, sweep_plan
 from prequential.sweeps.sweep import sweep
 
 
