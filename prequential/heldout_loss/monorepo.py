@@ -125,7 +125,11 @@ def monorepo(
     point = Heldout(records=(), rows=(), text=text)
     if not is_empty:
         test, train = named(since=str(before), until=end), named(until=str(before))
-        about = {"config": setting["config"], "context": setting["context"], "train_limit": setting["train_limit_bytes"]}
+        about = {
+            "config": setting["config"],
+            "context": setting["context"],
+            "train_limit": setting["train_limit_bytes"],
+        }
         point = heldout(test, train=train, **about, runtime=runtime, on_progress=on_progress)
         more = {"kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
         point = replace(point, records=({**point.record, **more},))

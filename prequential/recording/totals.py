@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from prequential_codecs.bit_coder import UNIT_BITS
 
-from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.curves import GROUP, MODEL, Curve
 from prequential.exact.arrays import random_words
 
 MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
@@ -111,7 +111,6 @@ class SeenRows:
 
 MAX_GROUPS, MAX_GROUP_POINTS, MAX_GROUP_CURVES = 1000, 1 << 10, 32
 NO_GROUP, OTHERS = -1, -2  # codes of rows without a group, and of groups beyond MAX_GROUPS
-GROUP = "group "  # begins the names of their curves
 MAX_POINTS = 1 << 16  # of the curve; beyond it every second one is dropped
 COUNTS = ("n_rows", "n_tokens", "n_bytes")
 MIN_SEEN = 8  # samples; fewer say nothing
@@ -171,14 +170,16 @@ class Totals:
             self.group_stride *= 2
             self.group_points = {code: points[1::2] for code, points in self.group_points.items()}
 
+    def _group_name(self, code: int) -> str:
+        return {NO_GROUP: "no group", OTHERS: "other groups", **self.group_names}.get(code, str(code))
+
     def group_table(self) -> dict[str, Any]:
         """Of new rows, a row for each group with bytes, the largest first; {} if the loop gave none. They sum to `new`."""
         if not self.groups.keys() - {NO_GROUP}:
             return {}
-        names = {NO_GROUP: "no group", OTHERS: "other groups"} | self.group_names
         rows = [
             {
-                "name": names.get(code, str(code)),
+                "name": self._group_name(code),
                 "n_bytes": sums[2],
                 "n_tokens": sums[1],
                 "bits": {MODEL: sums[3] * UNIT_BITS},
@@ -241,9 +242,7 @@ class Totals:
         if self.groups.keys() - {NO_GROUP}:
             codes = sorted(self.groups, key=lambda code: (-self.groups[code][2], code))[:MAX_GROUP_CURVES]
             named |= {
-                f"{GROUP}{self.group_names.get(code, code)}": points
-                for code in codes
-                if (points := self.group_points[code])
+                f"{GROUP}{self._group_name(code)}": points for code in codes if (points := self.group_points[code])
             }
         parts = {name: np.array(points, np.float64).T for name, points in named.items()}
         return {name: Curve(n_bytes=x.astype(np.int64), bits=units * UNIT_BITS) for name, (x, units) in parts.items()}

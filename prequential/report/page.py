@@ -98,7 +98,8 @@ def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
         costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
         for each in max((run.record["baselines"] for group in groups.values() for _, run in group), key=len):
             costs[each["name"]] = each["wall_s"], each["bits_per_byte"]
-        figures = sections.curve_figures(curves, {}, run_panels.against_time(curves, costs))
+        of_training = [run_panels.equal_loss(curves)] if is_reported(run.record) else []
+        figures = sections.curve_figures(curves, {}, *of_training, run_panels.against_time(curves, costs))
         title = f"Runs on {corpus_name(run)}, {run.record['corpus']['n_bytes']:,} bytes"
         yield Section(title, conclusion(groups, differences), [ranking_table(groups, differences), figures])
 
@@ -129,7 +130,7 @@ def conclusion(groups: Groups, compared: Comparison | str) -> str:
     sentence = f"{run_panels.full_name(best, run.record['config'])} needs {rate}"
     if isinstance(compared, str):
         return sentence
-    second, proof = compared.differences[0], f" ({compared.proof})" if compared.proof else ""
+    second, proof = compared.differences[0], f" ({compared.proof.partition(' in ')[0]})" if compared.proof else ""
     if second.is_none:
         return f"{sentence}; {second.other.label} needs as much, everywhere{proof}"
     doubt = second.needs_seeds or (second.seeds is not None and not second.seeds.decides)
@@ -147,7 +148,8 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     caption = compared if isinstance(compared, str) else ""
     if not isinstance(compared, str):
         columns["more than the best"] = [None, *(f"{each.percent:+.2f} %" for each in compared.differences)]
-        said = [*map(difference_sentence, compared.differences), *[f"Data: {compared.rows}."] * bool(compared.rows)]
+        known = [f"Data: {compared.rows}.", f"Proof: {compared.proof}."] if compared.rows else []
+        said = [*map(difference_sentence, compared.differences), *known]
         caption = join(*(element("div", line) for line in said))
     for title, field, unit, digits in COSTS:
         costs = [_cost(field, group) for group in groups.values()]
@@ -171,13 +173,13 @@ def _article(run: Run, name: str, number: int, level: str) -> Html:
     """Everything about one run but its conclusion. number: on the page. level: h2 or h3."""
     record, labels = run.record, {**run_panels.PARTS, MODEL: name}
     beside = [sections.reported(record)] if is_reported(record) else sections.sizes(record, name)
-    parts = {"Learning curves": sections.curves(run, labels)}
+    parts = {
+        "Learning curves": sections.curves(run, labels),
+        "What the text costs": sections.passages(record.get("passages", [])),
+        "Where the bits went": [*sections.breakdowns(record.get("tables", {}), labels)],
+    }
     if not is_reported(record):
-        parts |= {
-            "What the text costs": sections.passages(record.get("passages", [])),
-            "Where the bits went": [*sections.breakdowns(record.get("tables", {}), labels)],
-            "Total cost, and how to repeat the run": [sections.ledger(record), sections.repetition(record)],
-        }
+        parts["Total cost, and how to repeat the run"] = [sections.ledger(record), sections.repetition(record)]
     return element(
         "article",
         element("p", sections.origin(run), class_="origin"),

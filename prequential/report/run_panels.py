@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.compare import group_labels, group_learner
+from prequential.comparison.data_multiple import equal_loss as equal_losses
 from prequential.errors import CorpusError
-from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
+from prequential.evaluation.curves import GPT, GROUP, MIXER, MODEL, Curve
 from prequential.evaluation.summary import without_common_arguments
 from prequential.records import LOSSES
 
@@ -134,13 +135,19 @@ def learning(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
 def saved(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
     """Bits that the model, or else the first curve, saves against each other one, up to each position of that one."""
     own = _own(curves)
-    lines = {
-        name: (other.n_bytes, other.bits - curves[own].at(other.n_bytes))
-        for name, other in curves.items()
-        if name != own
-    }
+    others = {name: other for name, other in curves.items() if name != own and not name.startswith(GROUP)}
+    lines = {name: (other.n_bytes, other.bits - curves[own].at(other.n_bytes)) for name, other in others.items()}
     title = f"Bits that {labels.get(own, own)} saves against others"
     return _panel(title, curves, lines, labels, y_title="bits saved", references=(0.0,))
+
+
+def equal_loss(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
+    """How many times the data of the first training run each other one needs for its losses, along that (`equal_loss`)."""
+    own = _own(curves)
+    ratios = {name: equal_losses(other, curves[own]) for name, other in curves.items() if name != own}
+    lines = {name: (each.n_bytes, each.ratios) for name, each in ratios.items() if each and len(each.ratios)}
+    title = f"Times the data of {labels.get(own, own)} for the same loss"
+    return _panel(title, curves, lines, labels, y_title="times the data", references=(1.0,))
 
 
 def against_time(curves: Curves, costs: Mapping[str, tuple[float | None, float]]) -> Panel:

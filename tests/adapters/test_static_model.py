@@ -81,3 +81,24 @@ def test_the_figures_are_those_of_lm_eval(model_folder, tokenizer):
     for metric, counts in ((bits_per_byte, n_bytes), (weighted_perplexity, n_bytes), (weighted_perplexity, n_words)):
         mine, other = (metric(list(zip(each, counts, strict=True))) for each in (ours, theirs))
         assert mine == pytest.approx(other, rel=1e-4)
+
+
+def test_uncheatable_evals_figure_is_ours_without_the_first_token_of_each_chunk(model_folder, tokenizer):
+    """It sums -log p of all tokens of a chunk but the first, and divides by all bytes (Jellyfish042/uncheatable_eval)."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(model_folder).eval()
+    static = StaticModel(str(model_folder), context="document")
+    chunks = [DATA[start : start + 60] for start in range(0, 600, 60)]
+    theirs_nats = first_nats = 0.0
+    for chunk in chunks:
+        ids = tokenizer.encode(chunk.decode())
+        with torch.no_grad():
+            logits = model(torch.tensor([[0, *ids]])).logits[0, :-1]
+        nats = torch.nn.functional.cross_entropy(logits, torch.tensor(ids), reduction="none").tolist()
+        first_nats, theirs_nats = first_nats + nats[0], theirs_nats + sum(nats[1:])
+    documents = [Document("", 60 * i, 60) for i in range(10)]
+    ours_nats = static.costs(symbols(DATA[:600]), documents)[0].sum() * math.log(2)
+    assert ours_nats == pytest.approx(theirs_nats + first_nats, rel=1e-5)
+    assert 0.01 < first_nats / ours_nats < 0.2
