@@ -47,7 +47,7 @@ from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import phases_of_rows
 from prequential.model.presets import preset
 from prequential.online import coding, loop
-from prequential.online.accelerators import places_of_test, triton_primitives
+from prequential.online.accelerators import places_of_test
 from prequential.online.runtime import Runtime
 from prequential.printable import format_table
 from prequential.records import append_record, environment
@@ -207,6 +207,14 @@ def step(level: str, config: Config, device: str) -> dict[str, Any]:
     row["column_cpu_s"] = _column_s(gpts["cpu"], config)
     row["device_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else None
     return row | counts(config)
+
+
+def triton_primitives() -> ModuleType | None:
+    try:
+        from prequential.exact.device import primitives
+    except ImportError:
+        return None
+    return primitives
 
 
 def counts(config: Config) -> dict[str, int | float]:

@@ -117,7 +117,7 @@ def measure(peer: Peer, corpus: Corpus) -> Row:
     block_mib = min(max(16, -(-corpus.n_bytes >> 20)), MAX_BZIP3_BLOCK_MIB)
     with tempfile.TemporaryDirectory(prefix="peers-") as work:
         folder = Path(work)
-        shutil.copyfile(corpus.path, folder / "original")
+        (folder / "original").write_bytes(corpus.bytes())
         coded, wall_s, peak_bytes = run(peer.compress.format(block_mib=block_mib), folder)
         archives = list(folder.glob("archive*"))
         compressed_bytes = archives[0].stat().st_size if coded and len(archives) == 1 else None

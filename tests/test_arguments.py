@@ -62,7 +62,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     (lambda **wrong: prequential.without(**{"config": BOTH, **wrong}), "config", 5),
     *((prequential.preset, "level", value) for value in ("-9", 10, 5.5, True, None, [1])),
     *((evaluate, "level", value) for value in (5.5, "best", 9, [1])), (evaluate, "runs", 5),
-    *((written, name, 5) for name in ("runs", "path", "overwrite")), (written, "runs", [5]),
+    *((written, name, 5) for name in ("results", "path", "overwrite")), (written, "results", [5]),
     (lambda **wrong: prequential.preset(5, **wrong), "pure", "no"), (lambda **wrong: prequential.preset(5, **wrong), "seed", "a"),
     *((prequential.Runtime, name, "a") for name in ("threads", "backend", "kernels", "device")),
     *((prequential.Runtime, name, "a") for name in ("audit_every", "max_memory_bytes")),

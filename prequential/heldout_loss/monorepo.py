@@ -61,6 +61,9 @@ def read_series(path: PathLike) -> list[Record]:
 def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:
     """What all points share, config as a Config. given: None: as before, or the default. Raises ConfigError if it differs."""
     given = {name: value for name, value in given.items() if value is not None}
+    if isinstance(languages := given.get("languages"), str):
+        raise wrong_argument("languages", languages, "a list of names")
+    given |= {"languages": list(languages)} if languages else {}
     if not points:
         none = dict.fromkeys(("languages", "train_limit_bytes"))
         return {"config": preset(), "context": "carried"} | none | given
@@ -105,13 +108,11 @@ def monorepo(
         prequential.errors.ConfigError: give since=, the beginning of the window
     """
     check_arguments(path=repository, config=config, train_limit=train_limit, runtime=runtime, on_progress=on_progress)
-    if isinstance(languages, str):
-        raise wrong_argument("languages", languages, "a list of names")
     points = read_series(series) if series is not None and os.path.lexists(series) else []
     if since is None and not points:
         raise ConfigError("give since=, the beginning of the window")
-    given: Record = {"config": config, "languages": languages and list(languages), "context": context}
-    setting = _setting(points, {**given, "train_limit_bytes": byte_count(train_limit)})
+    chosen = {"config": config, "languages": languages, "context": context}
+    setting = _setting(points, {**chosen, "train_limit_bytes": byte_count(train_limit)})
     named = partial(corpus_name, repository, setting["languages"])
     with open_source(named(since=since or points[-1]["test"]["until"], until=until)) as window:
         if (before := window.origin["since"]) is None:
@@ -125,12 +126,8 @@ def monorepo(
     point = Heldout(records=(), rows=(), text=text)
     if not is_empty:
         test, train = named(since=str(before), until=end), named(until=str(before))
-        about = {
-            "config": setting["config"],
-            "context": setting["context"],
-            "train_limit": setting["train_limit_bytes"],
-        }
-        point = heldout(test, train=train, **about, runtime=runtime, on_progress=on_progress)
+        about = {"train_limit": setting["train_limit_bytes"], "runtime": runtime, "on_progress": on_progress}
+        point = heldout(test, train=train, config=setting["config"], context=setting["context"], **about)
         more = {"kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
         point = replace(point, records=({**point.record, **more},))
     show(point)

@@ -130,5 +130,5 @@ def test_an_encoding_of_tiktoken_has_bytes() -> None:
     tiktoken = pytest.importorskip("tiktoken")
     ranks = {bytes([byte]): byte for byte in range(256)} | {b" the": 256}
     encoding = tiktoken.Encoding("small", pat_str=r".+", mergeable_ranks=ranks, special_tokens={FIRST: 258})
-    lengths, name = byte_lengths(encoding)
+    lengths, (_, name) = byte_lengths(encoding), bytes_of_ids(encoding)
     assert name == "tiktoken small" and lengths.tolist() == [1] * 256 + [4, -1, -1]

@@ -14,7 +14,7 @@ LATE = {"huggingface_hub", "matplotlib", "pandas"}  # optional or slow: imported
 FOLDERS = ("prequential", "codecs", "corpora")
 NO_ROOMS = {"hostile", "golden", "notebooks", "benchmarks", "cli"}  # folders of tests that need not follow modules
 CROSSING = {  # tests of several modules, named for what they show
-    "": ("api", "caller_state", "documents", "readme", "site", "types"),
+    "": ("api", "caller_state", "documents", "readme", "site", "tutorial", "types"),
     "adapters": ("learners_of_libraries", "model_families", "tokenizers"),
     "codecs": ("format_document",),
     "evaluation": ("decoder_source", "real_files", "resumed_evaluation", "resumed_learner"),

@@ -86,9 +86,9 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "rows.jsonl"
 
 
-def run(capsys: pytest.CaptureFixture[str], command: str) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], command: str, *options: str) -> tuple[int, str, str]:
     try:
-        code = main([*command.split(), "--quiet"])
+        code = main([*command.split(), *options])
     except SystemExit as end:
         code = int(end.code or 0)
     return code, *capsys.readouterr()
