@@ -93,7 +93,7 @@ def _make_run(args: argparse.Namespace, forecast: dict[str, Any], mode: int) -> 
     if corpus_key(args.corpus, forecast["corpus"]["n_bytes"]) != recorded_corpus(forecast):
         raise CorpusError(f"{args.corpus!r} does not begin with the bytes that the ladder read")
     prepare_records(scores_path(args.runs), mode & mode_of(args.corpus))
-    plan = Plan(variants=(Variant(name="target", configs=(Config.from_dict(target["config"]),)),))
+    plan = Plan(variants=(Variant(name="target", configs=(Config.from_record(target["config"]),)),))
     progress, runtime = partial(progress_bar, quiet=args.quiet), options.runtime(args)
     (outcome,) = run_plan(
         args.corpus, plan, args.runs, limit_bytes=target["n_bytes"], runtime=runtime, open_progress=progress

@@ -67,7 +67,7 @@ def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:
     if not points:
         none = dict.fromkeys(("languages", "train_limit_bytes"))
         return {"config": preset(), "context": "carried"} | none | given
-    setting = {**points[-1]["setting"], "config": Config.from_dict(points[-1]["setting"]["config"])}
+    setting = {**points[-1]["setting"], "config": Config.from_record(points[-1]["setting"]["config"])}
     _check_same(setting, given)
     return setting
 

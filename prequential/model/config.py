@@ -257,6 +257,15 @@ class Config:
                 fields[name] = part(**_fields(part, fields[name], name))
         return cls(**fields)
 
+    @classmethod
+    def from_record(cls, values: Any) -> "Config":
+        """`from_dict` for a record that may come from an earlier version: names that it lacks get the value of that version."""
+        gpt = values.get("gpt") if isinstance(values, dict) else None
+        if isinstance(gpt, dict):
+            names = ("contexts", "context_bits", "memory_bits", "context_step")
+            values = {**values, "gpt": {**{name: getattr(GPTConfig, name) for name in names}, **gpt}}
+        return cls.from_dict(values)
+
 
 def _fields(cls: type, values: Any, where: str) -> dict[str, Any]:
     """A copy of the dictionary `values`. Raises ConfigError unless its names are the fields of the dataclass."""

@@ -121,7 +121,7 @@ class Rung:
 
     @cached_property
     def config(self) -> Config:
-        return Config.from_dict(self.run.record["config"])
+        return Config.from_record(self.run.record["config"])
 
     @property
     def size(self) -> AnySize:
