@@ -146,7 +146,9 @@ def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, con
         wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
         warning = f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
         rows = rows_known([run.record for run in opened])
-        width = ": cells hold different rows, so intervals are wide" if rows in (OTHER_ORDER, SAME_TEXT) else ""
+        width = (
+            ": cells hold different rows, so intervals are wide" if rows.startswith((OTHER_ORDER, SAME_TEXT)) else ""
+        )
         about = {"proof": proof(first) + warning, "rows": rows + width, "sources": _sources(list(members.values()))}
     return Comparison(corpus=first["corpus"], groups=tuple(groups_of_runs), differences=differences, **about)
 

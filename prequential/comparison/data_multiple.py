@@ -24,7 +24,7 @@ Values = NDArray[np.float64]
 LEVEL = 0.9
 MAX_MULTIPLE = 16.0
 N_DRAWS = 1000
-N_RATES, LAST = 512, 0.2  # of `equal_loss`
+N_RATES, LAST, N_MEDIAN = 512, 0.2, 21  # of `equal_loss`
 MAX_WEIGHT = 1e6  # of a difference that does not vary
 EXPONENTS = np.linspace(0.0501, 2.0001, 14)  # where the fit may begin; b, s and log c move continuously from there
 SHIFTS = np.geomspace(1e-4, 1.0, 9)
@@ -82,8 +82,8 @@ class EqualLoss:
 def equal_loss(reference: Curve, other: Curve) -> EqualLoss | None:
     """The loss of the run that ends higher, at its end, and when the other run had it. Without a law: for shuffled data.
 
-    Of text in its order, the loss follows the text; that is what `data_multiple` is for. A loss is the mean over the last fifth
-    of what was read so far, so a curve that is compressed in its bytes by k gives k. None if a curve has fewer than MIN_CELLS
+    Of text in its order, the loss follows the text; that is what `data_multiple` is for. A loss is that of the last fifth of
+    what was read so far, so a curve that is compressed in its bytes by k gives k. None if a curve has fewer than MIN_CELLS
     points, or if one run has the last loss of the other never, or from its beginning on.
     """
     if min(len(reference.n_bytes), len(other.n_bytes)) < MIN_CELLS:
@@ -100,11 +100,11 @@ def equal_loss(reference: Curve, other: Curve) -> EqualLoss | None:
 
 
 def _trailing_rates(curve: Curve) -> tuple[Values, Values]:
-    """Positions, in equal ratios, and the bits per byte of the last fifth before each."""
+    """Positions, in equal ratios, and the bits per byte of the last fifth before each: the median of N_MEDIAN parts of it."""
     end = float(curve.n_bytes[-1])
     positions = np.geomspace(float(curve.n_bytes[MIN_CELLS // 2]), end, N_RATES)
-    starts = positions * (1 - LAST)
-    return positions, (curve.at(positions) - curve.at(starts)) / (positions - starts)
+    edges = positions[:, None] * np.linspace(1 - LAST, 1.0, N_MEDIAN + 1)
+    return positions, np.median(np.diff(curve.at(edges)) / np.diff(edges), axis=1)  # so that a spike changes little
 
 
 def _reached(positions: Values, rates: Values, levels: Values) -> Values:

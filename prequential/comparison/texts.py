@@ -29,7 +29,7 @@ def of_one_text(opened: Sequence[Run]) -> Sequence[Run]:
         return opened
     made = []
     for run, text in zip(opened, texts, strict=True):
-        scale = text["n_bytes"] / text["n_scored_bytes"]
+        scale = max(1.0, text["n_bytes"] / text["n_scored_bytes"])  # a space that a tokenizer adds is paid
         curve = run.curves[MODEL]
         ends = np.rint(curve.n_bytes * scale).astype(np.int64)
         corpus = run.record["corpus"] | {"kind": "text", "n_bytes": text["n_bytes"], "blake2b": text["digest"]}

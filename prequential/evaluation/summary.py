@@ -60,7 +60,9 @@ def rows_known(records: Sequence[Record]) -> str:
     if records[0]["coding"] == IMPORTED:
         return DECLARED
     if records[0]["corpus"].get("kind") == "text":
-        return SAME_TEXT
+        texts = [record["reported"]["text"] for record in records]
+        unknown = ", ".join(f"{text['n_unknown']} of {text['n_samples']}" for text in texts)
+        return f"{SAME_TEXT}; {unknown} samples are not in it"
     return SAME_ORDER if len({record["reported"].get("order") for record in records}) == 1 else OTHER_ORDER
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from prequential.errors import ConfigError
 from prequential.recording.score import FIELDS, IGNORED, Scores, Units, joined, row_sums
 from prequential.recording.text import Text
 from prequential.recording.totals import HEAD, UNITS_PER_NAT, SeenRows, Totals, head_hashes, mix, sampled_grams
@@ -73,7 +74,7 @@ class Account:
         copied = scores.copied()
         self._waiting.append((step, copied))
         if self._text and self._units.pieces:
-            self._sampled.append(copied.targets[: max(1, MAX_SAMPLED // copied.targets.shape[1])])
+            self._sampled.append(copied.targets[:: -(-copied.targets.numel() // MAX_SAMPLED)])
         self._n_waiting += scores.targets.numel()
         if self._n_waiting >= MAX_WAITING:
             self._sum_up()
@@ -82,9 +83,12 @@ class Account:
         """The codes of groups (rows,): integers are their own, names get one of their hash. A tensor stays on its device."""
         if groups is None or isinstance(groups, torch.Tensor):
             return groups
-        codes = {each: each if isinstance(each, int) else code_of(str(each)) for each in {*groups}}
-        self._names |= {code: str(each) for each, code in codes.items() if not isinstance(each, int)}
-        return [codes[each] for each in groups]
+        try:
+            codes = {each: int(each) if str(each).isdecimal() else code_of(str(each)) for each in {*groups}}
+            self._names |= {code: str(each) for each, code in codes.items() if code >= 1 << 62}
+            return torch.tensor([codes[each] for each in groups])
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ConfigError(f"rec.score(): groups are neither names nor numbers from 0: {error}") from error
 
     def _sum_up(self) -> None:
         waiting, self._waiting, self._n_waiting = self._waiting, [], 0
@@ -140,7 +144,8 @@ class Account:
         """Adds rows to the totals, and returns where values that no model gives come first."""
         order = np.argsort(rows["step"], kind="stable")  # of equal rows the earliest step has the first one
         rows, grams = rows[order], grams[order]
-        fresh, faults = self._are_new(mix(rows["key"].view(np.uint64))), []
+        keys = mix(rows["key"].view(np.uint64))
+        fresh, faults = self._are_new(keys), []
         wrong = impossible_rows(rows)
         for name, which in wrong.items():
             if which.any() and not self.totals.impossible[name]:
@@ -156,7 +161,7 @@ class Account:
             here, new = slice(start, end), (fresh & counts)[start:end]
             part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
             self.totals.add_groups(rows["group"][here][new], sums[here][new])
-            self.totals.add_step(part, int(contents[here][new].sum(dtype=np.uint64)), contents[here])
+            self.totals.add_step(part, sums_of(contents[here][new], keys[here][new]), contents[here])
         return faults
 
     def _add_text(self, grams: np.ndarray) -> None:
@@ -195,6 +200,11 @@ class Account:
             raise KeyError("totals")
         self.totals, self._seen = Totals(**copy.deepcopy(state["totals"])), SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
+
+
+def sums_of(*hashes: np.ndarray) -> list[int]:
+    """Of each array of hashes (n,) uint64, the sum modulo 2**64."""
+    return [int(each.sum(dtype=np.uint64)) for each in hashes]
 
 
 def code_of(name: str) -> int:

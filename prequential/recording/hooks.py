@@ -91,8 +91,11 @@ def _calling_trainer() -> Any:
     return frame.f_locals["self"]
 
 
-def hf_callback(recorder: Any) -> Any:
-    """For `transformers.Trainer(callbacks=[...])`: attaches, scores, resumes, finishes, and saves recorder.pt in checkpoints."""
+def hf_callback(recorder: Any, *, finish: bool = True) -> Any:
+    """For `transformers.Trainer(callbacks=[...])`: attaches, scores, resumes, finishes, and saves recorder.pt in checkpoints.
+
+    finish=False: call `rec.finish()` after the training, as where `rec.rescore` comes before it.
+    """
     from transformers import TrainerCallback
 
     def path(args: Any, state: Any) -> Path:
@@ -121,7 +124,8 @@ def hf_callback(recorder: Any) -> Any:
             if self.end:
                 self.end()
             try:
-                recorder.finish()
+                if finish:
+                    recorder.finish()
             except PrequentialError as error:  # somebody's training ends well without a record
                 if recorder.strict:
                     raise

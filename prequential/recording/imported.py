@@ -82,7 +82,7 @@ def import_log(
     record = training_record(
         curve,
         coding=IMPORTED,
-        corpus=_declared(data, log.name, curve),
+        corpus=_declared(data, log.name, curve, lines[0, 0]),
         learner={"name": name or log.name, "arguments": dict(arguments or {})},
         reported={"source": Path(path).name, "n_steps": len(parts)},
         n_tokens=int(parts.sum()),
@@ -91,10 +91,11 @@ def import_log(
     return save_run(folder, record, {MODEL: curve}, mode=common_mode(path))
 
 
-def _declared(data: str | None, name: str, curve: Curve) -> dict[str, Any]:
-    """The corpus of a log: its data by name and length. A log whose data nobody named equals only itself."""
+def _declared(data: str | None, name: str, curve: Curve, begin: float) -> dict[str, Any]:
+    """The corpus of a log: its data by name, begin and length. A log whose data nobody named equals only itself."""
     n_bytes, content = int(curve.n_bytes[-1]), data.encode() if data else curve.bits.tobytes()
-    digest = hashlib.blake2b(content + f"/{n_bytes}".encode(), digest_size=32).hexdigest()
+    content += (f"/{begin:.0f}/{n_bytes}" if begin else f"/{n_bytes}").encode()
+    digest = hashlib.blake2b(content, digest_size=32).hexdigest()
     return {"name": data or name, "kind": "declared", "n_bytes": n_bytes, "blake2b": digest}
 
 
@@ -181,9 +182,12 @@ def _kept(lines: np.ndarray, factor: int | None, is_heldout: bool, where: str) -
         kept = np.append(lines[:-1, 0] < np.minimum.accumulate(lines[:0:-1, 0])[::-1], True)
         notes.append(f"the run was resumed: {np.count_nonzero(~kept):,} lines that it made again are not counted")
         lines = lines[kept]
+    lines = lines[np.diff(lines[:, 0], prepend=-1.0) != 0]  # several ranks may print a line
     if factor:
         lines[:, 0] = (lines[:, 0] + (lines[0, 0] == 0 and not is_heldout)) * factor  # step 0 is the first one
-    begin = lines[0, 0]
+    begin, apart = lines[0, 0], np.median(np.diff(lines[:, 0])) / factor if factor and len(lines) > 1 else 0.0
+    if apart > 1 and not is_heldout:
+        notes.append(f"lines are {apart:,.0f} steps apart: where each has the loss of one step, the sum is too low")
     if is_heldout:
         notes += [
             INTEGRAL,
@@ -211,10 +215,10 @@ def _integral(lines: np.ndarray, most: float, shift: float) -> tuple[np.ndarray,
     """As `_summed`, in N_PIECES pieces or more: between two lines the loss is linear in log(tokens + shift)."""
     tokens, first = np.unique(lines[:, 0], return_index=True)
     losses = lines[first, 1]
-    if len(tokens) < 2:
+    if len(tokens) < 2 or most <= tokens[0]:
         return np.zeros(0), np.zeros(0)
     last = min(most, tokens[-1])
-    edges = np.unique(np.rint(np.append(np.linspace(tokens[0], last, N_PIECES + 1), tokens[tokens < last])))
+    edges = np.unique(np.append(np.linspace(tokens[0], last, N_PIECES + 1), tokens[tokens < last]))
     x = tokens + (shift or (tokens[1] - tokens[0]) / 100)
     slopes = np.diff(losses) / np.diff(np.log(x))
     place = np.minimum(np.searchsorted(tokens, edges[:-1], side="right") - 1, len(slopes) - 1)

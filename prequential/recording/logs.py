@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_LOG_BYTES = 1 << 28
 SAMPLE = 1 << 22  # letters in which a program is recognised; some logs begin with its source
-NUMBER = r"[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf"
+NUMBER = r"-?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|nan|inf)"
 # Of standard output, by what a line begins with. modded-nanogpt, llm.c and nanoGPT print the loss of a step; nanochat smooths it.
 PROGRAMS: Mapping[str, Sequence[str]] = {
     "modded-nanogpt": (
@@ -97,7 +97,9 @@ def read_log(path: PathLike, pattern: str | None = None) -> Log:
         if ".tfevents." in Path(path).name:
             log = _of_rows("an event file of TensorBoard", _tensorboard_rows(path))
         else:
-            log = _parse(COLOURS.sub("", contents.decode("utf-8-sig")), patterns)
+            log = _parse(
+                COLOURS.sub("", contents.decode("utf-8-sig")).replace("\r\n", "\n").replace("\r", "\n"), patterns
+            )
         return log._replace(name=log_name(path))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         known = f"{', '.join(PROGRAMS)}, a table (CSV), JSON lines, trainer_state.json, TensorBoard, W&B"
@@ -152,7 +154,7 @@ def _matches(text: str, patterns: Sequence[str]) -> "pandas.DataFrame":
         lines = lines if each.groups > 1 else [(line,) for line in lines]
         parts.append(
             pandas.DataFrame(
-                {name: [line[i - 1] for line in lines] for name, i in each.groupindex.items()}, dtype=object
+                {name: [line[i - 1] or None for line in lines] for name, i in each.groupindex.items()}, dtype=object
             )
         )
     return pandas.concat(parts, ignore_index=True)

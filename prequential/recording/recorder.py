@@ -103,6 +103,7 @@ class Recorder:
         self._text = None if text is None else Text.of(text)
         self._account: Account = Account(self._ranks, self._units, self._text)
         self._rescored: Account | None = None
+        self._rescored_at = 0  # step
         self._forward: Callable[[Any, Any], Any] | None = None
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._has_warned = False
@@ -192,7 +193,9 @@ class Recorder:
         """
         if self._run is not None:
             raise ConfigError("rec.rescore(): this recorder has finished")
-        self._rescored = self._rescored or Account(self._ranks, self._units)
+        if self._model is not None and self._model.training:
+            self._fault("rec.rescore(): the model is in training mode: call model.eval() before")
+        self._rescored, self._rescored_at = self._rescored or Account(self._ranks, self._units), self.observed.n_steps
         self._rescored.add_scores(
             0, scores_of(logits, nll, targets, self._units, inputs, {"indices": indices}, self._ignored)
         )
@@ -337,7 +340,10 @@ class Recorder:
     def _record(self) -> dict[str, Any]:
         if any(self._ranks.gathered(self._rescored is not None)):
             self._rescored = self._rescored or Account(self._ranks, self._units)
-            self.faults += [f"rec.rescore(): {mistake}" for mistake in self._rescored.read(1)]
+            early = ["steps followed: these weights are not the final ones"] * (
+                self._rescored_at < self.observed.n_steps
+            )
+            self.faults += [f"rec.rescore(): {mistake}" for mistake in (*early, *self._rescored.read(1))]
         about = {
             "source": "training loop",
             "n_ranks": self._ranks.n,

@@ -106,7 +106,7 @@ def reported_record(
         more["text"] = {**own, "n_scored_bytes": n_bytes, "n_samples": totals.n_samples, "n_unknown": totals.n_unknown}
     if rescored:
         more["rescored"] = rescored.record()["new"]
-        if rescored.rows_digest() == totals.rows_digest():
+        if (rescored.rows_digest(), rescored.keys) == (totals.rows_digest(), totals.keys):
             more["excess_bits"] = totals.code_bits - rescored.code_bits
     return training_record(
         totals.curves()[MODEL],

@@ -9,6 +9,7 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+from prequential_corpora.corpus import Document
 
 from prequential.online.source import CorpusLike, open_source
 from prequential.recording.totals import FACTOR, GRAM, MASK
@@ -30,7 +31,7 @@ class Text:
         """text: what `evaluate` takes, read once. Raises CorpusError."""
         total, n_documents, n_bytes, samples = 0, 0, 0, [np.zeros(0, np.uint64)]
         with open_source(text) as source:
-            for document in source.documents:
+            for document in source.documents or [Document("", 0, source.n_bytes)]:
                 digest = hashlib.blake2b(digest_size=32)
                 for start in range(document.offset, document.offset + document.n_bytes, CHUNK):
                     end = min(start + CHUNK, document.offset + document.n_bytes)

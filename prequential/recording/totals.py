@@ -5,6 +5,7 @@ All sums are of integers, so their order does not matter: two ranks give what on
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -122,9 +123,10 @@ UNITS_PER_NAT = 1 / (math.log(2.0) * UNIT_BITS)
 class Totals:
     """Sums up to a step. new, repeated: (rows, tokens, bytes, units of 2**-22 bits) of rows seen first and of rows seen again.
 
-    rows: the sum of the mixed hashes of the new rows, of their targets alone. order: a chained digest of the rows of each step.
-    points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are in the sums. all_rows_kept:
-    every row was looked up among all earlier ones. impossible: rows that are in no sum, by reason (account.IMPOSSIBLE).
+    rows, keys: sums of the mixed hashes of the new rows, of their targets alone, and with inputs. order: a chained digest of the
+    rows of each step. points: (bytes, units) counted at the end of steps, every `stride` of them. steps: those that are in the
+    sums. all_rows_kept: every row was looked up among all earlier ones. impossible: rows that are in no sum, by reason
+    (account.IMPOSSIBLE).
     n_grams, n_grams_seen: sampled grams of new rows, and those that an earlier row had. n_checked_steps: those whose calls of the
     model were compared with their scores. n_samples, n_unknown: of text that was scored, and those not in the declared text.
     groups: sums as `new` by the code of their group; group_points: (bytes, units) of each at the end of steps, every
@@ -134,6 +136,7 @@ class Totals:
     new: list[int] = field(default_factory=lambda: [0] * 4)
     repeated: list[int] = field(default_factory=lambda: [0] * 4)
     rows: int = 0
+    keys: int = 0
     order: str = hashlib.blake2b(digest_size=32).hexdigest()
     steps: int = 0
     all_rows_kept: bool = True
@@ -189,11 +192,11 @@ class Totals:
         ]
         return {"groups": {"rows": rows}}
 
-    def add_step(self, sums: np.ndarray, new_rows: int, hashes: np.ndarray) -> None:
-        """The next step. sums (2, 4): of new and of repeated rows. new_rows: the sum for `rows`. hashes (n,): of all."""
+    def add_step(self, sums: np.ndarray, new: Sequence[int], hashes: np.ndarray) -> None:
+        """The next step. sums (2, 4): of new and of repeated rows. new: the sums for `rows` and `keys`. hashes (n,): of all."""
         for total, part in ((self.new, sums[0]), (self.repeated, sums[1])):
             total[:] = [a + int(b) for a, b in zip(total, part, strict=True)]
-        self.rows = (self.rows + new_rows) & MASK
+        self.rows, self.keys = ((total + part) & MASK for total, part in zip((self.rows, self.keys), new, strict=True))
         step = int(hashes.sum(dtype=np.uint64)).to_bytes(8, "little") + len(hashes).to_bytes(8, "little")
         self.order = hashlib.blake2b(bytes.fromhex(self.order) + step, digest_size=32).hexdigest()
         self.steps += 1

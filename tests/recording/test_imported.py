@@ -234,3 +234,27 @@ def test_a_heldout_loss_is_integrated_and_only_first_steps_count(tmp_path: Path)
     (tmp_path / "all.csv").write_text("step,loss\n" + "".join(f"{s},2.0\n" for s in range(1, 1001)))
     whole = prequential.import_log(tmp_path / "all.csv", tmp_path / "runs", limit=280_000, **options)
     assert prequential.compare([run, whole]).corpus["n_bytes"] == 280_000
+
+
+def test_a_log_that_begins_late_is_other_data_and_lines_printed_twice_count_once(tmp_path: Path) -> None:
+    lines = [f"step:{i}/9 train_loss:{9 - i}.0\n" for i in range(1, 10)]
+    options = {"bytes_per_token": 4.0, "tokens_per_step": 100, "data": "d"}
+    runs = []
+    for text in ("".join(lines[:6]), "".join(2 * line for line in lines[:6]), "".join(lines[2:])):
+        (tmp_path / "log.txt").write_text(text)
+        runs.append(prequential.import_log(tmp_path / "log.txt", tmp_path / "runs", **options))
+    once, twice, late = (run.record for run in runs)
+    assert once["corpus"] == twice["corpus"] and once["code_bits"] == twice["code_bits"]
+    assert late["n_tokens"] == 600 and late["corpus"]["blake2b"] != once["corpus"]["blake2b"]
+    (tmp_path / "log.txt").write_text("s:0 trl:4.0\ns:1 trl:-nan\ns:2 trl:2.0\n")
+    with pytest.raises(CorpusError, match="row 2: 'loss' is -nan"):
+        prequential.import_log(tmp_path / "log.txt", tmp_path / "runs", **options)
+    (tmp_path / "log.txt").write_text("s:100 tel:4.0\ns:200 tel:3.0\n")
+    with pytest.raises(CorpusError, match="no line of the first epoch"):
+        prequential.import_log(tmp_path / "log.txt", tmp_path / "runs", heldout_curve=True, steps=50, **options)
+
+
+def test_lines_far_apart_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("".join(f"iter {i}: loss 3.0, time\n" for i in range(0, 100, 10)))
+    run = prequential.import_log(tmp_path / "log.txt", tmp_path / "runs", bytes_per_token=4.0, tokens_per_step=100)
+    assert "lines are 10 steps apart" in run.record["notes"][0]

@@ -515,12 +515,35 @@ def test_the_excess_is_what_shuffled_labels_make_a_model_memorise_and_a_rule_doe
 
 def test_without_the_same_rows_there_is_no_excess(tmp_path: Path) -> None:
     loop = Loop(tmp_path).run(batches(3))
+    loop.model.eval()
     for rows in batches(2):
         loop.rec.rescore(logits=loop.model(rows[:, :-1]), targets=rows[:, 1:], inputs=rows[:, :-1])
     reported = loop.rec.finish().record["reported"]
     assert reported["rescored"]["n_rows"] == 8 and "excess_bits" not in reported
     with pytest.raises(ConfigError, match="finished"):
         loop.rec.rescore(logits=loop.model(rows[:, :-1]), targets=rows[:, 1:])
+
+
+def test_rescoring_too_early_in_training_mode_or_with_other_inputs_is_seen(tmp_path: Path) -> None:
+    rows = batches(2)
+    early = Loop(tmp_path, strict=False).run(rows[:1])
+    early.rec.rescore(logits=early.model(rows[0][:, :-1]), targets=rows[0][:, 1:], inputs=rows[0][:, :-1])
+    early.run(rows[1:])
+    said = " ".join(finding["message"] for finding in early.rec.finish().record["findings"])
+    assert "training mode" in said and "steps followed" in said
+    other = Loop(tmp_path).run(rows)
+    other.model.eval()
+    for each in rows:
+        x, y = torch.zeros_like(each[:, :-1]), each[:, 1:]
+        other.rec.rescore(logits=other.model(x), targets=y, inputs=x)
+    assert "excess_bits" not in other.rec.finish().record["reported"]
+
+
+@pytest.mark.parametrize("groups", [[["a"]] * 4, [2**70] * 4, [-1.5] * 4 + [{}]])
+def test_groups_of_other_kinds_are_refused(tmp_path: Path, groups: Any) -> None:
+    (rows,) = batches(1)
+    with pytest.raises(ConfigError, match="groups"):
+        Loop(tmp_path).take(rows[:, :-1], rows[:, 1:], groups=groups)
 
 
 def test_metrics_are_a_flat_dict_of_the_last_reading(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_curve_of_a_long_run_has_a_bounded_number_of_points() -> None:
     totals = Totals()
     one = np.array([[1, 4, 4, 1 << 22], [0, 0, 0, 0]])
     for _ in range(3 * MAX_POINTS):
-        totals.add_step(one, 0, np.zeros(1, np.uint64))
+        totals.add_step(one, [0, 0], np.zeros(1, np.uint64))
     curve = totals.curves()["model"]
     assert len(curve.bits) <= MAX_POINTS and curve.n_bytes[-1] == 4 * 3 * MAX_POINTS
     assert np.array_equal(curve.bits, curve.n_bytes / 4)
