@@ -57,9 +57,6 @@ __all__ = [
 
 Array = np.ndarray
 cpu_target: Any = registry.cpu_target
-TRIED = [
-    f"0.{minor}" for minor in range(61, 69)
-]  # versions of numba, with quick_pipeline.py; others use numba's pipeline
 
 
 def _known(**options: Any) -> dict[str, Any]:
@@ -86,6 +83,9 @@ class _WithoutCollector(event.Listener):
 
 event.register("numba:compile", _WithoutCollector())
 
+
+# The versions of numba in which quick_pipeline.py was tried. In others, numba's own pipeline takes 1.6 times as long to compile.
+TRIED = [f"0.{minor}" for minor in range(61, 69)]
 
 # Python calls a `kernel`. Kernels call the others, whose code becomes part of theirs: LLVM sees it once in each. An `inlined`
 # function allocates nothing, so it counts no references to arrays; a `helper` may. When Python calls one of these, it is
