@@ -5,6 +5,7 @@ Design decisions:
 - No fast-math. LLVM then neither reorders nor contracts operations: `a * b + c` rounds twice, as it does in plain torch.
 - One thread per call, without the interpreter lock. The caller decides what runs in parallel (exact/pool.py).
 - Only kernels are kept on disk. What they call is compiled into them.
+- numba's own pipeline compiles them, or a quicker one (quick_pipeline.py). The results are the same.
 - numba would obey a file .numba_config.yaml in the current folder, which may name code to run. It is imported without that.
 """
 
@@ -46,31 +47,8 @@ if "numba" not in sys.modules:
     _import_numba()
 
 import numba
-
-try:
-    from numba import _dynfunc  # type: ignore[attr-defined]
-    from numba.core import cgutils, event, registry, types
-    from numba.core.codegen import JITCodeLibrary
-    from numba.core.compiler import CompilerBase
-    from numba.core.compiler_machinery import PassManager, register_pass
-    from numba.core.typed_passes import (
-        IRLegalization,
-        NativeLowering,
-        NoPythonBackend,
-        NopythonTypeInference,
-        PreLowerStripPhis,
-    )
-    from numba.core.untyped_passes import (
-        DeadBranchPrune,
-        FixupArgs,
-        GenericRewrites,
-        IRProcessing,
-        ReconstructSSA,
-        TranslateByteCode,
-    )
-    from numba.extending import intrinsic, overload, register_jitable
-except ImportError as error:  # these parts of numba are its own
-    raise ConfigError(f"kernels need numba 0.61 to 0.68, not {numba.__version__}: {error}") from error
+from numba.core import cgutils, event, registry, types
+from numba.extending import intrinsic, overload, register_jitable
 
 __all__ = [
     "INLINED", "IS_INTERPRETED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached",
@@ -79,6 +57,11 @@ __all__ = [
 
 Array = np.ndarray
 cpu_target: Any = registry.cpu_target
+
+
+def _known(**options: Any) -> dict[str, Any]:
+    """Those of the options that numba knows. Two are not documented; without them it compiles longer, or kernels are slower."""
+    return {name: value for name, value in options.items() if hasattr(cpu_target.options, name)}
 
 
 class _WithoutCollector(event.Listener):
@@ -101,119 +84,22 @@ class _WithoutCollector(event.Listener):
 event.register("numba:compile", _WithoutCollector())
 
 
-class _Kernel(JITCodeLibrary):
-    """The code of a kernel and of what it calls. LLVM optimises all together, and not each function before."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-
-class _Part(_Kernel):
-    """The code of a function that only kernels call, as numba generates it. LLVM sees it only within kernels."""
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _KernelLowering(NativeLowering):
-    _name = "kernel_lowering"
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = _Kernel(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return super().run_pass(state)
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _PartLowering(NativeLowering):
-    _name = "part_lowering"
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.flags = state.flags.copy()
-        state.flags.no_compile = True
-        super().run_pass(state)
-        made, about = state.cr, state.cr.fndesc
-        function = _dynfunc.make_function(about.lookup_module(), about.qualname, "", 0, made.env, (state.library,))
-        state.targetctx.insert_user_function(function, about, [state.library])
-        state.cr = made._replace(cfunc=function)
-        return True
-
-
-class _RememberingContext:
-    """numba's typing context. It remembers the types of calls: numba asks for each again and again, and tries all overloads."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self._call = functools.cache(lambda function, arguments: context.resolve_function_type(function, arguments, {}))
-        self.resolve_setitem = functools.cache(context.resolve_setitem)
-        self.resolve_getattr = functools.cache(context.resolve_getattr)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-    def resolve_function_type(self, function: Any, arguments: Any, named: Any) -> Any:
-        if named or isinstance(function, types.Dispatcher):
-            return self._context.resolve_function_type(function, arguments, named)
-        return self._call(function, arguments)
-
-
-_remembering = functools.cache(_RememberingContext)
-
-
-@register_pass(mutates_CFG=False, analysis_only=False)
-class _Typing(NopythonTypeInference):
-    _name = "typing"
-
-    def run_pass(self, state: Any) -> bool:
-        context = state.typingctx
-        state.typingctx = _remembering(context)
-        try:
-            return super().run_pass(state)
-        finally:
-            state.typingctx = context
-
-
-class _KernelCompiler(CompilerBase):
-    """Compiles kernels with the steps of numba that they need."""
-
-    _lowering: Any = _KernelLowering
-
-    def define_pipelines(self) -> Any:
-        lives = [IRLegalization] if self.state.flags.nrt else []  # where counted references end
-        steps = PassManager("kernel")
-        for step in (
-            TranslateByteCode, FixupArgs, IRProcessing, DeadBranchPrune, GenericRewrites, ReconstructSSA, _Typing,
-            PreLowerStripPhis, *lives, self._lowering, NoPythonBackend,
-        ):  # fmt: skip
-            steps.add_pass(step, step.name())
-        steps.finalize()
-        steps._ENFORCING = False  # no analysis after each step
-        return [steps]
-
-
-class _PartCompiler(_KernelCompiler):
-    """Compiles what only kernels call: without machine code of its own."""
-
-    _lowering = _PartLowering
-
+# The versions of numba in which quick_pipeline.py was tried. In others, numba's own pipeline takes 1.6 times as long to compile.
+TRIED = [f"0.{minor}" for minor in range(61, 69)]
 
 # Python calls a `kernel`. Kernels call the others, whose code becomes part of theirs: LLVM sees it once in each. An `inlined`
 # function allocates nothing, so it counts no references to arrays; a `helper` may. When Python calls one of these, it is
 # interpreted. For type checkers the result is Any.
-_OPTIONS: dict[str, Any] = {
-    "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler
-}  # fmt: skip
-_WITHIN: dict[str, Any] = _OPTIONS | {"_nrt": False}
-INLINED: Any = _WITHIN | {"forceinline": True, "pipeline_class": _PartCompiler}
+_OPTIONS: dict[str, Any] = _known(nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+_PARTS, _UNCOUNTED = dict(_OPTIONS), _known(_nrt=False)
+if numba.__version__.rpartition(".")[0] in TRIED:
+    from prequential.machine.quick_pipeline import KernelCompiler, PartCompiler
+
+    _OPTIONS["pipeline_class"], _PARTS["pipeline_class"] = KernelCompiler, PartCompiler
+INLINED: Any = _PARTS | _UNCOUNTED | {"forceinline": True}
 
 inlined: Any = register_jitable(**INLINED)
-helper: Any = register_jitable(**INLINED | {"forceinline": False, "_nrt": True})
+helper: Any = register_jitable(**_PARTS | _known(_nrt=True))
 
 
 IS_INTERPRETED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
@@ -241,7 +127,7 @@ def is_cached(kernel: Any) -> bool:
 
 
 # A kernel whose arrays other threads use at the same time. It allocates nothing: counts of references are not touched.
-sharing_kernel: Any = functools.partial(kernel, options=_WITHIN)
+sharing_kernel: Any = functools.partial(kernel, options=_OPTIONS | _UNCOUNTED)
 
 
 def _quiet(function: Any) -> Any:

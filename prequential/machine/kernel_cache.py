@@ -30,6 +30,7 @@ KERNEL_SOURCES = (
     "prequential/machine/atomics.py",
     "prequential/machine/compiled.py",
     "prequential/machine/kernel_cache.py",
+    "prequential/machine/quick_pipeline.py",
     "prequential/exact/*.py",
     "prequential/model/gpt/*.py",
     "prequential/model/mixer/*.py",
@@ -146,10 +147,10 @@ class KernelCache:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """The kernel that was compiled for these types, as numba's CompileResult, or None."""
-        from numba.core.compiler import CompileResult
-
         target.refresh()
         with suppress(Exception):  # of a missing or damaged file: compile
+            from numba.core.compiler import CompileResult
+
             if folder := kernel_folder():
                 data = self._path(folder, signature, target.codegen()).read_bytes()
                 if _check(data[CHECK_BYTES:]) == data[:CHECK_BYTES]:
@@ -158,22 +159,22 @@ class KernelCache:
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Saves a kernel. If that is impossible, later runs compile it again."""
-        from numba.core.serialize import dumps
-
         folder = kernel_folder()
-        if folder is None or compiled.library.has_dynamic_globals:  # pointers of this process
+        if folder is None or _digest_of_sources() != AT_IMPORT:
             return
-        if _digest_of_sources() != AT_IMPORT:
-            return
-        data = dumps(compiled._reduce())
         draft = folder / f"{secrets.token_hex(8)}.draft"
         try:
+            from numba.core.serialize import dumps
+
+            if compiled.library.has_dynamic_globals:  # pointers of this process
+                return
+            data = dumps(compiled._reduce())
             draft.write_bytes(_check(data) + data)
             draft.replace(self._path(folder, signature, compiled.codegen))
-        except OSError as error:
+        except (OSError, AttributeError, ImportError) as error:  # of the disk, or of a numba without these inner parts
             with suppress(OSError):
                 draft.unlink()
-            _warn_unsaved(folder, error.strerror or str(error))
+            _warn_unsaved(folder, getattr(error, "strerror", None) or str(error))
 
 
 @functools.cache

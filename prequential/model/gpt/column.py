@@ -5,6 +5,7 @@ The bits are those of `Weights.logits`. All products are those of byte_products.
 
 import math
 from collections.abc import Mapping, Sequence
+from inspect import unwrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -365,23 +366,30 @@ def decode_segment(
     return coded
 
 
+# Kernels as parts of `_decode`: if it called themselves, each would be compiled for Python as well, which does not call it there.
+_code_mixed = inlined(unwrap(code_mixed))
+_code_plain, _new_columns, _fill_logits, _fill_frequencies, _read_symbols = (
+    helper(unwrap(each)) for each in (code_plain, new_columns, fill_logits, fill_frequencies, read_symbols)
+)
+
+
 @kernel
 def _decode(
     recent: Array, symbols: Array, coded: Array, table: Array, recall: RecallArrays, column: ColumnArrays,
     mixing: tuple[MixerArrays, CodingState] | None, state: Array, words: Array,
 ) -> None:  # fmt: skip
     """mixing: what `code_mixed` needs of the mixer and its threads; None to decode without a mixer."""
-    h, qkv, logits = new_columns(1, column)
+    h, qkv, logits = _new_columns(1, column)
     frequencies, n_stages = np.empty((1, 256), np.int32), column.qkv.levels.shape[0] + 1
     inputs = recent.reshape(1, -1)
     for t in range(symbols.size):
         symbol = symbols[t : t + 1]
-        fill_logits(inputs, t, column, 0, n_stages, h, qkv, logits)
-        fill_frequencies(logits, table, frequencies)
+        _fill_logits(inputs, t, column, 0, n_stages, h, qkv, logits)
+        _fill_frequencies(logits, table, frequencies)
         if mixing is None:
-            code_plain(symbol, frequencies, coded[t : t + 1], state, words)
+            _code_plain(symbol, frequencies, coded[t : t + 1], state, words)
         else:
-            code_mixed(symbol, frequencies, coded[t : t + 1], *mixing, state, words)
+            _code_mixed(symbol, frequencies, coded[t : t + 1], *mixing, state, words)
         _advance(recent, symbol, recall)
 
 
@@ -394,7 +402,7 @@ def _advance(recent: Array, symbol: Array, recall: RecallArrays) -> None:
         recent[e] = recent[e - 1]
     recent[0] = symbol[0]
     if n_values:
-        read_symbols(symbol, recall)
+        _read_symbols(symbol, recall)
         values = recall.values[recall.n_read[0] & (recall.values.shape[0] - 1)]
         for x in range(n_values):
             recent[n_last + x] = values[x]
