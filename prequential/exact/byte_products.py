@@ -167,10 +167,10 @@ def fill_shifts(levels: Array, shift: Array) -> None:
 
 
 @helper
-def multiply_strip(x: Array, w: Array, shift: Array, tile: Array, sums: Array) -> None:
-    """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS). STRIP divides P."""
+def multiply_strip(x: Array, w: Array, first: int, shift: Array, tile: Array, sums: Array) -> None:
+    """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS), from block `first` on."""
     for r in range(0, STRIP, TILE):
-        for b in range(len(w)):
+        for b in range(first, len(w)):
             multiply_tile(tile, x[r : r + TILE], w[b])
             columns = slice(b * ROWS, (b + 1) * ROWS)
             for i in range(TILE):

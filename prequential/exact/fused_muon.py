@@ -54,7 +54,7 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     gram, ones = np.zeros((n_rows, n_rows), np.float32), np.ones(max(n_rows, n_columns), np.float32)
     by_row, by_gram = _new_levels(n_columns, n_rows), _new_levels(n_rows, n_rows)
     by_column = _new_levels(n_rows, n_columns)
-    square_sums, sums = np.empty((STRIP, n_rows), np.int32), np.empty((STRIP, n_columns), np.int32)
+    square_sums, sums = np.empty((n_rows, n_rows), np.int32), np.empty((STRIP, n_columns), np.int32)
     _normalise(x, q, s, ones)
     for _ in range(n_steps):
         # X X^T is symmetric, so the scales of its rows are also those of its columns.
@@ -117,14 +117,20 @@ def _requantise(
     """y = y * alpha + (q levels) * s * t * beta, and y * column_factor rounded: of a product, a strip at a time.
 
     q (R, K) and `rounded` are uint8, shifted. s belongs to rows of q, t to columns of the product, `scale` to rows of `rounded`.
-    sums: for a strip.
+    sums: for a strip; or for all rows of a symmetric product, whose blocks before the diagonal are those of earlier rows.
     """
     shift, tile = np.empty(len(levels) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
     fill_shifts(levels, shift)
+    is_symmetric = len(sums) == len(q)
     for start in range(0, len(q), STRIP):
-        multiply_strip(q[start : start + STRIP], levels, shift, tile, sums)
+        first, strip = (start // ROWS, sums[start : start + STRIP]) if is_symmetric else (0, sums)
+        multiply_strip(q[start : start + STRIP], levels, first, shift, tile, strip)
+        for j in range(first * ROWS):
+            known = sums[j, start : start + STRIP]
+            for r in range(STRIP):
+                strip[r, j] = known[r]
         for r in range(STRIP):
-            i, own = start + r, sums[r]
+            i, own = start + r, strip[r]
             row, factor, out, top = y[i], s[i], rounded[i], np.int32(0)
             for j in range(row.size):
                 value = row[j] * alpha + ((np.float32(own[j]) * factor) * t[j]) * beta

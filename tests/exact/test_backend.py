@@ -10,7 +10,7 @@ from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
 from prequential.exact.matmul import Matmul, trials
 from prequential.exact.pool import Pool
 
-SHAPES = [(64, 64), (64, 256), (256, 64), (96, 40)]
+SHAPES = [(64, 64), (64, 256), (256, 64), (300, 130)]
 
 
 def drawn(shape: tuple[int, int], seed: int = 0) -> torch.Tensor:

@@ -104,10 +104,10 @@ class ContextTable:
 
     def stage_update(self, gradient: "ContextGradient") -> None:
         """Computes a step for the rows that the gradient touches, and what is kept of its positions. `commit` writes both."""
-        touched, places = np.unique(gradient.rows.cpu().numpy(), return_inverse=True)  # torch takes five times as long
+        touched, places = torch.unique(gradient.rows.cpu(), return_inverse=True)
         peak = gradient.peaks().cpu()
-        sums = gradient.sums(torch.from_numpy(places).view(gradient.rows.shape), len(touched), peak)
-        self.stage_update_from_sums(torch.from_numpy(touched), sums, peak, gradient.rows, gradient.places)
+        sums = gradient.sums(places, len(touched), peak)
+        self.stage_update_from_sums(touched, sums, peak, gradient.rows, gradient.places)
 
     def stage_update_from_sums(self, touched: Tensor, sums: Tensor, peak: Tensor, rows: Tensor, places: Tensor) -> None:
         """The same from sums (U, D) int32 at the rows `touched` (U,), and the peak (1,). rows, places: of new positions."""
