@@ -275,7 +275,7 @@ OF_CONFIG = {
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
 }
 COMPUTATION = {
-    "--threads INTEGER *": "number of threads (default: the number of cores, at most 8)",
+    "--threads INTEGER *": "number of threads (default: the usable cores, or OMP_NUM_THREADS if that is less; at most 8)",
     "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
     "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
     "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests",
