@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,6 +19,7 @@ from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.learners.spec import LearnerSpec
+    from prequential.machine.jobs import Jobs
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
@@ -167,12 +169,20 @@ def _list(item: Callable[[str], Any]) -> Callable[[str], list[Any]]:
     return lambda text: [item(part) for part in text.split(",")]
 
 
+def _part(text: str) -> tuple[int, int]:
+    k, n = map(_positive, text.split("/"))
+    if k > n:
+        raise ValueError
+    return k, n
+
+
 # By the name of a value in the help text: what makes it from a text, and what it is. Others are texts.
 _TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "BYTES": (_n_bytes, "a number of bytes such as 65536, 64K, 10M or 4G"),
     "INTEGER": (int, "an integer"),
     "INTEGERS": (_list(_positive), "a list of integers of 1 or more"),
     "K": (_positive, "an integer of 1 or more"),
+    "K/N": (_part, "a part such as 1/4, of 1/4 to 4/4"),
     "N": (_positive, "an integer of 1 or more"),
     "NAMES": (_list(str.strip), "a list of names"),
     "NUMBER": (float, "a number"),
@@ -237,6 +247,10 @@ JSON = {"--json *": "print JSON, one object a line, instead of text"}
 TABLES = {"--csv *": "print the table as CSV, with all digits", "--markdown": "print the table in Markdown"}
 FORMATS = Group({**JSON, **TABLES}, is_choice=True)
 FORCE = {"-f, --force *": "overwrite existing outputs; write to a terminal"}
+JOBS = {
+    "--jobs N *": "work on so many at a time, each in a process of its own, which has its share of the cores",
+    "--part K/N": "make only this part of the work, such as 1/4: one for each task of an array of jobs (docs/MACHINES.md)",
+}
 RUNS = {"--runs FOLDER [runs] *": "folder of the new run folder"}
 CONTEXT = {
     "--context {carried,isolated} *": "what the frozen learner sees before a byte: everything, across documents (carried; "
@@ -302,10 +316,20 @@ OWN_LEARNER = Group(OWN, "a learner of your own (docs/LEARNERS.md)")
 
 def runtime(args: argparse.Namespace) -> Runtime:
     """The Runtime of the options. Raises ConfigError for a value out of range."""
+    from prequential.machine.facts import available_threads
     from prequential.online.runtime import Runtime
 
-    names = ("threads", "backend", "kernels", "device", "audit_every")
-    return Runtime(**{name: getattr(args, name) for name in names}, max_memory_bytes=args.max_memory)
+    names, n_jobs = ("backend", "kernels", "device", "audit_every"), getattr(args, "jobs", None)
+    threads = args.threads or (n_jobs and available_threads(n_jobs))
+    values = {name: getattr(args, name) for name in names}
+    return Runtime(**values, threads=threads, max_memory_bytes=args.max_memory)
+
+
+def executor(args: argparse.Namespace) -> AbstractContextManager[Jobs | None]:
+    """That of --jobs, if it is given."""
+    from prequential.machine.jobs import Jobs
+
+    return Jobs(args.jobs) if args.jobs else nullcontext()
 
 
 def learner_config(args: argparse.Namespace) -> Config:

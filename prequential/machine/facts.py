@@ -163,6 +163,6 @@ def usable_cores(system: Path = SYSTEM) -> int:
     return min(limits)
 
 
-def available_threads() -> int:
-    """The threads of a computation by default: the usable cores, at most MAX_DEFAULT_THREADS."""
-    return min(usable_cores(), MAX_DEFAULT_THREADS)
+def available_threads(n_jobs: int = 1) -> int:
+    """The threads of each of so many computations by default: its share of the usable cores, at most MAX_DEFAULT_THREADS."""
+    return min(max(1, usable_cores() // n_jobs), MAX_DEFAULT_THREADS)
