@@ -23,6 +23,7 @@ from prequential.cli.streams import (
     progress_bar,
     report_failure,
 )
+from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -63,6 +64,7 @@ OPTIONS = (
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     from prequential.evaluation.summary import run_figures
+    from prequential.machine.facts import usable_memory_bytes
     from prequential.sweeps.ladder import Rung, diverged_runs, ladder_of
     from prequential.sweeps.plans import corpus_key, finished_runs, format_plan, plan_record
     from prequential.sweeps.sweep import summarise
@@ -71,6 +73,10 @@ def run(args: argparse.Namespace) -> int:
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
     plan = plan.part(*args.part) if args.part else plan
+    needed, usable = (args.jobs or 0) * max([0, *(each.memory_bytes for each in plan.variants)]), usable_memory_bytes()
+    if needed > usable:
+        there_is = f"the {usable >> 20:,} MiB that this process may use"
+        raise ConfigError(f"--jobs {args.jobs} may need {needed >> 20:,} MiB, more than {there_is}: choose fewer")
     corpus, bad = corpus_key(args.source, args.limit), list[Exception]()
     n_finished = len(finished_runs(args.runs, corpus, plan, on_bad=bad.append))
     for error in bad:

@@ -20,10 +20,11 @@ from prequential.evaluation.evaluation import evaluate
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run, runs_so_far
 from prequential.files import reading
 from prequential.files.claims import claimed, is_claimed
+from prequential.machine.facts import MAX_DEFAULT_THREADS, PROGRAM_WITH_GPT_BYTES
 from prequential.machine.jobs import Executor
 from prequential.model.config import Config
 from prequential.online.coding import ignore
-from prequential.online.costs import total_flops
+from prequential.online.costs import memory_bytes, total_flops
 from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, corpus_name, in_memory, open_source
@@ -49,6 +50,11 @@ class Variant:
     def flops(self, n_bytes: int) -> float:
         """Operations of one run over n_bytes."""
         return total_flops(self.configs[0], n_bytes)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the process of a run may need, with the program: an estimate on the high side."""
+        return memory_bytes(self.configs[0], n_threads=MAX_DEFAULT_THREADS) + PROGRAM_WITH_GPT_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,21 +88,22 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int) -> str:
     rows = []
     for variant in plan.variants:
         seeds = ", ".join(str(config.seed) for config in variant.configs)
-        rows.append((variant.name, seeds, f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}"))
+        flops = f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}"
+        rows.append((variant.name, seeds, flops, f"{variant.memory_bytes >> 20:,}"))
     head = (
         f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
         f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all"
     )
     refused = (f"refused: {name}: {reason}" for name, reason in plan.refusals.items())
-    return "\n".join([head, format_table(("", "seeds", "FLOPs/byte"), rows), *refused, ""])
+    return "\n".join([head, format_table(("", "seeds", "FLOPs/byte", "MiB"), rows), *refused, ""])
 
 
 def plan_record(plan: Plan, corpus: CorpusKey) -> dict[str, Any]:
     return {
         "corpus": corpus._asdict(),
         "plan": [
-            {"name": variant.name, "configs": [config.to_dict() for config in variant.configs]}
-            for variant in plan.variants
+            {"name": each.name, "memory_bytes": each.memory_bytes, "configs": [one.to_dict() for one in each.configs]}
+            for each in plan.variants
         ],
         "refused": [{"name": name, "reason": reason} for name, reason in plan.refusals.items()],
         "flops": plan.flops(corpus.n_bytes),
