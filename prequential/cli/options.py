@@ -319,10 +319,9 @@ def runtime(args: argparse.Namespace) -> Runtime:
     from prequential.machine.facts import available_threads
     from prequential.online.runtime import Runtime
 
-    names, n_jobs = ("backend", "kernels", "device", "audit_every"), getattr(args, "jobs", None)
-    threads = args.threads or (n_jobs and available_threads(n_jobs))
-    values = {name: getattr(args, name) for name in names}
-    return Runtime(**values, threads=threads, max_memory_bytes=args.max_memory)
+    values = {name: getattr(args, name) for name in ("backend", "kernels", "device", "audit_every")}
+    share = available_threads(args.jobs) if getattr(args, "jobs", None) else None
+    return Runtime(**values, threads=args.threads or share, max_memory_bytes=args.max_memory)
 
 
 def executor(args: argparse.Namespace) -> AbstractContextManager[Jobs | None]:
