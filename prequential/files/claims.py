@@ -34,7 +34,8 @@ def claimed(path: Path) -> Iterator[bool]:
     finally:
         over.set()
         if is_ours:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the work is done
+                path.unlink()
 
 
 def is_claimed(path: Path) -> bool:

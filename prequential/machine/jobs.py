@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, Protocol
@@ -33,8 +34,10 @@ class Jobs(ThreadPoolExecutor):
 
     def __exit__(self, *error: object) -> None:
         self.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
-            process.terminate()
+        while children := multiprocessing.active_children():
+            for process in children:
+                process.terminate()
+            time.sleep(0.1)
         self.shutdown()
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
@@ -50,6 +53,7 @@ def _alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 def _end_on_signals() -> None:
     def end(number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)
         signal.alarm(PATIENCE_S)  # Python drops an exception that is raised in a callback from C
         raise SystemExit(128 + number)
 
