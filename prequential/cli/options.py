@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,7 +18,6 @@ from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.learners.spec import LearnerSpec
-    from prequential.machine.jobs import Jobs
     from prequential.model.config import Config
     from prequential.online.runtime import Runtime
 
@@ -322,13 +320,6 @@ def runtime(args: argparse.Namespace) -> Runtime:
     values = {name: getattr(args, name) for name in ("backend", "kernels", "device", "audit_every")}
     share = available_threads(args.jobs) if getattr(args, "jobs", None) else None
     return Runtime(**values, threads=args.threads or share, max_memory_bytes=args.max_memory)
-
-
-def executor(args: argparse.Namespace) -> AbstractContextManager[Jobs | None]:
-    """That of --jobs, if it is given."""
-    from prequential.machine.jobs import Jobs
-
-    return Jobs(args.jobs) if args.jobs else nullcontext()
 
 
 def learner_config(args: argparse.Namespace) -> Config:

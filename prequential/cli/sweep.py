@@ -134,11 +134,12 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:
     """Every run of the plan in order, new or finished already. Prints each as soon as it is finished."""
+    from prequential.machine.jobs import Jobs
     from prequential.sweeps.plans import RunOutcome, run_plan
 
     outcomes, progress = list[RunOutcome](), partial(progress_bar, quiet=args.quiet)
     try:
-        with options.executor(args) as executor:
+        with Jobs(args.jobs) if args.jobs else nullcontext() as executor:
             chosen = {"limit_bytes": args.limit, "runtime": runtime, "executor": executor, "open_progress": progress}
             made = run_plan(args.source, plan, args.runs, **chosen)
             while True:

@@ -214,11 +214,7 @@ def config_key(config: Mapping[str, Any]) -> str:
 
 
 def finished_runs(
-    folder: PathLike,
-    corpus: CorpusKey,
-    plan: Plan,
-    *,
-    on_bad: Callable[[CorpusError], object] = lambda error: None,
+    folder: PathLike, corpus: CorpusKey, plan: Plan, *, on_bad: Callable[[CorpusError], object] = lambda error: None
 ) -> dict[str, Run]:
     """The newest run in `folder` of each configuration of the plan, by `config_key`, over these bytes and by this version.
 
@@ -318,10 +314,9 @@ def make_run(
         plan = Plan(variants=(Variant(name="", configs=(config,)),))
         for run in finished_runs(folder, corpus, plan).values():  # by another process, since the plan began
             return str(run.path)
+        chosen: dict[str, Any] = {"config": config, "limit": limit_bytes, "baselines": (), "runtime": runtime}
         with open_progress() if open_progress else nullcontext(ignore) as progress:
-            evaluation = evaluate(
-                source, config=config, limit=limit_bytes, baselines=(), runtime=runtime, on_progress=progress
-            )
+            evaluation = evaluate(source, **chosen, on_progress=progress)
         if recorded_corpus(evaluation.record) != corpus:
             raise CorpusError("the corpus changed during the runs: its digest is another one now")
         return str(evaluation.save(folder).path)
