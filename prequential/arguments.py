@@ -71,13 +71,14 @@ _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
     ("audit_every",): (_is_count, "a number of steps, or 0"),
     ("ignore_index",): (lambda x: type(x) is int, "a whole number"),
     ("folder", "path", "runs"): (_is_path, "a path"),
+    ("executor",): (lambda x: hasattr(x, "submit"), "an executor, which has a method `submit`"),
     ("on_progress", "on_outcome", "on_bad"): (callable, "a function"),
     ("overwrite", "resume", "verify", "after_the_fact"): (lambda x: isinstance(x, bool | np.bool_), "True or False"),
 }
 _KIND_OF = {name: kind for names, kind in _KINDS.items() for name in names}
 _OR_NONE = {
     "train", "given", "output", "level", "config", "runtime", "limit", "train_limit", "max_output_bytes", "orders",
-    "cluster", "on_bad", "given_field",
+    "cluster", "on_bad", "given_field", "executor",
 }  # fmt: skip
 
 

@@ -16,8 +16,7 @@ VERDICTS: dict[bool | None, str] = {True: "ok", False: "FAILED", None: "skipped"
 
 def run(args: argparse.Namespace) -> int:
     """Prints each check when it is done."""
-    from prequential.exact.pool import available_threads
-    from prequential.machine.facts import machine, versions
+    from prequential.machine.facts import available_threads, machine, versions
     from prequential.machine.kernel_cache import kernel_folder
     from prequential.model.mixer.exchange import exchange_ns
     from prequential.online.selftest import checks

@@ -167,12 +167,20 @@ def _list(item: Callable[[str], Any]) -> Callable[[str], list[Any]]:
     return lambda text: [item(part) for part in text.split(",")]
 
 
+def _part(text: str) -> tuple[int, int]:
+    k, n = map(_positive, text.split("/"))
+    if k > n:
+        raise ValueError
+    return k, n
+
+
 # By the name of a value in the help text: what makes it from a text, and what it is. Others are texts.
 _TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "BYTES": (_n_bytes, "a number of bytes such as 65536, 64K, 10M or 4G"),
     "INTEGER": (int, "an integer"),
     "INTEGERS": (_list(_positive), "a list of integers of 1 or more"),
     "K": (_positive, "an integer of 1 or more"),
+    "K/N": (_part, "a part such as 1/4, of 1/4 to 4/4"),
     "N": (_positive, "an integer of 1 or more"),
     "NAMES": (_list(str.strip), "a list of names"),
     "NUMBER": (float, "a number"),
@@ -237,6 +245,10 @@ JSON = {"--json *": "print JSON, one object a line, instead of text"}
 TABLES = {"--csv *": "print the table as CSV, with all digits", "--markdown": "print the table in Markdown"}
 FORMATS = Group({**JSON, **TABLES}, is_choice=True)
 FORCE = {"-f, --force *": "overwrite existing outputs; write to a terminal"}
+JOBS = {
+    "--jobs N *": "work on so many at a time, each in a process of its own, which has its share of the cores",
+    "--part K/N": "make only this part of the work, such as 1/4: one for each task of an array of jobs (docs/MACHINES.md)",
+}
 RUNS = {"--runs FOLDER [runs] *": "folder of the new run folder"}
 CONTEXT = {
     "--context {carried,isolated} *": "what the frozen learner sees before a byte: everything, across documents (carried; "
@@ -275,7 +287,7 @@ OF_CONFIG = {
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
 }
 COMPUTATION = {
-    "--threads INTEGER *": "number of threads (default: the number of cores, at most 8)",
+    "--threads INTEGER *": "number of threads (default: the usable cores, or OMP_NUM_THREADS if that is less; at most 8)",
     "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
     "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
     "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests",
@@ -302,10 +314,12 @@ OWN_LEARNER = Group(OWN, "a learner of your own (docs/LEARNERS.md)")
 
 def runtime(args: argparse.Namespace) -> Runtime:
     """The Runtime of the options. Raises ConfigError for a value out of range."""
+    from prequential.machine.facts import available_threads
     from prequential.online.runtime import Runtime
 
-    names = ("threads", "backend", "kernels", "device", "audit_every")
-    return Runtime(**{name: getattr(args, name) for name in names}, max_memory_bytes=args.max_memory)
+    values = {name: getattr(args, name) for name in ("backend", "kernels", "device", "audit_every")}
+    share = available_threads(args.jobs) if getattr(args, "jobs", None) else None
+    return Runtime(**values, threads=args.threads or share, max_memory_bytes=args.max_memory)
 
 
 def learner_config(args: argparse.Namespace) -> Config:

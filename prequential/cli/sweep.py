@@ -1,13 +1,14 @@
 """Measure a grid of configurations on one corpus, or a ladder of sizes.
 
-Every combination of the given values is run, one after another; the options of the learner give everything else in the
-configurations. With --ladder, the learner's GPT is run at several sizes instead, to forecast a larger one. Finished runs are not
-repeated (docs/STUDIES.md).
+Every combination of the given values is run; the options of the learner give everything else in the configurations. With
+--ladder, the learner's GPT is run at several sizes instead, to forecast a larger one. Finished runs are not repeated
+(docs/STUDIES.md), and equal commands on one folder share the work.
 """
 
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from prequential.cli.streams import (
     progress_bar,
     report_failure,
 )
+from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
@@ -35,6 +37,7 @@ OWN = {
     **options.LIMIT,
     "--runs FOLDER *": "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)",
     "--seeds SEEDS *": "seeds; results are averaged over them",
+    **options.JOBS,
     "--dry-run *": "print the plan and run nothing",
 }
 GRID = {
@@ -61,13 +64,20 @@ OPTIONS = (
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     from prequential.evaluation.summary import run_figures
+    from prequential.machine.facts import usable_memory_bytes
     from prequential.sweeps.ladder import Rung, diverged_runs, ladder_of
     from prequential.sweeps.plans import corpus_key, finished_runs, format_plan, plan_record
     from prequential.sweeps.sweep import summarise
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
     runtime = options.runtime(args)
-    plan, corpus, bad = _plan(args, runtime), corpus_key(args.source, args.limit), list[Exception]()
+    plan = _plan(args, runtime)
+    plan = plan.part(*args.part) if args.part else plan
+    needed, usable = (args.jobs or 0) * max([0, *(each.memory_bytes for each in plan.variants)]), usable_memory_bytes()
+    if needed > usable:
+        there_is = f"the {usable >> 20:,} MiB that this process may use"
+        raise ConfigError(f"--jobs {args.jobs} may need {needed >> 20:,} MiB, more than {there_is}: choose fewer")
+    corpus, bad = corpus_key(args.source, args.limit), list[Exception]()
     n_finished = len(finished_runs(args.runs, corpus, plan, on_bad=bad.append))
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
@@ -124,22 +134,27 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
 
 def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:
     """Every run of the plan in order, new or finished already. Prints each as soon as it is finished."""
-    from prequential.sweeps.plans import run_plan
+    from prequential.machine.jobs import Jobs
+    from prequential.sweeps.plans import RunOutcome, run_plan
 
-    outcomes, progress = [], partial(progress_bar, quiet=args.quiet)
+    outcomes, progress = list[RunOutcome](), partial(progress_bar, quiet=args.quiet)
     try:
-        for outcome in run_plan(
-            args.source, plan, args.runs, limit_bytes=args.limit, runtime=runtime, open_progress=progress
-        ):
-            outcomes.append(outcome)
-            if outcome.error:
-                report_failure(outcome.name, outcome.error, verbose=args.verbose)
-            elif is_text(args):
-                print(fitted(outcome.to_text()), flush=True)
+        with Jobs(args.jobs) if args.jobs else nullcontext() as executor:
+            chosen = {"limit_bytes": args.limit, "runtime": runtime, "executor": executor, "open_progress": progress}
+            made = run_plan(args.source, plan, args.runs, **chosen)
+            while True:
+                with progress(f"{len(outcomes)} of {len(plan.runs)} runs") if executor else nullcontext():
+                    outcome = next(made, None)
+                if not outcome:
+                    return outcomes
+                outcomes.append(outcome)
+                if outcome.error:
+                    report_failure(outcome.name, outcome.error, verbose=args.verbose)
+                elif is_text(args):
+                    print(fitted(outcome.to_text()), flush=True)
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
-    return outcomes
 
 
 COMMAND = options.Command(

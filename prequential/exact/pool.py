@@ -4,7 +4,6 @@ Waiting threads sleep. OpenMP's threads spin in barriers instead, and two busy p
 (dev/LOG.md).
 """
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -15,14 +14,6 @@ from typing import TypeVar
 from prequential.machine.process import n_torch_threads
 
 T = TypeVar("T")
-
-MAX_DEFAULT_THREADS = 8
-
-
-def available_threads() -> int:
-    """The processors of this process, at most MAX_DEFAULT_THREADS."""
-    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(n, MAX_DEFAULT_THREADS)
 
 
 class _Piece(Future[None]):

@@ -85,7 +85,7 @@ event.register("numba:compile", _WithoutCollector())
 
 
 # The versions of numba in which quick_pipeline.py was tried. In others, numba's own pipeline takes 1.6 times as long to compile.
-TRIED = [f"0.{minor}" for minor in range(61, 69)]
+TRIED = ("0.61", "0.62", "0.63", "0.64", "0.68")
 
 # Python calls a `kernel`. Kernels call the others, whose code becomes part of theirs: LLVM sees it once in each. An `inlined`
 # function allocates nothing, so it counts no references to arrays; a `helper` may. When Python calls one of these, it is

@@ -1,6 +1,7 @@
 """The machine and the program of a measurement. A reader needs both to judge a speed and to repeat a run."""
 
 import importlib.metadata
+import math
 import os
 import platform
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from prequential.errors import ConfigError
@@ -23,13 +25,10 @@ def machine() -> dict[str, str | int]:
     """Processor, cores, memory, how much of it this process may use, and system, as JSON values."""
     from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 
-    features, levels = (
-        get_host_cpu_features(),
-        (("AVX512", "avx512f"), ("AVX2", "avx2")),
-    )  # by the names that torch gives
+    features, levels = get_host_cpu_features(), {"AVX512": "avx512f", "AVX2": "avx2"}  # by the names that torch gives
     return {
         "cpu": _cpu_model(),
-        "cpu_capability": next((name for name, feature in levels if features.get(feature)), "DEFAULT"),
+        "cpu_capability": next((name for name, feature in levels.items() if features.get(feature)), "DEFAULT"),
         "n_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "usable_memory_bytes": usable_memory_bytes(),
@@ -96,7 +95,8 @@ def usable_memory_bytes(system: Path = SYSTEM) -> int:
     """The smallest of the machine's memory and the limits of this process (`ulimit -v`, `ulimit -d`) and its control groups."""
     limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
     own = [limit for limit in limits if limit != resource.RLIM_INFINITY]
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *own, *_group_limits(system)])
+    files = [group / name for group in _groups(system, "memory") for name in ("memory.max", "memory.limit_in_bytes")]
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *own, *chain(*map(_numbers, files))])
 
 
 def check_usable(learner_bytes: int, *, has_gpt: bool) -> None:
@@ -118,8 +118,8 @@ def check_address_space(learner_bytes: int = 0, *, has_gpt: bool = False) -> Non
         raise ConfigError(f"out of memory: {what}")
 
 
-def _group_limits(system: Path) -> Iterator[int]:
-    """The limits of the control groups of this process and of all their parents, in versions 1 and 2."""
+def _groups(system: Path, controller: str) -> Iterator[Path]:
+    """The folders of the control groups of this process and of all their parents, in versions 1 and 2. Some may not exist."""
     try:
         lines = (system / "proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -127,15 +127,39 @@ def _group_limits(system: Path) -> Iterator[int]:
     mounts = system / "sys/fs/cgroup"
     for line in lines:  # number:controllers:path
         _, controllers, path = line.split(":", 2)
-        if not controllers:
-            folders, name = [mounts, mounts / "unified"], "memory.max"
-        elif "memory" in controllers.split(","):
-            folders, name = [mounts / "memory", mounts / controllers], "memory.limit_in_bytes"
-        else:
+        if controllers and controller not in controllers.split(","):
             continue
+        names = (controller, controllers) if controllers else ("", "unified")
         # A container may show the path that its group has outside, and mount the group itself: what is missing is skipped.
         group = PurePosixPath(path.lstrip("/"))
-        for folder in folders:
-            for place in (group, *group.parents):
-                with suppress(OSError, ValueError):  # "max" is no limit
-                    yield int((folder / place / name).read_text(encoding="ascii"))
+        yield from (mounts / name / place for name in names for place in (group, *group.parents))
+
+
+def _numbers(path: Path) -> list[int]:
+    """The numbers in a file of a control group; none if there is no limit."""
+    with suppress(OSError, ValueError):  # "max" is no limit
+        return [*map(int, path.read_text(encoding="ascii").split())]
+    return []
+
+
+# ---- threads
+
+MAX_DEFAULT_THREADS = 8
+
+
+def usable_cores(system: Path = SYSTEM) -> int:
+    """The least of the processors of this process, the quotas of its control groups, rounded up, and OMP_NUM_THREADS."""
+    limits = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    for group in _groups(system, "cpu"):
+        older = (_numbers(group / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+        quota = _numbers(group / "cpu.max") or [*chain(*older)]
+        if len(quota) == 2 and min(quota) > 0:  # of microseconds, in a period of so many
+            limits.append(math.ceil(quota[0] / quota[1]))
+    if asked := re.match(r"\s*([1-9]\d*)\s*(,|$)", os.environ.get("OMP_NUM_THREADS", "")):  # also one for each level
+        limits.append(int(asked[1]))
+    return min(limits)
+
+
+def available_threads(n_jobs: int = 1) -> int:
+    """The threads of each of so many computations by default: its share of the usable cores, at most MAX_DEFAULT_THREADS."""
+    return min(max(1, usable_cores() // n_jobs), MAX_DEFAULT_THREADS)

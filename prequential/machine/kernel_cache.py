@@ -4,7 +4,7 @@
   kernel also contains helpers of other files.
 - The digest is taken when the first kernel is imported. If the sources have changed since then, nothing is saved.
 - Files are unpickled, so a folder that other users could exchange is not used.
-- One file for each kernel and types of arguments, complete or absent.
+- One file for each kernel and types of arguments, complete or absent. Of several processes, one compiles it, and the others wait.
 """
 
 import functools
@@ -18,10 +18,12 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from prequential.files.work_folder import has_locked, open_own_file
 
 PACKAGES = ("prequential", "prequential_codecs", "prequential_corpora")
 
@@ -41,6 +43,7 @@ KERNEL_SOURCES = (
 )
 WITHOUT_EFFECT = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")  # of numba's variables: on what a kernel is
 UNUSED_S = 30 * 24 * 3600.0
+COMPILING_S = 300.0  # that others wait for the process which compiles a kernel
 CHECK_BYTES = 16  # a digest at the beginning of each file
 
 _log = logging.getLogger(__name__)
@@ -136,6 +139,7 @@ class KernelCache:
 
     def __init__(self, function: Any) -> None:
         self._name = f"{function.__module__}.{function.__qualname__}"
+        self._locked = ExitStack()  # while this process compiles
 
     def files(self) -> Iterator[Path]:
         folder = kernel_folder()
@@ -152,13 +156,27 @@ class KernelCache:
             from numba.core.compiler import CompileResult
 
             if folder := kernel_folder():
-                data = self._path(folder, signature, target.codegen()).read_bytes()
+                path = self._path(folder, signature, target.codegen())
+                if not path.exists():
+                    self._wait(path.with_suffix(".lock"))
+                data = path.read_bytes()
+                self._locked.close()
                 if _check(data[CHECK_BYTES:]) == data[:CHECK_BYTES]:
                     return CompileResult._rebuild(target, *pickle.loads(data[CHECK_BYTES:]))
         return None
 
+    def _wait(self, lock: Path) -> None:
+        """Locks the file of a kernel that is missing; first waits for another process that compiles it."""
+        file = self._locked.enter_context(open_own_file(lock))
+        self._locked.callback(lock.unlink, missing_ok=True)
+        has_locked(file.fileno(), COMPILING_S)
+
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Saves a kernel. If that is impossible, later runs compile it again."""
+        with suppress(OSError), self._locked:
+            self._save(signature, compiled)
+
+    def _save(self, signature: Any, compiled: Any) -> None:
         folder = kernel_folder()
         if folder is None or _digest_of_sources() != AT_IMPORT:
             return

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from prequential.errors import ConfigError, check_number
 from prequential.exact.backend import Arithmetic
-from prequential.exact.pool import Pool, available_threads
-from prequential.machine.facts import check_usable
+from prequential.exact.pool import Pool
+from prequential.machine.facts import available_threads, check_usable
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.costs import MAX_MEMORY_BYTES, check_limits, memory_bytes
@@ -26,7 +26,7 @@ DEVICES = ("cpu", "cuda", "auto")
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Where and how learners compute. `None` means: all processors (at most 8), the fastest exact backend, compiled kernels.
+    """Where and how learners compute. `None` means: all usable cores (at most 8), the fastest exact backend, compiled kernels.
 
     kernels: "fused" (compiled by numba) or "plain" (torch). device: where the GPT runs; the rest is of the processor.
     audit_every: segments between two comparisons of an audit; 0: no audit. max_memory_bytes: a learner that takes more is

@@ -167,6 +167,14 @@ def in_memory(source: T) -> T | Data | list[Any]:
     return data
 
 
+def corpus_name(source: CorpusLike) -> str:
+    """The name by which another process opens this corpus. Raises ConfigError for one without a name."""
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError("an executor's tasks open the corpus by its name: save it to a file first")
+    name = os.fspath(source)
+    return str(Path(name).absolute()) if name != source or is_path(name) else name
+
+
 def _contents(values: Iterable[Any]) -> Iterator[NamedParts]:
     """The bytes of each document. Raises ConfigError for what is neither a text nor bytes, such as a missing value."""
     for i, value in enumerate(values):

@@ -1,11 +1,15 @@
-"""Plans: what to run over one corpus, what of it is finished, and the runs of the rest, one after another, in run folders."""
+"""Plans: what to run over one corpus, what of it is finished, and the runs of the rest in run folders, here or by an executor."""
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import blake2b
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from prequential_codecs.archive import summarise
@@ -13,13 +17,17 @@ from prequential_codecs.archive import summarise
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, PrequentialError, wrong_argument
 from prequential.evaluation.evaluation import evaluate
-from prequential.evaluation.runs import PathLike, Run, new_run_folder, runs_so_far
+from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run, runs_so_far
 from prequential.files import reading
+from prequential.files.claims import claimed, is_claimed
+from prequential.machine.facts import MAX_DEFAULT_THREADS, PROGRAM_WITH_GPT_BYTES
+from prequential.machine.jobs import Executor
 from prequential.model.config import Config
-from prequential.online.costs import total_flops
+from prequential.online.coding import ignore
+from prequential.online.costs import memory_bytes, total_flops
 from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, in_memory, open_source
+from prequential.online.source import CorpusLike, corpus_name, in_memory, open_source
 from prequential.printable import format_table, printable
 from prequential.records import WITHOUT_ARCHIVE
 from prequential.version import VERSION
@@ -43,6 +51,11 @@ class Variant:
         """Operations of one run over n_bytes."""
         return total_flops(self.configs[0], n_bytes)
 
+    @property
+    def memory_bytes(self) -> int:
+        """What the process of a run may need, with the program: an estimate on the high side."""
+        return memory_bytes(self.configs[0], n_threads=MAX_DEFAULT_THREADS) + PROGRAM_WITH_GPT_BYTES
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -54,6 +67,12 @@ class Plan:
     @property
     def runs(self) -> list[tuple[Variant, Config]]:
         return [(variant, config) for variant in self.variants for config in variant.configs]
+
+    def part(self, k: int, n: int) -> "Plan":
+        """The k-th of n parts, 1 to n, whose runs take about equal times: each n-th run."""
+        chosen = self.runs[k - 1 :: n]
+        parts = {variant: tuple(config for each, config in chosen if each is variant) for variant in self.variants}
+        return replace(self, variants=tuple(replace(each, configs=parts[each]) for each in parts if parts[each]))
 
     @property
     def configs(self) -> list[Config]:
@@ -69,21 +88,22 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int) -> str:
     rows = []
     for variant in plan.variants:
         seeds = ", ".join(str(config.seed) for config in variant.configs)
-        rows.append((variant.name, seeds, f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}"))
+        flops = f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}"
+        rows.append((variant.name, seeds, flops, f"{variant.memory_bytes >> 20:,}"))
     head = (
         f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
         f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all"
     )
     refused = (f"refused: {name}: {reason}" for name, reason in plan.refusals.items())
-    return "\n".join([head, format_table(("", "seeds", "FLOPs/byte"), rows), *refused, ""])
+    return "\n".join([head, format_table(("", "seeds", "FLOPs/byte", "MiB"), rows), *refused, ""])
 
 
 def plan_record(plan: Plan, corpus: CorpusKey) -> dict[str, Any]:
     return {
         "corpus": corpus._asdict(),
         "plan": [
-            {"name": variant.name, "configs": [config.to_dict() for config in variant.configs]}
-            for variant in plan.variants
+            {"name": each.name, "memory_bytes": each.memory_bytes, "configs": [one.to_dict() for one in each.configs]}
+            for each in plan.variants
         ],
         "refused": [{"name": name, "reason": reason} for name, reason in plan.refusals.items()],
         "flops": plan.flops(corpus.n_bytes),
@@ -194,11 +214,7 @@ def config_key(config: Mapping[str, Any]) -> str:
 
 
 def finished_runs(
-    folder: PathLike,
-    corpus: CorpusKey,
-    plan: Plan,
-    *,
-    on_bad: Callable[[CorpusError], object] = lambda error: None,
+    folder: PathLike, corpus: CorpusKey, plan: Plan, *, on_bad: Callable[[CorpusError], object] = lambda error: None
 ) -> dict[str, Run]:
     """The newest run in `folder` of each configuration of the plan, by `config_key`, over these bytes and by this version.
 
@@ -240,6 +256,7 @@ def check_archive(run: Run) -> None:
 # ---- the runs
 
 
+POLL_S = 3.0  # between two looks at runs that other processes make
 OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
 
 
@@ -275,6 +292,41 @@ class RunOutcome:
         }
 
 
+def make_run(
+    source: CorpusLike,
+    corpus: CorpusKey,
+    config: Config,
+    folder: PathLike,
+    limit_bytes: int | None,
+    runtime: Runtime | None,
+    open_progress: Callable[[], AbstractContextManager[SilentProgress]] | None = None,
+) -> str | None:
+    """Makes a run folder of `config` over `source`, unless there is one, and returns its path. None: another process makes it.
+
+    It is what an executor calls; so it takes and returns little. Raises CorpusError if the bytes are not those of `corpus`, and
+    what `evaluate` raises.
+    """
+    with new_run_folder(folder):
+        pass  # before the work: it can be written
+    with claimed(_claim(folder, corpus, config)) as is_ours:
+        if not is_ours:
+            return None
+        plan = Plan(variants=(Variant(name="", configs=(config,)),))
+        for run in finished_runs(folder, corpus, plan).values():  # by another process, since the plan began
+            return str(run.path)
+        chosen: dict[str, Any] = {"config": config, "limit": limit_bytes, "baselines": (), "runtime": runtime}
+        with open_progress() if open_progress else nullcontext(ignore) as progress:
+            evaluation = evaluate(source, **chosen, on_progress=progress)
+        if recorded_corpus(evaluation.record) != corpus:
+            raise CorpusError("the corpus changed during the runs: its digest is another one now")
+        return str(evaluation.save(folder).path)
+
+
+def _claim(folder: PathLike, corpus: CorpusKey, config: Config) -> Path:
+    digest = blake2b(config_key(config.to_dict()).encode(), digest_size=8).hexdigest()
+    return Path(folder) / f".claim-{corpus.blake2b[:16]}-{digest}"
+
+
 def run_plan(
     source: CorpusLike,
     plan: Plan,
@@ -282,41 +334,41 @@ def run_plan(
     *,
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
+    executor: Executor | None = None,
     open_progress: OpenProgress = lambda name: nullcontext(SilentProgress(name)),
 ) -> Iterator[RunOutcome]:
     """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
 
-    folder: where finished runs are looked for and new run folders are written. open_progress: opens the progress of a run. The
-    other arguments are those of `evaluate`. Raises CorpusError if the corpus cannot be read, and for a finished run that is
-    not to be trusted.
+    folder: where finished runs are looked for and new run folders are written. executor: what calls `make_run` for each run, in
+    the order of the plan; `source` is then a name. None: this thread, where open_progress opens the progress of a run. Runs that
+    other processes have claimed come last. The other arguments are those of `evaluate`. Raises CorpusError if the corpus cannot
+    be read, and for a finished run that is not to be trusted.
     """
-    source = in_memory(source)
+    source = in_memory(source) if executor is None else corpus_name(source)
     corpus = corpus_key(source, limit_bytes)
-    finished = finished_runs(folder, corpus, plan)
+    waiting = [RunOutcome(variant=variant, config=config) for variant, config in plan.runs]
 
-    def new_run(planned: RunOutcome) -> Run:
-        with new_run_folder(folder):
-            pass  # before the work: it can be written
-        with open_progress(planned.name) as progress:
-            evaluation = evaluate(
-                source,
-                config=planned.config,
-                limit=limit_bytes,
-                baselines=(),
-                runtime=runtime,
-                on_progress=progress,
-            )
-        if recorded_corpus(evaluation.record) != corpus:
-            raise CorpusError("the corpus changed during the runs: its digest is another one now")
-        return evaluation.save(folder)
+    def begun(planned: RunOutcome) -> Callable[[], str | None]:
+        """A function that gives the path of its run folder."""
+        task = (source, corpus, planned.config, Path(folder).absolute(), limit_bytes, runtime)
+        if executor:
+            return executor.submit(make_run, *task).result
+        return partial(make_run, *task, partial(open_progress, planned.name))
 
-    for variant, config in plan.runs:
-        outcome = RunOutcome(variant=variant, config=config)
-        if run := finished.get(config_key(config.to_dict())):
-            outcome = replace(outcome, run=run, is_new=False)
-        else:
+    while waiting:
+        free = [each for each in waiting if not is_claimed(_claim(folder, corpus, each.config))]
+        finished = finished_runs(folder, corpus, plan) if free else {}
+        found = [finished.get(config_key(each.config.to_dict())) for each in free]
+        results = [partial(str, run.path) if run else begun(each) for each, run in zip(free, found, strict=True)]
+        for each, run, result in zip(free, found, results, strict=True):
             try:
-                outcome = replace(outcome, run=new_run(outcome))
+                path = result()
+                made = read_run(Path(folder) / Path(path).name) if path else None
+                outcome = replace(each, run=run or made, is_new=not run)
             except Exception as error:  # the caller reports it
-                outcome = replace(outcome, error=error)
-        yield outcome
+                outcome = replace(each, error=error)
+            if outcome.run or outcome.error:  # otherwise another process makes it
+                waiting.remove(each)
+                yield outcome
+        if waiting:
+            time.sleep(POLL_S)

@@ -15,6 +15,7 @@ from prequential.errors import CorpusError, wrong_argument
 from prequential.evaluation.curves import MODEL, mean_curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.evaluation.summary import without_common_arguments
+from prequential.machine.jobs import Executor
 from prequential.machine.process import process_kept
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike
@@ -86,7 +87,8 @@ class Summary:
 def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     """Means over seeds, the Pareto front, and data multiples. Raises CorpusError if no run is finished."""
     runs: dict[Variant, list[Run]] = {variant: [] for variant in plan.variants}
-    for outcome in outcomes:
+    order = {config: i for i, config in enumerate(plan.configs)}
+    for outcome in sorted(outcomes, key=lambda outcome: order[outcome.config]):
         if outcome.run:
             runs[outcome.variant].append(outcome.run)
     finished = {variant: each for variant, each in runs.items() if each}
@@ -134,12 +136,14 @@ def sweep(
     *,
     limit: int | str | None = None,
     runtime: Runtime | None = None,
+    executor: Executor | None = None,
     on_outcome: Callable[[RunOutcome], object] = lambda outcome: None,
 ) -> Summary:
     """Evaluates every configuration of the plan that `folder` holds no run of yet, and summarises the results over seeds.
 
-    on_outcome: called with each run, or with the error that it failed with. Raises CorpusError if no run succeeds, and for a
-    finished run that is not to be trusted.
+    executor: makes the runs in parallel, also on other machines (docs/MACHINES.md); only its `submit` and the tasks' `result` are
+    called. Equal sweeps at the same time share the runs. on_outcome: called with each run, or with the error that it failed with.
+    Raises CorpusError if no run succeeds, and for a finished run that is not to be trusted.
 
     Examples:
         >>> import tempfile, prequential
@@ -151,11 +155,13 @@ def sweep(
         >>> [result.n_seeds for result in summary.results]
         [1, 1]
     """
-    check_arguments(source=source, folder=folder, limit=limit, runtime=runtime, on_outcome=on_outcome)
+    check_arguments(
+        source=source, folder=folder, limit=limit, runtime=runtime, executor=executor, on_outcome=on_outcome
+    )
     if not isinstance(plan, Plan):
         raise wrong_argument("plan", plan, "a Plan of prequential.sweep_plan")
     outcomes = []
-    for outcome in run_plan(source, plan, folder, limit_bytes=byte_count(limit), runtime=runtime):
+    for outcome in run_plan(source, plan, folder, limit_bytes=byte_count(limit), runtime=runtime, executor=executor):
         on_outcome(outcome)
         outcomes.append(outcome)
     if outcomes and not any(outcome.run for outcome in outcomes):

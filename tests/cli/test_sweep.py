@@ -68,6 +68,16 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(name, folder):
         assert re.search(f"^{line}$", shown, re.MULTILINE), line
 
 
+def test_a_plan_says_the_memory_of_a_run_and_too_many_jobs_are_refused(folder):
+    code, shown = called(folder, *STUDIES["sweep"], "--dry-run", "--json", "--part", "2/2")
+    plan = json.loads(shown)["plan"]
+    assert code == 0 and [len(variant["configs"]) for variant in plan] == [1, 1]
+    least = prequential.memory_bytes(Config.from_dict(plan[0]["configs"][0]))
+    assert least < plan[0]["memory_bytes"] < least + (1 << 30)
+    with pytest.raises(prequential.ConfigError, match="--jobs 1000000 may need"):
+        called(folder, *STUDIES["sweep"], "--dry-run", "--jobs", "1000000")
+
+
 @pytest.mark.parametrize(("name", "n_runs"), [("sweep", 4), ("ladder", 3)])
 @pytest.mark.first_quick
 def test_a_second_command_finds_the_runs_and_makes_none(name, n_runs, studied):

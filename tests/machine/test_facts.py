@@ -107,6 +107,27 @@ def test_the_smallest_limit_counts_and_no_limit_or_another_group_does_not(tmp_pa
     assert usable_memory_bytes(system(tmp_path / "c", V1, **most)) == unlimited
 
 
+# ---- threads
+
+
+@pytest.mark.parametrize(
+    ("files", "asked", "n"),
+    [
+        ({}, "", 6),
+        ({"jobs/mine/cpu.max": "max 100000"}, "0", 6),
+        ({"jobs/mine/cpu.max": "400000 100000", "jobs/cpu.max": "250000 100000"}, "garbage", 3),
+        ({"cpu/jobs/mine/cpu.cfs_quota_us": "200000", "cpu/jobs/mine/cpu.cfs_period_us": "100000"}, "", 2),
+        ({"cpu/jobs/mine/cpu.cfs_quota_us": "-1", "cpu/jobs/mine/cpu.cfs_period_us": "100000"}, "4,2", 4),
+    ],
+)
+def test_threads_are_the_least_of_affinity_quota_and_environment(
+    files: dict[str, str], asked: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert machine.usable_cores(system(tmp_path, V1 if "cpu/jobs" in "".join(files) else V2, **files)) == n
+
+
 @pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
 def test_a_limit_of_ulimit_counts(kind: int) -> None:
     program = f"""

@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import prequential
+from prequential.files.work_folder import has_locked
 from prequential.machine import kernel_cache
 from prequential.machine.compiled import kernel
 from prequential.machine.kernel_cache import PACKAGES, package_folder
@@ -51,6 +53,23 @@ def test_a_kernel_is_compiled_once_and_loaded_later(cache):
     assert hits_and_misses(first) == (0, 2)
     assert second(3.5) == 7.0 and second(4) == 8
     assert hits_and_misses(second) == (2, 0)
+
+
+def test_a_kernel_that_another_process_compiles_is_awaited(cache):
+    fresh()(2)
+    (path,) = kernel_cache.kernel_folder().iterdir()
+    data, waiting = path.read_bytes(), fresh()
+    path.unlink()
+    with path.with_suffix(".lock").open("w") as compiling, ThreadPoolExecutor(1) as pool:
+        assert has_locked(compiling.fileno())
+        call = pool.submit(waiting, 3)
+        with pytest.raises(TimeoutError):
+            call.result(1.0)
+        path.write_bytes(data)
+        compiling.close()
+        assert call.result(30) == 6
+    assert hits_and_misses(waiting) == (1, 0)
+    assert list(kernel_cache.kernel_folder().iterdir()) == [path]
 
 
 def test_the_folder_is_private_whatever_the_umask_and_holds_one_file_a_kernel(cache):

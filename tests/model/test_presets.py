@@ -8,7 +8,7 @@ import pytest
 from prequential.cli.main import build_parser
 from prequential.cli.options import learner_config
 from prequential.errors import ConfigError
-from prequential.exact.pool import MAX_DEFAULT_THREADS
+from prequential.machine.facts import MAX_DEFAULT_THREADS
 from prequential.model.config import Config
 from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, FEATURES, PRESETS, name_of, preset, without
 from prequential.online.costs import MAX_MEMORY_BYTES, check_limits, memory_bytes

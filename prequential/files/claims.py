@@ -1,0 +1,67 @@
+"""Claims: of several processes on a shared folder, also on several machines, one does a piece of work.
+
+A claim is a file that its process creates, renews every minute, and deletes at the end. It has expired ten minutes after the last
+renewal, and at once if its process was of this machine and is gone. The clocks of the machines must agree within some minutes. If
+two processes take over an expired claim in the same moment, both do the work.
+"""
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+
+from prequential.files.streams import writing
+
+RENEWAL_S, EXPIRY_S = 60.0, 600.0
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[bool]:
+    """Claims the file while the body runs; False if another process holds it. Raises OutputError if none can be created."""
+    with writing(path):
+        is_ours = _created(path)
+        if not is_ours and not is_claimed(path):
+            path.unlink(missing_ok=True)
+            is_ours = _created(path)
+    over = Event()
+    if is_ours:
+        Thread(target=_renew, args=(path, over), daemon=True).start()
+    try:
+        yield is_ours
+    finally:
+        over.set()
+        if is_ours:
+            with suppress(OSError):  # the work is done
+                path.unlink()
+
+
+def is_claimed(path: Path) -> bool:
+    """Whether a process holds the claim at `path`."""
+    with suppress(FileNotFoundError):
+        number, _, place = path.read_text(encoding="utf-8", errors="replace").partition(" ")
+        is_gone = place == _place() != "?" and not Path("/proc", number).exists()
+        return not is_gone and time.time() - path.stat().st_mtime < EXPIRY_S
+    return False
+
+
+def _created(path: Path) -> bool:
+    with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+        file.write(f"{os.getpid()} {_place()}")
+        return True
+    return False
+
+
+def _renew(path: Path, over: Event) -> None:
+    while not over.wait(RENEWAL_S):
+        with suppress(OSError):
+            os.utime(path)
+
+
+def _place() -> str:
+    """Where the numbers of processes have a meaning: this machine and this container. "?" where the system does not say it."""
+    with suppress(OSError):
+        return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
+    return "?"

@@ -1,0 +1,61 @@
+"""Tasks in other processes: the part of an executor that this program uses, and `Jobs`, an executor of this machine."""
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from prequential.errors import PrequentialError
+
+PATIENCE_S = 10  # for a process that was told to end
+
+
+class Executor(Protocol):
+    """An executor of concurrent.futures, Dask, submitit, loky, mpi4py or others. This program calls only this method."""
+
+    def submit(self, function: Any, /, *arguments: Any) -> Any:
+        """An object with a method `result`, which waits until the function, of a module, has been called."""
+
+
+class Jobs(ThreadPoolExecutor):
+    """Calls each function in a new process of this machine, so many at a time. One that dies fails its own task alone.
+
+    In the body, SIGUSR1, which queues send before the end of a job, acts as SIGTERM. After the body no process is left.
+    """
+
+    def submit(self, function: Any, /, *arguments: Any) -> Any:  # type: ignore[override]
+        return super().submit(_alone, function, arguments)
+
+    def __enter__(self) -> "Jobs":
+        signal.signal(signal.SIGUSR1, lambda *_: signal.raise_signal(signal.SIGTERM))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
+        while children := multiprocessing.active_children():
+            for process in children:
+                process.terminate()
+            time.sleep(0.1)
+        self.shutdown()
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+
+
+def _alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    spawn = multiprocessing.get_context("spawn")  # a fork would copy the locks of threads
+    with ProcessPoolExecutor(1, spawn, _end_on_signals, max_tasks_per_child=1) as pool:
+        try:
+            return pool.submit(function, *arguments).result()
+        except (BrokenExecutor, SystemExit) as error:
+            raise PrequentialError("its process was ended, perhaps because the system lacked memory") from error
+
+
+def _end_on_signals() -> None:
+    def end(number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        signal.alarm(PATIENCE_S)  # Python drops an exception that is raised in a callback from C
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, end)
