@@ -28,6 +28,7 @@ CROSSING = {  # tests of several modules, named for what they show
     ),
     "records": ("schema",),
     "report": ("figures", "page_in_browser", "panels", "passages"),
+    "sweeps": ("executors",),
 }  # fmt: skip
 layout = load("layout")
 
