@@ -92,7 +92,7 @@ def _open(data: Any, name: str, rows: RowOptions, about: dict[str, str | int | N
             raise CorpusError(f"the data set has the splits {', '.join(data)}: choose one (?split=, or data[SPLIT])")
         (data,) = data.values()
     places = Documents(rows.separator.encode())
-    name, texts = name or str(data.info.dataset_name or ""), rows.chosen(_texts(data, rows.column))
+    name, texts = name or str(data.info.dataset_name or "data set"), rows.chosen(_texts(data, rows.column))
     copy = copied(places.stream((None, (text,)) for text in texts))
     found = {"config": data.info.config_name, "split": data.split and str(data.split)}
     found["fingerprint"] = getattr(data, "_fingerprint", None)  # of a stream there is none

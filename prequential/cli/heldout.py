@@ -107,7 +107,7 @@ def _write_documents(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace, measured: Heldout) -> None:
     """Prints the result: of each model the loss, and what they differ in."""
-    losses = [record["frozen"] or record["dynamic"] for record in measured.records]
+    losses = [record["dynamic"] or record["frozen"] for record in measured.records]
     figure = "\n".join(f"{loss['bits_per_byte']:.4f}" for loss in losses)
     comparison = [measured.comparison.to_dict()] if measured.comparison else []
     print_result(args, str(measured), *measured.records, *comparison, figure=figure, rows=measured.to_frame)

@@ -20,7 +20,7 @@ LOG = {
     "--heldout-curve *": "integrate the held-out loss, where no training loss is logged",
     "--steps N *": "only the first N steps",
     "--limit BYTES": "only the first bytes",
-    "--name NAME *": "name of the model (default: of the file or its folder)",
+    "--name NAME *": "name of the model (default: of the file, or of its folder if that is a log.txt, a digest or the like)",
     "--data NAME *": "name of the data; runs with equal names and lengths can be compared",
 }
 OPTIONS = {

@@ -319,7 +319,7 @@ def runtime(args: argparse.Namespace) -> Runtime:
 
     values = {name: getattr(args, name) for name in ("backend", "kernels", "device", "audit_every")}
     share = available_threads(args.jobs) if getattr(args, "jobs", None) else None
-    return Runtime(**values, threads=args.threads or share, max_memory_bytes=args.max_memory)
+    return Runtime(**values, threads=share if args.threads is None else args.threads, max_memory_bytes=args.max_memory)
 
 
 def learner_config(args: argparse.Namespace) -> Config:

@@ -234,7 +234,7 @@ def difference_of(
 
 
 def sentence(difference: LossDifference, reference: str, other: str) -> str:
-    """Which of the two models to take, and how sure that is."""
+    """What the one needs less over all bytes; which of the two models to take, and by which evidence."""
     if not any(difference.clusters.bits):
         return f"{other} and {reference} are equal: they cost the same everywhere"
     rate, base = difference.bits_per_byte, difference.reference_bits_per_byte
@@ -249,11 +249,10 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     )
     bounds += f", worth {clusters.n_effective:.1f} of equal length (the largest has {clusters.largest_share:.0%} of the bytes)"
     if not difference.decides:
-        return (
-            f"{claim}; {bounds}: {by_holm(low, high)}{count_of(clusters.by, k)} do not tell which is better, score more"
-        )
+        doubt = f"{by_holm(low, high)}{count_of(clusters.by, k)} do not tell which is better, score more"
+        return f"{claim}. But {doubt}: {bounds}"
     better, worse = (other, reference) if equal.bits_per_byte < 0 else (reference, other)
     if (equal.bits_per_byte < 0) != (rate < 0):
         signs = f"{better} is lower for a mean {clusters.by}, {worse} over all bytes"
-        return f"{claim}; {bounds}: {signs}: choose by what you will read"
-    return f"{claim}; {bounds}: take {better} for {many} like these"
+        return f"{claim}. {signs}, so choose by what you will read: {bounds}"
+    return f"{claim}. Take {better} for {many} like these: {bounds}"

@@ -228,7 +228,6 @@ def _by_copy(source: NDArray[np.uint8], trace: Trace) -> Table:
 # ---- as text, from a record: a recorded run prints the same as a new one
 
 EXPLANATIONS = {
-    "groups": "By the source of the rows, as the training loop named it.",
     POSITIONS: "By position in the corpus: each stretch is as long as all stretches before it.",
     DOCUMENTS: "By document, the costliest first.",
     EXTENSIONS: "By the extension of the document's name, the costliest first.",

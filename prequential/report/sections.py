@@ -179,7 +179,7 @@ def breakdowns(tables: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
             costs = _costs(rows, ROW_NAMES.get(name, "name"), labels)
             shown = html_table(title, costs, " ".join(breakdown.notes(table)), -1 if len(rows) > 1 else None)
-            yield folded(f"{breakdown.EXPLANATIONS.get(name, title)}{_costliest(rows)}", shown)
+            yield folded(f"{breakdown.EXPLANATIONS.get(name, f'{title}.')}{_costliest(rows)}", shown)
 
 
 def _costliest(rows: Sequence[Record]) -> str:

@@ -159,7 +159,7 @@ def test_a_data_set_its_columns_and_its_streams_are_their_texts_as_stored(data: 
     import datasets
 
     named = data.rename_column("prompt", "text")
-    about = {"kind": "dataset", "name": "", "config": None, "split": None, "fingerprint": named._fingerprint}
+    about = {"kind": "dataset", "name": "data set", "config": None, "split": None, "fingerprint": named._fingerprint}
     assert coded(named) == (PROMPTS, about | {"column": "text", **ORDER, "n_rows": 2})
     assert coded(named.to_iterable_dataset())[0] == coded(datasets.DatasetDict(train=named))[0] == PROMPTS
     assert coded(data["prompt"])[1]["fingerprint"] == data._fingerprint
