@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -199,7 +200,7 @@ def _tensorboard_rows(path: PathLike) -> list[dict[str, Any]]:
 def _wandb_rows(contents: bytes) -> tuple[str, list[dict[str, Any]]]:
     """The name of the run, and a row for each call of `wandb.log`."""
     try:
-        from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+        Record = import_module("wandb.proto.wandb_internal_pb2").Record
     except ImportError as error:
         raise _missing("wandb") from error
     name, rows = "run", []
