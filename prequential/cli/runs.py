@@ -95,7 +95,7 @@ def pack_runs(args: argparse.Namespace) -> int:
 LIST = {"folder: FOLDER [runs]": "folder of runs, or file of packed runs"}
 SHOW = {
     "name: RUN": f"{options.RUN}; with --follow, the name of a training run",
-    "--follow": "print the figures of a training run while it goes on",
+    "--follow": "print the figures of a training while it runs",
     "--runs FOLDER [runs]": "where --follow looks",
     **options.JSON,
 }

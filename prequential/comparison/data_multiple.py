@@ -80,11 +80,11 @@ class EqualLoss:
 
 
 def equal_loss(reference: Curve, other: Curve) -> EqualLoss | None:
-    """The loss of the run that ends higher, at its end, and when the other run had it. Without a law: for shuffled data.
+    """The last loss of the run that ends higher, and where both runs have it. It assumes no law, but shuffled data.
 
-    Of text in its order, the loss follows the text; that is what `data_multiple` is for. A loss is that of the last fifth of
-    what was read so far, so a curve that is compressed in its bytes by k gives k. None if a curve has fewer than MIN_CELLS
-    points, or if one run has the last loss of the other never, or from its beginning on.
+    `data_multiple` is for text in its order. A loss is that of the last fifth of what was read so far, so a curve that is
+    compressed in its bytes by k gives k. None if a curve has fewer than MIN_CELLS points, if one run never reaches the last loss
+    of the other, or has it from its beginning on.
     """
     if min(len(reference.n_bytes), len(other.n_bytes)) < MIN_CELLS:
         return None

@@ -251,7 +251,7 @@ class Totals:
         return {name: Curve(n_bytes=x.astype(np.int64), bits=units * UNIT_BITS) for name, (x, units) in parts.items()}
 
     def metrics(self) -> dict[str, float]:
-        """The sums by names for a logger."""
+        """The sums by names for a logger; {} before the first reading, as zeros would be wrong figures."""
         _, n_tokens, n_bytes, _ = self.new
         figures = {
             "steps": self.steps,
@@ -263,7 +263,7 @@ class Totals:
             "seen_text_share": self.n_grams_seen / max(1, self.n_grams),
             "not_finite_rows": self.impossible["n_not_finite"],
         }
-        return {f"prequential/{name}": value for name, value in figures.items()}
+        return {f"prequential/{name}": value for name, value in figures.items() if self.steps}
 
     def record(self) -> dict[str, Any]:
         """The sums by their names in the record, in bits."""
