@@ -226,9 +226,7 @@ class Environment(TypedDict, total=False):
 
     machine: Annotated[dict[str, Any], says("processor, cores, memory, system")]
     threads: Annotated[Count, says("threads of the learner")]
-    mixing: Annotated[
-        dict[str, Number | None], says("threads that mixed, the share of bytes that several did, an exchange")
-    ]
+    mixing: Annotated[dict[str, Number], says("threads that mixed, and the share of bytes that several did")]
     backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")]
     kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")]
     device: Annotated[str, says("`cpu`, or the name of the accelerator")]

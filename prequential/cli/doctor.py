@@ -18,15 +18,12 @@ def run(args: argparse.Namespace) -> int:
     """Prints each check when it is done."""
     from prequential.machine.facts import available_threads, machine, versions
     from prequential.machine.kernel_cache import kernel_folder
-    from prequential.model.mixer.exchange import exchange_ns
     from prequential.online.selftest import checks
     from prequential.version import VERSION
 
     folder = kernel_folder()
     facts = {**machine(), "prequential": VERSION, **versions(), "kernels": str(folder or "compiled in each run")}
-    if (n_threads := available_threads()) > 1:
-        facts["exchange of two threads"] = f"{exchange_ns():.0f} ns (mixing on several threads pays below about 500)"
-        facts["threads"] = f"{n_threads}"
+    facts["threads"] = str(available_threads())
     for name, value in facts.items() if is_text(args) else ():
         print(fitted(f"{name:<26}{value}"))
     done = []

@@ -31,7 +31,7 @@ def test_a_record_says_how_many_threads_mixed(run):
     record = run[2].record
     found = record["environment"]["mixing"]
     assert 1 <= found["used_threads"] <= found["most_threads"] and 0 <= found["together"] < 1
-    mixing = {"most_threads": 4, "used_threads": 2, "together": 0.9, "exchange_ns": 118}
+    mixing = {"most_threads": 4, "used_threads": 2, "together": 0.9}
     assert "(2 mixed)" in format_report(record | {"environment": record["environment"] | {"mixing": mixing}})
 
 

@@ -4,14 +4,12 @@ A row fills two cache lines. Its last number says to which byte or bit of the ca
 BYTE is negative where the other threads have to finish their byte and wait. The first row is written before and after a call.
 """
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from prequential.machine.atomics import doze, load, pause, store
-from prequential.machine.compiled import Array, inlined, sharing_kernel
+from prequential.machine.compiled import Array, inlined
 
 WIDTH = 32  # numbers of a row, int32
 SETTINGS, BYTE, ROWS, ERRORS = range(4)  # rows: settings; of the coding thread: a byte, rows of weights, bit and errors
@@ -90,35 +88,3 @@ def await_more(board: Array, n: int) -> bool:
             return False
         doze()
     return True
-
-
-@sharing_kernel
-def handover(board: Array, thread: int, n_threads: int, first: int, last: int) -> None:
-    """For each number, all other threads wait for the first one's, and it for theirs."""
-    for i in range(first, last + 1):
-        if thread == 0:
-            publish(board, BYTE, i)
-            for other in range(1, n_threads):
-                wait(board, row_of(other, SUMS), i)
-        else:
-            wait(board, BYTE, i)
-            publish(board, row_of(thread, SUMS), i)
-
-
-def exchange_ns(n_threads: int = 2, n: int = 1000) -> float:
-    """How long n_threads threads take to hand over a number to all and back, in nanoseconds: the least of several trials.
-
-    Near processors take about 100; with 500, two threads mix hardly faster than one.
-    """
-    taken = []
-    with ThreadPoolExecutor(n_threads - 1) as executor:
-        for _ in range(9):
-            board = new_board(n_threads)
-            others = [executor.submit(handover, board, thread, n_threads, 1, n + 1) for thread in range(1, n_threads)]
-            handover(board, 0, n_threads, 1, 1)  # all are awake after it
-            started = time.perf_counter_ns()
-            handover(board, 0, n_threads, 2, n + 1)
-            taken.append((time.perf_counter_ns() - started) / n)
-            for other in others:
-                other.result()
-    return min(taken)

@@ -22,7 +22,7 @@ from prequential.model.mixer import helper_thread, sets, weights
 from prequential.model.mixer.arrays import CodingState, MixerArrays, Scratch, Share
 from prequential.model.mixer.contexts import N_HASHES
 from prequential.model.mixer.evidence import Evidence
-from prequential.model.mixer.exchange import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, exchange_ns, new_board
+from prequential.model.mixer.exchange import BYTE, LEAVE, N_THREADS, STOP, WIDTH, apart, new_board
 from prequential.model.mixer.lookup import Places
 from prequential.model.mixer.weights import Columns
 
@@ -67,7 +67,6 @@ class Threads:
             "most_threads": self.most,
             "used_threads": max(self.n_symbols, default=1),
             "together": 1 - self.n_symbols[1] / max(1, self.n_symbols.total()),
-            "exchange_ns": round(exchange_ns()) if self.most > 1 else None,
         }
 
     def _has_kernel(self, arrays: MixerArrays) -> bool:
