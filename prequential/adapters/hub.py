@@ -99,7 +99,7 @@ def _loaded(name: str, revision: str | None, max_memory_bytes: int | None) -> Lo
     small, folder = {}, _folder(name, revision, list(MAX_BYTES))
     for file, max_bytes in MAX_BYTES.items():
         with _named_problems(file), suppress(FileNotFoundError):
-            small[file] = read_regular(_path(folder, file), max_bytes, follow_links=False)
+            small[file] = read_regular(folder / file, max_bytes)
     file_of = _file_of_each_tensor(_object(small, INDEX)) if INDEX in small else {}
     names = sorted(set(file_of.values())) or [WEIGHTS]
     folder = _folder(name, revision, names)
@@ -108,11 +108,11 @@ def _loaded(name: str, revision: str | None, max_memory_bytes: int | None) -> Lo
         raise ConfigError(f"it has no file {WEIGHTS}, and no {INDEX}; {hint}")
     if missing := {CONFIG, TOKENIZER} - small.keys():
         raise ConfigError(f"it has no {min(missing)}")
-    paths, n_bytes = [_path(folder, file) for file in names], sum(map(len, small.values()))
+    paths, n_bytes = [folder / file for file in names], sum(map(len, small.values()))
     n_values: dict[tuple[str, str], int] = {}
     for file, path in zip(names, paths, strict=True):
         with _named_problems(file):
-            with open_regular(path, follow_links=False) as opened:
+            with open_regular(path) as opened:
                 n_bytes += os.fstat(opened.fileno()).st_size
             with safe_open(path, "numpy") as stored:  # reads the header alone
                 n_values |= {(key, file): math.prod(stored.get_slice(key).get_shape()) for key in sorted(stored.keys())}
@@ -137,15 +137,6 @@ def _folder(name: str, revision: str | None, wanted: list[str]) -> Path:
         return Path(name).resolve()
     with named_failures("no folder has this name, and the hub failed"):
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted)).resolve()
-
-
-def _path(folder: Path, name: str) -> Path:
-    """The path to open, which must not be a link. In the hub's cache every file is a link to another place of the cache."""
-    from huggingface_hub import constants
-
-    path, cache = folder / name, Path(constants.HF_HUB_CACHE).resolve()
-    target = path.resolve()
-    return target if folder.is_relative_to(cache) and target.is_relative_to(cache) else path
 
 
 @contextmanager
