@@ -102,8 +102,8 @@ class Recorder:
         self._ranks, self._audit_every, self._ignored = Ranks(process_group), audit_every, ignore_index
         self._text = None if text is None else Text.of(text)
         self._account: Account = Account(self._ranks, self._units, self._text)
-        self._rescored: Account | None = None
-        self._rescored_at = 0  # step
+        self._rescored: Account = Account(self._ranks, self._units)
+        self._rescored_at: int | None = None  # step
         self._forward: Callable[[Any, Any], Any] | None = None
         self._new_faults: list[str] = []  # which the other ranks do not know yet
         self._has_warned = False
@@ -170,23 +170,15 @@ class Recorder:
         if self._run is not None:
             raise ConfigError("rec.score(): this recorder has finished")
         self._since_s = self._since_s or time.perf_counter()
-        numbers = {"indices": indices, "groups": self._account.codes(groups)}
-        scores = scores_of(logits, nll, targets, self._units, inputs, numbers, self._ignored)
+        rows = {"targets": targets, "logits": logits, "nll": nll, "inputs": inputs, "indices": indices}
+        scores = scores_of(self._units, self._ignored, **rows, codes=self._account.codes(groups))
         self.observed.see(nll if logits is None else logits, self._model)
         self.observed.numbered |= indices is not None
         self._account.add_scores(self.observed.n_steps, scores)
         self._n_scores, self._targets = self._n_scores + 1, scores.targets
 
-    def rescore(
-        self,
-        *,
-        targets: torch.Tensor,
-        logits: torch.Tensor | None = None,
-        nll: torch.Tensor | None = None,
-        inputs: torch.Tensor | None = None,
-        indices: torch.Tensor | None = None,
-    ) -> None:
-        """Scores rows of the training again, under the final weights, before `finish`; arguments as of `score`.
+    def rescore(self, *, targets: torch.Tensor, **scored: Any) -> None:
+        """Scores rows of the training again, under the final weights, before `finish`; arguments as of `score`, but for groups.
 
         Where all rows come that counted, the record has the excess: the code length while it learned less that under the trained
         model. Call the model in evaluation mode. Raises ConfigError.
@@ -195,10 +187,8 @@ class Recorder:
             raise ConfigError("rec.rescore(): this recorder has finished")
         if self._model is not None and self._model.training:
             self._fault("rec.rescore(): the model is in training mode: call model.eval() before")
-        self._rescored, self._rescored_at = self._rescored or Account(self._ranks, self._units), self.observed.n_steps
-        self._rescored.add_scores(
-            0, scores_of(logits, nll, targets, self._units, inputs, {"indices": indices}, self._ignored)
-        )
+        self._rescored_at = self.observed.n_steps
+        self._rescored.add_scores(0, scores_of(self._units, self._ignored, targets=targets, **scored))
 
     def metrics(self) -> dict[str, float]:
         """Figures so far, for a logger, as of the last reading: at most FLUSH_STEPS steps ago. Nothing is synchronised."""
@@ -297,7 +287,7 @@ class Recorder:
         step, sums = self._heldout.get(checked_name(name), (n_steps, {}))
         if step != n_steps:
             sums = {}
-        scores = scores_of(logits, nll, targets, self._units, ignored=self._ignored)
+        scores = scores_of(self._units, self._ignored, targets=targets, logits=logits, nll=nll)
         n_wrong = add_documents(sums, documents, scores, self._units)
         self._heldout[name] = (n_steps, sums)
         if n_wrong:
@@ -338,12 +328,11 @@ class Recorder:
         return save_run(self._folder, record, curves, others, partial=self._partial)
 
     def _record(self) -> dict[str, Any]:
-        if any(self._ranks.gathered(self._rescored is not None)):
-            self._rescored = self._rescored or Account(self._ranks, self._units)
-            early = ["steps followed: these weights are not the final ones"] * (
-                self._rescored_at < self.observed.n_steps
-            )
-            self.faults += [f"rec.rescore(): {mistake}" for mistake in (*early, *self._rescored.read(1))]
+        rescored_at = [at for at in self._ranks.gathered(self._rescored_at) if at is not None]
+        if rescored_at:
+            if min(rescored_at) < self.observed.n_steps:
+                self.faults.append("rec.rescore(): steps followed: these weights are not the final ones")
+            self.faults += [f"rec.rescore(): {mistake}" for mistake in self._rescored.read(1)]
         about = {
             "source": "training loop",
             "n_ranks": self._ranks.n,
@@ -352,10 +341,9 @@ class Recorder:
             **asdict(self.observed),
         }
         learner = {"name": self._name, "arguments": self._arguments, "n_symbols": self._units.n_symbols}
-        totals = self._account.totals, self._rescored.totals if self._rescored else None
-        return reported_record(
-            *totals, self._units, self._text, self.faults, data=self._data, learner=learner, about=about
-        )
+        rescored = self._rescored.totals if rescored_at else None
+        totals, known = self._account.totals, (self._units, self._text, self.faults)
+        return reported_record(totals, rescored, *known, data=self._data, learner=learner, about=about)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, to be saved beside the model: tensors, numbers, texts, and lists of them.

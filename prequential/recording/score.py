@@ -1,7 +1,7 @@
 """The negative log-likelihood of targets, and the sums of each row, on the device."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -103,17 +103,12 @@ def joined(parts: Sequence[Scores]) -> Scores:
 
 
 def scores_of(
-    logits: torch.Tensor | None,
-    nll: torch.Tensor | None,
-    targets: torch.Tensor,
-    units: Units,
-    inputs: Any = None,
-    numbers: Mapping[str, Any] = {},
-    ignored: int = IGNORED,
-) -> Scores:
-    """What a loop gives: nats in float32 or float64, ids in int64. Inputs that are no ids are left out. Raises ConfigError.
+    units: Units, ignored: int, *, targets: Any, logits: Any = None, nll: Any = None, inputs: Any = None, indices: Any = None,
+    codes: Any = None,
+) -> Scores:  # fmt: skip
+    """What a loop gives (`Recorder.score`): nats in float32 or float64, ids in int64. Inputs that are no ids are left out.
 
-    numbers: indices and groups (rows,), as far as they are given.
+    ignored: targets that are not scored, like IGNORED. codes (rows,): of groups. Raises ConfigError.
     """
     if (logits is None) == (nll is None):
         raise ConfigError("rec.score(): give logits= or nll=, one of them")
@@ -141,15 +136,14 @@ def scores_of(
         read = torch.as_tensor(inputs, device=targets.device).detach().long()
         if read.dim() != 2:
             read = read.reshape(targets.shape if read.numel() == n else (1, -1))
-    columns_of = {
-        name: torch.as_tensor(each, device=targets.device).reshape(-1, 1).long()
-        for name, each in numbers.items()
-        if each is not None
-    }
-    for name, each in {"inputs": read, **columns_of}.items():
+    numbers, groups = (
+        each if each is None else torch.as_tensor(each, device=targets.device).reshape(-1, 1).long()
+        for each in (indices, codes)
+    )
+    for name, each in (("inputs", read), ("indices", numbers), ("groups", groups)):
         if each is not None and len(each) != len(targets):
             raise ConfigError(f"rec.score(): {len(each)} rows of {name} for {len(targets)} rows of targets")
-    return Scores(given.reshape(targets.shape), targets, read, **columns_of)
+    return Scores(given.reshape(targets.shape), targets, read, numbers, groups)
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
