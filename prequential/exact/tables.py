@@ -75,21 +75,11 @@ def rotary_table() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(cosine, dtype=torch.float32) * scale, torch.tensor(sine, dtype=torch.float32) * scale
 
 
+@cache
 def rotary_wave_numbers(n: int) -> torch.Tensor:
     """(n,) int64: turns per ROTARY_PERIOD positions, a geometric sequence from 652 (about 1 radian per position) down to 1.
 
     wave[i] = floor(652**((n-1-i) / (n-1))) is an integer root, computed with integers only.
     """
     top = 652  # ROTARY_PERIOD / (2 pi)
-    if n == 1:
-        return torch.tensor([top], dtype=torch.int64)
-    return torch.tensor([_integer_root(top ** (n - 1 - i), n - 1) for i in range(n)], dtype=torch.int64)
-
-
-def _integer_root(value: int, degree: int) -> int:
-    """The largest integer r with r**degree <= value."""
-    low, high = 1, 1 << (value.bit_length() // degree + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if middle**degree <= value else (low, middle - 1)
-    return low
+    return torch.tensor([next(r for r in range(top, 0, -1) if r ** (n - 1) <= top ** (n - 1 - i)) for i in range(n)])
