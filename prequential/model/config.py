@@ -12,7 +12,7 @@ N_SYMBOLS = 256  # size of the alphabet: symbols are bytes
 # sees at most W. No bit depends on it.
 COLUMNS_AT_ONCE = 128
 
-# What a mixer is made of. Each name has one line in model/mixer/contexts.py, sets.py or refine.py, which explain how to add one.
+# What a mixer is made of. Each name has one line in model/mixer/contexts.py, sets.py or curves.py, which explain how to add one.
 CONTEXTS = (
     "0", "1", "2", "3", "4", "5", "6", "8", "word", "word,1", "word2", "word,word3", "word3", "word,2", "skip2-3", "skip1,3",
     "skip3-4", "above", "line,above", "first,word", "classes", "match", "word,marks", "11", "word,gap", "word,gap2,1",

@@ -66,18 +66,13 @@ def group_starts(config: MixerConfig, n_groups: int) -> Array:
     return np.concatenate(([0], first + np.arange(n_groups) * (n_blocks - first) // (n_groups - 1)))
 
 
-def shares(n_groups: int, n_threads: int) -> Array:
-    """(n_threads + 1,) int64: the first group of each thread."""
-    return np.arange(n_threads + 1) * n_groups // n_threads
-
-
 class MixerArrays(NamedTuple):
     """The arrays of a mixer. "packed": adaptive probabilities (nodes.step_towards)."""
 
     kinds: Array  # (3, C) int64: indices of its contexts by the kind of input (contexts.kinds_by_input)
     groups: Array  # (C,) int64: what each counts as (sets.groups_of_contexts)
-    columns: Array  # (C,) uint64: the first input of each (blocks.columns_of)
-    regions: Array  # (C, 2) int64: its part of the tables (blocks.regions_of)
+    columns: Array  # (C,) uint64: the first input of each (`columns_of`)
+    regions: Array  # (C, 2) int64: its part of the tables (`regions_of`)
     parts: Array  # (3,) bool: which parts of all contexts it needs (contexts.parts_of)
     state_contexts: Array  # (6,) int64: where its contexts have those of sets.STATE_CONTEXTS; -1: nowhere
     sets: Array  # (S,) int64: indices of its sets in model.config.WEIGHT_SETS
@@ -99,12 +94,12 @@ class MixerArrays(NamedTuple):
     last_weights: Array  # (sum of LAST_SIZES, S) int32
     curves: Array  # (M, N_CURVE_CONTEXTS, N_POINTS) uint32: packed
     gpt_curves: Array  # (M, N_GPT_CURVE_CONTEXTS, N_POINTS) uint32: packed; of the GPT's log-odds
-    indirect: Array  # (INDIRECT_SIZE,) int64: see past/entries.py
-    followers: Array  # (N_SUCCESSORS, a power of two) uint32: see past/entries.py
-    fields: Array  # (N_FIELDS, a power of two) uint32: see past/entries.py
+    indirect: Array  # (INDIRECT_SIZE,) int64: see past.py
+    followers: Array  # (N_SUCCESSORS, a power of two) uint32: see past.py
+    fields: Array  # (N_FIELDS, a power of two) uint32: see past.py
     ring: Array  # (a power of two,) uint8: the last bytes
     matches: Array  # (2**match_bits,) int64: positions, by the hash of the bytes before them
-    past: Array  # (PAST_SIZE,) int64: see past/entries.py
+    past: Array  # (PAST_SIZE,) int64: see past.py
     learns: bool  # if False, kernels write only the ring and the past without N_BITS
 
 
@@ -137,4 +132,4 @@ class CodingState(NamedTuple):
     scratch: Scratch
     share: Share  # of this thread, while others `follow`
     whole: Share  # all blocks, for one thread alone
-    board: Array  # (rows * WIDTH,) int32: see board.py
+    board: Array  # (rows * WIDTH,) int32: see exchange.py

@@ -1,10 +1,10 @@
-"""The contexts of the mixer: a hash of 32 bits for each, made of the past (past/entries.py).
+"""The contexts of the mixer: a hash of 32 bits for each, made of the past (past.py).
 
 To add a context:
 
 1. Append its name to CONTEXTS in model/config.py.
 2. Append one line `h[i] = ...` to the function of its kind below, where i is the index of the name. If the context needs more
-   than `past` holds, give `past` a new entry and update it in the folder past/.
+   than `past` holds, give `past` a new entry and update it in past_advance.py.
 3. Give it an example in SAMPLES of tests/model/test_mixing.py.
 
 Existing contexts keep their index. It is part of the hash, so another index would change the bits of existing archives.
@@ -151,7 +151,6 @@ def phrase_contexts(past: Array, h: Array) -> None:
 
 @inlined
 def line_contexts(past: Array, ring: Array, h: Array) -> None:
-    """Lines and columns."""
     c1, word = past[at.LAST4] & 255, past[at.WORD]
     column = past[at.POSITION] - past[at.LINE]
     near_column = min(column, 255)
@@ -173,7 +172,6 @@ def line_contexts(past: Array, ring: Array, h: Array) -> None:
 
 @inlined
 def structure_contexts(past: Array, h: Array) -> None:
-    """Brackets and tags."""
     c1, word, nest = past[at.LAST4] & 255, past[at.WORD], past[at.NEST]
     mark = 0 if is_letter(c1) else c1
     h[35] = hashed(past[at.OPENED], word)  # "opened,word"
@@ -310,7 +308,6 @@ def kinds_by_input(names: Sequence[str]) -> Array:
 
 @inlined
 def pair_contexts(past: Array, h: Array) -> None:
-    """PAIR_MASKS."""
     last4, last8 = past[at.LAST4], past[at.LAST8]
     first = 0
     if past[at.POSITION] & 1:

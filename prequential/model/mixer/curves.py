@@ -41,7 +41,6 @@ def select_curves(kinds: Array, prefix: int, past: Array, facts: Array, expects:
 
 @inlined
 def curve_of(kind: int, prefix: int, past: Array, facts: Array, expects: int) -> Any:
-    """The context of the map of this kind."""
     last4: Any = past[LAST4]
     curve: Any = (last4 & 255) << 8 | prefix  # "1"
     if kind == 1:

@@ -33,7 +33,7 @@ RUN_STATES = 5  # of the run, in a pair map: it expects nothing, or by a byte se
 class Evidence(NamedTuple):
     """What contexts have seen, and what `learn_contexts` needs of the last bit."""
 
-    columns: Array  # (C,) uint64: the first input of each context (blocks.columns_of)
+    columns: Array  # (C,) uint64: the first input of each context (arrays.columns_of)
     history_maps: Array  # (C, N_HISTORIES) uint32: packed, of histories
     run_maps: Array  # (C, RUN_MAP) uint32: packed, that a run continues
     pair_maps: Array  # (C, N_GROUPS * RUN_STATES) uint32: packed, of histories and runs together
@@ -60,10 +60,10 @@ def read_selecting(which: Array, prefix: int, k: int, node: int, places: Places,
 
 
 @inlined
-def read_contexts(first: int, stop: int, prefix: int, k: int, node: int, places: Places, evidence: Evidence) -> None:
-    """Fills in the inputs of the contexts from `first` to before `stop`, and what `learn_contexts` needs."""
+def read_contexts(prefix: int, k: int, node: int, places: Places, evidence: Evidence) -> None:
+    """Fills in the inputs of the contexts of these places, and what `learn_contexts` needs."""
     inputs = evidence.inputs
-    for c in span(first, stop):
+    for c in span(places.first, places.stop):
         one_byte = places.buckets[c] == NONE
         v = value_of(c, prefix, k, node, places)
         history = v >> HISTORY_SHIFT
@@ -92,13 +92,8 @@ def pair_of(history: int, place: int) -> Any:
 @inlined
 def learn_contexts(bit: int, node: Any, places: Places, evidence: Evidence) -> None:
     """Moves everything that `read_contexts` read towards the bit."""
-    table, history_maps, pair_maps, run_maps = (
-        places.table,
-        evidence.history_maps,
-        evidence.pair_maps,
-        evidence.run_maps,
-    )
-    node = np.uint64(node)
+    table, history_maps = places.table, evidence.history_maps
+    pair_maps, run_maps, node = evidence.pair_maps, evidence.run_maps, np.uint64(node)
     for c in span(places.first, places.stop):
         seen, run_place, row = evidence.seen[c], evidence.run_places[c], places.buckets[c]
         if seen != 0:  # not `history`: two contexts may share a bucket, and the other one has learned already

@@ -43,7 +43,6 @@ def take_hashes(byte: int, kinds: Array, every_hash: Array, share: Share) -> Non
 
 @inlined
 def open_byte(share: Share) -> None:
-    """Finds the contexts of the next byte."""
     for c in span(share.places.first, share.places.stop):
         share.places.hashes[c] = share.next_hashes[c]
     find_contexts(share.places)
@@ -77,16 +76,14 @@ def serve_share(thread: int, every_hash: Array, mixer: MixerArrays, share: Share
             take_hashes(byte, mixer.kinds, every_hash, share)
         share.took[0] = 0  # the next call counts from 1 again
         open_byte(share)
-        count_known(share.places.first, share.places.stop, share.places.runs, mixer.groups, counts)
+        count_known(share.places, mixer.groups, counts)
         publish(board, row_of(thread, COUNTS), byte)
         prefix: Any = 1
         for k in range(8):
             number = 8 * byte + k
             if k == 4:
                 find_second_halves(share.places, prefix)
-            read_contexts(
-                share.places.first, share.places.stop, prefix, k, node_of(prefix, k), share.places, share.evidence
-            )
+            read_contexts(prefix, k, node_of(prefix, k), share.places, share.evidence)
             if wait(board, ROWS, number) == STOPPED:
                 return
             for s in range(n_sets):

@@ -32,7 +32,7 @@ CANDIDATES = 3  # rows in which the bucket of a hash may be
 
 @inlined
 def home_of(regions: Array, c: int, h: int) -> int:
-    """The first row of the table in which the bucket of the hash h of context c may be. regions (C, 2): see blocks.py."""
+    """The first row of the table in which the bucket of the hash h of context c may be. regions (C, 2): see arrays.py."""
     return regions[c, 0] + (((h * 0x2545F491) & HASH_MASK) * regions[c, 1] >> 32)
 
 
@@ -120,7 +120,7 @@ class Places(NamedTuple):
 
     first: int
     stop: int
-    regions: Array  # (C, 2) int64: blocks.regions_of
+    regions: Array  # (C, 2) int64: arrays.regions_of
     table: Array  # (rows, SLOTS) uint32
     deterministic: Array  # (entries,) uint32
     hashes: Array  # (C,) int64: of the contexts

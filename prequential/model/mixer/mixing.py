@@ -3,17 +3,15 @@
 The method is that of Mahoney's PAQ (2005), lpaq (2007) and paq8: adaptive predictions are mixed in the log-odds domain, small
 contexts choose the sets of weights, last weights combine the sets, and adaptive curves refine the result. For each byte:
 
-    past/         what is known of the bytes before
-    contexts.py   a hash for each context, made of the past (binary_contexts.py: in binary data)
+    past.py       what is known of the bytes before (past_advance.py)
+    contexts.py   a hash for each context, made of the past
     lookup.py     where each context's nodes and run are
     nodes.py      nodes with their histories of bits, and runs, as numbers
     evidence.py   the inputs that they give
     sets.py       the eight bits of a byte, and which weights mix the inputs
     weights.py    mixing, and learning the weights
-    refine.py     curves at the end
-    blocks.py     the blocks of contexts that threads share out
-    board.py      how the threads hand over numbers
-    helper_thread.py  what each thread does with its share
+    curves.py     curves at the end
+    arrays.py     the blocks of contexts that threads share out (helper_thread.py, exchange.py)
 
 One thread codes: `code_mixed`. Others may look after some of the blocks meanwhile: `follow`. For each byte they get its hashes;
 for each bit they get the rows of weights, add up their columns, and get the bit and the errors to learn from. One thread alone
@@ -122,14 +120,8 @@ def learn_orders(bit: int, order0: int, order1: int, maps: Array) -> None:
 
 @sharing_kernel
 def code_mixed(
-    symbols: Array,
-    frequencies: Array,
-    coded: Array,
-    mixer: MixerArrays,
-    coding: CodingState,
-    state: Array,
-    words: Array,
-) -> None:
+    symbols: Array, frequencies: Array, coded: Array, mixer: MixerArrays, coding: CodingState, state: Array, words: Array
+) -> None:  # fmt: skip
     """Codes the bytes `symbols` (n,) int64 in order and learns from each bit. A decoder fills the bytes in.
 
     frequencies: those of the GPT, (n, 256) int32, or (0, 256) without a GPT. coded (n, 8) uint16: receives the frequency of each
@@ -191,9 +183,7 @@ def begin_byte(
     if i == 0:
         announce(i, n_threads > 1, mixer, scratch, own, board)
     open_byte(own)
-    sets.count_known(
-        own.places.first, own.places.stop, own.places.runs, mixer.groups, scratch.facts[sets.KNOWN_BYTES :]
-    )
+    sets.count_known(own.places, mixer.groups, scratch.facts[sets.KNOWN_BYTES :])
     gather_counts(i, n_threads, scratch.facts, board)
     sets.describe_byte(mixer.past, mixer.ring, scratch.facts)
     return code
@@ -317,7 +307,7 @@ def predict_bit(
     fetch_curves(mixer.curves, scratch.curves)
     if has_gpt:
         refine_gpt(np.int64(inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves, inputs[EXTRA_INPUTS:])
-    read_contexts(own.places.first, own.places.stop, prefix, k, node, own.places, own.evidence)
+    read_contexts(prefix, k, node, own.places, own.evidence)
     sum_columns(inputs, own.columns, own.columns.sums)
     return expected
 

@@ -130,7 +130,6 @@ def step_towards(packed: int, bit: int) -> int:
 
 @inlined
 def log_odds_of(packed: Any) -> Any:
-    """The log-odds of a packed probability."""
     return np.int64(STRETCH[np.int64(packed) >> 20])
 
 
@@ -151,7 +150,6 @@ def signed(bit: int, x: Any) -> Any:
 
 @inlined
 def node_after(node: int, bit: int) -> int:
-    """A node after one more bit."""
     history, p, age = node >> HISTORY_SHIFT, node >> AGE_BITS & ((1 << P_BITS) - 1), node & NODE_AGE_LIMIT
     p += (((bit << P_BITS) - p) * NODE_RATE[age] + 32768) >> 16
     p = max(MIN_P, min((1 << P_BITS) - MIN_P, p))
@@ -218,7 +216,6 @@ def run_of(byte: int, n: int) -> int:
 
 @inlined
 def run_after(run: int, byte: int) -> int:
-    """The run after one more byte."""
     n, last = run & 15, run >> 4 & 255
     if n == 0:
         return run_of(byte, 1)

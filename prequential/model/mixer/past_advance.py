@@ -232,7 +232,6 @@ def vowel_of(letter: int) -> Any:
 
 @inlined
 def advance_word(past: Array, byte: int) -> None:
-    """One more letter."""
     is_capital = 65 <= byte <= 90
     letter = byte + 32 if is_capital else byte
     if past[at.WORD] == 0:
@@ -252,7 +251,6 @@ def advance_word(past: Array, byte: int) -> None:
 
 @inlined
 def advance_gap(past: Array, successors: Array, byte: int, learns: bool) -> None:
-    """One more byte that is not a letter."""
     if past[at.WORD] != 0:
         end_word(past, successors, byte, learns)
     past[at.GAP] = hashed(past[at.GAP], BLANK if byte == NEWLINE else byte)

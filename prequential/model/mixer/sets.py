@@ -18,7 +18,7 @@ from prequential.machine.compiled import Array, inlined, span
 from prequential.model.config import WEIGHT_SETS
 from prequential.model.hashing import hashed
 from prequential.model.mixer import past as at
-from prequential.model.mixer.lookup import NONE
+from prequential.model.mixer.lookup import NONE, Places
 from prequential.model.mixer.nodes import HISTORY_GROUP, ONE_BIT, expected_bit
 from prequential.model.mixer.past import byte_above, byte_at
 from prequential.model.mixer.past_advance import CLASS
@@ -80,11 +80,11 @@ def code_of(past: Array) -> Any:
 
 
 @inlined
-def count_known(first: int, stop: int, runs: Array, groups: Array, counts: Array) -> None:
+def count_known(places: Places, groups: Array, counts: Array) -> None:
     """counts[0], counts[1] = how many of these contexts, of bytes and of words, have been seen. groups: `groups_of_contexts`."""
     counts[0] = counts[1] = 0
-    for c in span(first, stop):
-        if runs[c] != 0 and groups[c] < 2:
+    for c in span(places.first, places.stop):
+        if places.runs[c] != 0 and groups[c] < 2:
             counts[groups[c]] += 1
 
 

@@ -114,9 +114,8 @@ class Threads:
         try:
             for thread in range(1, n):
                 assert self._executor
-                others.append(
-                    self._executor.submit(_serve_share, thread, scratch.every_hash, arrays, shares[thread], board)
-                )
+                arguments = thread, scratch.every_hash, arrays, shares[thread], board
+                others.append(self._executor.submit(_serve_share, *arguments))
             code(arrays, CodingState(scratch, shares[0], whole, board))
             board[BYTE * WIDTH + WIDTH - 1] = LEAVE
         except BaseException:
@@ -132,7 +131,7 @@ class Threads:
         if n in self._memory:
             return self._memory[n]
         starts, contexts = self._group_starts, blocks.first_contexts(self._config)
-        groups = blocks.shares(self.most, n).tolist()
+        groups = [self.most * thread // n for thread in range(n + 1)]  # the first group of each thread
         bounds = [(int(contexts[starts[a]]), int(contexts[starts[b]]), a, b) for a, b in pairwise(groups)]
         whole = (0, len(self._config.contexts), 0, self.most)
         return self._memory.setdefault(n, _Memory(self._config, bounds, whole))
@@ -175,10 +174,9 @@ class _Memory:
         if arrays is not self._made_for:
             self._shares = [_share(self._config, own, arrays) for own in self._bounds]
             own, (first, stop, first_group, stop_group) = self._shares[0], self._whole
-            places, columns = own.places._replace(first=first, stop=stop), own.columns
-            self._shares.append(
-                own._replace(places=places, columns=columns._replace(first=first_group, stop=stop_group))
-            )
+            places = own.places._replace(first=first, stop=stop)
+            columns = own.columns._replace(first=first_group, stop=stop_group)
+            self._shares.append(own._replace(places=places, columns=columns))
             self._made_for = arrays
         for share in self._shares:
             share.took[0] = 0  # no byte
