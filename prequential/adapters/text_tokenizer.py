@@ -31,7 +31,8 @@ class TextTokenizer:
     @named_failures("the tokenizer failed")
     def __init__(self, source: bytes) -> None:
         """source: a tokenizer.json. Raises ConfigError if it cannot be used."""
-        described, library = json.loads(source), _library(source.decode())
+        library = _library(source.decode())
+        described = json.loads(library.to_str())  # in the form of today
         family, added = _family(described), library.get_added_tokens_decoder()
         special = {i for i, token in added.items() if token.special}
         self.ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
@@ -142,12 +143,7 @@ def _take_prefix(described: dict[str, Any], family: Family) -> bool:
         if kind == "Prepend" and step.get("prepend") in (" ", family.space):
             step.clear()
             step.update(type="Sequence", normalizers=[])
-        elif (
-            kind == "Metaspace"
-            and step.get("prepend_scheme", "always") != "never"
-            and step.get("add_prefix_space", True)
-        ):
-            step.pop("add_prefix_space", None)
+        elif kind == "Metaspace" and step["prepend_scheme"] != "never":
             step["prepend_scheme"] = "never"
         elif kind == "ByteLevel" and step.get("add_prefix_space"):
             step["add_prefix_space"] = False

@@ -206,8 +206,6 @@ class AdaptedLearner:
 
     def state_like(self, types: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> dict[str, np.ndarray]:
         """Arrays like those of a saved state, which grows; without memory. Raises ValueError for a state of no such learner."""
-        if not self.resumes:
-            raise ConfigError(NOT_RESUMED)
         if sum(math.prod(shape) * dtype.itemsize for dtype, shape in types.values()) > usable_memory_bytes():
             raise ValueError("it needs more memory than there is")
         return {name: np.broadcast_to(np.zeros((), dtype), shape) for name, (dtype, shape) in types.items()}

@@ -122,9 +122,8 @@ def _array(name: str, values: Any) -> np.ndarray:
             values = values.detach() if values.dtype.itemsize > 2 else values.detach().float()
         return to_array(values)
     except (AttributeError, TypeError, RuntimeError) as error:
-        raise InvalidDistributionError(
-            f"{name} returned {kind}; give an array or tensor of log-probabilities"
-        ) from error
+        what = f"{name} returned {kind}; give an array or tensor of log-probabilities"
+        raise InvalidDistributionError(what) from error
 
 
 # ---- failures of that code, as errors of this program
@@ -200,9 +199,8 @@ def tokenise(data: bytes, tokenizer: Tokenizer, n_symbols: int, first: int = 0) 
         if b"".join(map(pieces.__getitem__, places.tolist())) != prefix + data:
             decoded = tokenizer.decode(ids.tolist()).removeprefix(prefix)
             if decoded == data:
-                raise CorpusError(
-                    "the tokenizer's ids do not stand for parts of the corpus: decode each id alone, and join"
-                )
+                what = "the tokenizer's ids do not stand for parts of the corpus"
+                raise CorpusError(f"{what}: decode each id alone, and join")
             was, becomes = (each.decode(errors="surrogateescape") for each in (data, decoded))
             n = len(commonprefix((was, becomes)))  # noqa: RUF071  # characters are meant
             at = f"{was[n : n + 1]!r} at byte {first + len(was[:n].encode(errors='surrogateescape'))}"

@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import json
 import os
 import sys
@@ -32,7 +31,7 @@ def load_spec(name: str, arguments: Mapping[str, Any] | None = None) -> LearnerS
     only then, modules of its folder can be imported, too, after installed ones. Raises ConfigError if this fails.
     """
     module, factory = _named(name)
-    source = partial(_source_digest, module, factory)
+    source = partial(_source_digest, module)
     return other_spec(partial(factory, **(arguments or {})), unicode_name(name), arguments, source=source)
 
 
@@ -96,25 +95,21 @@ def _file(name: str) -> ModuleType:
     return module
 
 
-def _source_digest(module: ModuleType, factory: Any) -> str | None:
-    """A digest of the file that defines the factory, and of the imported modules in the folder of the learner's module or below.
+def _source_digest(module: ModuleType) -> str | None:
+    """A digest of the file of the learner's module, and of the imported modules in its folder or below.
 
     Installed packages there, and this program, do not count. None where there is no source.
     """
-    try:
-        first = Path(inspect.getsourcefile(inspect.unwrap(factory)) or "").resolve()
-    except TypeError:  # an object that makes learners
-        first = Path(module.__file__ or "").resolve()
-    folder = Path(module.__file__ or first).resolve().parent
+    first = Path(module.__file__ or "").resolve()
     modules = [each for name, each in sys.modules.copy().items() if not name.startswith(_top(__name__))]
     files = [file for each in modules if (file := getattr(each, "__file__", None))]
     paths = {Path(file).resolve() for file in files if Path(file).is_absolute()}  # "_ops.py" is one of torch
-    own = [path for path in paths - {first} if path.is_relative_to(folder)]
-    own = [path for path in own if not INSTALLED & {*path.relative_to(folder.parent).parts}]
+    own = [path for path in paths - {first} if path.is_relative_to(first.parent)]
+    own = [path for path in own if not INSTALLED & {*path.relative_to(first.parent.parent).parts}]
     try:
         code = first.read_bytes()
         for path in sorted(own):
-            code += b"\0" + os.fsencode(path.relative_to(folder)) + b"\0" + path.read_bytes()
+            code += b"\0" + os.fsencode(path.relative_to(first.parent)) + b"\0" + path.read_bytes()
     except OSError:
         return None
     return hashlib.blake2b(code, digest_size=32).hexdigest()[:16]
