@@ -15,7 +15,6 @@ VERDICTS: dict[bool | None, str] = {True: "ok", False: "FAILED", None: "skipped"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints each check when it is done."""
     from prequential.machine.facts import available_threads, machine, versions
     from prequential.machine.kernel_cache import kernel_folder
     from prequential.online.selftest import checks
@@ -38,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
     for check in failed if args.quiet else ():
         print(f"prequential: {check.name} failed: {check.text}", file=sys.stderr)
     if failed and folder:
-        help_text = f"if its kernels are damaged, this helps: delete the folder {str(folder)!r}"
-        print(f"prequential: {help_text}", file=sys.stderr)
+        print(f"prequential: if its kernels are damaged, delete the folder {str(folder)!r}", file=sys.stderr)
     return EXIT_FAILURE if failed else 0
 
 

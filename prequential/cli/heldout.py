@@ -29,7 +29,7 @@ LOSS = {
     "--stride N": "of static models: tokens that are scored at a time (default: the window)",
     "--cluster FIELD *": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
     "deep; document: none (default: 1)",
-    "--orders K": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has read this "
+    "--orders N": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has read this "
     "file",
     "--no-overlap": "do not search for text of the test corpus in the training corpus",
     "--limit BYTES": "use only the beginning of the test corpus",

@@ -111,7 +111,6 @@ class Command:
     actions: tuple[Command, ...] = ()
 
     def add_to(self, commands: argparse._SubParsersAction[Parser]) -> None:
-        """Adds the parser of its command line."""
         if self.actions:
             text, form = f"{self.text}\n\n{listed('actions', self.actions)}", argparse.RawDescriptionHelpFormatter
             parser = commands.add_parser(self.name, description=text, formatter_class=form)
@@ -179,7 +178,6 @@ _TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "BYTES": (_n_bytes, "a number of bytes such as 65536, 64K, 10M or 4G"),
     "INTEGER": (int, "an integer"),
     "INTEGERS": (_list(_positive), "a list of integers of 1 or more"),
-    "K": (_positive, "an integer of 1 or more"),
     "K/N": (_part, "a part such as 1/4, of 1/4 to 4/4"),
     "N": (_positive, "an integer of 1 or more"),
     "NAMES": (_list(str.strip), "a list of names"),

@@ -55,7 +55,6 @@ def show_run(args: argparse.Namespace) -> int:
 
 
 def pack_runs(args: argparse.Namespace) -> int:
-    """Writes the file of packed runs, and prints how many there are."""
     from prequential.evaluation import runs
 
     packed = runs.pack_runs(args.folder, args.output, overwrite=args.force)

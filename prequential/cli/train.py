@@ -37,12 +37,8 @@ def run(args: argparse.Namespace) -> int:
         learner, mode = runtime.learner(config), source.mode
         with progress_bar(args.name, quiet=args.quiet) as show:
             done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))
-        trained_on = {
-            **describe(source),
-            "limit_bytes": args.limit,
-            "code_bits": done.code_bits,
-            "prequential": VERSION,
-        }
+        made = {"limit_bytes": args.limit, "code_bits": done.code_bits, "prequential": VERSION}
+        trained_on = {**describe(source), **made}
         digest = save_model(args.output, learner, trained_on, mode=mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
     figure = f"{done.code_bits / trained_on['n_bytes']:.4f}"
