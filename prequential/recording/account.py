@@ -36,7 +36,6 @@ class Ranks:
 
     @property
     def n(self) -> int:
-        """Their number."""
         return dist.get_world_size(self.group) if dist.is_available() and dist.is_initialized() else 1
 
     @property
@@ -161,7 +160,8 @@ class Account:
             here, new = slice(start, end), (fresh & counts)[start:end]
             part = np.stack([sums[here][which].sum(0, dtype=object) for which in (new, (~fresh & counts)[start:end])])
             self.totals.add_groups(rows["group"][here][new], sums[here][new])
-            self.totals.add_step(part, sums_of(contents[here][new], keys[here][new]), contents[here])
+            hashes = [int(each[here][new].sum(dtype=np.uint64)) for each in (contents, keys)]
+            self.totals.add_step(part, hashes, contents[here])
         return faults
 
     def _add_text(self, grams: np.ndarray) -> None:
@@ -200,11 +200,6 @@ class Account:
             raise KeyError("totals")
         self.totals, self._seen = Totals(**copy.deepcopy(state["totals"])), SeenRows(keys[self._is_own(keys)])
         self._drop_queues()
-
-
-def sums_of(*hashes: np.ndarray) -> list[int]:
-    """Of each array of hashes (n,) uint64, the sum modulo 2**64."""
-    return [int(each.sum(dtype=np.uint64)) for each in hashes]
 
 
 def code_of(name: str) -> int:

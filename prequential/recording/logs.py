@@ -53,7 +53,6 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         "val_loss", "eval_loss", "val/loss", "eval/loss", "loss/val", "valid_loss", "validation_loss", "test_loss",
     ),
 }  # fmt: skip
-GROUPS = tuple(COLUMNS)
 GENERIC = re.compile(  # names that say nothing of a run: its folder does
     r"(log|logs|train|training|trainer_state|output|out|stdout|history|metrics|main|wandb|files|tensorboard|version_\d+"
     r"|checkpoint-\d+|events\.out\.tfevents.*|(offline-)?run-.*|[0-9a-f]{8}[0-9a-f-]*)(\.\w+)?",
@@ -63,7 +62,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Log(NamedTuple):
-    """A log as a table. kind: what it was taken for. columns: those of GROUPS that it has, with their names in the table.
+    """A log as a table. kind: what it was taken for. columns: those of COLUMNS that it has, with their names in the table.
 
     name: of the run.
     """
@@ -82,7 +81,7 @@ def log_name(path: PathLike) -> str:
 
 
 def read_log(path: PathLike, pattern: str | None = None) -> Log:
-    """A log of one of the kinds above. pattern: a regular expression for the lines of any other program, with groups of GROUPS.
+    """A log of one of the kinds above. pattern: a regular expression for the lines of any other program, with groups of COLUMNS.
 
     Raises CorpusError for a file that is none of them, ConfigError for a pattern without these groups or a missing library.
     """
@@ -93,16 +92,13 @@ def read_log(path: PathLike, pattern: str | None = None) -> Log:
         if ".tfevents." in Path(path).name:
             log = _of_rows("an event file of TensorBoard", _tensorboard_rows(path))
         else:
-            log = _parse(
-                COLOURS.sub("", contents.decode("utf-8-sig")).replace("\r\n", "\n").replace("\r", "\n"), patterns
-            )
+            text = COLOURS.sub("", contents.decode("utf-8-sig"))
+            log = _parse(text.replace("\r\n", "\n").replace("\r", "\n"), patterns)
         return log._replace(name=log_name(path))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         known = f"{', '.join(PROGRAMS)}, a table (CSV), JSON lines, trainer_state.json, TensorBoard"
-        why = str(error)[:200]
-        raise CorpusError(
-            f"{str(path)!r} is no log of these: {known}; a regular expression reads others: {why}"
-        ) from error
+        what = f"{str(path)!r} is no log of these: {known}; a regular expression reads others"
+        raise CorpusError(f"{what}: {str(error)[:200]}") from error
 
 
 def _checked(pattern: str) -> str:
@@ -148,11 +144,8 @@ def _matches(text: str, patterns: Sequence[str]) -> "pandas.DataFrame":
     for each in map(re.compile, patterns):
         lines = re.findall(each.pattern, text, re.MULTILINE)
         lines = lines if each.groups > 1 else [(line,) for line in lines]
-        parts.append(
-            pandas.DataFrame(
-                {name: [line[i - 1] or None for line in lines] for name, i in each.groupindex.items()}, dtype=object
-            )
-        )
+        columns = {name: [line[i - 1] or None for line in lines] for name, i in each.groupindex.items()}
+        parts.append(pandas.DataFrame(columns, dtype=object))
     return pandas.concat(parts, ignore_index=True)
 
 
@@ -166,7 +159,7 @@ def _of_rows(kind: str, rows: Any) -> Log:
 
 
 def _named(columns: Any) -> dict[str, str]:
-    """The columns of GROUPS, by their usual names. Names that several runs share are left out: the caller must say which."""
+    """The columns of COLUMNS, by their usual names. Names that several runs share are left out: the caller must say which."""
     own: dict[str, list[str]] = {}
     for name in map(str, columns):
         own.setdefault(name.rpartition(" - ")[2], []).append(name)

@@ -99,7 +99,8 @@ def reported_record(
     _, n_tokens, n_bytes, _ = totals.new
     if not n_bytes:
         raise ConfigError("; ".join(["rec.finish(): nothing was scored", *faults[:1]]))
-    more = dict(about)
+    tokenizer = {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest}
+    more = {"tokenizer": tokenizer, **about}
     wall_s, device = more.pop("wall_s"), more.pop("device")
     if text:
         own = {"digest": text.digest, "n_documents": text.n_documents, "n_bytes": text.n_bytes}
@@ -113,11 +114,7 @@ def reported_record(
         coding=REPORTED,
         corpus={"name": data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": totals.rows_digest()},
         learner=learner,
-        reported={
-            **totals.record(),
-            "tokenizer": {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest},
-            **more,
-        },
+        reported={**totals.record(), **more},
         tables=totals.group_table(),
         n_tokens=n_tokens,
         findings=[

@@ -30,7 +30,6 @@ class Units:
 
     @property
     def n_symbols(self) -> int:
-        """V."""
         return len(self.n_bytes)
 
     @property

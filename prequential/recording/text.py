@@ -44,9 +44,8 @@ class Text:
 
     def count(self, stretches: list[bytes]) -> np.ndarray:
         """(2,) int64: the samples of scored stretches of text, and those that this text does not have."""
-        hashes = np.concatenate(
-            [np.zeros(0, np.uint64), *(sampled(np.frombuffer(each, np.uint8)) for each in stretches)]
-        )
+        found = [sampled(np.frombuffer(each, np.uint8)) for each in stretches]
+        hashes = np.concatenate([np.zeros(0, np.uint64), *found])
         return np.array([len(hashes), np.count_nonzero(~np.isin(hashes, self.samples))])
 
 
