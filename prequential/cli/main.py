@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from prequential.cli.options import Command, Parser, listed
 from prequential.cli.streams import EXIT_FAILURE, open_missing_streams, printable_streams, report_failure, with_notes
@@ -133,13 +134,32 @@ def _check_names(args: argparse.Namespace) -> None:
 
 
 def _unwind_on_signals() -> None:
-    """SIGTERM, SIGHUP and SIGXCPU (`ulimit -S -t`) end the program like an exception, so that temporary files are deleted."""
+    """SIGTERM, SIGHUP and SIGXCPU (`ulimit -S -t`) end the program like an exception, so that temporary files are deleted.
+
+    Python drops an exception that is raised in a callback from C, such as a callback that loads compiled kernels. If an exception
+    was dropped, its signal is sent again a moment later.
+    """
 
     def unwind(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGXCPU:  # it comes again with each second of CPU time, also while this ends
             signal.signal(number, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
+    def send_again(dropped: Any) -> None:
+        error = dropped.exc_value
+        if isinstance(error, KeyboardInterrupt):
+            number = int(signal.SIGINT)
+        elif isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+            number = error.code - 128
+            signal.signal(number, unwind)
+        else:
+            report_dropped(dropped)
+            return
+        timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, number))
+        timer.daemon = True
+        timer.start()
+
+    report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: do not change that
             signal.signal(number, unwind)
