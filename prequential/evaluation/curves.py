@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 MODEL, GPT, MIXER = "model", "gpt", "mixer"  # the complete learner, its GPT alone, its context mixer alone
+GROUP = "group "  # begins the names of curves of the sources of a training run, each against its own bytes
 FIRST_PREFIX = 1 << 10  # bytes
 PREFIXES_PER_OCTAVE = 2
 MAX_CURVE_FILE_BYTES = 1 << 30

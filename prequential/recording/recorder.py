@@ -33,7 +33,7 @@ from prequential.recording.score import IGNORED, n_parameters, scores_of, units_
 from prequential.recording.text import Text
 
 FLUSH_STEPS = 64
-STATE_VERSION = 6
+STATE_VERSION = 5
 MAX_FAULTS = 100
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from prequential_codecs.bit_coder import UNIT_BITS
 
-from prequential.evaluation.curves import MODEL, Curve
+from prequential.evaluation.curves import GROUP, MODEL, Curve
 from prequential.exact.arrays import random_words
 
 MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
@@ -110,7 +110,7 @@ class SeenRows:
         return np.sort(np.concatenate([*self._runs, np.empty(0, np.uint64)]))
 
 
-MAX_GROUPS = 1000
+MAX_GROUPS, MAX_GROUP_POINTS, MAX_GROUP_CURVES = 1000, 1 << 10, 32
 NO_GROUP, OTHERS = -1, -2  # codes of rows without a group, and of groups beyond MAX_GROUPS
 MAX_POINTS = 1 << 16  # of the curve; beyond it every second one is dropped
 COUNTS = ("n_rows", "n_tokens", "n_bytes")
@@ -129,7 +129,8 @@ class Totals:
     (account.IMPOSSIBLE).
     n_grams, n_grams_seen: sampled grams of new rows, and those that an earlier row had. n_checked_steps: those whose calls of the
     model were compared with their scores. n_samples, n_unknown: of text that was scored, and those not in the declared text.
-    groups: sums as `new` by the code of their group; group_names: what a loop called them.
+    groups: sums as `new` by the code of their group; group_points: (bytes, units) of each at the end of steps, every
+    `group_stride` of them; group_names: what a loop called them.
     """
 
     new: list[int] = field(default_factory=lambda: [0] * 4)
@@ -148,6 +149,8 @@ class Totals:
     n_samples: int = 0
     n_unknown: int = 0
     groups: dict[int, list[int]] = field(default_factory=dict)
+    group_points: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    group_stride: int = 1
     group_names: dict[int, str] = field(default_factory=dict)
 
     def add_groups(self, codes: np.ndarray, sums: np.ndarray) -> None:
@@ -156,16 +159,38 @@ class Totals:
             is_kept = len(self.groups) < MAX_GROUPS or code in self.groups
             total = self.groups.setdefault(code if is_kept else OTHERS, [0] * 4)
             total[:] = [a + int(b) for a, b in zip(total, sums[codes == code].sum(0, dtype=object), strict=True)]
+        if (self.steps + 1) % self.group_stride == 0:
+            self._mark_groups()
+
+    def _mark_groups(self) -> None:
+        for code, (_, _, n_bytes, units) in self.groups.items():
+            points = self.group_points.setdefault(code, [])
+            if points and points[-1][0] == n_bytes:
+                points.pop()
+            if n_bytes:
+                points.append((n_bytes, units))
+        if max(map(len, self.group_points.values()), default=0) > MAX_GROUP_POINTS:
+            self.group_stride *= 2
+            self.group_points = {code: points[1::2] for code, points in self.group_points.items()}
+
+    def _group_name(self, code: int) -> str:
+        return {NO_GROUP: "no group", OTHERS: "other groups", **self.group_names}.get(code, str(code))
 
     def group_table(self) -> dict[str, Any]:
         """Of new rows, a row for each group with bytes, the largest first; {} if the loop gave none. They sum to `new`."""
         if not self.groups.keys() - {NO_GROUP}:
             return {}
-        rows, names = [], {NO_GROUP: "no group", OTHERS: "other groups", **self.group_names}
-        for code, (_, n_tokens, n_bytes, units) in sorted(self.groups.items(), key=lambda each: (-each[1][2], each[0])):
-            bits, name = {MODEL: units * UNIT_BITS}, names.get(code, str(code))
-            rows.append({"name": name, "n_bytes": n_bytes, "n_tokens": n_tokens, "bits": bits})
-        return {"groups": {"rows": [row for row in rows if row["n_bytes"]]}}
+        rows = [
+            {
+                "name": self._group_name(code),
+                "n_bytes": sums[2],
+                "n_tokens": sums[1],
+                "bits": {MODEL: sums[3] * UNIT_BITS},
+            }
+            for code, sums in sorted(self.groups.items(), key=lambda each: (-each[1][2], each[0]))
+            if sums[2]
+        ]
+        return {"groups": {"rows": rows}}
 
     def add_step(self, sums: np.ndarray, new: Sequence[int], hashes: np.ndarray) -> None:
         """The next step. sums (2, 4): of new and of repeated rows. new: the sums for `rows` and `keys`. hashes (n,): of all."""
@@ -213,10 +238,17 @@ class Totals:
         return hashlib.blake2b(rows, digest_size=32).hexdigest()
 
     def curves(self) -> dict[str, Curve]:
-        """Cumulative bits at the ends of steps, up to the end, of all new rows."""
+        """Cumulative bits at the ends of steps, up to the end, of all new rows, and of each group against its own bytes."""
         self.mark()
-        n_bytes, units = np.array(self.points, np.float64).T
-        return {MODEL: Curve(n_bytes=n_bytes.astype(np.int64), bits=units * UNIT_BITS)}
+        self._mark_groups()
+        named = {MODEL: self.points}
+        if self.groups.keys() - {NO_GROUP}:
+            codes = sorted(self.groups, key=lambda code: (-self.groups[code][2], code))[:MAX_GROUP_CURVES]
+            named |= {
+                f"{GROUP}{self._group_name(code)}": points for code in codes if (points := self.group_points[code])
+            }
+        parts = {name: np.array(points, np.float64).T for name, points in named.items()}
+        return {name: Curve(n_bytes=x.astype(np.int64), bits=units * UNIT_BITS) for name, (x, units) in parts.items()}
 
     def metrics(self) -> dict[str, float]:
         """The sums by names for a logger; {} before the first reading, as zeros would be wrong figures."""

@@ -18,7 +18,7 @@ from prequential_codecs.archive_header import OTHER
 from prequential.comparison.compare import group_labels, group_learner
 from prequential.comparison.data_multiple import equal_loss as equal_losses
 from prequential.errors import CorpusError
-from prequential.evaluation.curves import GPT, MIXER, MODEL, Curve
+from prequential.evaluation.curves import GPT, GROUP, MIXER, MODEL, Curve
 from prequential.evaluation.summary import without_common_arguments
 from prequential.records import LOSSES
 
@@ -135,7 +135,7 @@ def learning(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
 def saved(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
     """Bits that the model, or else the first curve, saves against each other one, up to each position of that one."""
     own = _own(curves)
-    others = {name: other for name, other in curves.items() if name != own}
+    others = {name: other for name, other in curves.items() if name != own and not name.startswith(GROUP)}
     lines = {name: (other.n_bytes, other.bits - curves[own].at(other.n_bytes)) for name, other in others.items()}
     title = f"Bits that {labels.get(own, own)} saves against others"
     return _panel(title, curves, lines, labels, y_title="bits saved", references=(0.0,))

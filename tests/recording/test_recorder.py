@@ -444,7 +444,7 @@ def test_held_out_documents_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_costs_of_groups_sum_to_the_total(tmp_path: Path, named: bool) -> None:
+def test_the_costs_of_groups_sum_to_the_total_and_each_has_a_curve(tmp_path: Path, named: bool) -> None:
     loop, bits = Loop(tmp_path), {"fr": 0.0, "py": 0.0}
     for step, rows in enumerate(batches(6)):
         x, y = rows[:, :-1], rows[:, 1:]
@@ -462,6 +462,8 @@ def test_the_costs_of_groups_sum_to_the_total(tmp_path: Path, named: bool) -> No
     assert table["bytes"].to_dict() == {fr: 15 * COLUMNS, py: 9 * COLUMNS}
     assert table["bits"].sum() == pytest.approx(run.record["code_bits"], abs=1e-6)
     assert table["bits"].to_dict() == pytest.approx({fr: bits["fr"], py: bits["py"]}, rel=1e-6)
+    assert run.curves[f"group {fr}"].n_bytes.tolist() == [3 * COLUMNS * i for i in range(1, 6)]
+    assert run.curves[f"group {fr}"].bits[-1] == pytest.approx(bits["fr"], rel=1e-6)
     assert "groups" not in prequential.read_run(Loop(tmp_path).run(batches(2)).rec.finish().path).record["tables"]
 
 
