@@ -120,7 +120,7 @@ def print_result(
 ) -> None:
     """Prints the result of a command: its text, or its records as JSON lines, its rows as a table, or with -q the figure alone.
 
-    rows: gives a data frame, or a list of objects.
+    rows: gives a data frame, or a list of objects. A terminal has the figure in colour at its last place, unless NO_COLOR is set.
     """
     if args.json:
         print("".join(json.dumps(record, allow_nan=False) + "\n" for record in records), end="", flush=True)
@@ -129,7 +129,12 @@ def print_result(
     elif args.quiet:
         print(figure, end="\n" if figure else "", flush=True)
     else:
-        print(fitted(text), flush=True)
+        is_coloured = figure and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        before, found, end = fitted(text).rpartition(figure) if is_coloured else ("", "", fitted(text))
+        for part, code in ((before, "1;32"), (found, "0")) if found else ():
+            print(part, end="")
+            getattr(sys.stdout, "terminal", sys.stdout).write(f"\x1b[{code}m")  # without escapes
+        print(end, flush=True)
 
 
 def _table(rows: Any, *, as_csv: bool) -> str:
@@ -210,7 +215,7 @@ def in_options(text: str) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, PrequentialError):
         return str(error)
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+    if _lacks_memory(error):
         return "out of memory (`ulimit -a` shows the limits of this user)"
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         limit = "the limit of processes (ulimit -u, or that of the container or job) or of memory is reached"
@@ -219,6 +224,13 @@ def _reason(error: Exception) -> str:
         reason = error.strerror or str(error) or type(error).__name__
         return f"{os.fsdecode(error.filename)!r}: {reason}" if isinstance(error.filename, str | bytes) else reason
     return " ".join(f"unexpected {type(error).__name__}: {error} (-v prints the traceback)".split())
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether the system gave no memory: to Python, to a call of the system, or to the loader of a library."""
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error) or "cannot allocate memory" in str(error).lower()
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 # ---- progress: a bar on a terminal, elsewhere a line a minute; warnings are lines in both

@@ -1,12 +1,15 @@
 """evaluate: records, and a report with all figures in one table."""
 
+import argparse
 import csv
+import io
 import json
 import re
 
 import pytest
 
 import prequential
+from prequential.cli.streams import PrintableStream, print_result
 from prequential.evaluation.runs import read_runs
 
 
@@ -74,6 +77,21 @@ def test_tables_of_several_corpora_have_a_row_for_each_compressor(run, text, tmp
         and f"{float(rows[-1]['bits_per_byte']):.4f}" in lines[-1]
     )
     assert run(tmp_path, *given, "--csv", "--json").returncode == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_a_terminal_has_the_main_figure_in_colour_unless_no_color_is_set(no_color, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", no_color)
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdout", PrintableStream(shown, is_output=True))
+    print_result(argparse.Namespace(json=False, quiet=False), "xz 2.5\nx\x1b 2.5 bits", figure="2.5")
+    expected = "xz 2.5\nx\\x1b 2.5 bits\n" if no_color else "xz 2.5\nx\\x1b \x1b[1;32m2.5\x1b[0m bits\n"
+    assert shown.getvalue() == expected
 
 
 def test_the_named_baselines_are_measured(run, text, tmp_path):

@@ -202,6 +202,7 @@ def test_too_little_address_space_is_one_line_that_names_the_limit(limit_kib: in
 @pytest.mark.parametrize(
     ("error", "line"),
     [
+        (ImportError("libx.so: failed to map segment from shared object"), "out of memory"),
         (OSError(12, "Cannot allocate memory"), "out of memory"),
         (MemoryError(), "out of memory"),
         (RuntimeError("can't start new thread"), "cannot start a thread: "),
