@@ -4,12 +4,16 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from time import sleep
+from typing import Any
 
 from prequential.cli import options
 from prequential.cli.options import Command, Group
 from prequential.cli.streams import EXIT_FAILURE, print_result, report_failure
 from prequential.errors import CorpusError
 from prequential.printable import printable
+
+FOLLOW_S = 1.0  # between two looks at an unfinished run
 
 
 def list_runs(args: argparse.Namespace) -> int:
@@ -48,9 +52,33 @@ def show_run(args: argparse.Namespace) -> int:
     from prequential.evaluation.runs import read_run
     from prequential.evaluation.summary import format_run
 
+    if args.follow:
+        return _follow(args.name, Path(args.runs))
     run = read_run(args.name)
     figure = f"{run.record['bits_per_byte']:.4f}"
     print_result(args, format_run(run.record, run.path, run.split()), run.record, figure=figure)
+    return 0
+
+
+def _follow(name: str, folder: Path) -> int:
+    """Prints a line for each reading of an unfinished training run, until it ends. name: of its learner, or of its draft."""
+    from prequential.evaluation.runs import unfinished_trainings
+
+    def so_far() -> dict[str, Any] | None:
+        known = [
+            values for path, values in unfinished_trainings(folder) if name in (values["name"], path.name, str(path))
+        ]
+        return max(known, key=lambda values: values["time"], default=None)
+
+    values, last = so_far(), -1
+    if values is None:
+        raise CorpusError(f"no unfinished training run {name!r} in {str(folder)!r}")
+    while values is not None:
+        if values["n_steps"] != last:
+            last, rate = values["n_steps"], values["code_bits"] / max(1, values["n_bytes"])
+            print(f"{values['time']}  step {last:,}  {values['n_bytes']:,} bytes  {rate:.4f} bits/byte", flush=True)
+        sleep(FOLLOW_S)
+        values = so_far()
     return 0
 
 
@@ -64,7 +92,12 @@ def pack_runs(args: argparse.Namespace) -> int:
 
 
 LIST = {"folder: FOLDER [runs]": "folder of runs, or file of packed runs"}
-SHOW = {"name: RUN": options.RUN, **options.JSON}
+SHOW = {
+    "name: RUN": f"{options.RUN}; with --follow, the name of a training run",
+    "--follow": "print the figures of a training while it runs",
+    "--runs FOLDER [runs]": "where --follow looks",
+    **options.JSON,
+}
 PACK = {"folder: FOLDER": "folder of runs", "-o, --output FILE !": "file to write", **options.FORCE}
 OF_PACK = "Write the records and curves of all runs in a folder into one text file, which is read like that folder."
 OF_LIST = "List all runs in a folder, the oldest first; with -q only their names."

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +117,25 @@ def test_the_cost_of_each_group_is_shown_and_compared(run: Any, made: Any) -> No
     compared = printed(run, folder, "compare", names["a"], names["b"])
     assert re.search(r"\n1 +[\d,]+", shown)
     assert re.search(r"\ngroup +bytes +A b/B +B b/B +B - A %\n[01] .*\+50\.000\n[01] .*\+50\.000\n", compared)
+
+
+def test_an_unfinished_run_is_followed_until_it_ends(tmp_path: Path) -> None:
+    rows = torch.randint(0, 256, (640, 8), generator=torch.Generator().manual_seed(0))
+    rec = prequential.Recorder(tmp_path / "runs", name="live", units="bytes")
+
+    def go(steps: torch.Tensor) -> None:
+        for x in steps.split(4):
+            rec.score(nll=torch.full(x.shape, 2.0), targets=x)
+            rec.step()
+
+    go(rows[:320])
+    command = [sys.executable, "-m", "prequential", "runs", "show", "--follow"]
+    with subprocess.Popen([*command, "live"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as followed:
+        assert followed.stdout
+        assert "step 64  2,048 bytes  2.8854 bits/byte" in followed.stdout.readline()
+        go(rows[320:])
+        assert "step 128  4,096 bytes" in followed.stdout.readline()
+        rec.finish()
+        assert followed.wait(60) == 0
+    done = subprocess.run([*command, "live"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode and "no unfinished training run" in done.stderr
