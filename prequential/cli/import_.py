@@ -1,8 +1,8 @@
 """Make runs from logs of training runs.
 
 It knows the standard output of nanoGPT, modded-nanogpt, nanochat, llm.c and torchtitan, JSON lines, trainer_state.json, CSV as
-Weights & Biases and TensorBoard export it, and event files of TensorBoard; --pattern reads any other. Order and repeats of the
-data are unknown, and every page says so. prequential.Recorder measures a run while it trains (docs/RECORDING.md).
+Weights & Biases and TensorBoard export it, event files of TensorBoard and .wandb files; --pattern reads any other. Order and
+repeats of the data are unknown, and every page says so. prequential.Recorder measures a run while it trains (docs/RECORDING.md).
 """
 
 import argparse

@@ -122,17 +122,27 @@ def _columns(
     log: Log, tokens: str | None, loss: str | None, is_heldout: bool, has_steps: bool, where: str
 ) -> list[str]:
     """The column of tokens or steps, and that of the loss. Raises CorpusError."""
-    position = "step" if has_steps or "tokens" not in log.columns else "tokens"
-    value, give = ("heldout", "loss") if is_heldout else ("loss", "loss, or heldout_curve")
-    columns = [tokens or log.columns.get(position, ""), loss or log.columns.get(value, "")]
-    for column, kind, option in zip(columns, (position, value), ("tokens", give), strict=True):
+    kinds = (
+        ("step" if has_steps or "tokens" not in log.columns else "tokens", tokens),
+        ("heldout" if is_heldout else "loss", loss),
+    )
+    columns = [given or log.columns.get(kind, "") for kind, given in kinds]
+    known = ", ".join(map(repr, list(log.table.columns)[:12])) or "none"
+    for column, (kind, given), option in zip(columns, kinds, ("tokens", "loss"), strict=True):
         if column not in log.table.columns:
-            what = f"column {column!r}" if column else f"known column of the {kind}, give {option}"
-            known = ", ".join(map(repr, list(log.table.columns)[:12])) or "none"
-            raise CorpusError(f"{where} ({log.kind}) has no {what}; it has {known}")
-    if not has_steps and (columns[0].lower() in STEPS or (tokens is None and position == "step")):
-        counts = f"the column {columns[0]!r} counts steps: give tokens_per_step"
-        raise ConfigError(f"import_log: {where} ({log.kind}): {counts}")
+            other = (
+                "; it has a held-out loss: give heldout_curve" if kind == "loss" and "heldout" in log.columns else ""
+            )
+            what = (
+                f"column {given!r}"
+                if given
+                else f"known column of the {'steps' if kind == 'step' else kind}, give {option}"
+            )
+            raise CorpusError(f"{where} ({log.kind}) has no {what}; it has {known}{other}")
+    if not has_steps and (columns[0].lower() in STEPS or (tokens is None and kinds[0][0] == "step")):
+        raise ConfigError(
+            f"import_log: {where} ({log.kind}): the column {columns[0]!r} counts steps: give tokens_per_step"
+        )
     return columns
 
 
@@ -179,9 +189,10 @@ def _kept(lines: np.ndarray, factor: int | None, is_heldout: bool, where: str) -
     if apart > 1 and not is_heldout:
         notes.append(f"lines are {apart:,.0f} steps apart: where each has the loss of one step, the sum is too low")
     if is_heldout:
-        notes.append(INTEGRAL)
-        if begin:
-            notes.append(f"the log begins at {begin:,.0f} tokens: what is before is not counted")
+        notes += [
+            INTEGRAL,
+            *([f"the log begins at {begin:,.0f} tokens: what is before is not counted"] if begin else []),
+        ]
     elif begin == 0 or (len(lines) > 1 and begin > LATE * (lines[1, 0] - begin)):
         notes.append(f"the log begins at {begin:,.0f} tokens: its first line is the start, and its loss is not counted")
     else:

@@ -1,4 +1,4 @@
-"""Logs of training runs as tables: standard output of known programs, JSON, CSV and TensorBoard's event files.
+"""Logs of training runs as tables: standard output of known programs, JSON, CSV, TensorBoard's event files and W&B's own.
 
 Each gives the steps or tokens so far, the training loss and the held-out loss of its lines, under the names of `Log`. A loss is
 in nats per token.
@@ -7,7 +7,8 @@ in nats per token.
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +60,7 @@ GENERIC = re.compile(  # names that say nothing of a run: its folder does
     re.IGNORECASE,
 )
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+WANDB_HEADER, WANDB_BLOCK = 7, 1 << 15  # bytes
 
 
 class Log(NamedTuple):
@@ -89,6 +91,9 @@ def read_log(path: PathLike, pattern: str | None = None) -> Log:
     with reading(path):
         contents = read_regular(path, MAX_LOG_BYTES)
     try:
+        if Path(path).suffix == ".wandb" or contents.startswith(b":W&B"):
+            name, rows = _wandb_rows(contents)
+            return _of_rows("an offline run of W&B", rows)._replace(name=name)
         if ".tfevents." in Path(path).name:
             log = _of_rows("an event file of TensorBoard", _tensorboard_rows(path))
         else:
@@ -96,7 +101,7 @@ def read_log(path: PathLike, pattern: str | None = None) -> Log:
             log = _parse(text.replace("\r\n", "\n").replace("\r", "\n"), patterns)
         return log._replace(name=log_name(path))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        known = f"{', '.join(PROGRAMS)}, a table (CSV), JSON lines, trainer_state.json, TensorBoard"
+        known = f"{', '.join(PROGRAMS)}, a table (CSV), JSON lines, trainer_state.json, TensorBoard, W&B"
         what = f"{str(path)!r} is no log of these: {known}; a regular expression reads others"
         raise CorpusError(f"{what}: {str(error)[:200]}") from error
 
@@ -167,12 +172,48 @@ def _named(columns: Any) -> dict[str, str]:
     return {kind: names[0] for kind, names in known.items() if len(names) == 1}
 
 
+# ---- files of other libraries
+
+
+def _missing(library: str) -> ConfigError:
+    return ConfigError(f"import_log: this log needs the library {library}: pip install {library}")
+
+
 def _tensorboard_rows(path: PathLike) -> list[dict[str, Any]]:
     """A row for each scalar."""
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     except ImportError as error:
-        raise ConfigError("import_log: this log needs the library tensorboard: pip install tensorboard") from error
+        raise _missing("tensorboard") from error
     events = EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
     return [{"step": e.step, tag: e.value} for tag in events.Tags()["scalars"] for e in events.Scalars(tag)]
+
+
+def _wandb_rows(contents: bytes) -> tuple[str, list[dict[str, Any]]]:
+    """The name of the run, and a row for each call of `wandb.log`."""
+    try:
+        Record = import_module("wandb.proto.wandb_internal_pb2").Record
+    except ImportError as error:
+        raise _missing("wandb") from error
+    name, rows = "run", []
+    for part in _wandb_records(contents):
+        record = Record.FromString(part)
+        name = record.run.display_name or record.run.run_id or name
+        if items := record.history.item:
+            rows.append({each.key or "/".join(each.nested_key): json.loads(each.value_json) for each in items})
+    return name, rows
+
+
+def _wandb_records(contents: bytes) -> Iterator[bytes]:
+    """The records of a .wandb file: the log format of LevelDB, blocks of pieces with checksum, length and type."""
+    record, at = b"", WANDB_HEADER
+    while at + 7 <= len(contents):
+        if WANDB_BLOCK - at % WANDB_BLOCK < 7:  # the rest of a block is empty
+            at += WANDB_BLOCK - at % WANDB_BLOCK
+            continue
+        size, kind = int.from_bytes(contents[at + 4 : at + 6], "little"), contents[at + 6]
+        record = (b"" if kind in (1, 2) else record) + contents[at + 7 : at + 7 + size]  # 1: whole, 2: first
+        at += 7 + size
+        if kind in (1, 4):  # 4: last
+            yield record
