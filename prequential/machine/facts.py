@@ -18,7 +18,7 @@ from prequential.errors import ConfigError
 CHECKOUT = Path(__file__).parents[2]
 SOURCE_FOLDERS = ("prequential", "codecs", "corpora")  # of a checkout
 NO_BACKEND = "none"  # in place of matrix products, of a learner that has none
-PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "pyppmd")
+PACKAGES = ("torch", "numpy", "numba", "zstandard", "brotli", "pyppmd")
 
 
 def machine() -> dict[str, str | int]:
