@@ -19,7 +19,6 @@ from prequential.files.work_folder import (
     has_locked,
     hold_work_folder,
     open_own_file,
-    real_path,
 )
 
 LOCK_WAIT_S = 10.0  # another run holds the lock of a file of records for the time of one write
@@ -71,7 +70,7 @@ def output_file(
     check()
     with writing(target):
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
-        path = real_path(target)
+    path = Path(os.path.realpath(target))
     if is_device(target):
         with _device(target, overwrite=overwrite) as sink:
             yield sink
@@ -204,10 +203,10 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
 
 
 def _open_records(path: PathLike, mode: int) -> BinaryIO:
-    """The file, open for appending without a buffer. Refused: another user's link, what is no file, and one that is too open."""
+    """The file, open for appending without a buffer. Refused: what is no file, and one that is too open."""
     flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | flags_of("O_NOFOLLOW", "O_NONBLOCK"), repr(os.fspath(path))
     with writing(path):
-        file = os.fdopen(os.open(real_path(path), flags, permissions(mode) & 0o666), "r+b", 0)
+        file = os.fdopen(os.open(os.path.realpath(path), flags, permissions(mode) & 0o666), "r+b", 0)
     mode_now = os.fstat(file.fileno()).st_mode
     if stat.S_ISREG(mode_now) and not mode_now & ~mode & 0o044:
         return file

@@ -92,7 +92,7 @@ class Checkpoints:
         if not self.path.exists():
             logging.getLogger(__name__).warning("nothing was saved of an interrupted run: this one starts anew")
             return None
-        open_own_file(self.path, create=False).close()  # raises OutputError for that of another user
+        open_own_file(self.path, create=False).close()  # raises OutputError for a link
         return read(self.path, identity(direction, header), learner)
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
