@@ -20,13 +20,13 @@ NOT_STORED = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # errors of fsync after wh
 
 
 class Sink:
-    """Writes bytes to a file; counts and hashes them. n_bytes: written. n_synced: of these, what the last `sync` has stored.
+    """Writes bytes to a file; counts and hashes them. n_bytes: written.
 
     A failure raises OutputError with the file's name. BrokenPipeError passes through: in a pipeline it is not an error.
     """
 
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
-        self.n_bytes = self.n_synced = 0
+        self.n_bytes = 0
         self._file, self._name = file, os.fspath(name)
         self._blake2b = hashlib.blake2b(digest_size=32)
 
@@ -54,7 +54,6 @@ class Sink:
             except (OSError, ValueError):  # memory
                 return
             sync(number)
-        self.n_synced = self.n_bytes
 
     def resume(self, n_bytes: int) -> None:
         """Continues after the first n_bytes of the existing file, and drops the rest. Raises OutputError for a shorter file."""
