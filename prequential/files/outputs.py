@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from prequential.errors import CheckpointError, OutputError
 from prequential.files.folders import check_name, permissions, set_mode, sync_folder, write_bytes
-from prequential.files.streams import PathLike, Sink, flags_of, stream_output, writing
+from prequential.files.streams import PathLike, Sink, stream_output, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
     PARTIAL,
@@ -98,7 +98,7 @@ def output_file(
 @contextmanager
 def _device(target: PathLike, *, overwrite: bool) -> Iterator[Sink]:
     with writing(target):  # neither makes a file nor empties one that has taken the place of the device
-        number = os.open(target, os.O_WRONLY | flags_of("O_NOCTTY"))
+        number = os.open(target, os.O_WRONLY | os.O_NOCTTY)
     with os.fdopen(number, "wb", 0) as file, stream_output(file, overwrite=overwrite, name=os.fspath(target)) as sink:
         yield sink
 
@@ -169,7 +169,7 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
 
 def _open_records(path: PathLike, mode: int) -> BinaryIO:
     """The file, open for appending without a buffer. Refused: what is no file, and one that is too open."""
-    flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | flags_of("O_NOFOLLOW", "O_NONBLOCK"), repr(os.fspath(path))
+    flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, repr(os.fspath(path))
     with writing(path):
         file = os.fdopen(os.open(os.path.realpath(path), flags, permissions(mode) & 0o666), "r+b", 0)
     mode_now = os.fstat(file.fileno()).st_mode

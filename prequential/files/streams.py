@@ -122,16 +122,10 @@ def possible_name(path: PathLike) -> Iterator[None]:
         raise OSError(errno.EINVAL, str(error), os.fspath(path)) from error
 
 
-def flags_of(*names: str) -> int:
-    """These flags of os.open, as far as the system has them; with binary data, and closed in other programs."""
-    return sum(getattr(os, name, 0) for name in (*names, "O_CLOEXEC", "O_BINARY"))
-
-
 def open_regular(path: PathLike, *, follow_links: bool = True) -> BufferedReader:
     """The regular file at `path`, open for reading. Raises OSError at once for all else, and for a link unless follow_links."""
-    flags = flags_of("O_NONBLOCK") if follow_links else flags_of("O_NONBLOCK", "O_NOFOLLOW")
     with possible_name(path):
-        number = os.open(path, os.O_RDONLY | flags)
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW))
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))

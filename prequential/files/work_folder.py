@@ -4,6 +4,7 @@ For an output NAME it is .NAME.prequential, next to it. If that is too long for 
 docs/RELIABILITY.md lists its files. Only these are ever deleted, and only in a folder that has our mark.
 """
 
+import fcntl
 import hashlib
 import os
 import stat
@@ -15,7 +16,7 @@ from typing import BinaryIO
 
 from prequential.errors import OutputError
 from prequential.files.folders import delete_incomplete, sync_folder
-from prequential.files.streams import PathLike, flags_of, writing
+from prequential.files.streams import PathLike, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
 POLL_S = 0.05  # between two tries to lock a file
@@ -102,7 +103,7 @@ def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
     """The file of an earlier run, without a buffer, made if missing and `create`. Raises OutputError for a link or no file."""
     if path.is_symlink():
         raise _not_ours(path)
-    flags = os.O_RDWR | os.O_CREAT * create | flags_of("O_NOFOLLOW", "O_NONBLOCK")
+    flags = os.O_RDWR | os.O_CREAT * create | os.O_NOFOLLOW | os.O_NONBLOCK
     file = os.fdopen(os.open(path, flags, 0o600), "r+b", 0)
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
@@ -113,10 +114,6 @@ def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
 
 def has_locked(number: int, wait_s: float = 0.0) -> bool:
     """Locks the file of a descriptor until it is closed. False if another program, of any user, has held the lock for wait_s."""
-    try:
-        import fcntl
-    except ImportError:  # not on every system
-        return True
     end_s = time.monotonic() + wait_s
     while True:
         try:
