@@ -108,7 +108,7 @@ def _partial_file(target: PathLike, folder: Path, *, resume: bool, overwrite: bo
     path, checkpoint = folder / PARTIAL, folder / CHECKPOINT
     is_resumable = path.exists() and checkpoint.exists()
     if is_resumable and not resume and not overwrite:
-        raise OutputError(f"a run left {str(path)!r}: resume=True continues it, overwrite=True starts again")
+        raise OutputError(f"a run left {str(path)!r}; resume=True continues it, overwrite=True starts again")
     with writing(target):
         if not (is_resumable and resume):
             delete_checkpoint(checkpoint)
