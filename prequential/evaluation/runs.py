@@ -410,7 +410,7 @@ def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[Draf
 def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[DraftFolder]:
     """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
-    Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
+    Raises CheckpointError if `draft` is not such a folder, OutputError if its run still works.
     """
     if not (Path(draft).name.startswith(DRAFT) and _can_be_resumed(Path(draft))):
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
