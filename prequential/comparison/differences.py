@@ -116,7 +116,7 @@ class Difference:
         }
         answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
         parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
-        equal = self.equal_loss and {name: getattr(self.equal_loss, name) for name in ("ratio", "bits_per_byte")}
+        equal = self.equal_loss and asdict(self.equal_loss)
         about = {**figures, **parts, **answers, "equal_loss": equal}
         return {"reference": self.reference.label, "other": self.other.label, **about}
 

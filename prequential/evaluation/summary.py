@@ -134,8 +134,7 @@ def format_report(record: Record, *parts: str, folder: PathLike = "") -> str:
 
     folder: that of the run.
     """
-    figures = dict(reported_figures(record) if is_reported(record) else _figures(record))
-    figures |= {"run": str(folder)} if folder else {}
+    figures = report_figures(record) | ({"run": str(folder)} if folder else {})
     main = "code length" if is_reported(record) else "description length"
     last = format_figures({main: figures.pop(main)})
     ranking = [] if is_reported(record) else [format_table(COLUMNS, comparison_rows(record)), ""]
@@ -169,7 +168,10 @@ def sizes(record: Record, corpus: str = "") -> list[dict[str, Any]]:
     return [dict(zip(titles, (corpus, n_bytes, *row), strict=True)) for row in rows]
 
 
-def _figures(record: Record) -> dict[str, str]:
+def report_figures(record: Record) -> dict[str, str]:
+    """The figures of one evaluation, each as a line, by name."""
+    if is_reported(record):
+        return dict(_reported_figures(record))
     corpus, config, environment = record["corpus"], record["config"], record["environment"]
     parts = [
         f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in record.get("parts", {}).items() if name != MODEL
@@ -220,7 +222,7 @@ def format_total(record: Record) -> str:
     return f"{format_table(('', 'bits'), rows)}\n{format_figures({'total cost': total, 'machine': machine})}"
 
 
-def reported_figures(record: Record) -> list[tuple[str, str]]:
+def _reported_figures(record: Record) -> list[tuple[str, str]]:
     """(name, text) of each line about a training run: what its loop, or its log, said."""
     corpus, reported = record["corpus"], record["reported"]
     rows = [

@@ -95,13 +95,9 @@ def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
     for groups in (groups for groups in rankings if groups not in single):
         differences, run = _compared(groups), next(iter(groups.values()))[0][1]
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
-        costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
-        for each in max((run.record["baselines"] for group in groups.values() for _, run in group), key=len):
-            costs[each["name"]] = each["wall_s"], each["bits_per_byte"]
-        of_training = [run_panels.equal_loss(curves)] if is_reported(run.record) else []
-        figures = sections.curve_figures(curves, {}, *of_training, run_panels.against_time(curves, costs))
         title = f"Runs on {corpus_name(run)}, {run.record['corpus']['n_bytes']:,} bytes"
-        yield Section(title, conclusion(groups, differences), [ranking_table(groups, differences), figures])
+        content = [ranking_table(groups, differences), sections.curve_figures(curves)]
+        yield Section(title, conclusion(groups, differences), content)
 
 
 def _cost(field: str, group: Sequence[tuple[int, Run]]) -> float | None:
@@ -172,19 +168,19 @@ def _words(words: Iterable[str]) -> str:
 def _article(run: Run, name: str, number: int, level: str) -> Html:
     """Everything about one run but its conclusion. number: on the page. level: h2 or h3."""
     record, labels = run.record, {**run_panels.PARTS, MODEL: name}
-    beside = [sections.reported(record)] if is_reported(record) else sections.sizes(record, name)
+    beside = [] if is_reported(record) else [element("div", *sections.sizes(record, name))]
     parts = {
         "Learning curves": sections.curves(run, labels),
         "What the text costs": sections.passages(record.get("passages", [])),
         "Where the bits went": [*sections.breakdowns(record.get("tables", {}), labels)],
     }
     if not is_reported(record):
-        parts["Total cost, and how to repeat the run"] = [sections.ledger(record), sections.repetition(record)]
+        parts["Total cost"] = [sections.ledger(record)]
     return element(
         "article",
         element("p", sections.origin(run), class_="origin"),
         *sections.findings(record),
-        element("div", sections.cards(record), element("div", *beside), class_="lead"),
+        element("div", sections.figures(record), *beside, class_="lead"),
         *(element("section", element(level, title), *content) for title, content in parts.items() if content),
         id=f"run-{number}",
     )

@@ -1,7 +1,6 @@
 """The parts of a page about one run: conclusion, figures, sizes, curves, coloured text, breakdowns, ledger."""
 
 import base64
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,13 +21,12 @@ from prequential.evaluation.summary import (
     learner_label,
     proof,
     recorded_findings,
-    reported_figures,
+    report_figures,
     split_text,
 )
 from prequential.printable import printable
-from prequential.records import IMPORTED
 from prequential.report.markup import Html, element, folded, html_table
-from prequential.report.run_panels import LIGHT, Panel, full_name, learning, saved
+from prequential.report.run_panels import LIGHT, full_name, learning, saved
 from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of page.css)
@@ -87,38 +85,11 @@ def origin(run: Run) -> str:
     return f"{'. '.join(facts)}. Run {run.path.resolve().name}"
 
 
-def cards(record: Record) -> Html:
-    """The four main figures of a run, each with what it is."""
-    figures = (element("li", element("strong", value), element("span", text)) for value, text in _figures(record))
-    return element("ul", *figures, class_="figures")
-
-
-def _figures(record: Record) -> Iterator[tuple[str, str]]:
-    size, n_bytes, kind = record["archive_bytes"], record["corpus"]["n_bytes"], _kind(record)
-    yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the {kind}"
-    yield f"{size:,}", f"bytes of {kind}: {size / n_bytes:.1%} of {n_bytes:,}"
-    if not is_coded(record):
-        yield "not proved", record["coding"]
-    elif record["verified"]:
-        yield "verified", f"decoded again in {record['verify_wall_s']:,.1f} s, every byte compared"
-    else:
-        yield "not verified", "this run did not decode the archive"
-    if record.get("coding") == IMPORTED:
-        yield f"{record['bits_per_token']:.4f}", "bits/token"
-    else:
-        cpu = record["environment"]["machine"]["cpu"]
-        yield f"{record['bytes_per_s'] / 1e3:,.2f} kB/s", f"{record['wall_s']:,.1f} s on {cpu}"
-
-
-def _kind(record: Record) -> str:
-    return "archive" if is_coded(record) else "code length"
-
-
-def reported(record: Record) -> Html:
-    """What a training loop, or its log, said."""
-    above = ("data", "model", "proof")  # on the page, these stand above the table
-    rows = [{"figure": title, "value": text} for title, text in reported_figures(record) if title not in above]
-    return html_table("Reported", rows)
+def figures(record: Record) -> Html:
+    """The figures of the text report, but for those that stand above the table."""
+    above = ("corpus", "data", "model", "proof")
+    rows = [{"figure": title, "value": text} for title, text in report_figures(record).items() if title not in above]
+    return html_table("Figures", rows)
 
 
 def sizes(record: Record, name: str) -> list[Html]:
@@ -163,9 +134,9 @@ def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
     return [curve_figures(run.curves, labels), element("p", text)]
 
 
-def curve_figures(curves: Curves, labels: Mapping[str, str] = {}, *others: Panel) -> Html:
-    """The bits saved, and below them the learning curves, over the same bytes at the same places; and other panels."""
-    panels = (saved(curves, labels), learning(curves, labels), *others)
+def curve_figures(curves: Curves, labels: Mapping[str, str] = {}) -> Html:
+    """The bits saved, and below them the learning curves, over the same bytes at the same places."""
+    panels = (saved(curves, labels), learning(curves, labels))
     return element("div", *(html_figure(panel) for panel in panels if panel.series), class_="plots")
 
 
@@ -215,10 +186,6 @@ def _costs(rows: Sequence[Record], name: str, labels: Mapping[str, str]) -> list
 def ledger(record: Record) -> Html:
     """The entries of the total cost."""
     n_bytes, total = record["corpus"]["n_bytes"], record["total_bits"]
-    caption = (
-        f"The {_kind(record)} alone takes {record['archive_bits']:,} bits. "
-        f"The coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
-    )
     rows = [
         {
             "entry": row["entry"],
@@ -228,15 +195,7 @@ def ledger(record: Record) -> Html:
         }
         for row in [*record["ledger"], {"entry": "total cost", "bits": total}]
     ]
-    return folded("Total cost, with the decoder", html_table("Ledger", rows, caption, -1))
-
-
-def repetition(record: Record) -> Html:
-    """What one needs to repeat the run, as JSON values."""
-    needed = ("corpus", "limit_bytes", "n_configs", "n_seeds", "config", "environment")
-    text = json.dumps({name: record.get(name) for name in needed}, indent=2, ensure_ascii=False)
-    what = "Corpus, number of configurations and seeds tried, the configuration (for --config) and the machine"
-    return folded("How to repeat the run", element("p", f"{what}:"), element("pre", element("code", text)))
+    return folded("Total cost, with the decoder", html_table("Ledger", rows, strong=-1))
 
 
 # ---- passages
