@@ -43,6 +43,7 @@ WORDS = {
     inspect.IntType: "integer",
     inspect.FloatType: "number",
     inspect.StrType: "text",
+    inspect.BytesType: "text",
     inspect.BoolType: "true or false",
     inspect.CustomType: "time",
     inspect.AnyType: "any",

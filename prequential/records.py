@@ -323,13 +323,10 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
     code_bits: Annotated[Positive, says("ideal code length: the sum of -log2 p of all symbols")] = ABSENT
     code_bits_per_byte: Annotated[Positive, says("ideal code length per byte of the corpus")] = ABSENT
     code_nats_per_byte: Annotated[Number, says("the same in nats: the mean log loss")] = ABSENT
-    coder_overhead_ppm: Annotated[Number, says("millionths by which the payload exceeds it")] = ABSENT
     archive_bytes: Annotated[Size, says("size of the archive = header + payload + container")] = ABSENT
     header_bytes: Annotated[Count, says("header: configuration and description of the corpus")] = ABSENT
     payload_bytes: Annotated[Count, says("coded symbols")] = ABSENT
     container_bytes: Annotated[Count, says("heads of blocks, checksums, index, end")] = ABSENT
-    n_blocks: Annotated[Count, says("blocks of the archive")] = ABSENT
-    n_raw_blocks: Annotated[Count, says("blocks that are stored as they are")] = ABSENT
     ledger: Annotated[list[LedgerEntry], says("the parts of the total cost")] = ABSENT
     decoder_bytes: Annotated[Count, says("zipped source of the decoder; 0: not known")] = 0
     n_configs: Annotated[Size, says("the configuration is declared the best of so many")] = 1
@@ -378,9 +375,9 @@ class PackedRun(Struct, kw_only=True):
     """A line of a file that `runs pack` wrote."""
 
     kind: Literal["packed run"] = "packed run"
-    name: Annotated[str, says("name of the run folder")]
+    name: Annotated[str, Meta(pattern="^[^/]+$"), says("name of the run folder")]
     record: Annotated[dict[str, Any], says("its record.jsonl")]
-    curves: Annotated[str, says("its curve.parquet in base64")]
+    curves: Annotated[bytes, says("its curve.parquet in base64")]
 
 
 # ---- heldout and monorepo

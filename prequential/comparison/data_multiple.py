@@ -48,10 +48,10 @@ def data_multiple(curve: Curve, baseline: Curve) -> DataMultiple | None:
 
     None if there are fewer than MIN_CELLS cells, if the curves do not fall, or if c is not within 1 / 16 and 16.
     """
-    cells = [text_cells(terms) for terms in ([(0.5, [curve]), (0.5, [baseline])], [(1.0, [curve]), (-1.0, [baseline])])]
-    if cells[0] is None or cells[1] is None:
+    mean = text_cells([(0.5, [curve]), (0.5, [baseline])])
+    difference = text_cells([(1.0, [curve]), (-1.0, [baseline])])
+    if mean is None or difference is None:
         return None
-    mean, difference = (each.bits for each in cells if each)
     varies, differs = (float(np.square(transforms(each)).sum()) for each in (mean, difference))
     root = math.sqrt(min(MAX_WEIGHT, varies / differs)) if differs else math.sqrt(MAX_WEIGHT)
     fitted = _fit(mean - mean.mean(), difference, root)

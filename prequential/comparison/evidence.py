@@ -83,7 +83,7 @@ def over_texts(reference: Sequence[Curve], other: Sequence[Curve], confidence: f
     base = float(np.mean([curve.bits[-1] for curve in reference]))
     if cells is None or not base:
         return None
-    variance, bits = mean_variance(cells.bits), float(np.mean([curve.bits[-1] for curve in other])) - base
+    variance, bits = mean_variance(cells), float(np.mean([curve.bits[-1] for curve in other])) - base
     half = variance.half_width(confidence)
     low, high = (100 * end / base for end in (bits - half, bits + half))
     return Interval(low_percent=low, high_percent=high, p_value=variance.p_value(bits), over="this text alone")

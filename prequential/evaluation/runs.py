@@ -232,16 +232,10 @@ def _readers(root: Path) -> Iterator[Callable[[], Run]]:
 
 
 def _unpacked(line: bytes, path: Path) -> Run:
-    try:
-        values = records.check_record(records.parse_object(line, repr(str(path))), records.PackedRun, repr(str(path)))
-        if "/" in values["name"]:
-            raise ValueError
-        curves = base64.b64decode(values["curves"], validate=True)
-    except (ValueError, CorpusError) as error:
-        what = "neither a folder of runs nor a file that `prequential runs pack` wrote"
-        raise CorpusError(f"{str(path)!r} is {what}") from error
+    where = f"a line of {str(path)!r}"
+    values = records.check_record(records.parse_object(line, where), records.PackedRun, where)
     name = path / values["name"]
-    return Run(name, _checked(values["record"], repr(str(name))), curves)
+    return Run(name, _checked(values["record"], repr(str(name))), base64.b64decode(values["curves"]))
 
 
 def runs_so_far(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
@@ -339,8 +333,7 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
         raise CorpusError(f"{os.fspath(folder)!r} has no runs to pack")
     with files.output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
-            curves = base64.b64encode(run.curve_table()).decode()
-            line = record_line(records.record_of(records.PackedRun, run, curves=curves)).encode()
+            line = record_line(records.record_of(records.PackedRun, run, curves=run.curve_table())).encode()
             if len(line) > records.MAX_RECORD_BYTES or sink.n_bytes + len(line) > records.MAX_RECORDS_BYTES:
                 raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: pack a part of its runs")
             sink.write(line)

@@ -1,4 +1,4 @@
-"""What lies under the names that `report` is given: runs, held-out losses, series, forecasts with their scores, other pages."""
+"""What lies under the names that `report` is given: runs, held-out losses, series, forecasts with their scores."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -32,7 +32,6 @@ class Contents:
     forecasts: "list[Forecast]" = field(default_factory=list)
     scores: list[Record] = field(default_factory=list)
     unfinished: list[Record] = field(default_factory=list)
-    pages: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     mode: int = 0o777
 
@@ -53,7 +52,7 @@ class Contents:
             self._add_runs([read_run(path)])
 
     def _add_runs(self, runs: Iterable[Run]) -> None:
-        """The runs whose names are not here yet, with the held-out losses and pages in their folders."""
+        """The runs whose names are not here yet, with the held-out losses in their folders."""
         names = {run.name for run in self.runs}
         for run in (run for run in runs if run.name not in names):
             self.runs.append(run)
@@ -63,12 +62,11 @@ class Contents:
 
     def _add_folder(self, folder: Path) -> None:
         with reading(folder):
-            paths = sorted(each for each in folder.iterdir() if each.is_file() and each.name != RECORD)
+            paths = sorted(
+                each for each in folder.iterdir() if each.suffix in SUFFIXES and each.is_file() and each.name != RECORD
+            )
         for path in paths:
-            if path.suffix in SUFFIXES:
-                self._add_file(path)
-            elif path.suffix == ".html" and is_own_page(path):
-                self.pages.append(path)
+            self._add_file(path)
 
     def _add_file(self, path: Path) -> None:
         kind = kind_of(path)

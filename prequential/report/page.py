@@ -28,17 +28,16 @@ COSTS = (("seconds", "wall_s", 1, 2), ("kB/s", "bytes_per_s", 1e3, 1), ("MiB", "
 Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
 
 
-def html_report(runs: Sequence[Run], others: Contents | None = None, links: Mapping[str, str] = {}) -> str:
+def html_report(runs: Sequence[Run], others: Contents | None = None) -> str:
     """The page about runs, and about all that `others` holds beside runs: first the conclusion.
 
-    links: addresses of other pages, by their titles. Raises CorpusError for incomplete records or curves.
+    Raises CorpusError for incomplete records or curves.
     """
     parts = [*(_of_runs(runs) if runs else ()), *(measured.sections(others) if others else ())]
     first, *rest = parts
     body = [element("h1", first.heading)]
-    if len(parts) > 1 or links:
+    if rest:
         entries = [element("a", part.title, href=f"#part-{i}") for i, part in enumerate(rest, 2)]
-        entries += [element("a", title, href=address) for title, address in links.items()]
         body.append(element("nav", *entries, aria_label="On this page"))
     body += first.content
     for i, part in enumerate(rest, 2):
@@ -172,7 +171,7 @@ def _article(run: Run, name: str, number: int, level: str) -> Html:
     parts = {
         "Learning curves": sections.curves(run, labels),
         "What the text costs": sections.passages(record.get("passages", [])),
-        "Where the bits went": [*sections.breakdowns(record.get("tables", {}), labels)],
+        "Where the bits went": [*sections.breakdowns(record.get("tables", {}))],
     }
     if not is_reported(record):
         parts["Total cost"] = [sections.ledger(record)]

@@ -12,7 +12,7 @@ from prequential_codecs.baselines import BASELINES
 
 from prequential.errors import CorpusError
 from prequential.evaluation import breakdown
-from prequential.evaluation.curves import GPT, MIXER, MODEL, Curves
+from prequential.evaluation.curves import GPT, MIXER, MODEL, Curves, cost_columns
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import (
@@ -31,10 +31,6 @@ from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of page.css)
 NEWLINE = "↵"  # so that the cost of an end of line can be seen; the line ends after the last of several
-ROW_NAMES = {
-    breakdown.POSITIONS: "bytes from-to", breakdown.DOCUMENTS: "document", breakdown.EXTENSIONS: "extension",
-    breakdown.CLASSES: "kind of byte", breakdown.WORDS: "how common", breakdown.COPIES: "bytes that are",
-}  # fmt: skip
 NOT_PROVED = "reported, not proved"
 
 Record = Mapping[str, Any]
@@ -97,10 +93,9 @@ def sizes(record: Record, name: str) -> list[Html]:
     size, n_bytes = record["archive_bytes"], record["corpus"]["n_bytes"]
     own = {"label": full_name(name, record["config"]), "compressed_bytes": size, "wall_s": record["wall_s"]}
     results = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
-    statics = [row for row in record["baselines"] if _is_static(row)]
     rows = [
         {
-            "compressor": f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"],
+            "compressor": row["label"],
             "bits/byte": bits_per_byte(row["compressed_bytes"], n_bytes),
             "seconds": f"{row['wall_s']:,.2f}",
             "bytes": row["compressed_bytes"],
@@ -109,9 +104,9 @@ def sizes(record: Record, name: str) -> list[Html]:
         }
         for row in results
     ]
-    caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
-    if statics:
-        caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
+    caption = (
+        "Compressed sizes of all bytes. Each result of a compressor was decoded and compared, a code length was not."
+    )
     notes = (element("p", note) for note in record["notes"])
     return [html_table("Sizes", rows, caption, results.index(own)), *notes]
 
@@ -143,13 +138,14 @@ def curve_figures(curves: Curves, labels: Mapping[str, str] = {}) -> Html:
 # ---- where the bits went
 
 
-def breakdowns(tables: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Html]:
+def breakdowns(tables: Mapping[str, Any]) -> Iterator[Html]:
     """Every table of evaluation/breakdown.py below what it shows: its rows, and the costliest of them."""
     for name, table in tables.items():
         title, rows = name.replace("_", " ").capitalize(), table["rows"]
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
-            costs = _costs(rows, ROW_NAMES.get(name, "name"), labels)
-            shown = html_table(title, costs, " ".join(breakdown.notes(table)), -1 if len(rows) > 1 else None)
+            columns = {column or title: values for column, values in cost_columns(table).items()}
+            costs = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+            shown = html_table(title, costs, " ".join(breakdown.notes(table)))
             yield folded(f"{breakdown.EXPLANATIONS.get(name, f'{title}.')}{_costliest(rows)}", shown)
 
 
@@ -161,26 +157,6 @@ def _costliest(rows: Sequence[Record]) -> str:
         return ""
     most, total = max(named, key=lambda row: row["bits"][part]), math.fsum(row["bits"][part] for row in rows)
     return f" Most bits: {most['name']}, {most['bits'][part] / (total or 1.0):.0%}."
-
-
-def _costs(rows: Sequence[Record], name: str, labels: Mapping[str, str]) -> list[dict[str, object]]:
-    """The rows of costs, as the page shows them. Several have a row of sums."""
-    first, *parts = rows[0]["bits"]
-    bits = {part: math.fsum(row["bits"][part] for row in rows) for part in (first, *parts)}
-    total = {"name": "all", "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
-    return [
-        {
-            name: row["name"],
-            "bits/byte": row["bits"][first] / row["n_bytes"],
-            **{labels.get(part, part): row["bits"][part] / row["n_bytes"] for part in parts},
-            "of bits": f"{row['bits'][first] / (bits[first] or 1.0):.1%}",
-            "of bytes": f"{row['n_bytes'] / total['n_bytes']:.1%}",
-            "bytes": row["n_bytes"],
-            "bits": f"{row['bits'][first]:,.2f}",
-            **{text: row.get(key) for key, text in breakdown.COUNTS.items()},
-        }
-        for row in ([*rows, total] if len(rows) > 1 else rows)
-    ]
 
 
 def ledger(record: Record) -> Html:

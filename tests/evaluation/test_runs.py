@@ -113,5 +113,5 @@ def test_packed_runs_overwrite_nothing_and_what_is_none_is_refused(run, tmp_path
         pack_runs(tmp_path / "empty", tmp_path / "none.jsonl")
     for line in ("", "[]", "{}", "\xff", '{"kind": "other"}', '{"kind": "packed run", "name": "a"}'):
         packed.write_bytes(line.encode("latin-1") + b"\n")
-        with pytest.raises(CorpusError, match="is neither a folder of runs nor a file that `prequential runs pack`"):
+        with pytest.raises(CorpusError, match=r"a line of .*runs.jsonl"):
             read_runs(packed)
