@@ -45,7 +45,7 @@ WORDS = {
     inspect.StrType: "text",
     inspect.BytesType: "text",
     inspect.BoolType: "true or false",
-    inspect.CustomType: "time",
+    inspect.DateTimeType: "time",
     inspect.AnyType: "any",
     inspect.NoneType: "null",
 }

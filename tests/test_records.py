@@ -34,10 +34,10 @@ def example(kind: inspect.Type) -> Any:
         case inspect.DictType():
             return {"key": example(kind.value_type)}
         case inspect.UnionType():
-            return example(next(each for each in kind.types if not isinstance(each, inspect.CustomType)))
+            return example(kind.types[0])
         case inspect.LiteralType():
             return kind.values[0]
-        case inspect.CustomType():
+        case inspect.DateTimeType():
             return "2026-11-28T12:00:00+00:00"
         case inspect.StrType() | inspect.BytesType():
             return "text"  # of bytes, in base64

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from prequential_codecs.archive_header import GIVEN, OTHER
 
+from prequential.evaluation.breakdown import format_tables
 from prequential.evaluation.curves import MODEL, Split
 from prequential.files import PathLike
 from prequential.model.presets import name_of
@@ -310,10 +311,7 @@ def format_run(record: Record, folder: PathLike, split: Split) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
     parts = [format_figures({"last tenth": split_text(split, record["corpus"]["n_bytes"])})]
     if groups := record.get("tables", {}).get("groups"):
-        total, costs = sum(row["bits"][MODEL] for row in groups["rows"]), []
-        for name, n_bytes, bits in ((row["name"], row["n_bytes"], row["bits"][MODEL]) for row in groups["rows"]):
-            costs.append([name, f"{n_bytes:,}", f"{bits / n_bytes:.4f}", f"{100 * bits / (total or 1):.1f}"])
-        parts.append(format_table(("group", "bytes", "bits/byte", "of bits, %"), costs))
+        parts.append(format_tables({"groups": groups}))
     if not is_reported(record):
         labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
         crossings = record["crossings"].items()

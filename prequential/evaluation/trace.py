@@ -39,7 +39,7 @@ class ArrayFile:
         ):
             _reserve(file.fileno(), self._dtype.itemsize * n)
             self._file: RawIOBase | BytesIO = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
-        self._close = weakref.finalize(self, self._file.close)
+        weakref.finalize(self, self._file.close)
 
     def write(self, start: int, values: NDArray[Any]) -> None:
         """Writes values (n,) from position `start` on. Raises OutputError."""
@@ -68,16 +68,10 @@ class ArrayFile:
     def settle(self) -> None:
         """Nothing more is written: an array of at most MEMORY_BYTES moves to memory, so that results hold no open files."""
         if os.fstat(self._file.fileno()).st_size <= MEMORY_BYTES:
-            state = self.__getstate__()
-            self._close()
-            self.__setstate__(state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._file.seek(0)
-        return {"_dtype": self._dtype, "_name": self._name, "_file": self._file.read()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
+            self._file.seek(0)
+            kept = BytesIO(self._file.read())
+            self._file.close()
+            self._file = kept
 
 
 def _reserve(file: int, n_bytes: int) -> None:
