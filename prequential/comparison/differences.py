@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.clusters import MIN_CLUSTERS, by_holm
+from prequential.comparison.clusters import LEVEL, MIN_CLUSTERS, by_holm
 from prequential.comparison.data_multiple import EqualLoss
 from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
 from prequential.evaluation.curves import Curve, ShownAsTable
@@ -65,8 +65,7 @@ class Difference:
     parts_percent: in each eighth of the text; () if segments are long. seeds, texts: what it says about others; None: nothing.
     n_documents, n_effective: of the text, and how many of equal length it is worth; 0 and infinite if it has none.
     crossing_byte: from there on the other is below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64,
-    both from 0 on: the difference so far, at every byte where a run ends a segment. confidence: of the intervals. equal_loss: of
-    training runs.
+    both from 0 on: the difference so far, at every byte where a run ends a segment. equal_loss: of training runs.
     """
 
     reference: RunGroup
@@ -78,7 +77,6 @@ class Difference:
     n_documents: int
     n_effective: float
     crossing_byte: int | None
-    confidence: float
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
     equal_loss: EqualLoss | None = field(default=None, repr=False, compare=False)
@@ -111,9 +109,7 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
-        figures = {
-            name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte", "confidence")
-        }
+        figures = {name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte")}
         answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
         parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
         equal = self.equal_loss and asdict(self.equal_loss)
@@ -190,18 +186,8 @@ class Comparison(ShownAsTable):
 
     def _source_table(self) -> tuple[list[str], list[list[str]]]:
         """Titles and rows: bits per byte of each group of runs, by the source of rows."""
-        labels, first = [group.label for group in self.groups], self.groups[0].label
-        titles = [
-            "group",
-            "bytes",
-            *(f"{each} b/B" for each in labels),
-            *(f"{each} - {first} %" for each in labels[1:]),
-        ]
-        rows = []
-        for name, n_bytes, bits in self.sources:
-            more = [f"{100 * (each / bits[0] - 1):+.3f}" if bits[0] else "" for each in bits[1:]]
-            rows.append([name, f"{n_bytes:,}", *(f"{each / n_bytes:.4f}" for each in bits), *more])
-        return titles, rows
+        rows = [[name, f"{n:,}", *(f"{each / n:.4f}" for each in bits)] for name, n, bits in self.sources]
+        return ["group", "bytes", *(f"{group.label} b/B" for group in self.groups)], rows
 
     def __repr__(self) -> str:
         return f"<{' '.join(map(sentence, self.differences))}>"
@@ -241,7 +227,6 @@ def _details(difference: Difference) -> Iterator[tuple[str, str]]:
 def sentence(difference: Difference) -> str:
     """What the difference says: on this text, with other seeds, on other texts. For a reader who decides by it."""
     a, b, percent = difference.reference, difference.other, difference.percent
-    level = f"{100 * difference.confidence:g} %"
     if difference.is_none:
         return f"{b.label} and {a.label} are equal: they cost the same everywhere."
     same, parts = difference.n_same_sign, difference.parts_percent
@@ -253,7 +238,7 @@ def sentence(difference: Difference) -> str:
     ]
     if seeds := difference.seeds:
         doubt = "" if seeds.decides else f": {by_holm(seeds.low_percent, seeds.high_percent)}{SEEDS_DOUBT}"
-        lines.append(f"Over other seeds: {seeds.low_percent:+.2f} to {seeds.high_percent:+.2f} % ({level}){doubt}.")
+        lines.append(f"Over other seeds: {seeds.low_percent:+.2f} to {seeds.high_percent:+.2f} % ({LEVEL}){doubt}.")
     elif difference.needs_seeds:
         lines.append(f"One seed each, and two seeds of one GPT differ by up to {SEEDS_DIFFER} %: run a second seed.")
     if 0 < difference.n_documents < MIN_CLUSTERS:
@@ -268,5 +253,5 @@ def sentence(difference: Difference) -> str:
         if not texts.decides:
             doubt = f": {by_holm(texts.low_percent, texts.high_percent)}measure a second text"
         ends = f"{texts.low_percent:+.1f} to {texts.high_percent:+.1f} %"
-        lines.append(f"For other texts of this kind: {ends} ({level}, by {texts.over}){doubt}.")
+        lines.append(f"For other texts of this kind: {ends} ({LEVEL}, by {texts.over}){doubt}.")
     return " ".join(lines)

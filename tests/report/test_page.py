@@ -286,7 +286,7 @@ def test_the_answers_of_a_comparison_are_a_column_and_sentences(runs: list[Run],
     texts = Interval(low_percent=-1.0, high_percent=5.0, p_value=0.2, over="this text alone")
     difference = Difference(
         reference=a, other=b, bits=50 * percent, parts_percent=(percent,) * 8, seeds=None, texts=texts, n_documents=0,
-        n_effective=math.inf, crossing_byte=0, confidence=0.95,
+        n_effective=math.inf, crossing_byte=0,
         n_bytes=np.array([0, 65536]), running_bits=np.array([0.0, 100.0]),
     )  # fmt: skip
     compared = Comparison(corpus={"n_bytes": 65536}, groups=(a, b), differences=(difference,))
