@@ -1,6 +1,6 @@
 """Show results as an HTML page, which loads nothing from elsewhere (docs/MEASURES.md).
 
-A result is a run; a file of held-out losses, of a monorepo series, of a forecast or of scores; or a folder: all that lies in it.
+A result is a run; a file of held-out losses, of a monorepo series, or of a forecast; or a folder: all that lies in it.
 """
 
 import argparse

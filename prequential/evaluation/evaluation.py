@@ -27,7 +27,7 @@ from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_
 from prequential.evaluation.ledger import choice_entries, decoder_zip
 from prequential.evaluation.runs import ARCHIVE, DraftFolder, Result, Run, new_run_folder
 from prequential.evaluation.scoring import Scored, Scoring, verified
-from prequential.evaluation.summary import run_line
+from prequential.evaluation.summary import is_coded, run_line
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import PathLike, temporary_folder, write_bytes, writing
 from prequential.learners.given import Given, is_model
@@ -73,11 +73,6 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
         """The fields of `record.jsonl`, as JSON values."""
         return record_of(EvaluationRecord, self)
 
-    @property
-    def is_coded(self) -> bool:
-        """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
-        return self.coding not in records.WITHOUT_ARCHIVE
-
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
         ledger = self.ledger[:-2] + choice_entries(n_configs, n_seeds)
@@ -93,7 +88,7 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
             return Run(new.finish(Path(folder), self.record, self.curves, mode=self.mode), self.record)
 
     def __repr__(self) -> str:
-        proof = f"archive {self.archive_bytes:,} bytes" if self.is_coded else "no archive"
+        proof = f"archive {self.archive_bytes:,} bytes" if is_coded(self.record) else "no archive"
         return f"<Evaluation of {run_line(self.record)}, {proof}{', verified' if self.verified else ''}>"
 
 

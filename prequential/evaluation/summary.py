@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from prequential_codecs.archive_header import GIVEN, OTHER
 
-from prequential.evaluation.breakdown import format_tables
 from prequential.evaluation.curves import MODEL, Split
 from prequential.files import PathLike
 from prequential.model.presets import name_of
@@ -76,13 +75,6 @@ def seed_of(config: Record) -> int:
 def verified_word(record: Record) -> str:
     """Whether every byte was decoded; of a reported run, which nobody can decode, where it comes from."""
     return str(record["coding"]).split()[0] if is_reported(record) else "yes" if record["verified"] else "no"
-
-
-def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
-    """The title of a column of sizes, in a unit, of runs with or without archives."""
-    kinds = {True: "archive", False: "code length"}
-    names = " or ".join(kinds[each] for each in kinds if each in are_coded)
-    return f"{names} {unit}" if names == "archive" else f"{names}, {unit}"
 
 
 def recorded_findings(record: Record) -> list[Finding]:
@@ -223,17 +215,16 @@ def format_total(record: Record) -> str:
     return f"{format_table(('', 'bits'), rows)}\n{format_figures({'total cost': total, 'machine': machine})}"
 
 
-def _reported_figures(record: Record) -> list[tuple[str, str]]:
+def _reported_figures(record: Record) -> Iterable[tuple[str, str]]:
     """(name, text) of each line about a training run: what its loop, or its log, said."""
     corpus, reported = record["corpus"], record["reported"]
-    rows = [
-        ("data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {record['n_tokens']:,} tokens"),
-        ("model", learner_label(record["config"])),
-        ("proof", f"none: {proof(record)}"),
-        ("code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"),
-        ("per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"),
-    ]
-    return [*rows, *_checked_figures(reported, len(record.get("findings", ())))] if reported.get("repeated") else rows
+    yield "data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {record['n_tokens']:,} tokens"
+    yield "model", learner_label(record["config"])
+    yield "proof", f"none: {proof(record)}"
+    yield "code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"
+    yield "per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"
+    if reported.get("repeated"):
+        yield from _checked_figures(reported, len(record.get("findings", ())))
 
 
 def _checked_figures(reported: Record, n_mistakes: int) -> Iterable[tuple[str, str]]:
@@ -311,6 +302,8 @@ def format_run(record: Record, folder: PathLike, split: Split) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
     parts = [format_figures({"last tenth": split_text(split, record["corpus"]["n_bytes"])})]
     if groups := record.get("tables", {}).get("groups"):
+        from prequential.evaluation.breakdown import format_tables  # it loads numba
+
         parts.append(format_tables({"groups": groups}))
     if not is_reported(record):
         labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}

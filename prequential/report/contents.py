@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.comparison.documents import KINDS as DOCUMENTS
 from prequential.errors import CorpusError
-from prequential.evaluation.runs import RECORD, Run, mode_of_all, read_run, read_runs, unfinished_trainings
+from prequential.evaluation.runs import RECORD, Run, mode_of_all, read_run, read_runs
 from prequential.files import PathLike, common_mode, open_regular, reading
 from prequential.records import check_record, parse_object, read_lines, read_object
 from prequential.report.markup import MARK
@@ -31,14 +31,13 @@ class Contents:
     series: dict[Path, list[Record]] = field(default_factory=dict)
     forecasts: "list[Forecast]" = field(default_factory=list)
     scores: list[Record] = field(default_factory=list)
-    unfinished: list[Record] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     mode: int = 0o777
 
     @property
     def n_results(self) -> int:
         """How many results there are to show."""
-        return len([*self.runs, *self.losses, *self.series, *self.forecasts, *self.scores, *self.unfinished])
+        return len([*self.runs, *self.losses, *self.series, *self.forecasts])
 
     def add(self, path: Path) -> None:
         """A run, a file of records, or all that lies in a folder. Raises CorpusError."""
@@ -47,7 +46,6 @@ class Contents:
         elif path.is_dir() and not (path / RECORD).exists():
             self._add_runs(read_runs(path))
             self._add_folder(path)
-            self.unfinished += [record for _, record in unfinished_trainings(path)]
         else:
             self._add_runs([read_run(path)])
 

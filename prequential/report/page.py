@@ -14,7 +14,6 @@ from prequential.evaluation.summary import (
     learner_label,
     seed_of,
     verified_word,
-    what_is_measured,
     without_common_arguments,
 )
 from prequential.records import IMPORTED
@@ -135,7 +134,7 @@ def conclusion(groups: Groups, compared: Comparison | str) -> str:
 def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     """The groups, what each needs more than the best, and below what to expect with other seeds and on other texts."""
     records = [[run.record for _, run in group] for group in groups.values()]
-    size = what_is_measured([is_coded(record) for group in records for record in group], "bytes")
+    size = "archive bytes" if all(is_coded(record) for group in records for record in group) else "bytes"
     columns: dict[str, Sequence[object]] = {
         "learner": [element("a", name, href=f"#run-{group[0][0]}") for name, group in groups.items()],
         "bits/byte": [_mean("bits_per_byte", group) for group in groups.values()],

@@ -35,7 +35,12 @@ def draw(plot: Axes, panel: Panel) -> None:
     for line in panel.series:
         width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
         marker = "o" if len(line.x) == 1 else None
-        style = {"marker": marker, "color": LINE_COLOURS[line.colour], "linewidth": width, "zorder": order}
+        style: dict[str, Any] = {
+            "marker": marker,
+            "color": LINE_COLOURS[line.colour],
+            "linewidth": width,
+            "zorder": order,
+        }
         lines += plot.plot(line.x, line.y, label=short(line.name), **style)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)

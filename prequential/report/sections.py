@@ -161,16 +161,9 @@ def _costliest(rows: Sequence[Record]) -> str:
 
 def ledger(record: Record) -> Html:
     """The entries of the total cost."""
-    n_bytes, total = record["corpus"]["n_bytes"], record["total_bits"]
-    rows = [
-        {
-            "entry": row["entry"],
-            "bits/byte": f"{row['bits'] / n_bytes:.4f}",
-            "bits": f"{row['bits']:,.2f}",
-            "share": f"{row['bits'] / total:.2%}",
-        }
-        for row in [*record["ledger"], {"entry": "total cost", "bits": total}]
-    ]
+    entries = [*record["ledger"], {"entry": "total cost", "bits": record["total_bits"]}]
+    n_bytes = record["corpus"]["n_bytes"]
+    rows = [{"entry": row["entry"], "bits": row["bits"], "bits/byte": row["bits"] / n_bytes} for row in entries]
     return folded("Total cost, with the decoder", html_table("Ledger", rows, strong=-1))
 
 

@@ -40,11 +40,6 @@ def folder(runs: list[Run], losses: list[dict[str, Any]], tmp_path: Path) -> Pat
     (tmp_path / "repo.series.jsonl").write_text(json.dumps(point) + "\n")
     for name in ("forecast.json", "scores.jsonl"):
         shutil.copy(FORECAST / name, tmp_path)
-    draft = {"schema": 1, "kind": "unfinished", "time": "2026-11-28T12:00:00+00:00", "name": "my-loop"}
-    (tmp_path / ".run-x").mkdir()
-    (tmp_path / ".run-x" / "unfinished.jsonl").write_text(
-        json.dumps(draft | {"n_steps": 5, "n_bytes": 9, "code_bits": 1.0}) + "\n"
-    )
     (tmp_path / "other.json").write_text('{"kind": "mine"}')
     return tmp_path
 
@@ -56,13 +51,12 @@ def test_all_that_lies_in_a_folder_is_on_the_page(folder: Path, losses: list[dic
     assert f"needs {better:.4f} bits/byte on" in page and "the least of 2</h2>" in page
     assert "New text up to 2026-11-28 needs" in page
     assert "<h2>The forecast was 0.2 % too low, within its interval; a line" in page
-    assert "my-loop" in page
     assert "Not shown: other.json (no records of this program)." in page
-    titles = ("Each run", "Held-out loss on", "Series repo.series", "Forecast", "Unfinished")
+    titles = ("Each run", "Held-out loss on", "Series repo.series", "Forecast")
     assert all(title in page.partition("</nav>")[0] for title in titles)
 
 
-@pytest.mark.parametrize("name", ["heldout.jsonl", "repo.series.jsonl", "forecast.json", "scores.jsonl"])
+@pytest.mark.parametrize("name", ["heldout.jsonl", "repo.series.jsonl", "forecast.json"])
 def test_each_file_of_records_has_a_page_of_its_own(folder: Path, name: str) -> None:
     found = read_contents([folder / name])
     assert html_report(found.runs, found).count("<h1>") == 1
