@@ -122,7 +122,6 @@ class Comparison(ShownAsTable):
     """Groups of runs over one corpus. The first group is the reference of every difference. str() is the report of the command.
 
     proof, rows: of reported runs, what they are and what is known about their data; None: both were coded from equal bytes.
-    sources: name, bytes and the mean bits of each group of runs, of the parts of the data that training loops named.
 
     Examples:
         >>> import prequential
@@ -137,7 +136,6 @@ class Comparison(ShownAsTable):
     differences: tuple[Difference, ...]
     proof: str | None = None
     rows: str | None = None
-    sources: tuple[tuple[str, int, tuple[float, ...]], ...] = ()
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each group but the first: bits, bits_per_byte and percent above it, and the eighths of the text that agree.
@@ -178,16 +176,10 @@ class Comparison(ShownAsTable):
             format_table(GROUP_TITLES, group_rows).split("\n"),
             [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
             format_table(DIFFERENCE_TITLES, rows).split("\n"),
-            *([format_table(*self._source_table()).split("\n")] if self.sources else []),
             *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
             map(sentence, differences),
         ]
         return "\n\n".join("\n".join(map(printable, lines)) for lines in parts)
-
-    def _source_table(self) -> tuple[list[str], list[list[str]]]:
-        """Titles and rows: bits per byte of each group of runs, by the source of rows."""
-        rows = [[name, f"{n:,}", *(f"{each / n:.4f}" for each in bits)] for name, n, bits in self.sources]
-        return ["group", "bytes", *(f"{group.label} b/B" for group in self.groups)], rows
 
     def __repr__(self) -> str:
         return f"<{' '.join(map(sentence, self.differences))}>"
@@ -200,7 +192,6 @@ class Comparison(ShownAsTable):
             "groups": [group.to_dict() for group in self.groups],
             "differences": [difference.to_dict() for difference in self.differences],
             **({} if self.rows is None else {"proof": self.proof, "rows": self.rows}),
-            **({"sources": [list(each) for each in self.sources]} if self.sources else {}),
         }
 
 

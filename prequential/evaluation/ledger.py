@@ -6,14 +6,11 @@ docs/METHOD.md defines code length, description length and total cost.
 import ast
 import io
 import math
-import os
 import zipfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-
-from prequential_codecs.archive import summarise
 
 from prequential.machine.kernel_cache import package_folder
 from prequential.records import LedgerEntry
@@ -51,15 +48,6 @@ class Ledger:
     def from_progress(cls, done: "Progress", **more: Any) -> Self:
         """The ledger of a finished archive. done: the last Progress that `online.coding.compress` yields. more: other fields."""
         return cls(**{each.name: getattr(done, each.name) for each in fields(Ledger)}, **more)
-
-    @classmethod
-    def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:
-        """The ledger of the archive at `path`, whose ideal code length is known. Raises CorruptArchiveError."""
-        summary = summarise(path)
-        return cls(
-            n_bytes=summary.header.n_bytes, archive_bytes=summary.archive_bytes, header_bytes=summary.header_bytes,
-            payload_bytes=summary.payload_bytes, code_bits=code_bits,
-        )  # fmt: skip
 
     @classmethod
     def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:

@@ -66,11 +66,6 @@ class Result:
         return int(self.record["corpus"]["n_bytes"])
 
     @property
-    def seconds(self) -> float:
-        """Wall time of coding."""
-        return float(self.record["wall_s"])
-
-    @property
     def curve(self) -> Curve:
         """The ideal code length so far at the end of each segment."""
         return self.curves[MODEL]

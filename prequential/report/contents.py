@@ -24,14 +24,13 @@ Record = dict[str, Any]
 
 @dataclass
 class Contents:
-    """What a page shows. notes: what is left out, and why. mode: permissions of all of it."""
+    """What a page shows. mode: permissions of all of it."""
 
     runs: list[Run] = field(default_factory=list)
     losses: list[Record] = field(default_factory=list)
     series: dict[Path, list[Record]] = field(default_factory=dict)
     forecasts: "list[Forecast]" = field(default_factory=list)
     scores: list[Record] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     mode: int = 0o777
 
     @property
@@ -82,8 +81,6 @@ class Contents:
             for number, line in enumerate(read_lines(path), 1):
                 where = f"line {number} of {str(path)!r}"
                 into.append(check_record(parse_object(line, where), DOCUMENTS[kind], where))
-        else:
-            self.notes.append(f"{path.name} (no records of this program)")
 
 
 def read_contents(names: Iterable[PathLike]) -> Contents:

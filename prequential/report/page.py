@@ -41,8 +41,6 @@ def html_report(runs: Sequence[Run], others: Contents | None = None) -> str:
     body += first.content
     for i, part in enumerate(rest, 2):
         body.append(element("section", element("h2", part.heading), *part.content, id=f"part-{i}"))
-    if others and others.notes:
-        body.append(element("p", element("small", f"Not shown: {'; '.join(others.notes)}.")))
     return html_document(f"{first.title}: prequential report", join(*body))
 
 
@@ -82,15 +80,11 @@ def _mean(field: str, group: Sequence[tuple[int, Run]]) -> float:
 
 
 def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
-    """The ranking on each corpus, and the runs that have no other one to be compared with."""
-    single = [groups for groups in rankings if sum(map(len, groups.values())) == 1]
+    """The ranking on each corpus that several runs have."""
     if len(rankings) > 1:
-        numbered = [(name, *group[0]) for groups in single for name, group in groups.items()]
-        alone = [element("a", f"{name} on {corpus_name(run)}", href=f"#run-{i}") for name, i, run in numbered]
-        text = "Not compared, because no other run on this page has the same bytes: "
         heading = f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models"
-        yield Section("Several corpora", heading, [element("p", text, Html(", ".join(alone)), ".")] if alone else [])
-    for groups in (groups for groups in rankings if groups not in single):
+        yield Section("Several corpora", heading, [])
+    for groups in (groups for groups in rankings if sum(map(len, groups.values())) > 1):
         differences, run = _compared(groups), next(iter(groups.values()))[0][1]
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
         title = f"Runs on {corpus_name(run)}, {run.record['corpus']['n_bytes']:,} bytes"

@@ -64,8 +64,8 @@ def test_a_hostile_corpus_name_stays_within_the_folder(run):
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
     for text, message in (
         ("", "not JSON"),
-        ("{}", "not a record of the kind 'evaluation'"),
-        ('{"kind": "evaluation", "schema": 99}', "schema 99"),
+        ('{"schema": 1}', "not a record of the kind 'evaluation'"),
+        ('{"kind": "evaluation", "schema": 99}', "not a record of the schema 1"),
     ):
         (tmp_path / "record.jsonl").write_text(text)
         with pytest.raises(CorpusError, match=message):
