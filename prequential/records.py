@@ -213,9 +213,7 @@ class Environment(TypedDict, total=False):
 
     machine: Annotated[dict[str, Any], says("processor, cores, memory, system")]
     threads: Annotated[Count, says("threads of the learner")]
-    mixing: Annotated[
-        dict[str, Number | None], says("threads that mixed, the share of bytes that several did, an exchange")
-    ]
+    mixing: Annotated[dict[str, Number | None], says("threads that mixed, and the share of bytes that several did")]
     backend: Annotated[str, says("arithmetic of matrix products; `none` for a learner without")]
     kernels: Annotated[str, says("compiled kernels: `fused` or `plain`")]
     device: Annotated[str, says("`cpu`, or the name of the accelerator")]
@@ -288,9 +286,7 @@ class Reported(Struct, kw_only=True):
     n_audits: Annotated[Count, says("checks for a look ahead")] = ABSENT
     not_audited: Annotated[str, says("why such a check could not be made; empty: each was made")] = ABSENT
     n_parameters: Annotated[Count | None, says("parameters of the model; null: not known")] = ABSENT
-    text: Annotated[dict[str, str | int], says("declared text: `digest`, sizes; samples of what was scored in it")] = (
-        ABSENT
-    )
+    text: Annotated[dict[str, str | int], says("declared text: `digest`, sizes, samples of what was scored")] = ABSENT
     rescored: Annotated[dict[str, Number], says("rows scored again under the final weights")] = ABSENT
     excess_bits: Annotated[Number, says("code length less that under the final weights, of equal rows")] = ABSENT
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     import pandas
 
 GROUP_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
+FRAME_COLUMNS = (
+    "reference", "other", "bits", "bits_per_byte", "percent", "crossing_byte", "n_documents", "seeds_low_percent",
+    "seeds_high_percent", "texts_low_percent", "texts_high_percent", "eighths",
+)  # fmt: skip
 DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
-MAX_SEEDS_LETTERS = 20
 SEEDS_DIFFER = 1.4  # percent: the largest of 48 differences of two seeds of one small GPT, on ten ladders
 SEEDS_DOUBT = "seeds could make this difference"
 MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
@@ -110,11 +113,9 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
         figures = {name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte")}
-        answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
+        answers = {name: (value := getattr(self, name)) and asdict(value) for name in ("seeds", "texts", "equal_loss")}
         parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
-        equal = self.equal_loss and asdict(self.equal_loss)
-        about = {**figures, **parts, **answers, "equal_loss": equal}
-        return {"reference": self.reference.label, "other": self.other.label, **about}
+        return {"reference": self.reference.label, "other": self.other.label, **figures, **parts, **answers}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -144,32 +145,20 @@ class Comparison(ShownAsTable):
         """
         import pandas
 
-        rows = []
-        for difference in self.differences:
-            row = {name: v for name, v in difference.to_dict().items() if not isinstance(v, list | dict | None)}
-            for name, interval in (("seeds", difference.seeds), ("texts", difference.texts)):
-                ends = (interval.low_percent, interval.high_percent) if interval else (math.nan, math.nan)
-                row |= dict(zip((f"{name}_low_percent", f"{name}_high_percent"), ends, strict=True))
-            rows.append(row | {"eighths": difference.n_same_sign})
-        return pandas.DataFrame(rows)
+        rows = [difference.to_dict() | {"eighths": difference.n_same_sign} for difference in self.differences]
+        return pandas.json_normalize(rows, sep="_").reindex(columns=FRAME_COLUMNS)
 
     def __str__(self) -> str:
         corpus, groups, differences = self.corpus, self.groups, self.differences
         name, n_bytes = corpus.get("name") or "bytes", corpus["n_bytes"]
         reported = [] if self.rows is None else [[f"proof {self.proof}", f"rows  {self.rows}"]]
-        group_rows = [
-            [g.label, g.learner, str(len(g.runs)), _seeds(g), f"{g.mean_bits:,.1f}", f"{g.mean_bits / n_bytes:.4f}"]
-            for g in groups
-        ]
-        rows = [
-            [
-                f"{d.other.label} - {d.reference.label}",
-                f"{d.bits:+,.1f}",
-                f"{d.bits_per_byte:+.5f}",
-                f"{d.percent:+.3f}",
-            ]
-            for d in differences
-        ]
+        group_rows = []
+        for g in groups:
+            seeds, rate = ",".join(map(str, g.seeds)), f"{g.mean_bits / n_bytes:.4f}"
+            group_rows.append([g.label, g.learner, str(len(g.runs)), seeds, f"{g.mean_bits:,.1f}", rate])
+        names = [f"{d.other.label} - {d.reference.label}" for d in differences]
+        figures = [[f"{d.bits:+,.1f}", f"{d.bits_per_byte:+.5f}", f"{d.percent:+.3f}"] for d in differences]
+        rows = [[name, *row] for name, row in zip(names, figures, strict=True)]
         parts = [
             [f"corpus {name}, {n_bytes:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"],
             *reported,
@@ -196,11 +185,6 @@ class Comparison(ShownAsTable):
 
 
 # ---- text
-
-
-def _seeds(group: RunGroup) -> str:
-    seeds = ",".join(map(str, group.seeds))
-    return seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},..."
 
 
 def _details(difference: Difference) -> Iterator[tuple[str, str]]:

@@ -104,12 +104,8 @@ def documents_of(records: Sequence[Mapping[str, Any]]) -> Clusters | None:
 
 def effective_documents(record: Mapping[str, Any]) -> float:
     """How many documents of equal length the text is worth: 1 / the sum of their squared shares. Infinite if it has none."""
-    rows = _rows(record)
+    table = (record.get("tables") or {}).get(DOCUMENTS, {}).get("rows", ())
+    rows = [row for row in table if row.get("n_documents") and row["n_bytes"]]
     total = sum(row["n_bytes"] for row in rows)
     squares = sum((row["n_bytes"] / total) ** 2 / row["n_documents"] for row in rows) if total else 0.0
     return 1 / squares if squares else math.inf
-
-
-def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    rows = (record.get("tables") or {}).get(DOCUMENTS, {}).get("rows", ())
-    return [row for row in rows if row.get("n_documents") and row["n_bytes"]]

@@ -135,16 +135,14 @@ def evaluate(
     if verify and spec and not spec.is_coded:
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
-    _check_memory(spec, baselines, runtime)  # before the corpus is read
     if runs is not None:
         with new_run_folder(runs):
             pass  # before the work: it can be written
     with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, byte_count(limit)) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
-        if not spec:
-            spec = own_spec(default_for(opened.n_bytes), runtime, given)
-            _check_memory(spec, baselines, runtime)
+        spec = spec or own_spec(default_for(opened.n_bytes), runtime, given)
+        _check_memory(spec, baselines, runtime)
         if spec.config:
             warm_up(runtime, spec.config)
         with nullcontext(draft) if draft else _temporary_draft() as folder:
@@ -267,10 +265,10 @@ def _spec(
     return learner if isinstance(learner, LearnerSpec) else other_spec(learner)
 
 
-def _check_memory(spec: LearnerSpec | None, baselines: Sequence[Baseline], runtime: Runtime) -> None:
+def _check_memory(spec: LearnerSpec, baselines: Sequence[Baseline], runtime: Runtime) -> None:
     """Raises ConfigError if the learner does not fit beside the static models, which are held from the beginning."""
     held = sum(getattr(each, "memory_bytes", 0) for each in baselines)
-    if held and spec and spec.config:
+    if held and spec.config:
         most = usable_memory_bytes() if runtime.max_memory_bytes is None else runtime.max_memory_bytes
         replace(runtime, max_memory_bytes=most).check(spec.config, extra_bytes=held)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from itertools import count
+from itertools import chain, count
 from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ from prequential.evaluation.curves import (
     MODEL,
     Curve,
     Curves,
-    Split,
     cost_frame,
     curve_frame,
     curve_table,
@@ -73,10 +72,6 @@ class Result:
     def to_frame(self) -> "pandas.DataFrame":
         """All curves: the columns series, n_bytes, bits and bits_per_byte."""
         return curve_frame(self.curves)
-
-    def split(self) -> Split:
-        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
-        return self.curve.split()
 
     def table(self, name: str) -> "pandas.DataFrame":
         """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
@@ -442,12 +437,11 @@ def run_name(record: dict[str, Any]) -> str:
 
 def _rename_to_free_name(folder: Path, name: Path) -> Path:
     """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
-    for number in count(1):
-        target = name if number == 1 else name.with_name(f"{name.name}-{number}")
+    names = chain([name], (name.with_name(f"{name.name}-{number}") for number in count(2)))
+    target = next(each for each in names if not os.path.lexists(each))
+    try:
+        return folder.rename(target)
+    except OSError:
         if not os.path.lexists(target):
-            try:
-                return folder.rename(target)
-            except OSError:
-                if not os.path.lexists(target):  # otherwise another process has just made something of this name
-                    raise
-    raise AssertionError
+            raise
+        return _rename_to_free_name(folder, name)  # another process has just made something of this name

@@ -244,19 +244,14 @@ def _checked_figures(reported: Record, n_mistakes: int) -> Iterable[tuple[str, s
         yield "left out", "; ".join(wrong)
     yield "order of rows", str(reported.get("order", ""))[:16]
     if text := reported.get("text"):
-        scored, unknown = (
-            text["n_scored_bytes"] / max(1, text["n_bytes"]),
-            f"{text['n_unknown']:,} of {text['n_samples']:,}",
-        )
+        scored = text["n_scored_bytes"] / max(1, text["n_bytes"])
+        unknown = f"{text['n_unknown']:,} of {text['n_samples']:,}"
         size = f"{text['n_documents']:,} documents, {text['n_bytes']:,} bytes, {scored:.1%} scored"
         yield "text", f"{size}; not in it: {unknown} samples of what was scored"
     if rescored := reported.get("rescored"):
-        excess = reported.get("excess_bits")
-        known = (
-            "other rows, so no excess"
-            if excess is None
-            else f"excess {excess:,.0f} bits, an upper bound of what was learned"
-        )
+        known = "other rows, so no excess"
+        if (excess := reported.get("excess_bits")) is not None:
+            known = f"excess {excess:,.0f} bits, an upper bound of what was learned"
         yield "rescored", f"{rescored['code_bits']:,.0f} bits under the final weights: {known}"
     checked = f"compared with the scores in {count['n_checked_steps']:,} of {count['n_steps']:,} steps"
     yield "calls of the model", checked if count["n_checked_steps"] else "not checked"

@@ -93,12 +93,9 @@ def _reserve(file: int, n_bytes: int) -> None:
 class Trace:
     """The ideal code length of each of n bytes under each part, filled from the first byte on. Raises what ArrayFile raises."""
 
-    parts: tuple[str, ...]
-    n_bytes: int
-
     def __init__(self, parts: Sequence[str], n_bytes: int, path: Path | None = None) -> None:
         self.parts, self.n_bytes = tuple(parts), n_bytes
-        self.file: ArrayFile = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
+        self.file = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
         self._n_filled = dict.fromkeys(self.parts, 0)
 
     def resume(self, part: str, n_bytes: int) -> None:

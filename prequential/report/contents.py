@@ -33,11 +33,6 @@ class Contents:
     scores: list[Record] = field(default_factory=list)
     mode: int = 0o777
 
-    @property
-    def n_results(self) -> int:
-        """How many results there are to show."""
-        return len([*self.runs, *self.losses, *self.series, *self.forecasts])
-
     def add(self, path: Path) -> None:
         """A run, a file of records, or all that lies in a folder. Raises CorpusError."""
         if path.is_file():
@@ -85,12 +80,13 @@ class Contents:
 
 def read_contents(names: Iterable[PathLike]) -> Contents:
     """What a page about these names shows. Raises CorpusError for one of which nothing can be shown, and for damaged records."""
-    found = Contents()
+    found, n_before = Contents(), 0
     for name in names:
-        before = found.n_results
         found.add(Path(name))
-        if found.n_results == before:
+        n_results = len([*found.runs, *found.losses, *found.series, *found.forecasts])
+        if n_results == n_before:
             raise CorpusError(f"{str(name)!r} is not a run, and holds none, nor other records of this program")
+        n_before = n_results
     return found
 
 

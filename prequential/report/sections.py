@@ -123,7 +123,7 @@ def findings(record: Record) -> list[Html]:
 
 def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
     """The bits saved and the learning curves, with an explanation."""
-    text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
+    text = f"Code length: {split_text(run.curve.split(), run.record['corpus']['n_bytes'])}. "
     if not is_reported(run.record):
         text += "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately."
     return [curve_figures(run.curves, labels), element("p", text)]
