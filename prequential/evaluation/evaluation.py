@@ -73,6 +73,11 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
         """The fields of `record.jsonl`, as JSON values."""
         return record_of(EvaluationRecord, self)
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
+        return is_coded(self.record)
+
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
         ledger = self.ledger[:-2] + choice_entries(n_configs, n_seeds)
@@ -88,7 +93,7 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
             return Run(new.finish(Path(folder), self.record, self.curves, mode=self.mode), self.record)
 
     def __repr__(self) -> str:
-        proof = f"archive {self.archive_bytes:,} bytes" if is_coded(self.record) else "no archive"
+        proof = f"archive {self.archive_bytes:,} bytes" if self.is_coded else "no archive"
         return f"<Evaluation of {run_line(self.record)}, {proof}{', verified' if self.verified else ''}>"
 
 

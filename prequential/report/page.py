@@ -1,6 +1,6 @@
 """HTML pages about runs and other results. A page is one file, whose policy forbids the browser to load anything."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from prequential.comparison.compare import Comparison, compare
 from prequential.comparison.differences import SEEDS_DOUBT
@@ -143,15 +143,11 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
         costs = [_cost(field, group) for group in groups.values()]
         columns[title] = [cost and f"{cost / unit:,.{digits}f}" for cost in costs]
     columns[size] = [round(_mean("archive_bytes", group)) for group in groups.values()]
-    columns["verified"] = [_words(map(verified_word, group)) for group in records]
+    columns["verified"] = [", ".join(sorted({*map(verified_word, group)})) for group in records]
     if max(map(len, records)) > 1:
-        columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
+        columns["seeds"] = [", ".join(str(seed_of(record["config"])) for record in group) for group in records]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return html_table("Ranking", rows, caption, 0)
-
-
-def _words(words: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(words))
 
 
 # ---- each run
