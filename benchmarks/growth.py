@@ -1,11 +1,11 @@
 """How an evaluation grows with its corpus: a row for each tenth of FILE, with bits, speed, memory and the mixer's table.
 
-    python benchmarks/growth.py FILE [--level 1] [--table-bits N] [--limit BYTES] [--draft FOLDER] [--markdown]
+    python benchmarks/growth.py FILE [--level 1] [--table-bits N] [--limit BYTES] [--threads 1] [--draft FOLDER]
 
 Prints a JSON line at the end of each tenth. `kB_per_processor_s` varies less than `kB_per_s` on a machine that others use, too.
 `buckets` and `deterministic`: shares of the mixer's two tables in use. With --draft, an interrupted evaluation is resumed there.
-`make FILE FOLDER BYTES` joins the texts of FOLDER to a file of so many bytes, in the order of the digests of their paths, so
-that each tenth is like the others.
+`growth.py make FILE FOLDER BYTES` joins the texts of FOLDER to a file of so many bytes, in the order of the digests of their
+paths, so that each tenth is like the others.
 """
 
 import argparse
@@ -40,6 +40,12 @@ def make(path: Path, folder: Path, n_bytes: int) -> None:
                     file.write(data[: n_bytes - file.tell()])
 
 
+def private_bytes() -> int:
+    """Memory of this process without pages of files, which the system can take back (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) << 10
+
+
 def table_use() -> dict[str, float]:
     """The shares of the buckets and of the entries for deterministic contexts that are in use."""
     arrays = next(each.arrays for each in gc.get_objects() if isinstance(each, Mixer))
@@ -71,6 +77,7 @@ class Tenths:
             "kB_per_s": round(n / 1e3 / wall_s, 1),
             "kB_per_processor_s": round(n / 1e3 / processor_s, 1),
             "peak_MiB": peak_memory_bytes() >> 20,
+            "private_MiB": private_bytes() >> 20,
         }
         print(json.dumps(row | table_use()), flush=True)
 

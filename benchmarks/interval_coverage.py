@@ -79,7 +79,7 @@ def bounds(ours: Curve, theirs: Curve, confidence: float) -> tuple[float, float]
     cells = text_cells([(1.0, [ours]), (-1.0, [theirs])])
     if cells is None:
         raise SystemExit("the slices are too short for intervals: give more --bytes")
-    bits, half = float(ours.bits[-1] - theirs.bits[-1]), mean_variance(cells.bits).half_width(confidence)
+    bits, half = float(ours.bits[-1] - theirs.bits[-1]), mean_variance(cells).half_width(confidence)
     return bits - half, bits + half
 
 

@@ -34,7 +34,7 @@ FORMER = "°"
 MIXER_SINCE = "2026-11-27T21:30"  # UTC: since then, the mixer of all levels makes the same bits
 COMMON = "xz -9e"  # the program of the summary that most readers have; the other one is the best on the file
 TIMED_FILE = "enwik6"  # whose runs give the speeds
-LIBRARIES = {"zstd": "zstandard", "brotli": "brotli", "ppmd": "pyppmd", "order0": "prequential"}
+LIBRARIES = {"zstd": "zstandard", "brotli": "brotli", "ppmd": "pyppmd"}
 
 
 def main() -> int:

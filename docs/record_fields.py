@@ -43,8 +43,9 @@ WORDS = {
     inspect.IntType: "integer",
     inspect.FloatType: "number",
     inspect.StrType: "text",
+    inspect.BytesType: "text",
     inspect.BoolType: "true or false",
-    inspect.CustomType: "time",
+    inspect.DateTimeType: "time",
     inspect.AnyType: "any",
     inspect.NoneType: "null",
 }

@@ -17,20 +17,10 @@ if TYPE_CHECKING:
     from prequential.comparison.documents import DocumentComparison
     from prequential.compression import CompressionResult, compress
     from prequential.decompression import DecompressionResult, decompress
-    from prequential.errors import (
-        CausalityError,
-        CheckpointError,
-        ConfigError,
-        CorpusError,
-        CorruptArchiveError,
-        FaultError,
-        InexactMachineError,
-        InvalidDistributionError,
-        MissingDependencyError,
-        OutputError,
-        PrequentialError,
-        UnsupportedVersionError,
-    )  # fmt: skip  # isort: skip
+    from prequential.errors import (  # isort: skip
+        CausalityError, CheckpointError, ConfigError, CorpusError, CorruptArchiveError, FaultError, InexactMachineError,
+        InvalidDistributionError, MissingDependencyError, OutputError, PrequentialError, UnsupportedVersionError,
+    )  # fmt: skip
     from prequential.evaluation.curves import Curve
     from prequential.evaluation.evaluation import Evaluation, evaluate
     from prequential.evaluation.ledger import Ledger

@@ -68,7 +68,7 @@ WRONG: list[tuple[Callable[..., object], str, Any]] = [
     *((prequential.Runtime, name, "a") for name in ("audit_every", "max_memory_bytes")),
     (prequential.Runtime, "threads", 0), (prequential.Runtime, "device", []),
     *((prequential.Config, name, 5) for name in ("gpt", "mixer", "schedule")),
-    *((compared, "runs", value) for value in (5, "ab", [5, 6])), (compared, "confidence", 2),
+    *((compared, "runs", value) for value in (5, "ab", [5, 6])),
     *((forecast, name, "a") for name in ("target_bytes", "target_seed", "after_the_fact")),
     (forecast, "runs", 5), (forecast, "target_bytes", 0), (forecast, "target_width", None),
     (prequential.runs_frame, "runs", [5]),

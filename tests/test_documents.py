@@ -68,7 +68,7 @@ def test_every_promise_names_tests_that_exist() -> None:
         known.update(re.findall(r"^ *def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE))
     rows = [line for line in promises.splitlines() if line.startswith("| ")][1:]
     named = [re.findall(r"`(?:[\w/]+/)?(test_\w+(?:\.py)?|\w+\.py)`", row.rsplit("|", 2)[1]) for row in rows]
-    assert len(named) > 30 and all(named)
+    assert len(named) > 20 and all(named)
     assert sorted({name for names in named for name in names} - known) == []
 
 

@@ -1,6 +1,6 @@
 """The coder that writes archives: range coding of single bits inside compiled loops. docs/FORMAT.md specifies its steps.
 
-The total is 2**16, not 2**24 as for the baselines: the coder rounds a width down to a multiple of the total, and 2**24 would
+The total is 2**16: the coder rounds a width down to a multiple of the total, and 2**24 would
 cost 1.3e-4 bits per decision.
 
 state (6,) uint64: low, width, number of words written or read, offset, mode, fault. words (n,) uint32.

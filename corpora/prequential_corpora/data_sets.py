@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from fnmatch import filter as matching
+from itertools import islice
 from os import fsencode
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ class DataSetOptions(RowOptions, kw_only=True, frozen=True):
     files: str | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.files is not None and (self.config or self.split or self.streaming):
             raise ValueError("files= reads plain files: leave out config, split and streaming")
 
@@ -92,8 +92,8 @@ def _open(data: Any, name: str, rows: RowOptions, about: dict[str, str | int | N
             raise CorpusError(f"the data set has the splits {', '.join(data)}: choose one (?split=, or data[SPLIT])")
         (data,) = data.values()
     places = Documents(rows.separator.encode())
-    name, texts = name or str(data.info.dataset_name or "data set"), rows.chosen(_texts(data, rows.column))
-    copy = copied(places.stream((None, (text,)) for text in texts))
+    name, texts = name or str(data.info.dataset_name or "data set"), _texts(data, rows.column)
+    copy = copied(places.stream((None, (text,)) for text in islice(texts, rows.rows)))
     found = {"config": data.info.config_name, "split": data.split and str(data.split)}
     found["fingerprint"] = getattr(data, "_fingerprint", None)  # of a stream there is none
     return Corpus("dataset", name, copy, places, about | found | rows.describe(len(places)))

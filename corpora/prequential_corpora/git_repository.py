@@ -95,8 +95,7 @@ class Repository(NamedTuple):
         try:
             return _rev_parse(self.path, "--verify", f"{revision}^{{commit}}").strip().decode()
         except CorpusError as error:
-            hint = "; it is a shallow clone: git fetch --unshallow" if self.is_shallow else ""
-            raise CorpusError(f"{self.name!r} has no commit {revision!r}{hint}") from error
+            raise CorpusError(f"{self.name!r} has no commit {revision!r}; a shallow clone may lack it") from error
 
     @contextmanager
     def session(self) -> Iterator["Session"]:
@@ -184,11 +183,8 @@ class Session:
         git, objects = str(scratch / "git"), repository.objects
         self._output("init", "--quiet", "--bare", "--template=", f"--object-format={repository.hash_name}", git)
         # only now: `init` makes folders among the objects
-        self._env |= {
-            "GIT_DIR": git,
-            "GIT_OBJECT_DIRECTORY": str(objects),
-            "GIT_SHALLOW_FILE": f"{objects.parent}/shallow",
-        }
+        self._env |= {"GIT_DIR": git, "GIT_OBJECT_DIRECTORY": str(objects)}
+        self._env["GIT_SHALLOW_FILE"] = f"{objects.parent}/shallow"
 
     def line_to(self, when: str) -> Iterator[Commit]:
         """The commit of a revision, its first parent, the first parent of that one, and so on to the first commit.

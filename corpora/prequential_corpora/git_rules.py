@@ -7,7 +7,7 @@ three attributes. An attribute that is *false* overrides the rule by name or con
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from prequential.errors import ConfigError
@@ -54,6 +54,7 @@ GENERATED_NAMES = (
 # fmt: on
 GENERATED_FOLDERS = ("__generated__", "__snapshots__", "dist")
 
+MAX_FILE_BYTES = 1 << 20  # a longer version of a file is skipped, not cut
 BINARY_HEAD_N_BYTES = 8000  # as in git: buffer_is_binary in xdiff-interface.c
 GENERATED_HEAD_N_BYTES = 1024
 # In a comment line near the top: the tag of Facebook's tools, or the sentence of Go and many other tools.
@@ -72,23 +73,20 @@ class Rules:
     """The rules. The tables of this file are part of them and of `digest`.
 
     languages: names as in `EXTENSIONS`; None selects all. A file without a known language is always skipped.
-    max_file_bytes: a longer version of a file is skipped, not cut.
-    Raises ConfigError for an unknown language or a limit below 1.
+    Raises ConfigError for an unknown language.
     """
 
     languages: tuple[str, ...] | None = None
-    max_file_bytes: int = 1 << 20
 
     def __post_init__(self) -> None:
-        if self.max_file_bytes < 1:
-            raise ConfigError(f"max_file_bytes must be at least 1, not {self.max_file_bytes}")
         known = {*EXTENSIONS.values(), *FILE_NAMES.values()}
         if unknown := set(self.languages or ()) - known:
             raise ConfigError(f"unknown languages {sorted(unknown)}; choose from {', '.join(sorted(known))}")
 
     def digest(self) -> str:
         """BLAKE2b of these rules and their tables, 16 bytes in hexadecimal. Equal digests mean equal selections."""
-        chosen = asdict(self) | {"languages": self.languages and sorted(set(self.languages))}
+        languages = self.languages and sorted(set(self.languages))
+        chosen = {"languages": languages, "max_file_bytes": MAX_FILE_BYTES}
         lines = [each.pattern.decode() for each in (GENERATED_LINE, LFS_POINTER)]
         patterns = [BINARY_HEAD_N_BYTES, GENERATED_HEAD_N_BYTES, *lines]
         tables = [EXTENSIONS, FILE_NAMES, LOCK_NAMES, VENDORED_FOLDERS, GENERATED_NAMES, GENERATED_FOLDERS, patterns]

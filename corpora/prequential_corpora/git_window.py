@@ -19,7 +19,7 @@ from prequential.errors import CorpusError
 from prequential.files import PathLike
 from prequential_corpora import git_repository as git
 from prequential_corpora.corpus import Corpus, Documents, NamedParts, copied
-from prequential_corpora.git_rules import Rules, is_safe
+from prequential_corpora.git_rules import MAX_FILE_BYTES, Rules, is_safe
 
 DocumentKind = Literal["tree", "new", "added"]
 LISTED = 2_000  # changes whose attributes are asked for at once
@@ -102,7 +102,7 @@ class GitDocuments:
             return "lfs"
         if is_duplicate and change.after != self.repository.empty_id("blob").encode():
             return "duplicate"
-        data = session.blob(change.after, self.rules.max_file_bytes)
+        data = session.blob(change.after, MAX_FILE_BYTES)
         if data is None:
             return "size"
         if reason := self.rules.refuse_bytes(data, generated=generated):

@@ -1,15 +1,6 @@
-"""Rows of tables as documents: the options that shards and data sets have in common, the text of a row, and the shuffle.
+"""Rows of tables as documents: the options that shards and data sets have in common, and the text of a row."""
 
-**Shuffling.** key is the seed as 8 bytes, little-endian. Shards are sorted by BLAKE2b(name, key, 16 bytes), ascending. Then rows
-pass through a buffer of B documents, which the first B fill. For each later document, numbered i = 0, 1, 2 and so on, the one at
-place w_i mod B leaves and the new one takes its place. At the end, while n documents are left, the one at place w_i mod n leaves
-and the last one takes its place; i continues to count. w_i = BLAKE2b(i as 8 bytes, key, 8 bytes), all little-endian. So a
-document comes at most B - 1 places earlier than without shuffling, and possibly much later. A text shard is one document.
-"""
-
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -29,38 +20,21 @@ class BadRowError(ValueError):
 
 
 class RowOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The documents of a table, and their order.
+    """The documents of a table.
 
     column: of the texts, or several with commas; None is `text`. separator: follows each document, as UTF-8; may be empty.
-    seed: of the shuffling; None keeps the order. buffer: in documents, only with a seed. rows: number of documents; None is all.
+    rows: number of documents, the first ones; None is all.
     """
 
     column: str | None = None
     separator: str = DOCUMENT_END.decode()
-    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
-    buffer: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
     rows: Annotated[int, Meta(ge=1, le=(1 << 63) - 1)] | None = None
 
-    def __post_init__(self) -> None:
-        if self.buffer and self.seed is None:
-            raise ValueError("a shuffle buffer needs a seed: add seed=N")
-
-    @property
-    def key(self) -> bytes | None:
-        """The key of the shuffling; None keeps the order."""
-        return None if self.seed is None else self.seed.to_bytes(8, "little")
-
-    def chosen(self, rows: Iterator[T]) -> Iterator[T]:
-        """These rows in this order."""
-        return islice(rows if self.key is None else shuffled(rows, self.key, self.buffer or 1024), self.rows)
-
     def describe(self, n_rows: int, *, is_text: bool = False) -> dict[str, str | int | None]:
-        """As JSON values, for records. is_text: without columns, so that only shards are shuffled."""
+        """As JSON values, for records. is_text: without columns."""
         return {
             "column": None if is_text else self.column or DEFAULT_COLUMN,
             "separator": self.separator,
-            "shuffle_seed": self.seed,
-            "shuffle_buffer": None if self.seed is None or is_text else self.buffer or 1024,
             "n_rows": n_rows,
         }
 
@@ -76,22 +50,6 @@ def parse_options(query: str, kind: type[T]) -> T:
     except ValueError as error:
         reason = str(error).replace("- at `$.", "for `")
         raise CorpusError(f"cannot read the options {query!r} of a corpus: {reason}") from error
-
-
-def shuffled(documents: Iterator[T], key: bytes, n_places: int) -> Iterator[T]:
-    """The documents in the order that the key defines (see the module's docstring), with n_places of them in memory."""
-    held = list(islice(documents, n_places))
-    digests = (hashlib.blake2b(i.to_bytes(8, "little"), key=key, digest_size=8).digest() for i in count())
-    draws = (int.from_bytes(digest, "little") for digest in digests)
-    for document in documents:
-        place = next(draws) % n_places
-        yield held[place]
-        held[place] = document
-    while held:
-        place = next(draws) % len(held)
-        yield held[place]
-        held[place] = held[-1]
-        held.pop()
 
 
 def columns_of(option: str | None, names: Sequence[str], strings: Sequence[str]) -> list[str]:

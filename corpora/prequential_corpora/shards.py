@@ -72,8 +72,7 @@ class Shards:
 
         def documents() -> Iterator[NamedParts]:
             nonlocal n_opened
-            read, rows = self._read(files), self.options.rows
-            for shard, document in islice(read, rows) if is_text else self.options.chosen(read):
+            for shard, document in islice(self._read(files), self.options.rows):
                 n_opened = max(n_opened, shard + 1)
                 yield document
 
@@ -134,9 +133,6 @@ def shards_of(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Sha
     assert kind
     if kind == "text" and options.column is not None:
         raise CorpusError(f"the shards of {name!r} are text, without a column {options.column!r}: leave out ?column=")
-    if key := options.key:
-        order = lambda file: (hashlib.blake2b(file.path, key=key, digest_size=16).digest(), file.path)  # noqa: E731
-        tree = replace(tree, entries=sorted(tree.files, key=order))
     return Shards(name=name, tree=tree, kind=kind, options=options, n_skipped=n_skipped)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from prequential.errors import CorpusError
 from prequential.files import common_mode, open_regular, possible_name
-from prequential_corpora import is_data_set
+from prequential_corpora import is_data_set, is_path
 from prequential_corpora.corpus import Corpus, Document, Documents, Kind, copied, read_chunks, reading, unicode_name
 from prequential_corpora.rows import parse_options
 from prequential_corpora.tree import is_saved, scan_tree
@@ -51,7 +51,9 @@ def open_corpus(spec: Any) -> Corpus:
 
             return open_named(spec.removeprefix("hf:"))
         if spec.startswith("shards:"):
-            shards = _shards(spec)
+            from prequential_corpora.shards import find_shards  # imports pyarrow, which takes a quarter of a second
+
+            shards = find_shards(spec.removeprefix("shards:"))
             return shards.open("shards", unicode_name(Path(shards.name).absolute().name), {})
         if spec.startswith("git:"):
             return _open_git(*_git_options(spec))
@@ -63,17 +65,15 @@ def open_corpus(spec: Any) -> Corpus:
 
 def corpus_mode(spec: str | os.PathLike[str]) -> int:
     """The permissions of all files of the corpus `spec`, as `Corpus.mode`; of a model or a run, too. Raises CorpusError."""
-    if isinstance(spec, str):
-        if spec == "-":
-            return _stdin_mode()
-        if spec.startswith(("sample:", "hf:")):
-            folder = Path(spec.removeprefix("hf:").partition("?")[0])
-            return scan_tree(folder).mode if folder.is_dir() else 0o777
-        if spec.startswith("shards:"):
-            return _shards(spec).tree.mode
+    if spec == "-":
+        return _stdin_mode()
+    path = Path(spec)
+    if isinstance(spec, str) and not is_path(spec):
         if spec.startswith("git:"):
             return _git_mode(_git_options(spec)[0])
-    path = Path(spec)
+        path = Path(spec.partition(":")[2].partition("?")[0])
+        if not path.exists():  # of the hub, or a sample
+            return 0o777
     mode = _status(path).st_mode
     return scan_tree(path).mode if stat.S_ISDIR(mode) else mode & 0o777 | 0o600
 
@@ -118,12 +118,6 @@ def _open_tree(folder: Path) -> Corpus:
     data = copied(places.stream(tree.contents()))
     origin = {"n_files": len(tree.files), "n_skipped": len(tree.skipped)}
     return Corpus("tree", name, data, places, origin, tree.mode, tree.skipped)
-
-
-def _shards(spec: str) -> Any:  # of Shards
-    from prequential_corpora.shards import find_shards  # imports pyarrow, which takes a quarter of a second
-
-    return find_shards(spec.removeprefix("shards:"))
 
 
 class GitOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -131,8 +131,6 @@ def _is_safe(path: bytes) -> bool:
         len(parts) <= MAX_DEPTH
         and b"\0" not in path
         and not any(part in (b"", b".", b"..") or is_git(part) for part in parts)
-        # On Windows a part can contain a drive or a backslash; basename removes these.
-        and all(os.path.basename(part) == part for part in parts)  # noqa: PTH119
     )
 
 

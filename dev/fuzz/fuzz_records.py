@@ -42,7 +42,7 @@ from prequential.files.strict_json import parse_json
 from prequential.report.markup import SCRIPT
 
 FIGURES = (
-    "ledger", "code_bits", "payload_bytes", "n_blocks", "n_raw_blocks", "parts", "crossings", "tables", "config", "corpus",
+    "ledger", "code_bits", "payload_bytes", "parts", "crossings", "tables", "config", "corpus",
 )  # fmt: skip
 Damage = Callable[[bytes, Random], bytes]
 SECONDS, EXTRA_BYTES = 5.0, 256 << 20

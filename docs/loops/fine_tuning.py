@@ -126,7 +126,7 @@ def table(found: dict[str, prequential.Run]) -> str:
     """The code length of the labels, and its part above the rate of the last tenth."""
     lines = [f"{'':30}{'bits':>8}{'bits/label':>12}{'last tenth':>12}{'above it':>10}"]
     for name, run in found.items():
-        bits, n, above = run.record["code_bits"], run.record["n_tokens"], run.split().above_rate_of_last_tenth
+        bits, n, above = run.record["code_bits"], run.record["n_tokens"], run.curve.split().above_rate_of_last_tenth
         lines.append(f"{name:30}{bits:8,.0f}{bits / n:12.3f}{(bits - above) / n:12.3f}{above:10,.0f}")
     return "\n".join(lines)
 

@@ -15,7 +15,6 @@ COMPARED = {
     "runs: RUN ...": f"{options.RUN}; or FILE.jsonl:NUMBER of a record (without a number: the last); two or more",
     "--group NAMES": "labels, one for each run; runs with the same label are averaged (default: those that differ only in the "
     "seed)",
-    "--confidence NUMBER [0.95]": "level of the intervals",
 }
 
 
@@ -24,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"one of {', '.join(args.runs)} is given twice: a run does not differ from itself")
     from prequential.comparison.compare import compare
 
-    comparison = compare(args.runs, groups=args.group, confidence=args.confidence)
+    comparison = compare(args.runs, groups=args.group)
     losses = [(getattr(each, "loss", ""), f"{each.bits_per_byte:+.4f}") for each in comparison.differences]
     figure = "\n".join(rate for loss, rate in losses if loss == losses[0][0])
     print_result(args, str(comparison), comparison.to_dict(), figure=figure, rows=comparison.to_frame)

@@ -1,11 +1,10 @@
 """Show results as an HTML page, which loads nothing from elsewhere (docs/MEASURES.md).
 
-A result is a run; a file of held-out losses, of a monorepo series, of a forecast or of scores; or a folder: all that lies in it.
+A result is a run; a file of held-out losses, of a monorepo series, or of a forecast; or a folder: all that lies in it.
 """
 
 import argparse
 import sys
-from pathlib import Path
 
 from prequential.cli import options
 from prequential.printable import printable
@@ -31,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     found = read_contents(args.names)
     from prequential.report.written import page_of
 
-    page = page_of(found, None if output == "-" else Path(output))
+    page = page_of(found)
     stdout = stream_output(sys.stdout.buffer, overwrite=args.force)
     with stdout if output == "-" else output_file(output, overwrite=overwrite, mode=found.mode) as sink:
         sink.write(page)

@@ -23,14 +23,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.errors import ConfigError
-
-
-def check_confidence(confidence: float) -> None:
-    """Raises ConfigError for a level that no interval has."""
-    if not 0 < confidence < 1:
-        raise ConfigError(f"the confidence {confidence} is outside (0, 1): 0.95 is usual")
-
 
 def label_of(i: int) -> str:
     """The i-th label of A ... Z, A2 ... Z2, A3 ..."""
@@ -40,7 +32,7 @@ def label_of(i: int) -> str:
 
 MIN_CLUSTERS = 3  # with fewer there is no interval
 MAX_CLUSTERS = 1000  # of more, equal numbers of neighbours form a group
-CONFIDENCE = 0.95
+CONFIDENCE, LEVEL = 0.95, "95 %"  # of every interval of a comparison and of a loss
 KINDS = ("document", "folder", "commit", "group")
 
 
@@ -62,17 +54,6 @@ class Clusters:
     n_bytes: tuple[int, ...]
     bits: tuple[float, ...]
     by: str = "document"
-
-    @property
-    def largest_share(self) -> float:
-        """The largest share of the bytes that a cluster has; 0 without clusters."""
-        return max(self.n_bytes, default=0) / max(1, sum(self.n_bytes))
-
-    @property
-    def n_effective(self) -> float:
-        """How many clusters of equal length they are worth: 1 / the sum of their squared shares of the bytes."""
-        shares = np.divide(self.n_bytes, max(1, sum(self.n_bytes)))
-        return float(1 / max(shares @ shares, 1e-300))
 
     def minus(self, other: "Clusters") -> "Clusters":
         """The same clusters with the differences of their bits."""
@@ -105,7 +86,6 @@ class EqualWeights:
     high_bits_per_byte: float
     p_value: float
     n_lower: int
-    confidence: float
 
 
 def folders_of(names: Sequence[str], n_levels: int = 1) -> Grouping:
@@ -140,19 +120,15 @@ def cluster(n_bytes: Sequence[int], bits: Sequence[float], grouping: Grouping | 
     )
 
 
-def rate_interval(clusters: Clusters, confidence: float = CONFIDENCE) -> RateInterval | None:
-    """The interval of sum of bits / sum of bytes; -bits give exactly the mirrored interval.
-
-    None with fewer than MIN_CLUSTERS clusters. Raises ConfigError for a confidence outside (0, 1).
-    """
+def rate_interval(clusters: Clusters) -> RateInterval | None:
+    """The interval of sum of bits / sum of bytes; -bits give exactly the mirrored interval. None with fewer than MIN_CLUSTERS."""
     from scipy.special import stdtrit  # not every command compares
 
-    check_confidence(confidence)
     sizes, costs = np.array(clusters.n_bytes, np.float64), np.array(clusters.bits, np.float64)
     if len(sizes) < MIN_CLUSTERS:
         return None
     rate, error, freedom = _ratio(sizes, costs)
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     if not math.isfinite(half):  # one cluster has all bytes that a float can tell
         return None
     return RateInterval(
@@ -162,7 +138,7 @@ def rate_interval(clusters: Clusters, confidence: float = CONFIDENCE) -> RateInt
         n_clusters=len(sizes),
         by=clusters.by,
         freedom=freedom,
-        confidence=confidence,
+        confidence=CONFIDENCE,
     )
 
 
@@ -172,23 +148,21 @@ def loss_interval(clusters: Clusters) -> RateInterval | None:
     return interval if interval and interval.low_bits_per_byte >= 0.0 else None
 
 
-def equal_weights(clusters: Clusters, confidence: float = CONFIDENCE) -> EqualWeights | None:
+def equal_weights(clusters: Clusters) -> EqualWeights | None:
     """The mean rate of clusters, by Student's t; -bits give exactly the mirrored interval. None with fewer than MIN_CLUSTERS."""
     from scipy.special import stdtr, stdtrit
 
-    check_confidence(confidence)
     rates = np.divide(clusters.bits, clusters.n_bytes)
     if (k := len(rates)) < MIN_CLUSTERS:
         return None
     mean, error = float(rates.mean()), float(rates.std(ddof=1)) / math.sqrt(k)
-    half = float(stdtrit(k - 1, (1 + confidence) / 2)) * error
+    half = float(stdtrit(k - 1, (1 + CONFIDENCE) / 2)) * error
     return EqualWeights(
         bits_per_byte=mean,
         low_bits_per_byte=mean - half,
         high_bits_per_byte=mean + half,
         p_value=float(2 * stdtr(k - 1, -abs(mean) / error)) if error else float(mean == 0),
         n_lower=int((rates < 0).sum()),
-        confidence=confidence,
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from prequential_codecs.archive_header import OTHER
 
-from prequential.comparison.clusters import Clusters, check_confidence, holm, label_of
+from prequential.comparison.clusters import CONFIDENCE, Clusters, holm, label_of
 from prequential.comparison.data_multiple import equal_loss
 from prequential.comparison.differences import Comparison, Difference, RunGroup
 from prequential.comparison.documents import (
@@ -59,24 +59,23 @@ Labels = Sequence[str] | None
 
 
 @overload
-def compare(runs: Sequence[Run | Evaluation], *, groups: Labels = None, confidence: float = 0.95) -> Comparison: ...
+def compare(runs: Sequence[Run | Evaluation], *, groups: Labels = None) -> Comparison: ...
 
 
 @overload
 def compare(
-    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None, confidence: float = 0.95
+    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None
 ) -> Comparison | DocumentComparison: ...
 
 
 def compare(
-    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None, confidence: float = 0.95
+    runs: Sequence[Run | Evaluation | HasRecords | PathLike], *, groups: Labels = None
 ) -> Comparison | DocumentComparison:
     """Each of the runs, or of the groups of runs, compared with the first one: the difference in bits, and what it says.
 
     runs: two or more over the same bytes: of `read_runs`, results of `evaluate`, or run folders. Or results of `heldout` over the
     same documents, or their records as FILE.jsonl:NUMBER; these are compared document by document. groups: a label for each run;
-    runs with equal labels are averaged. By default, those are that differ only in the seed. confidence: level of the intervals,
-    above 0 and below 1.
+    runs with equal labels are averaged. By default, those are that differ only in the seed.
 
     Nothing is written. Exchanging two groups changes only the signs. Raises CorpusError for runs that are damaged or of different
     data, ConfigError for fewer than two.
@@ -93,16 +92,15 @@ def compare(
         raise wrong_argument("runs", runs, "a list of two runs or more")
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more")
-    check_confidence(confidence)
     losses = [_document_losses(each, i) for i, each in enumerate(runs)]
     if not any(losses):
-        return compare_runs([_opened(each, i) for i, each in enumerate(runs)], groups, confidence)
+        return compare_runs([_opened(each, i) for i, each in enumerate(runs)], groups)
     if groups is not None:
         raise ConfigError("records of documents have no groups: leave out groups=")
     if not all(losses):
         name = str(runs[losses.index([])])
         raise CorpusError(f"{name!r} is not a record of a held-out loss, but others are: compare results of one kind")
-    return compare_documents([each for result in losses for each in result], confidence)
+    return compare_documents([each for result in losses for each in result])
 
 
 def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
@@ -121,7 +119,7 @@ def _opened(run: Any, i: int) -> Run:
     raise wrong_argument("runs", run, "runs of read_runs, results of evaluate or heldout, or names of run folders")
 
 
-def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, confidence: float = 0.95) -> Comparison:
+def compare_runs(opened: Sequence[Run], groups: Labels = None) -> Comparison:
     """Every group compared with the group of the first run. Equal arguments give equal results. Raises as `compare`."""
     opened = of_one_text(opened)
     first = opened[0].record
@@ -140,7 +138,7 @@ def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, con
     n_effective = effective_documents(first)
     common = groups_of_runs, documents, n_effective
     others, is_training = range(1, len(groups_of_runs)), is_reported(first)
-    differences = _decided([_difference(*common, i, confidence, is_training) for i in others])
+    differences = _decided([_difference(*common, i, is_training) for i in others])
     about: dict[str, Any] = {}
     if is_reported(first):
         wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
@@ -149,19 +147,8 @@ def compare_runs(opened: Sequence[Run], groups: Sequence[str] | None = None, con
         width = (
             ": cells hold different rows, so intervals are wide" if rows.startswith((OTHER_ORDER, SAME_TEXT)) else ""
         )
-        about = {"proof": proof(first) + warning, "rows": rows + width, "sources": _sources(list(members.values()))}
+        about = {"proof": proof(first) + warning, "rows": rows + width}
     return Comparison(corpus=first["corpus"], groups=tuple(groups_of_runs), differences=differences, **about)
-
-
-def _sources(groups: Sequence[Sequence[Run]]) -> tuple[tuple[str, int, tuple[float, ...]], ...]:
-    """Of the sources of rows that all loops named: name, bytes and the mean bits of each group of runs; () if they differ."""
-    tables = [[run.record.get("tables", {}).get("groups", {"rows": []})["rows"] for run in runs] for runs in groups]
-    sizes = [{row["name"]: row["n_bytes"] for row in rows} for runs in tables for rows in runs]
-    if any(each != sizes[0] for each in sizes):
-        return ()
-    bits = [[{row["name"]: row["bits"][MODEL] for row in rows} for rows in runs] for runs in tables]
-    mean = {name: tuple(math.fsum(each[name] for each in runs) / len(runs) for runs in bits) for name in sizes[0]}
-    return tuple((name, n_bytes, mean[name]) for name, n_bytes in sizes[0].items())
 
 
 def _check_comparable(first: Run, run: Run) -> None:
@@ -233,7 +220,6 @@ def _difference(
     documents: Sequence[Clusters | None],
     n_effective: float,
     i: int,
-    confidence: float,
     is_training: bool,
 ) -> Difference:
     reference, other = groups[0], groups[i]
@@ -243,21 +229,20 @@ def _difference(
     of_seeds = [[*dict(zip(group.seeds, group.bits, strict=True)).values()] for group in groups]  # one run of each
     texts = None
     if before and after and before.n_bytes == after.n_bytes:
-        texts = over_documents(before, after, confidence)
+        texts = over_documents(before, after)
         n_effective = math.inf  # of equal weight: few long ones do no harm
     elif n_effective >= MIN_EFFECTIVE:
-        texts = over_texts(reference.curves, other.curves, confidence)
+        texts = over_texts(reference.curves, other.curves)
     return Difference(
         reference=reference,
         other=other,
         bits=other.mean_bits - reference.mean_bits,
         parts_percent=parts_percent(theirs, ours),
-        seeds=over_seeds(of_seeds, [group.has_seeds for group in groups], i, confidence),
+        seeds=over_seeds(of_seeds, [group.has_seeds for group in groups], i),
         texts=texts,
         n_documents=len(before.n_bytes) if before else 0,
         n_effective=n_effective,
         crossing_byte=crossing_byte(ours, theirs),
-        confidence=confidence,
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
         equal_loss=equal_loss(theirs, ours) if is_training else None,
@@ -269,7 +254,7 @@ def _decided(differences: Sequence[Difference]) -> tuple[Difference, ...]:
     made = list(differences)
     for name in ("seeds", "texts"):
         known = [(i, interval) for i, each in enumerate(made) if (interval := getattr(each, name))]
-        fallen = holm([interval.p_value for _, interval in known], 1 - made[0].confidence)
+        fallen = holm([interval.p_value for _, interval in known], 1 - CONFIDENCE)
         for (i, interval), decides in zip(known, fallen, strict=True):
             made[i] = replace(made[i], **{name: replace(interval, decides=decides)})
     return tuple(made)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.clusters import MIN_CLUSTERS, by_holm
+from prequential.comparison.clusters import LEVEL, MIN_CLUSTERS, by_holm
 from prequential.comparison.data_multiple import EqualLoss
 from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
 from prequential.evaluation.curves import Curve, ShownAsTable
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     import pandas
 
 GROUP_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
+FRAME_COLUMNS = (
+    "reference", "other", "bits", "bits_per_byte", "percent", "crossing_byte", "n_documents", "seeds_low_percent",
+    "seeds_high_percent", "texts_low_percent", "texts_high_percent", "eighths",
+)  # fmt: skip
 DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
-MAX_SEEDS_LETTERS = 20
 SEEDS_DIFFER = 1.4  # percent: the largest of 48 differences of two seeds of one small GPT, on ten ladders
 SEEDS_DOUBT = "seeds could make this difference"
 MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
@@ -65,8 +68,7 @@ class Difference:
     parts_percent: in each eighth of the text; () if segments are long. seeds, texts: what it says about others; None: nothing.
     n_documents, n_effective: of the text, and how many of equal length it is worth; 0 and infinite if it has none.
     crossing_byte: from there on the other is below; 0: everywhere, None: never. n_bytes (n,) int64 and running_bits (n,) float64,
-    both from 0 on: the difference so far, at every byte where a run ends a segment. confidence: of the intervals. equal_loss: of
-    training runs.
+    both from 0 on: the difference so far, at every byte where a run ends a segment. equal_loss: of training runs.
     """
 
     reference: RunGroup
@@ -78,7 +80,6 @@ class Difference:
     n_documents: int
     n_effective: float
     crossing_byte: int | None
-    confidence: float
     n_bytes: NDArray[np.int64] = field(repr=False, compare=False)
     running_bits: NDArray[np.float64] = field(repr=False, compare=False)
     equal_loss: EqualLoss | None = field(default=None, repr=False, compare=False)
@@ -111,14 +112,10 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
-        figures = {
-            name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte", "confidence")
-        }
-        answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
+        figures = {name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte")}
+        answers = {name: (value := getattr(self, name)) and asdict(value) for name in ("seeds", "texts", "equal_loss")}
         parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
-        equal = self.equal_loss and {name: getattr(self.equal_loss, name) for name in ("ratio", "bits_per_byte")}
-        about = {**figures, **parts, **answers, "equal_loss": equal}
-        return {"reference": self.reference.label, "other": self.other.label, **about}
+        return {"reference": self.reference.label, "other": self.other.label, **figures, **parts, **answers}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -126,7 +123,6 @@ class Comparison(ShownAsTable):
     """Groups of runs over one corpus. The first group is the reference of every difference. str() is the report of the command.
 
     proof, rows: of reported runs, what they are and what is known about their data; None: both were coded from equal bytes.
-    sources: name, bytes and the mean bits of each group of runs, of the parts of the data that training loops named.
 
     Examples:
         >>> import prequential
@@ -141,7 +137,6 @@ class Comparison(ShownAsTable):
     differences: tuple[Difference, ...]
     proof: str | None = None
     rows: str | None = None
-    sources: tuple[tuple[str, int, tuple[float, ...]], ...] = ()
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each group but the first: bits, bits_per_byte and percent above it, and the eighths of the text that agree.
@@ -150,58 +145,30 @@ class Comparison(ShownAsTable):
         """
         import pandas
 
-        rows = []
-        for difference in self.differences:
-            row = {name: v for name, v in difference.to_dict().items() if not isinstance(v, list | dict | None)}
-            for name, interval in (("seeds", difference.seeds), ("texts", difference.texts)):
-                ends = (interval.low_percent, interval.high_percent) if interval else (math.nan, math.nan)
-                row |= dict(zip((f"{name}_low_percent", f"{name}_high_percent"), ends, strict=True))
-            rows.append(row | {"eighths": difference.n_same_sign})
-        return pandas.DataFrame(rows)
+        rows = [difference.to_dict() | {"eighths": difference.n_same_sign} for difference in self.differences]
+        return pandas.json_normalize(rows, sep="_").reindex(columns=FRAME_COLUMNS)
 
     def __str__(self) -> str:
         corpus, groups, differences = self.corpus, self.groups, self.differences
         name, n_bytes = corpus.get("name") or "bytes", corpus["n_bytes"]
         reported = [] if self.rows is None else [[f"proof {self.proof}", f"rows  {self.rows}"]]
-        group_rows = [
-            [g.label, g.learner, str(len(g.runs)), _seeds(g), f"{g.mean_bits:,.1f}", f"{g.mean_bits / n_bytes:.4f}"]
-            for g in groups
-        ]
-        rows = [
-            [
-                f"{d.other.label} - {d.reference.label}",
-                f"{d.bits:+,.1f}",
-                f"{d.bits_per_byte:+.5f}",
-                f"{d.percent:+.3f}",
-            ]
-            for d in differences
-        ]
+        group_rows = []
+        for g in groups:
+            seeds, rate = ",".join(map(str, g.seeds)), f"{g.mean_bits / n_bytes:.4f}"
+            group_rows.append([g.label, g.learner, str(len(g.runs)), seeds, f"{g.mean_bits:,.1f}", rate])
+        names = [f"{d.other.label} - {d.reference.label}" for d in differences]
+        figures = [[f"{d.bits:+,.1f}", f"{d.bits_per_byte:+.5f}", f"{d.percent:+.3f}"] for d in differences]
+        rows = [[name, *row] for name, row in zip(names, figures, strict=True)]
         parts = [
             [f"corpus {name}, {n_bytes:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"],
             *reported,
             format_table(GROUP_TITLES, group_rows).split("\n"),
             [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
             format_table(DIFFERENCE_TITLES, rows).split("\n"),
-            *([format_table(*self._source_table()).split("\n")] if self.sources else []),
             *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
             map(sentence, differences),
         ]
         return "\n\n".join("\n".join(map(printable, lines)) for lines in parts)
-
-    def _source_table(self) -> tuple[list[str], list[list[str]]]:
-        """Titles and rows: bits per byte of each group of runs, by the source of rows."""
-        labels, first = [group.label for group in self.groups], self.groups[0].label
-        titles = [
-            "group",
-            "bytes",
-            *(f"{each} b/B" for each in labels),
-            *(f"{each} - {first} %" for each in labels[1:]),
-        ]
-        rows = []
-        for name, n_bytes, bits in self.sources:
-            more = [f"{100 * (each / bits[0] - 1):+.3f}" if bits[0] else "" for each in bits[1:]]
-            rows.append([name, f"{n_bytes:,}", *(f"{each / n_bytes:.4f}" for each in bits), *more])
-        return titles, rows
 
     def __repr__(self) -> str:
         return f"<{' '.join(map(sentence, self.differences))}>"
@@ -214,16 +181,10 @@ class Comparison(ShownAsTable):
             "groups": [group.to_dict() for group in self.groups],
             "differences": [difference.to_dict() for difference in self.differences],
             **({} if self.rows is None else {"proof": self.proof, "rows": self.rows}),
-            **({"sources": [list(each) for each in self.sources]} if self.sources else {}),
         }
 
 
 # ---- text
-
-
-def _seeds(group: RunGroup) -> str:
-    seeds = ",".join(map(str, group.seeds))
-    return seeds if len(seeds) <= MAX_SEEDS_LETTERS else f"{seeds[:16]},..."
 
 
 def _details(difference: Difference) -> Iterator[tuple[str, str]]:
@@ -241,7 +202,6 @@ def _details(difference: Difference) -> Iterator[tuple[str, str]]:
 def sentence(difference: Difference) -> str:
     """What the difference says: on this text, with other seeds, on other texts. For a reader who decides by it."""
     a, b, percent = difference.reference, difference.other, difference.percent
-    level = f"{100 * difference.confidence:g} %"
     if difference.is_none:
         return f"{b.label} and {a.label} are equal: they cost the same everywhere."
     same, parts = difference.n_same_sign, difference.parts_percent
@@ -253,7 +213,7 @@ def sentence(difference: Difference) -> str:
     ]
     if seeds := difference.seeds:
         doubt = "" if seeds.decides else f": {by_holm(seeds.low_percent, seeds.high_percent)}{SEEDS_DOUBT}"
-        lines.append(f"Over other seeds: {seeds.low_percent:+.2f} to {seeds.high_percent:+.2f} % ({level}){doubt}.")
+        lines.append(f"Over other seeds: {seeds.low_percent:+.2f} to {seeds.high_percent:+.2f} % ({LEVEL}){doubt}.")
     elif difference.needs_seeds:
         lines.append(f"One seed each, and two seeds of one GPT differ by up to {SEEDS_DIFFER} %: run a second seed.")
     if 0 < difference.n_documents < MIN_CLUSTERS:
@@ -268,5 +228,5 @@ def sentence(difference: Difference) -> str:
         if not texts.decides:
             doubt = f": {by_holm(texts.low_percent, texts.high_percent)}measure a second text"
         ends = f"{texts.low_percent:+.1f} to {texts.high_percent:+.1f} %"
-        lines.append(f"For other texts of this kind: {ends} ({level}, by {texts.over}){doubt}.")
+        lines.append(f"For other texts of this kind: {ends} ({LEVEL}, by {texts.over}){doubt}.")
     return " ".join(lines)

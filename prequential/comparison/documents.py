@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from prequential.comparison.clusters import (
     CONFIDENCE,
+    LEVEL,
     MAX_CLUSTERS,
     Clusters,
     EqualWeights,
@@ -82,8 +83,7 @@ class LossDifference:
         names = ("loss", "other", "reference_bits_per_byte", "other_bits_per_byte", "bits_per_byte", "decides")
         clusters, equal = self.clusters, self.equal and asdict(self.equal)
         about = {"n_documents": clusters.n_documents, "n_clusters": len(clusters.n_bytes), "by": clusters.by}
-        sizes = {"n_effective": clusters.n_effective, "largest_share": clusters.largest_share}
-        return {name: getattr(self, name) for name in names} | about | sizes | {"equal": equal}
+        return {name: getattr(self, name) for name in names} | about | {"equal": equal}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -123,8 +123,7 @@ class DocumentComparison(ShownAsTable):
                 ends = f"{equal.low_bits_per_byte:+.4f} to {equal.high_bits_per_byte:+.4f}"
                 mean = f"{equal.bits_per_byte:+.4f}"
                 rows.append([f"a {by}, of equal weight", "", "", mean, ends, f"lower in {equal.n_lower} of {k}"])
-        level = next((f"{100 * d.equal.confidence:g} %" for d in self.differences if d.equal), "interval")
-        table = format_table(("loss, bits/byte", "A", "other", "difference", level, ""), rows)
+        table = format_table(("loss, bits/byte", "A", "other", "difference", LEVEL, ""), rows)
         return "\n\n".join(["\n".join(map(printable, lines)), table, *map(printable, self.notes), *self._sentences()])
 
     def __repr__(self) -> str:
@@ -186,7 +185,7 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
     )
 
 
-def compare_documents(records: Sequence[DocumentLosses], confidence: float = CONFIDENCE) -> DocumentComparison:
+def compare_documents(records: Sequence[DocumentLosses]) -> DocumentComparison:
     """Every record compared with the first one. Raises CorpusError for other documents, ConfigError for fewer than two."""
     if len(records) < 2:
         raise ConfigError("a comparison needs two records or more")
@@ -205,20 +204,18 @@ def compare_documents(records: Sequence[DocumentLosses], confidence: float = CON
                 raise CorpusError(f"{names}: their clusters are a {kinds}: measure both with one cluster=")
             if sizes[0] != sizes[1] or ours.n_bytes != theirs.n_bytes:
                 raise CorpusError(f"{names}: they scored other documents")
-            differences.append(difference_of(loss, label_of(i), theirs, ours, confidence))
+            differences.append(difference_of(loss, label_of(i), theirs, ours))
     for loss in LOSSES:  # one family of verdicts for each loss
         family = [(i, d.equal.p_value) for i, d in enumerate(differences) if d.loss == loss and d.equal]
-        for (i, _), decides in zip(family, holm([p for _, p in family], 1 - confidence), strict=True):
+        for (i, _), decides in zip(family, holm([p for _, p in family], 1 - CONFIDENCE), strict=True):
             differences[i] = replace(differences[i], decides=decides)
     return DocumentComparison(records=tuple(records), differences=tuple(differences), notes=tuple(notes))
 
 
-def difference_of(
-    loss: str, other: str, theirs: Clusters, ours: Clusters, confidence: float = CONFIDENCE
-) -> LossDifference:
+def difference_of(loss: str, other: str, theirs: Clusters, ours: Clusters) -> LossDifference:
     """The costs `ours` minus `theirs`, of the same clusters."""
     paired, n_bytes = ours.minus(theirs), max(1, sum(ours.n_bytes))
-    equal = equal_weights(paired, confidence)
+    equal = equal_weights(paired)
     return LossDifference(
         loss=loss,
         other=other,
@@ -226,7 +223,7 @@ def difference_of(
         other_bits_per_byte=sum(ours.bits) / n_bytes,
         clusters=paired,
         equal=equal,
-        decides=equal is not None and equal.p_value <= 1 - confidence,
+        decides=equal is not None and equal.p_value <= 1 - CONFIDENCE,
     )
 
 
@@ -244,10 +241,7 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
     if equal is None:
         return f"{claim}, but {count_of(clusters.by, k)} say{'s' * (k == 1)} nothing about others: score more {many}"
     low, high = equal.low_bits_per_byte, equal.high_bits_per_byte
-    bounds = (
-        f"a {clusters.by} {low:+.4f} to {high:+.4f} ({100 * equal.confidence:g} %), lower in {equal.n_lower} of {k}"
-    )
-    bounds += f", worth {clusters.n_effective:.1f} of equal length (the largest has {clusters.largest_share:.0%} of the bytes)"
+    bounds = f"a {clusters.by} {low:+.4f} to {high:+.4f} ({LEVEL}), lower in {equal.n_lower} of {k}"
     if not difference.decides:
         doubt = f"{by_holm(low, high)}{count_of(clusters.by, k)} do not tell which is better, score more"
         return f"{claim}. But {doubt}: {bounds}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.comparison.clusters import Clusters, equal_weights
+from prequential.comparison.clusters import CONFIDENCE, Clusters, equal_weights
 from prequential.comparison.prediction import mean_variance, text_cells
 from prequential.evaluation.curves import Curve
 
@@ -45,7 +45,7 @@ def parts_percent(reference: Curve, other: Curve) -> tuple[float, ...]:
     return tuple((100 * np.divide(ours - theirs, theirs, out=np.zeros(N_PARTS), where=theirs != 0)).tolist())
 
 
-def over_seeds(groups: Sequence[Sequence[float]], varies: Sequence[bool], i: int, confidence: float) -> Interval | None:
+def over_seeds(groups: Sequence[Sequence[float]], varies: Sequence[bool], i: int) -> Interval | None:
     """Of the difference of the i-th group from the first one, if all have one deviation over seeds. None with one seed each.
 
     groups: bits of each seed. varies: whether seeds change them: a mixer alone has nothing random, and tells of no deviation.
@@ -60,15 +60,15 @@ def over_seeds(groups: Sequence[Sequence[float]], varies: Sequence[bool], i: int
     mean = float(logs[i].mean() - logs[0].mean())
     variance = sum(float(((each - each.mean()) ** 2).sum()) for each in drawn) / freedom
     error = math.sqrt(variance * (varies[i] / len(logs[i]) + varies[0] / len(logs[0])))
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
     p_value = float(2 * stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
     low, high = (100 * math.expm1(end / 100) for end in (mean - half, mean + half))
     return Interval(low_percent=low, high_percent=high, p_value=p_value, over="seeds")
 
 
-def over_documents(reference: Clusters, other: Clusters, confidence: float) -> Interval | None:
+def over_documents(reference: Clusters, other: Clusters) -> Interval | None:
     """Over documents of equal weight, relative to the mean rate of the reference; None with fewer than MIN_CLUSTERS."""
-    found = equal_weights(other.minus(reference), confidence)
+    found = equal_weights(other.minus(reference))
     base = float(np.mean(np.divide(reference.bits, reference.n_bytes))) if reference.n_bytes else 0.0
     if found is None or not base:
         return None
@@ -77,14 +77,14 @@ def over_documents(reference: Clusters, other: Clusters, confidence: float) -> I
     return Interval(low_percent=low, high_percent=high, p_value=found.p_value, over=over)
 
 
-def over_texts(reference: Sequence[Curve], other: Sequence[Curve], confidence: float) -> Interval | None:
+def over_texts(reference: Sequence[Curve], other: Sequence[Curve]) -> Interval | None:
     """By the slow variation of the difference along this text; None for fewer than MIN_CELLS cells."""
     cells = text_cells([(1.0, other), (-1.0, reference)])
     base = float(np.mean([curve.bits[-1] for curve in reference]))
     if cells is None or not base:
         return None
-    variance, bits = mean_variance(cells.bits), float(np.mean([curve.bits[-1] for curve in other])) - base
-    half = variance.half_width(confidence)
+    variance, bits = mean_variance(cells), float(np.mean([curve.bits[-1] for curve in other])) - base
+    half = variance.half_width(CONFIDENCE)
     low, high = (100 * end / base for end in (bits - half, bits + half))
     return Interval(low_percent=low, high_percent=high, p_value=variance.p_value(bits), over="this text alone")
 
@@ -104,12 +104,8 @@ def documents_of(records: Sequence[Mapping[str, Any]]) -> Clusters | None:
 
 def effective_documents(record: Mapping[str, Any]) -> float:
     """How many documents of equal length the text is worth: 1 / the sum of their squared shares. Infinite if it has none."""
-    rows = _rows(record)
+    table = (record.get("tables") or {}).get(DOCUMENTS, {}).get("rows", ())
+    rows = [row for row in table if row.get("n_documents") and row["n_bytes"]]
     total = sum(row["n_bytes"] for row in rows)
     squares = sum((row["n_bytes"] / total) ** 2 / row["n_documents"] for row in rows) if total else 0.0
     return 1 / squares if squares else math.inf
-
-
-def _rows(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    rows = (record.get("tables") or {}).get(DOCUMENTS, {}).get("rows", ())
-    return [row for row in rows if row.get("n_documents") and row["n_bytes"]]

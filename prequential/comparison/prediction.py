@@ -38,18 +38,11 @@ EXPONENTS = np.linspace(0.0501, 2.0001, 40)  # of the laws; 1 is not among them
 SHIFTS = np.concatenate([[1e-5], np.geomspace(1e-3, 1.0, 25)])  # as shares of the text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cells:
-    """Equal cells of a text. bits (n,), 64 <= n < 128: each as if the complete text cost as much; their mean is the text's."""
+def text_cells(terms: Sequence[tuple[float, Sequence[Curve]]]) -> Values | None:
+    """The sum of weight * mean of curves over the same bytes, in equal cells (n,), MIN_CELLS <= n < 2 MIN_CELLS.
 
-    bits: Values
-    cell_bytes: int
-
-
-def text_cells(terms: Sequence[tuple[float, Sequence[Curve]]]) -> Cells | None:
-    """The sum of weight * mean of curves over the same bytes, in cells; None if there would be fewer than MIN_CELLS.
-
-    A cell is a multiple of the longest step of a curve.
+    Bits of each as if the complete text cost as much; their mean is the text's. A cell is a multiple of the longest step of a
+    curve. None if there would be fewer than MIN_CELLS.
     """
     every = [curve for _, curves in terms for curve in curves]
     n_bytes = int(every[0].n_bytes[-1])
@@ -59,7 +52,7 @@ def text_cells(terms: Sequence[tuple[float, Sequence[Curve]]]) -> Cells | None:
     cell_bytes = longest * (n_bytes // (longest * MIN_CELLS))
     edges = cell_bytes * np.arange(n_bytes // cell_bytes + 1)
     means = [weight * np.diff([curve.at(edges) for curve in curves]).mean(0) for weight, curves in terms]
-    return Cells(bits=np.sum(means, 0) * (n_bytes / cell_bytes), cell_bytes=cell_bytes)
+    return np.asarray(np.sum(means, 0) * (n_bytes / cell_bytes))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,6 +55,6 @@ def why_unequal(text: dict[str, Any]) -> str:
     if text["n_samples"] < MIN_SAMPLES:
         return f"only {text['n_samples']} samples of its scored text were looked up"
     unknown = text["n_unknown"] / text["n_samples"]
-    return (
-        f"{unknown:.0%} of the samples of its scored text are not in the declared one" if unknown > MAX_UNKNOWN else ""
-    )
+    if unknown > MAX_UNKNOWN:
+        return f"{unknown:.0%} of the samples of its scored text are not in the declared one"
+    return ""

@@ -233,6 +233,7 @@ EXPLANATIONS = {
     EXTENSIONS: "By the extension of the document's name, the costliest first.",
     CLASSES: "By the value of the byte.",
     WORDS: "By how common the byte's word is in the corpus: tenths of all occurrences, the most common words first.",
+    "groups": "By the source of the rows, as the training loop named it.",
     COPIES: "Copied: in a match of 50 bytes or more that begins earlier in the corpus. Novel: all other bytes.",
 }
 

@@ -27,7 +27,7 @@ from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_
 from prequential.evaluation.ledger import choice_entries, decoder_zip
 from prequential.evaluation.runs import ARCHIVE, DraftFolder, Result, Run, new_run_folder
 from prequential.evaluation.scoring import Scored, Scoring, verified
-from prequential.evaluation.summary import run_line
+from prequential.evaluation.summary import is_coded, run_line
 from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import PathLike, temporary_folder, write_bytes, writing
 from prequential.learners.given import Given, is_model
@@ -76,7 +76,7 @@ class Evaluation(Result, EvaluationRecord, frozen=True, eq=False):
     @property
     def is_coded(self) -> bool:
         """Whether an archive was written; if not, its size is the ideal code length in whole bytes."""
-        return self.coding not in records.WITHOUT_ARCHIVE
+        return is_coded(self.record)
 
     def declaring(self, *, n_configs: int = 1, n_seeds: int = 1) -> Self:
         """A copy that is the best of so many configurations and seeds. The total cost includes this choice."""
@@ -140,16 +140,14 @@ def evaluate(
     if verify and spec and not spec.is_coded:
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
-    _check_memory(spec, baselines, runtime)  # before the corpus is read
     if runs is not None:
         with new_run_folder(runs):
             pass  # before the work: it can be written
     with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, byte_count(limit)) as opened:
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
-        if not spec:
-            spec = own_spec(default_for(opened.n_bytes), runtime, given)
-            _check_memory(spec, baselines, runtime)
+        spec = spec or own_spec(default_for(opened.n_bytes), runtime, given)
+        _check_memory(spec, baselines, runtime)
         if spec.config:
             warm_up(runtime, spec.config)
         with nullcontext(draft) if draft else _temporary_draft() as folder:
@@ -272,10 +270,10 @@ def _spec(
     return learner if isinstance(learner, LearnerSpec) else other_spec(learner)
 
 
-def _check_memory(spec: LearnerSpec | None, baselines: Sequence[Baseline], runtime: Runtime) -> None:
+def _check_memory(spec: LearnerSpec, baselines: Sequence[Baseline], runtime: Runtime) -> None:
     """Raises ConfigError if the learner does not fit beside the static models, which are held from the beginning."""
     held = sum(getattr(each, "memory_bytes", 0) for each in baselines)
-    if held and spec and spec.config:
+    if held and spec.config:
         most = usable_memory_bytes() if runtime.max_memory_bytes is None else runtime.max_memory_bytes
         replace(runtime, max_memory_bytes=most).check(spec.config, extra_bytes=held)
 

@@ -6,14 +6,11 @@ docs/METHOD.md defines code length, description length and total cost.
 import ast
 import io
 import math
-import os
 import zipfile
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-
-from prequential_codecs.archive import BlockKind, summarise
 
 from prequential.machine.kernel_cache import package_folder
 from prequential.records import LedgerEntry
@@ -35,7 +32,7 @@ class Ledger:
     Examples:
         >>> import prequential
         >>> ledger = prequential.Ledger(
-        ...     n_bytes=1000, archive_bytes=250, header_bytes=20, payload_bytes=200, n_blocks=1, n_raw_blocks=0, code_bits=1590.0
+        ...     n_bytes=1000, archive_bytes=250, header_bytes=20, payload_bytes=200, code_bits=1590.0
         ... )
         >>> ledger.archive_bits, ledger.bits_per_byte, ledger.container_bytes
         (2000, 2.0, 30)
@@ -45,8 +42,6 @@ class Ledger:
     archive_bytes: int
     header_bytes: int
     payload_bytes: int
-    n_blocks: int
-    n_raw_blocks: int
     code_bits: float
 
     @classmethod
@@ -55,23 +50,10 @@ class Ledger:
         return cls(**{each.name: getattr(done, each.name) for each in fields(Ledger)}, **more)
 
     @classmethod
-    def of_archive(cls, path: str | os.PathLike[str], *, code_bits: float) -> Self:
-        """The ledger of the archive at `path`, whose ideal code length is known. Raises CorruptArchiveError."""
-        summary = summarise(path)
-        return cls(
-            n_bytes=summary.header.n_bytes, archive_bytes=summary.archive_bytes, header_bytes=summary.header_bytes,
-            payload_bytes=summary.payload_bytes, n_blocks=len(summary.blocks), code_bits=code_bits,
-            n_raw_blocks=sum(block.kind is BlockKind.RAW for block in summary.blocks),
-        )  # fmt: skip
-
-    @classmethod
     def of_code_length(cls, n_bytes: int, code_bits: float) -> Self:
         """The ledger of a corpus of which only the code length is known. It counts as an archive of so many whole bytes."""
         n_coded = math.ceil(code_bits / 8)
-        return cls(
-            n_bytes=n_bytes, archive_bytes=n_coded, header_bytes=0, payload_bytes=n_coded, n_blocks=0, n_raw_blocks=0,
-            code_bits=code_bits,
-        )  # fmt: skip
+        return cls(n_bytes=n_bytes, archive_bytes=n_coded, header_bytes=0, payload_bytes=n_coded, code_bits=code_bits)
 
     @property
     def container_bytes(self) -> int:
@@ -97,11 +79,6 @@ class Ledger:
     def code_nats_per_byte(self) -> float:
         """The mean log loss in nats."""
         return self.code_bits_per_byte * NATS_PER_BIT
-
-    @property
-    def coder_overhead_ppm(self) -> float:
-        """Excess of the payload over the ideal code length, in millionths; negative if raw blocks were shorter."""
-        return (8 * self.payload_bytes / self.code_bits - 1.0) * 1e6 if self.code_bits else 0.0
 
     def entries(self, *, decoder_bytes: int = 0, tokenizer_bytes: int = 0) -> list[LedgerEntry]:
         """The parts of the total cost; their bits add up to it. decoder_bytes: its zipped source. tokenizer_bytes: compressed."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from itertools import count
+from itertools import chain, count
 from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ from prequential.evaluation.curves import (
     MODEL,
     Curve,
     Curves,
-    Split,
     cost_frame,
     curve_frame,
     curve_table,
@@ -66,11 +65,6 @@ class Result:
         return int(self.record["corpus"]["n_bytes"])
 
     @property
-    def seconds(self) -> float:
-        """Wall time of coding."""
-        return float(self.record["wall_s"])
-
-    @property
     def curve(self) -> Curve:
         """The ideal code length so far at the end of each segment."""
         return self.curves[MODEL]
@@ -78,10 +72,6 @@ class Result:
     def to_frame(self) -> "pandas.DataFrame":
         """All curves: the columns series, n_bytes, bits and bits_per_byte."""
         return curve_frame(self.curves)
-
-    def split(self) -> Split:
-        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
-        return self.curve.split()
 
     def table(self, name: str) -> "pandas.DataFrame":
         """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
@@ -232,16 +222,10 @@ def _readers(root: Path) -> Iterator[Callable[[], Run]]:
 
 
 def _unpacked(line: bytes, path: Path) -> Run:
-    try:
-        values = records.check_record(records.parse_object(line, repr(str(path))), records.PackedRun, repr(str(path)))
-        if "/" in values["name"]:
-            raise ValueError
-        curves = base64.b64decode(values["curves"], validate=True)
-    except (ValueError, CorpusError) as error:
-        what = "neither a folder of runs nor a file that `prequential runs pack` wrote"
-        raise CorpusError(f"{str(path)!r} is {what}") from error
+    where = f"a line of {str(path)!r}"
+    values = records.check_record(records.parse_object(line, where), records.PackedRun, where)
     name = path / values["name"]
-    return Run(name, _checked(values["record"], repr(str(name))), curves)
+    return Run(name, _checked(values["record"], repr(str(name))), base64.b64decode(values["curves"]))
 
 
 def runs_so_far(path: PathLike, on_bad: OnBad | None = None) -> list[Run]:
@@ -339,8 +323,7 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
         raise CorpusError(f"{os.fspath(folder)!r} has no runs to pack")
     with files.output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
-            curves = base64.b64encode(run.curve_table()).decode()
-            line = record_line(records.record_of(records.PackedRun, run, curves=curves)).encode()
+            line = record_line(records.record_of(records.PackedRun, run, curves=run.curve_table())).encode()
             if len(line) > records.MAX_RECORD_BYTES or sink.n_bytes + len(line) > records.MAX_RECORDS_BYTES:
                 raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: pack a part of its runs")
             sink.write(line)
@@ -410,7 +393,7 @@ def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[Draf
 def interrupted_run_folder(draft: PathLike, *, hint: Hint = str) -> Iterator[DraftFolder]:
     """The draft of an interrupted run. It stays if the body fails. hint: what an error then says about it.
 
-    Raises CheckpointError if `draft` is not such a folder, OutputError if it is another user's, or if its run still works.
+    Raises CheckpointError if `draft` is not such a folder, OutputError if its run still works.
     """
     if not (Path(draft).name.startswith(DRAFT) and _can_be_resumed(Path(draft))):
         raise CheckpointError(f"{os.fspath(draft)!r} is not a folder that an interrupted evaluation left")
@@ -454,12 +437,11 @@ def run_name(record: dict[str, Any]) -> str:
 
 def _rename_to_free_name(folder: Path, name: Path) -> Path:
     """Renames the folder to the first of NAME, NAME-2, NAME-3, ... that does not exist; returns the new path."""
-    for number in count(1):
-        target = name if number == 1 else name.with_name(f"{name.name}-{number}")
+    names = chain([name], (name.with_name(f"{name.name}-{number}") for number in count(2)))
+    target = next(each for each in names if not os.path.lexists(each))
+    try:
+        return folder.rename(target)
+    except OSError:
         if not os.path.lexists(target):
-            try:
-                return folder.rename(target)
-            except OSError:
-                if not os.path.lexists(target):  # otherwise another process has just made something of this name
-                    raise
-    raise AssertionError
+            raise
+        return _rename_to_free_name(folder, name)  # another process has just made something of this name

@@ -158,14 +158,15 @@ class Scoring:
     def _finished(self) -> Scored:
         """Of an archive that an earlier run finished. Raises CheckpointError if it or its costs are not of it."""
         try:
-            header = summarise(self.archive).header
+            summary = summarise(self.archive)
         except CorruptArchiveError as error:
             raise CheckpointError(f"{error}: {START_AGAIN}") from error
-        if identity(SCORE, header) != identity(SCORE, self._header):
+        if identity(SCORE, summary.header) != identity(SCORE, self._header):
             raise CheckpointError(f"{str(self.archive)!r} belongs to another run: {START_AGAIN}")
         wall_s, code_bits = self._seconds.read(1, 3).tolist()
-        self._continue(header.n_bytes, code_bits, wall_s)
-        return Scored(Ledger.of_archive(self.archive, code_bits=code_bits), self._ends(), wall_s)
+        self._continue(self._header.n_bytes, code_bits, wall_s)
+        sizes = {name: getattr(summary, name) for name in ("archive_bytes", "header_bytes", "payload_bytes")}
+        return Scored(Ledger(n_bytes=self._header.n_bytes, code_bits=code_bits, **sizes), self._ends(), wall_s)
 
 
 def verified(symbols: NDArray[np.uint8], archive: Path, learner: Learner, on_progress: OnProgress) -> float:

@@ -77,13 +77,6 @@ def verified_word(record: Record) -> str:
     return str(record["coding"]).split()[0] if is_reported(record) else "yes" if record["verified"] else "no"
 
 
-def what_is_measured(are_coded: Sequence[bool], unit: str) -> str:
-    """The title of a column of sizes, in a unit, of runs with or without archives."""
-    kinds = {True: "archive", False: "code length"}
-    names = " or ".join(kinds[each] for each in kinds if each in are_coded)
-    return f"{names} {unit}" if names == "archive" else f"{names}, {unit}"
-
-
 def recorded_findings(record: Record) -> list[Finding]:
     """The findings in the record."""
     return msgspec.convert(record.get("findings", []), list[Finding])
@@ -134,8 +127,7 @@ def format_report(record: Record, *parts: str, folder: PathLike = "") -> str:
 
     folder: that of the run.
     """
-    figures = dict(reported_figures(record) if is_reported(record) else _figures(record))
-    figures |= {"run": str(folder)} if folder else {}
+    figures = report_figures(record) | ({"run": str(folder)} if folder else {})
     main = "code length" if is_reported(record) else "description length"
     last = format_figures({main: figures.pop(main)})
     ranking = [] if is_reported(record) else [format_table(COLUMNS, comparison_rows(record)), ""]
@@ -169,7 +161,10 @@ def sizes(record: Record, corpus: str = "") -> list[dict[str, Any]]:
     return [dict(zip(titles, (corpus, n_bytes, *row), strict=True)) for row in rows]
 
 
-def _figures(record: Record) -> dict[str, str]:
+def report_figures(record: Record) -> dict[str, str]:
+    """The figures of one evaluation, each as a line, by name."""
+    if is_reported(record):
+        return dict(_reported_figures(record))
     corpus, config, environment = record["corpus"], record["config"], record["environment"]
     parts = [
         f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in record.get("parts", {}).items() if name != MODEL
@@ -220,17 +215,16 @@ def format_total(record: Record) -> str:
     return f"{format_table(('', 'bits'), rows)}\n{format_figures({'total cost': total, 'machine': machine})}"
 
 
-def reported_figures(record: Record) -> list[tuple[str, str]]:
+def _reported_figures(record: Record) -> Iterable[tuple[str, str]]:
     """(name, text) of each line about a training run: what its loop, or its log, said."""
     corpus, reported = record["corpus"], record["reported"]
-    rows = [
-        ("data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {record['n_tokens']:,} tokens"),
-        ("model", learner_label(record["config"])),
-        ("proof", f"none: {proof(record)}"),
-        ("code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"),
-        ("per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"),
-    ]
-    return [*rows, *_checked_figures(reported, len(record.get("findings", ())))] if reported.get("repeated") else rows
+    yield "data", f"{corpus.get('name', 'rows')}, {corpus['n_bytes']:,} bytes, {record['n_tokens']:,} tokens"
+    yield "model", learner_label(record["config"])
+    yield "proof", f"none: {proof(record)}"
+    yield "code length", f"{record['code_bits']:,.0f} bits, {record['code_bits_per_byte']:.4f} bits/byte"
+    yield "per token", f"{record['bits_per_token']:.4f} bits, {record['nats_per_token']:.4f} nats"
+    if reported.get("repeated"):
+        yield from _checked_figures(reported, len(record.get("findings", ())))
 
 
 def _checked_figures(reported: Record, n_mistakes: int) -> Iterable[tuple[str, str]]:
@@ -250,19 +244,14 @@ def _checked_figures(reported: Record, n_mistakes: int) -> Iterable[tuple[str, s
         yield "left out", "; ".join(wrong)
     yield "order of rows", str(reported.get("order", ""))[:16]
     if text := reported.get("text"):
-        scored, unknown = (
-            text["n_scored_bytes"] / max(1, text["n_bytes"]),
-            f"{text['n_unknown']:,} of {text['n_samples']:,}",
-        )
+        scored = text["n_scored_bytes"] / max(1, text["n_bytes"])
+        unknown = f"{text['n_unknown']:,} of {text['n_samples']:,}"
         size = f"{text['n_documents']:,} documents, {text['n_bytes']:,} bytes, {scored:.1%} scored"
         yield "text", f"{size}; not in it: {unknown} samples of what was scored"
     if rescored := reported.get("rescored"):
-        excess = reported.get("excess_bits")
-        known = (
-            "other rows, so no excess"
-            if excess is None
-            else f"excess {excess:,.0f} bits, an upper bound of what was learned"
-        )
+        known = "other rows, so no excess"
+        if (excess := reported.get("excess_bits")) is not None:
+            known = f"excess {excess:,.0f} bits, an upper bound of what was learned"
         yield "rescored", f"{rescored['code_bits']:,.0f} bits under the final weights: {known}"
     checked = f"compared with the scores in {count['n_checked_steps']:,} of {count['n_steps']:,} steps"
     yield "calls of the model", checked if count["n_checked_steps"] else "not checked"
@@ -308,10 +297,9 @@ def format_run(record: Record, folder: PathLike, split: Split) -> str:
     """The report of the evaluation, and from which byte on the model's archive stays below each baseline's size."""
     parts = [format_figures({"last tenth": split_text(split, record["corpus"]["n_bytes"])})]
     if groups := record.get("tables", {}).get("groups"):
-        total, costs = sum(row["bits"][MODEL] for row in groups["rows"]), []
-        for name, n_bytes, bits in ((row["name"], row["n_bytes"], row["bits"][MODEL]) for row in groups["rows"]):
-            costs.append([name, f"{n_bytes:,}", f"{bits / n_bytes:.4f}", f"{100 * bits / (total or 1):.1f}"])
-        parts.append(format_table(("group", "bytes", "bits/byte", "of bits, %"), costs))
+        from prequential.evaluation.breakdown import format_tables  # it loads numba
+
+        parts.append(format_tables({"groups": groups}))
     if not is_reported(record):
         labels = {baseline["name"]: baseline["label"] for baseline in record["baselines"]}
         crossings = record["crossings"].items()

@@ -39,7 +39,7 @@ class ArrayFile:
         ):
             _reserve(file.fileno(), self._dtype.itemsize * n)
             self._file: RawIOBase | BytesIO = os.fdopen(os.dup(file.fileno()), "r+b", buffering=0)
-        self._close = weakref.finalize(self, self._file.close)
+        weakref.finalize(self, self._file.close)
 
     def write(self, start: int, values: NDArray[Any]) -> None:
         """Writes values (n,) from position `start` on. Raises OutputError."""
@@ -68,16 +68,10 @@ class ArrayFile:
     def settle(self) -> None:
         """Nothing more is written: an array of at most MEMORY_BYTES moves to memory, so that results hold no open files."""
         if os.fstat(self._file.fileno()).st_size <= MEMORY_BYTES:
-            state = self.__getstate__()
-            self._close()
-            self.__setstate__(state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._file.seek(0)
-        return {"_dtype": self._dtype, "_name": self._name, "_file": self._file.read()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state | {"_file": BytesIO(state["_file"])}
+            self._file.seek(0)
+            kept = BytesIO(self._file.read())
+            self._file.close()
+            self._file = kept
 
 
 def _reserve(file: int, n_bytes: int) -> None:
@@ -99,12 +93,9 @@ def _reserve(file: int, n_bytes: int) -> None:
 class Trace:
     """The ideal code length of each of n bytes under each part, filled from the first byte on. Raises what ArrayFile raises."""
 
-    parts: tuple[str, ...]
-    n_bytes: int
-
     def __init__(self, parts: Sequence[str], n_bytes: int, path: Path | None = None) -> None:
         self.parts, self.n_bytes = tuple(parts), n_bytes
-        self.file: ArrayFile = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
+        self.file = ArrayFile(np.uint32, len(self.parts) * max(n_bytes, 1), path)
         self._n_filled = dict.fromkeys(self.parts, 0)
 
     def resume(self, part: str, n_bytes: int) -> None:

@@ -10,12 +10,12 @@ from prequential.files.streams import (
     PathLike, Sink, open_regular, possible_name, read_regular, reading, stream_output, sync, temporary_folder, writing,
 )
 from prequential.files.work_folder import (
-    check_own_folder, checkpoint_path, delete_checkpoint, hold_work_folder, is_foreign, open_own_file, partial_path, work_folder,
+    check_own_folder, checkpoint_path, delete_checkpoint, hold_work_folder, open_own_file, partial_path, work_folder,
 )
 
 __all__ = [
     "RESUMABLE", "PathLike", "Sink", "check_can_write", "check_new_folder", "check_output", "check_own_folder", "checkpoint_path",
-    "common_mode", "delete_checkpoint", "delete_incomplete", "hold_work_folder", "is_device", "is_foreign", "new_folder",
+    "common_mode", "delete_checkpoint", "delete_incomplete", "hold_work_folder", "is_device", "new_folder",
     "open_own_file", "open_regular", "output_file", "partial_path", "permissions", "possible_name", "read_regular", "reading",
     "set_mode", "share_folder", "stream_output", "sync", "sync_folder", "temporary_folder", "work_folder", "write_bytes",
     "write_text", "writing",

@@ -125,7 +125,7 @@ def sync_folder(folder: Path) -> None:
     """Waits until new and renamed files of the folder are stored, if the file system supports this. Raises OSError."""
     try:
         number = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # a folder that may be written but not listed, and every folder on Windows
+    except PermissionError:  # a folder that may be written but not listed
         return
     try:
         sync(number)

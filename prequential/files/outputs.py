@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from prequential.errors import CheckpointError, OutputError, PrequentialError
+from prequential.errors import CheckpointError, OutputError
 from prequential.files.folders import check_name, permissions, set_mode, sync_folder, write_bytes
-from prequential.files.streams import PathLike, Sink, flags_of, stream_output, writing
+from prequential.files.streams import PathLike, Sink, stream_output, writing
 from prequential.files.work_folder import (
     CHECKPOINT,
     PARTIAL,
@@ -19,12 +19,10 @@ from prequential.files.work_folder import (
     has_locked,
     hold_work_folder,
     open_own_file,
-    real_path,
 )
 
 LOCK_WAIT_S = 10.0  # another run holds the lock of a file of records for the time of one write
 RESUMABLE = "resume=True continues from the last checkpoint"  # the note of an error
-Publish = Callable[[Path, Path], None]  # turns the complete partial file into the target
 
 
 def check_output(target: PathLike, *, overwrite: bool) -> None:
@@ -34,17 +32,13 @@ def check_output(target: PathLike, *, overwrite: bool) -> None:
     if path.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; give the name of a file")
     if not overwrite and (path.is_symlink() or path.is_file()) and not is_device(target):
-        raise _exists(target)
+        raise OutputError(f"{str(target)!r} exists; choose another name, or overwrite=True replaces it")
 
 
 def is_device(target: PathLike) -> bool:
     """Whether `target` is a device or a pipe, or leads to one such as /dev/stdout: these are written directly."""
     path = Path(target)
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _exists(target: PathLike) -> OutputError:
-    return OutputError(f"{str(target)!r} exists; choose another name, or overwrite=True replaces it")
 
 
 @contextmanager
@@ -56,22 +50,21 @@ def output_file(
     like: PathLike | None = None,
     mode: int = 0o777,
     check: Callable[[], None] | None = None,
-    publish: Publish | None = None,
+    publish: Callable[[Path, Path], object] = Path.replace,
 ) -> Iterator[Sink]:
     """A sink whose bytes become `target` if the body succeeds.
 
-    Until then only its owner may read them. After an error they stay next to a checkpoint, and so do synchronised bytes without
-    one, unless the error is one of this program about the data.
+    Until then only its owner may read them. After an error they stay next to a checkpoint, and are deleted without one.
     resume: continues the file that an interrupted run left with a checkpoint; the caller then calls `Sink.resume`. like: a file
     with the target's permissions and time. mode: permissions that it has at most. check: raises OutputError if the target must
-    not be written. publish: makes the target of the complete file. Raises OutputError, also for a target that exists, that
-    another run is writing, or whose interrupted run could be resumed (unless `overwrite`).
+    not be written. publish: makes the target, the second path, of the complete file. Raises OutputError, also for a target that
+    exists, that another run is writing, or whose interrupted run could be resumed (unless `overwrite`).
     """
     check = check or partial(check_output, target, overwrite=overwrite)
     check()
     with writing(target):
         status = None if like is None else Path(like).stat()  # now: at the end the file may be gone
-        path = real_path(target)
+    path = Path(os.path.realpath(target))
     if is_device(target):
         with _device(target, overwrite=overwrite) as sink:
             yield sink
@@ -79,16 +72,13 @@ def output_file(
     with hold_work_folder(target) as folder:
         check()  # again, now that no other run writes it
         with _partial_file(target, folder, resume=resume, overwrite=overwrite) as file:
-            sink, left = Sink(file, target), "a valid beginning"
             try:
-                yield sink
+                yield (sink := Sink(file, target))
                 sink.sync()
-                left = "the complete output"
                 check()  # again: hours may have passed
-                left = "" if publish else left  # what does not become a folder is not sound
                 with writing(target):
                     _finish(folder / PARTIAL, status, mode)
-                    (publish or partial(_name, target, overwrite=overwrite))(folder / PARTIAL, path)
+                    publish(folder / PARTIAL, path)
                     try:
                         sync_folder(path.parent)
                     finally:
@@ -96,8 +86,11 @@ def output_file(
                             (folder / PARTIAL).unlink(missing_ok=True)
                             delete_checkpoint(folder / CHECKPOINT)
             except BaseException as error:
-                with suppress(OSError):  # the first error is the cause
-                    if not _is_kept(folder, error, left if sink.n_synced else ""):
+                if (folder / CHECKPOINT).exists():
+                    if not isinstance(error, CheckpointError):
+                        error.add_note(RESUMABLE)
+                else:
+                    with suppress(OSError):  # the first error is the cause
                         (folder / PARTIAL).unlink(missing_ok=True)
                 raise
 
@@ -105,7 +98,7 @@ def output_file(
 @contextmanager
 def _device(target: PathLike, *, overwrite: bool) -> Iterator[Sink]:
     with writing(target):  # neither makes a file nor empties one that has taken the place of the device
-        number = os.open(target, os.O_WRONLY | flags_of("O_NOCTTY"))
+        number = os.open(target, os.O_WRONLY | os.O_NOCTTY)
     with os.fdopen(number, "wb", 0) as file, stream_output(file, overwrite=overwrite, name=os.fspath(target)) as sink:
         yield sink
 
@@ -113,12 +106,11 @@ def _device(target: PathLike, *, overwrite: bool) -> Iterator[Sink]:
 def _partial_file(target: PathLike, folder: Path, *, resume: bool, overwrite: bool) -> BinaryIO:
     """The partial file, open for writing: that of an interrupted run if `resume` and a checkpoint exists, or a new one."""
     path, checkpoint = folder / PARTIAL, folder / CHECKPOINT
-    has_partial, has_checkpoint = path.exists(), checkpoint.exists()
-    if has_partial and not resume and not overwrite and (has_checkpoint or path.stat().st_size):
-        remedy = "; resume=True continues it," if has_checkpoint else ", a valid beginning, but nothing to resume from;"
-        raise OutputError(f"an interrupted run left {str(path)!r}{remedy} overwrite=True starts again")
+    is_resumable = path.exists() and checkpoint.exists()
+    if is_resumable and not resume and not overwrite:
+        raise OutputError(f"a run left {str(path)!r}; resume=True continues it, overwrite=True starts again")
     with writing(target):
-        if not (has_partial and has_checkpoint and resume):
+        if not (is_resumable and resume):
             delete_checkpoint(checkpoint)
             path.unlink(missing_ok=True)  # a new file, because the old name may be a link to anything
         return open_own_file(path)
@@ -130,34 +122,6 @@ def _finish(path: Path, like: os.stat_result | None, mode: int) -> None:
     if like is not None:
         with suppress(OSError):  # a file system that keeps no such time
             os.utime(path, ns=(like.st_atime_ns, like.st_mtime_ns))
-
-
-def _name(target: PathLike, temporary: Path, path: Path, *, overwrite: bool) -> None:
-    """Gives the file its final name, which replaces another file only if `overwrite`."""
-    if overwrite:
-        temporary.replace(path)
-        return
-    try:
-        path.hardlink_to(temporary)
-    except FileExistsError as error:  # made since the last check
-        raise _exists(target) from error
-    except OSError:  # a file system without links
-        check_output(target, overwrite=False)
-        temporary.rename(path)
-
-
-def _is_kept(folder: Path, error: BaseException, left: str) -> bool:
-    """Whether the partial file is still useful after an error, which then says so. left: its worth without a checkpoint."""
-    is_sound = isinstance(error, OutputError) or not isinstance(error, PrequentialError)
-    if isinstance(error, CheckpointError):
-        return True
-    if (folder / CHECKPOINT).exists():
-        error.add_note(RESUMABLE)
-        return True
-    if left and is_sound and (folder / PARTIAL).exists():
-        error.add_note(f"nothing was saved to resume from; {str(folder / PARTIAL)!r} holds {left}")
-        return True
-    return False
 
 
 # ---- files of records, to which lines are appended
@@ -204,10 +168,10 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
 
 
 def _open_records(path: PathLike, mode: int) -> BinaryIO:
-    """The file, open for appending without a buffer. Refused: another user's link, what is no file, and one that is too open."""
-    flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | flags_of("O_NOFOLLOW", "O_NONBLOCK"), repr(os.fspath(path))
+    """The file, open for appending without a buffer. Refused: what is no file, and one that is too open."""
+    flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, repr(os.fspath(path))
     with writing(path):
-        file = os.fdopen(os.open(real_path(path), flags, permissions(mode) & 0o666), "r+b", 0)
+        file = os.fdopen(os.open(os.path.realpath(path), flags, permissions(mode) & 0o666), "r+b", 0)
     mode_now = os.fstat(file.fileno()).st_mode
     if stat.S_ISREG(mode_now) and not mode_now & ~mode & 0o044:
         return file

@@ -20,13 +20,13 @@ NOT_STORED = {errno.EIO, errno.ENOSPC, errno.EDQUOT}  # errors of fsync after wh
 
 
 class Sink:
-    """Writes bytes to a file; counts and hashes them. n_bytes: written. n_synced: of these, what the last `sync` has stored.
+    """Writes bytes to a file; counts and hashes them. n_bytes: written.
 
     A failure raises OutputError with the file's name. BrokenPipeError passes through: in a pipeline it is not an error.
     """
 
     def __init__(self, file: BinaryIO, name: PathLike) -> None:
-        self.n_bytes = self.n_synced = 0
+        self.n_bytes = 0
         self._file, self._name = file, os.fspath(name)
         self._blake2b = hashlib.blake2b(digest_size=32)
 
@@ -54,7 +54,6 @@ class Sink:
             except (OSError, ValueError):  # memory
                 return
             sync(number)
-        self.n_synced = self.n_bytes
 
     def resume(self, n_bytes: int) -> None:
         """Continues after the first n_bytes of the existing file, and drops the rest. Raises OutputError for a shorter file."""
@@ -123,16 +122,10 @@ def possible_name(path: PathLike) -> Iterator[None]:
         raise OSError(errno.EINVAL, str(error), os.fspath(path)) from error
 
 
-def flags_of(*names: str) -> int:
-    """These flags of os.open, as far as the system has them; with binary data, and closed in other programs."""
-    return sum(getattr(os, name, 0) for name in (*names, "O_CLOEXEC", "O_BINARY"))
-
-
 def open_regular(path: PathLike, *, follow_links: bool = True) -> BufferedReader:
     """The regular file at `path`, open for reading. Raises OSError at once for all else, and for a link unless follow_links."""
-    flags = flags_of("O_NONBLOCK") if follow_links else flags_of("O_NONBLOCK", "O_NOFOLLOW")
     with possible_name(path):
-        number = os.open(path, os.O_RDONLY | flags)
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW))
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))

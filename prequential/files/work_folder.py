@@ -1,9 +1,10 @@
 """The working folder of an output: its partial file, its checkpoint, and the file `owner`, our mark, which a run locks.
 
 For an output NAME it is .NAME.prequential, next to it. If that is too long for a name, a digest of NAME stands in place of NAME.
-docs/RELIABILITY.md lists its files. Only these are ever deleted, and only in a folder that has our mark and is this user's.
+docs/RELIABILITY.md lists its files. Only these are ever deleted, and only in a folder that has our mark.
 """
 
+import fcntl
 import hashlib
 import os
 import stat
@@ -15,7 +16,7 @@ from typing import BinaryIO
 
 from prequential.errors import OutputError
 from prequential.files.folders import delete_incomplete, sync_folder
-from prequential.files.streams import PathLike, flags_of, writing
+from prequential.files.streams import PathLike, writing
 
 MAX_NAME_BYTES = 255  # of most file systems
 POLL_S = 0.05  # between two tries to lock a file
@@ -23,28 +24,9 @@ OWNER, PARTIAL, CHECKPOINT = "owner", "partial", "run.checkpoint"
 NEW_CHECKPOINT, NEW_FOLDER = "new.checkpoint", "new.folder"
 
 
-def real_path(target: PathLike) -> Path:
-    """The file that `target` is, or that it leads to if it is a link. Raises OutputError for a link of another user.
-
-    A link that appears after it was looked for is not followed: in a folder such as /tmp another user may put one there.
-    """
-    path = Path(target)
-    with suppress(OSError, ValueError):
-        status = path.lstat()
-        if stat.S_ISLNK(status.st_mode):
-            if is_foreign(status) and status.st_uid:  # root is trusted: /dev/stdout is a link of root
-                raise OutputError(f"{os.fspath(target)!r} is a link of another user; choose another name")
-            return Path(os.path.realpath(path))
-    return Path(os.path.realpath(path.parent)) / path.name
-
-
-def is_foreign(status: os.stat_result) -> bool:
-    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
-
-
 def work_folder(target: PathLike) -> Path:
     """The working folder of the output `target`. If `target` is a link, the folder stands beside the file that the link names."""
-    path = real_path(target)
+    path = Path(os.path.realpath(target))
     name = path.name
     if len(os.fsencode(f".{name}.prequential")) > MAX_NAME_BYTES:
         name = hashlib.blake2b(os.fsencode(name), digest_size=16).hexdigest()
@@ -107,28 +89,24 @@ def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:
 
 
 def _not_ours(path: Path) -> OutputError:
-    wrong = "it is a link, of another kind or of another owner; move it away"
+    wrong = "it is a link or of another kind; move it away"
     return OutputError(f"{str(path)!r} is not a file or folder that a run of yours left: {wrong}")
 
 
 def check_own_folder(folder: Path) -> None:
-    """Raises OutputError unless this is a folder, not a link, and belongs to this user. Raises OSError if it is missing."""
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or is_foreign(status):
+    """Raises OutputError unless this is a folder and not a link. Raises OSError if it is missing."""
+    if not stat.S_ISDIR(folder.lstat().st_mode):
         raise _not_ours(folder)
 
 
 def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
-    """The file of an earlier run, without a buffer, made if missing and `create`.
-
-    Raises OutputError unless it is a plain file of this user, not a link.
-    """
+    """The file of an earlier run, without a buffer, made if missing and `create`. Raises OutputError for a link or no file."""
     if path.is_symlink():
         raise _not_ours(path)
-    flags = os.O_RDWR | os.O_CREAT * create | flags_of("O_NOFOLLOW", "O_NONBLOCK")
+    flags = os.O_RDWR | os.O_CREAT * create | os.O_NOFOLLOW | os.O_NONBLOCK
     file = os.fdopen(os.open(path, flags, 0o600), "r+b", 0)
     status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or is_foreign(status):
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         file.close()
         raise _not_ours(path)
     return file
@@ -136,10 +114,6 @@ def open_own_file(path: Path, *, create: bool = True) -> BinaryIO:
 
 def has_locked(number: int, wait_s: float = 0.0) -> bool:
     """Locks the file of a descriptor until it is closed. False if another program, of any user, has held the lock for wait_s."""
-    try:
-        import fcntl
-    except ImportError:  # not on every system
-        return True
     end_s = time.monotonic() + wait_s
     while True:
         try:

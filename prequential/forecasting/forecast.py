@@ -173,29 +173,6 @@ def _proxy(ladder: Ladder, proxy: Run, target: Target) -> law.Proxy:
 # ---- as text
 
 
-def format_forecast(record: dict[str, Any]) -> str:
-    """The target, the forecast by each link, the naive one, the backtest, warnings, and what to expect."""
-    if record["schema"] < registered.SCHEMA:
-        return conclusion(record)
-    target, made, compute = record["target"], record["forecasts"]["total_bits"], record["compute"]
-    gpt, tested = target["config"].get("gpt"), made["backtest"]
-    size = Size(gpt["width"], gpt["n_layers"]) if gpt else Parameters(target["n_weights"])
-    lines = [
-        f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
-        f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted"
-    ]
-    if record["proof"]:
-        lines.append(f"{record['proof']}; rows: {record['rows']}")
-    lines.append(format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in _parts(made).items()]))
-    largest = made["at_largest_size"] / target["n_bytes"]
-    lines.append(f"if models beyond {printable(record['largest_size'])} no longer help: {largest:.3f} bits/byte")
-    if n := tested["n_hidden"]:
-        hidden = f"{n} hidden runs of {law.MIN_RATIO:g} times the operations or more"
-        lines.append(f"backtest: rms error {100 * tested['rms']:.2f} % of {hidden}")
-    lines += [f"warning: {warning}" for warning in forecast_warnings(record)]
-    return "\n".join([*lines, f"registered: {record['blake2b']}", conclusion(record)])
-
-
 def _parts(made: Mapping[str, Any]) -> dict[str, float]:
     """The forecast in bits by each link, and the naive one, by name; of an earlier schema, the naive ones."""
     links = {f"{each['link']} to {printable(each['proxy'])}": each["bits"] for each in made.get("by_link", ())}
@@ -269,6 +246,10 @@ class ForecastScore(ShownAsTable):
         return f"<The forecast was {error}, {place} its interval; a line through the last two sizes was {line}.>"
 
 
+def _total_bits(name: str, text: str) -> Any:
+    return property(lambda forecast: float(forecast.record["forecasts"]["total_bits"][name]), doc=text)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Forecast(ShownAsTable):
     """The total bits of a run that is not made yet, with a 90 % interval. str() is the report of the command.
@@ -286,24 +267,9 @@ class Forecast(ShownAsTable):
     record: dict[str, Any]
     mode: int = 0o777
 
-    @property
-    def _total(self) -> dict[str, Any]:
-        return dict(self.record["forecasts"]["total_bits"])
-
-    @property
-    def bits(self) -> float:
-        """The forecast of the ideal code length of the target, in bits."""
-        return float(self._total["point"])
-
-    @property
-    def low_bits(self) -> float:
-        """The lower end of the interval."""
-        return float(self._total["low"])
-
-    @property
-    def high_bits(self) -> float:
-        """The upper end of the interval."""
-        return float(self._total["high"])
+    bits = _total_bits("point", "The forecast of the ideal code length of the target, in bits.")
+    low_bits = _total_bits("low", "The lower end of the interval.")
+    high_bits = _total_bits("high", "The upper end of the interval.")
 
     def to_frame(self) -> pandas.DataFrame:
         """A row for the forecast, for each link to a proxy, and for the naive forecast: bits and bits_per_byte.
@@ -312,7 +278,8 @@ class Forecast(ShownAsTable):
         """
         import pandas
 
-        parts, n_bytes = {"forecast": self.bits, **_parts(self._total)}, self.record["target"]["n_bytes"]
+        parts = {"forecast": self.bits, **_parts(self.record["forecasts"]["total_bits"])}
+        n_bytes = self.record["target"]["n_bytes"]
         rows = [{"forecast": name, "bits": bits, "bits_per_byte": bits / n_bytes} for name, bits in parts.items()]
         rows[0] |= {"low_bits": self.low_bits, "high_bits": self.high_bits}
         return pandas.DataFrame(rows)
@@ -331,7 +298,29 @@ class Forecast(ShownAsTable):
         return ForecastScore(record=registered.score(self.record, run if isinstance(run, Run) else read_run(run)))
 
     def __str__(self) -> str:
-        return format_forecast(self.record)
+        """The target, the forecast by each link, the naive one, the backtest, warnings, and what to expect."""
+        record = self.record
+        if record["schema"] < registered.SCHEMA:
+            return conclusion(record)
+        target, made, compute = record["target"], record["forecasts"]["total_bits"], record["compute"]
+        gpt, tested = target["config"].get("gpt"), made["backtest"]
+        size = Size(gpt["width"], gpt["n_layers"]) if gpt else Parameters(target["n_weights"])
+        lines = [
+            f"target: {size} over {target['n_bytes']:,} bytes: {compute['weights_ratio']:.1f} times the weights, "
+            f"{compute['data_ratio']:.1f} times the data, {compute['ratio']:.1f} times the operations of the largest run fitted"
+        ]
+        if record["proof"]:
+            lines.append(f"{record['proof']}; rows: {record['rows']}")
+        lines.append(
+            format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in _parts(made).items()])
+        )
+        largest = made["at_largest_size"] / target["n_bytes"]
+        lines.append(f"if models beyond {printable(record['largest_size'])} no longer help: {largest:.3f} bits/byte")
+        if n := tested["n_hidden"]:
+            hidden = f"{n} hidden runs of {law.MIN_RATIO:g} times the operations or more"
+            lines.append(f"backtest: rms error {100 * tested['rms']:.2f} % of {hidden}")
+        lines += [f"warning: {warning}" for warning in forecast_warnings(record)]
+        return "\n".join([*lines, f"registered: {record['blake2b']}", conclusion(record)])
 
     def __repr__(self) -> str:
         return f"<{conclusion(self.record)}>"

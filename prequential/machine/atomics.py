@@ -3,7 +3,6 @@
 No result depends on it. Interpreted kernels call the Python functions of the same names.
 """
 
-import os
 import platform
 import time
 from typing import Any
@@ -95,8 +94,7 @@ def _pause(typing_context: Any) -> Any:
 @intrinsic
 def _doze(typing_context: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if os.name == "posix":
-            call(builder, "usleep", ir.IntType(32), ir.IntType(32)(DOZE_US))
+        call(builder, "usleep", ir.IntType(32), ir.IntType(32)(DOZE_US))
         return context.get_dummy_value()
 
     return types.void(), generate

@@ -18,17 +18,13 @@ from prequential.errors import ConfigError
 CHECKOUT = Path(__file__).parents[2]
 SOURCE_FOLDERS = ("prequential", "codecs", "corpora")  # of a checkout
 NO_BACKEND = "none"  # in place of matrix products, of a learner that has none
-PACKAGES = ("torch", "numpy", "numba", "constriction", "zstandard", "brotli", "pyppmd")
+PACKAGES = ("torch", "numpy", "numba", "zstandard", "brotli", "pyppmd")
 
 
 def machine() -> dict[str, str | int]:
     """Processor, cores, memory, how much of it this process may use, and system, as JSON values."""
-    from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
-
-    features, levels = get_host_cpu_features(), {"AVX512": "avx512f", "AVX2": "avx2"}  # by the names that torch gives
     return {
         "cpu": _cpu_model(),
-        "cpu_capability": next((name for name, feature in levels.items() if features.get(feature)), "DEFAULT"),
         "n_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "usable_memory_bytes": usable_memory_bytes(),

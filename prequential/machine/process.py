@@ -13,7 +13,7 @@ from threading import Lock, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 
 
 class _Overlapping:
@@ -153,7 +153,7 @@ def held() -> Iterator[HeldSignals]:
     """
     signals, before = HeldSignals(), {}
     if current_thread() is main_thread():
-        for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+        for number in SIGNALS:
             if callable(original := signal.getsignal(number)):
                 before[number] = signal.signal(number, partial(signals.hold, original))
     try:

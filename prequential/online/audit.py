@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from prequential_codecs.bit_coder import ENCODE, MODE, SCORE, BitCoder
+from prequential_codecs.bit_coder import SCORE, BitCoder
 
 from prequential.errors import FaultError
 from prequential.model.learner import OnlineLearner
@@ -26,54 +26,36 @@ class AuditedLearner(OnlineLearner):
         self._replica, self._every = replica, every
         if replica.mixer:
             replica.mixer.threads.fixed = 1
-        self._coder: BitCoder | None = None  # the encoder that `_second_coder` repeats
         self._n_segments = 0
         self._compared = 0  # symbols read at the last comparison of states
-        self._differing: list[str] = []  # what differs in the open segment, beside the states
+        self._costs_differ = False
 
     def begin(self, n_symbols: int) -> None:
         super().begin(n_symbols)
         self._replica.begin(n_symbols)
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
-        second = self._second_coder(coder)
         bits = super().code(symbols, coder)
-        costs = self._replica.code(symbols.copy(), second)
-        self._differing = [] if np.array_equal(bits, costs) else ["the costs of symbols"]
-        if coder.state[MODE] == ENCODE and not all(map(np.array_equal, coder.saved(), second.saved())):
-            self._differing.append("the encoder")
+        self._costs_differ = not np.array_equal(bits, self._replica.code(symbols.copy(), BitCoder(SCORE)))
         return bits
-
-    def _second_coder(self, coder: BitCoder) -> BitCoder:
-        """What the replica codes the segment with: an encoder in the state of this one, or none. `coder` codes it later."""
-        if coder.state[MODE] != ENCODE:
-            return BitCoder(SCORE)
-        if coder is not self._coder:
-            self._coder, self._encoder = coder, BitCoder(ENCODE)
-            self._encoder.restore(*coder.saved())
-        return self._encoder
 
     def end(self, n_symbols: int) -> None:
         super().end(n_symbols)
         self._replica.end(n_symbols)
         self._n_segments += 1
-        if self._differing:
+        if self._costs_differ:
             self._compared = self.n_symbols - n_symbols
-        if self._differing or self._n_segments % self._every == 0:
+        if self._costs_differ or self._n_segments % self._every == 0:
             self._compare_states()
 
     def _compare_states(self) -> None:
-        """Raises FaultError if a tensor differs, or anything else in the segment that has just ended."""
+        """Raises FaultError if a tensor differs, or the costs in the segment that has just ended."""
         own, other = super().state(), self._replica.state()
-        pairs = {
-            name: [a.view(f"u{a.itemsize}") for a in (array, other[name])] for name, array in own.items()
-        }  # the bits
-        counts = {name: int(np.count_nonzero(ours != its)) for name, (ours, its) in pairs.items()}
-        # a fault spreads: the fewest first
-        names = sorted((name for name, n in counts.items() if n), key=lambda name: counts[name])
-        named = [f"{name} ({counts[name]:,} of {own[name].size:,} values)" for name in names[:MAX_NAMES]]
-        more = [f"{len(names) - MAX_NAMES} tensors more"] * (len(names) > MAX_NAMES)
-        if differing := self._differing + named + more:
+        counts = {name: _n_differing(array, other[name]) for name, array in own.items()}
+        names = sorted(filter(counts.get, counts), key=counts.__getitem__)  # a fault spreads: the fewest first
+        differing = ["the costs of symbols"] * self._costs_differ
+        differing += [f"{name} ({counts[name]:,} of {own[name].size:,} values)" for name in names[:MAX_NAMES]]
+        if differing:
             block = self._compared // self.config.schedule.block_symbols
             where = f"block {block} (original bytes {self._compared}-{self.n_symbols})"
             raise FaultError(f"audit: {where}: the replica differs in {', '.join(differing)}")
@@ -87,4 +69,10 @@ class AuditedLearner(OnlineLearner):
     def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         super().load_state(arrays)
         self._replica.load_state(arrays)
-        self._n_segments, self._compared, self._coder = 0, self.n_symbols, None
+        self._n_segments, self._compared = 0, self.n_symbols
+
+
+def _n_differing(own: np.ndarray, other: np.ndarray) -> int:
+    """How many values differ in a bit."""
+    words = f"u{own.itemsize}"
+    return int(np.count_nonzero(own.view(words) != other.view(words)))

@@ -92,7 +92,7 @@ class Checkpoints:
         if not self.path.exists():
             logging.getLogger(__name__).warning("nothing was saved of an interrupted run: this one starts anew")
             return None
-        open_own_file(self.path, create=False).close()  # raises OutputError for that of another user
+        open_own_file(self.path, create=False).close()  # raises OutputError for a link
         return read(self.path, identity(direction, header), learner)
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
@@ -199,8 +199,9 @@ def _described(path: Path, metadata: Mapping[str, str], expected: Mapping[str, A
             raise CheckpointError(f"{str(path)!r} is a checkpoint of version {version!r}; this program reads {VERSION}")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{str(path)!r} is not a checkpoint of this program") from error
-    if reason := mismatch(about, expected):
-        raise CheckpointError(f"{str(path)!r} belongs to another run: {reason}")
+    for name, value in expected.items():
+        if about.get(name) != value:
+            raise CheckpointError(f"{str(path)!r} belongs to another run: {MISMATCHES[name]}")
     return dict(about)
 
 
@@ -208,11 +209,6 @@ def check_identity(path: Path, expected: Mapping[str, Any]) -> None:
     """Raises CheckpointError if the file is not a checkpoint of the expected run, as far as its description shows."""
     with open_tensors(path) as file:
         _described(path, file.metadata, expected)
-
-
-def mismatch(about: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
-    """In what a run (`identity`) differs from the expected one; None if it is the expected one."""
-    return next((MISMATCHES[name] for name, value in expected.items() if about.get(name) != value), None)
 
 
 MISMATCHES = {

@@ -186,11 +186,7 @@ def _contents(values: Iterable[Any]) -> Iterator[NamedParts]:
 
 
 def _check_meaning(source: Any) -> None:
-    """Raises CorpusError for a text where a name is expected, ConfigError for names where texts are: both would be misread."""
-    is_missing = isinstance(source, str) and is_path(source) and not os.path.lexists(source)
-    if is_missing and (" " in source or len(source) > MAX_NAME):
-        hint = "a str names a corpus; if it is the text itself, give text.encode()"
-        raise CorpusError(f"{source[:40] + '...' * (len(source) > 40)!r} does not exist: {hint}")
+    """Raises ConfigError for names of files where texts are expected, which would be misread."""
     is_list = isinstance(source, list | tuple) and len(source) > 0
     if is_list and all(
         isinstance(each, str) and 0 < len(each) <= MAX_NAME and os.path.lexists(each) for each in source

@@ -1,4 +1,4 @@
-"""What lies under the names that `report` is given: runs, held-out losses, series, forecasts with their scores, other pages."""
+"""What lies under the names that `report` is given: runs, held-out losses, series, forecasts with their scores."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prequential.comparison.documents import KINDS as DOCUMENTS
 from prequential.errors import CorpusError
-from prequential.evaluation.runs import RECORD, Run, mode_of_all, read_run, read_runs, unfinished_trainings
+from prequential.evaluation.runs import RECORD, Run, mode_of_all, read_run, read_runs
 from prequential.files import PathLike, common_mode, open_regular, reading
 from prequential.records import check_record, parse_object, read_lines, read_object
 from prequential.report.markup import MARK
@@ -24,22 +24,14 @@ Record = dict[str, Any]
 
 @dataclass
 class Contents:
-    """What a page shows. notes: what is left out, and why. mode: permissions of all of it."""
+    """What a page shows. mode: permissions of all of it."""
 
     runs: list[Run] = field(default_factory=list)
     losses: list[Record] = field(default_factory=list)
     series: dict[Path, list[Record]] = field(default_factory=dict)
     forecasts: "list[Forecast]" = field(default_factory=list)
     scores: list[Record] = field(default_factory=list)
-    unfinished: list[Record] = field(default_factory=list)
-    pages: list[Path] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     mode: int = 0o777
-
-    @property
-    def n_results(self) -> int:
-        """How many results there are to show."""
-        return len([*self.runs, *self.losses, *self.series, *self.forecasts, *self.scores, *self.unfinished])
 
     def add(self, path: Path) -> None:
         """A run, a file of records, or all that lies in a folder. Raises CorpusError."""
@@ -48,12 +40,11 @@ class Contents:
         elif path.is_dir() and not (path / RECORD).exists():
             self._add_runs(read_runs(path))
             self._add_folder(path)
-            self.unfinished += [record for _, record in unfinished_trainings(path)]
         else:
             self._add_runs([read_run(path)])
 
     def _add_runs(self, runs: Iterable[Run]) -> None:
-        """The runs whose names are not here yet, with the held-out losses and pages in their folders."""
+        """The runs whose names are not here yet, with the held-out losses in their folders."""
         names = {run.name for run in self.runs}
         for run in (run for run in runs if run.name not in names):
             self.runs.append(run)
@@ -63,12 +54,11 @@ class Contents:
 
     def _add_folder(self, folder: Path) -> None:
         with reading(folder):
-            paths = sorted(each for each in folder.iterdir() if each.is_file() and each.name != RECORD)
+            paths = sorted(
+                each for each in folder.iterdir() if each.suffix in SUFFIXES and each.is_file() and each.name != RECORD
+            )
         for path in paths:
-            if path.suffix in SUFFIXES:
-                self._add_file(path)
-            elif path.suffix == ".html" and is_own_page(path):
-                self.pages.append(path)
+            self._add_file(path)
 
     def _add_file(self, path: Path) -> None:
         kind = kind_of(path)
@@ -86,18 +76,17 @@ class Contents:
             for number, line in enumerate(read_lines(path), 1):
                 where = f"line {number} of {str(path)!r}"
                 into.append(check_record(parse_object(line, where), DOCUMENTS[kind], where))
-        else:
-            self.notes.append(f"{path.name} (no records of this program)")
 
 
 def read_contents(names: Iterable[PathLike]) -> Contents:
     """What a page about these names shows. Raises CorpusError for one of which nothing can be shown, and for damaged records."""
-    found = Contents()
+    found, n_before = Contents(), 0
     for name in names:
-        before = found.n_results
         found.add(Path(name))
-        if found.n_results == before:
+        n_results = len([*found.runs, *found.losses, *found.series, *found.forecasts])
+        if n_results == n_before:
             raise CorpusError(f"{str(name)!r} is not a run, and holds none, nor other records of this program")
+        n_before = n_results
     return found
 
 

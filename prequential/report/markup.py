@@ -93,9 +93,9 @@ def html_table(title: str, rows: Sequence[Mapping[str, object]], caption: str = 
 
 
 def _column(values: Sequence[object]) -> list[str]:
-    """The cells of a column. Numbers have the same decimals: none if all are integers, 2 if one is 100 or more, else 4."""
+    """The cells of a column. Numbers have the same decimals: none if all are integers, 2 if one is 10 or more, else 4."""
     numbers = [value for value in values if isinstance(value, int | float)]
-    decimals = 2 if max(map(abs, numbers), default=0) >= 100 else 4
+    decimals = 2 if max(map(abs, numbers), default=0) >= 10 else 4
     return [_cell(value, decimals if any(isinstance(number, float) for number in numbers) else 0) for value in values]
 
 

@@ -36,10 +36,6 @@ def sections(found: Contents) -> Iterator[Section]:
         for path, records in found.series.items():
             yield _series(path.name, records)
         yield from _forecasts(found)
-        if found.unfinished:
-            shown = ("name", "time", "n_steps", "n_bytes", "code_bits")
-            rows = [{name: each[name] for name in shown} for each in found.unfinished]
-            yield Section("Unfinished", "Training runs that are not finished", [html_table("Unfinished", rows)])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # what its form does not check
         raise CorpusError(f"a record is damaged: {error}") from error
 
@@ -129,15 +125,10 @@ def _series(name: str, records: Sequence[Record]) -> Section:
 
 
 def _forecasts(found: Contents) -> Iterator[Section]:
-    """Each forecast with its last score, and the scores of forecasts that are not here."""
+    """Each forecast with its last score."""
     scores = {score["forecast_blake2b"]: score for score in found.scores if score["schema"] == SCORE_SCHEMA}
     for forecast in found.forecasts:
-        yield _forecast(forecast, scores.pop(forecast.record["blake2b"], None))
-    for score in scores.values():
-        scored = ForecastScore(record=dict(score))
-        yield Section("Score", repr(scored)[1:-1], [element("p", str(scored).partition("\n")[0])])
-    if earlier := sum(score["schema"] != SCORE_SCHEMA for score in found.scores):
-        yield Section("Earlier scores", f"{earlier} scores of an earlier version are not shown", [])
+        yield _forecast(forecast, scores.get(forecast.record["blake2b"]))
 
 
 def _forecast(forecast: Forecast, score: Record | None) -> Section:

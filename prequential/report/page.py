@@ -1,6 +1,6 @@
 """HTML pages about runs and other results. A page is one file, whose policy forbids the browser to load anything."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from prequential.comparison.compare import Comparison, compare
 from prequential.comparison.differences import SEEDS_DOUBT
@@ -14,7 +14,6 @@ from prequential.evaluation.summary import (
     learner_label,
     seed_of,
     verified_word,
-    what_is_measured,
     without_common_arguments,
 )
 from prequential.records import IMPORTED
@@ -28,23 +27,20 @@ COSTS = (("seconds", "wall_s", 1, 2), ("kB/s", "bytes_per_s", 1e3, 1), ("MiB", "
 Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
 
 
-def html_report(runs: Sequence[Run], others: Contents | None = None, links: Mapping[str, str] = {}) -> str:
+def html_report(runs: Sequence[Run], others: Contents | None = None) -> str:
     """The page about runs, and about all that `others` holds beside runs: first the conclusion.
 
-    links: addresses of other pages, by their titles. Raises CorpusError for incomplete records or curves.
+    Raises CorpusError for incomplete records or curves.
     """
     parts = [*(_of_runs(runs) if runs else ()), *(measured.sections(others) if others else ())]
     first, *rest = parts
     body = [element("h1", first.heading)]
-    if len(parts) > 1 or links:
+    if rest:
         entries = [element("a", part.title, href=f"#part-{i}") for i, part in enumerate(rest, 2)]
-        entries += [element("a", title, href=address) for title, address in links.items()]
         body.append(element("nav", *entries, aria_label="On this page"))
     body += first.content
     for i, part in enumerate(rest, 2):
         body.append(element("section", element("h2", part.heading), *part.content, id=f"part-{i}"))
-    if others and others.notes:
-        body.append(element("p", element("small", f"Not shown: {'; '.join(others.notes)}.")))
     return html_document(f"{first.title}: prequential report", join(*body))
 
 
@@ -84,24 +80,16 @@ def _mean(field: str, group: Sequence[tuple[int, Run]]) -> float:
 
 
 def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
-    """The ranking on each corpus, and the runs that have no other one to be compared with."""
-    single = [groups for groups in rankings if sum(map(len, groups.values())) == 1]
+    """The ranking on each corpus that several runs have."""
     if len(rankings) > 1:
-        numbered = [(name, *group[0]) for groups in single for name, group in groups.items()]
-        alone = [element("a", f"{name} on {corpus_name(run)}", href=f"#run-{i}") for name, i, run in numbered]
-        text = "Not compared, because no other run on this page has the same bytes: "
         heading = f"{len(rankings)} corpora: bits/byte of different ones say nothing about the models"
-        yield Section("Several corpora", heading, [element("p", text, Html(", ".join(alone)), ".")] if alone else [])
-    for groups in (groups for groups in rankings if groups not in single):
+        yield Section("Several corpora", heading, [])
+    for groups in (groups for groups in rankings if sum(map(len, groups.values())) > 1):
         differences, run = _compared(groups), next(iter(groups.values()))[0][1]
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
-        costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
-        for each in max((run.record["baselines"] for group in groups.values() for _, run in group), key=len):
-            costs[each["name"]] = each["wall_s"], each["bits_per_byte"]
-        of_training = [run_panels.equal_loss(curves)] if is_reported(run.record) else []
-        figures = sections.curve_figures(curves, {}, *of_training, run_panels.against_time(curves, costs))
         title = f"Runs on {corpus_name(run)}, {run.record['corpus']['n_bytes']:,} bytes"
-        yield Section(title, conclusion(groups, differences), [ranking_table(groups, differences), figures])
+        content = [ranking_table(groups, differences), sections.curve_figures(curves)]
+        yield Section(title, conclusion(groups, differences), content)
 
 
 def _cost(field: str, group: Sequence[tuple[int, Run]]) -> float | None:
@@ -140,7 +128,7 @@ def conclusion(groups: Groups, compared: Comparison | str) -> str:
 def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     """The groups, what each needs more than the best, and below what to expect with other seeds and on other texts."""
     records = [[run.record for _, run in group] for group in groups.values()]
-    size = what_is_measured([is_coded(record) for group in records for record in group], "bytes")
+    size = "archive bytes" if all(is_coded(record) for group in records for record in group) else "bytes"
     columns: dict[str, Sequence[object]] = {
         "learner": [element("a", name, href=f"#run-{group[0][0]}") for name, group in groups.items()],
         "bits/byte": [_mean("bits_per_byte", group) for group in groups.values()],
@@ -155,15 +143,11 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
         costs = [_cost(field, group) for group in groups.values()]
         columns[title] = [cost and f"{cost / unit:,.{digits}f}" for cost in costs]
     columns[size] = [round(_mean("archive_bytes", group)) for group in groups.values()]
-    columns["verified"] = [_words(map(verified_word, group)) for group in records]
+    columns["verified"] = [", ".join(sorted({*map(verified_word, group)})) for group in records]
     if max(map(len, records)) > 1:
-        columns["seeds"] = [_words(str(seed_of(record["config"])) for record in group) for group in records]
+        columns["seeds"] = [", ".join(str(seed_of(record["config"])) for record in group) for group in records]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return html_table("Ranking", rows, caption, 0)
-
-
-def _words(words: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(words))
 
 
 # ---- each run
@@ -172,19 +156,19 @@ def _words(words: Iterable[str]) -> str:
 def _article(run: Run, name: str, number: int, level: str) -> Html:
     """Everything about one run but its conclusion. number: on the page. level: h2 or h3."""
     record, labels = run.record, {**run_panels.PARTS, MODEL: name}
-    beside = [sections.reported(record)] if is_reported(record) else sections.sizes(record, name)
+    beside = [] if is_reported(record) else [element("div", *sections.sizes(record, name))]
     parts = {
         "Learning curves": sections.curves(run, labels),
         "What the text costs": sections.passages(record.get("passages", [])),
-        "Where the bits went": [*sections.breakdowns(record.get("tables", {}), labels)],
+        "Where the bits went": [*sections.breakdowns(record.get("tables", {}))],
     }
     if not is_reported(record):
-        parts["Total cost, and how to repeat the run"] = [sections.ledger(record), sections.repetition(record)]
+        parts["Total cost"] = [sections.ledger(record)]
     return element(
         "article",
         element("p", sections.origin(run), class_="origin"),
         *sections.findings(record),
-        element("div", sections.cards(record), element("div", *beside), class_="lead"),
+        element("div", sections.figures(record), *beside, class_="lead"),
         *(element("section", element(level, title), *content) for title, content in parts.items() if content),
         id=f"run-{number}",
     )

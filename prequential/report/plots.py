@@ -1,7 +1,7 @@
 """`prequential.plots`: results in matplotlib Axes. Each function draws in `ax`, or in a new figure, and returns the Axes.
 
 A new figure is one of pyplot: a notebook shows it, and `plots.learning_curves(run).figure.savefig("curves.png")` saves it. Names
-of lines stand at their right, outside the Axes: make figures of several with `layout="constrained"`.
+of lines stand on the right, outside the Axes: make figures of several with `layout="constrained"`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,29 @@ from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import learner_label
 from prequential.printable import printable
 from prequential.report import run_panels
-from prequential.report.run_panels import LINE_COLOURS, Panel, spread
+from prequential.report.run_panels import LINE_COLOURS, Panel
 from prequential.report.sections import ColouredText
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_NAME = 80  # letters
-NAME_HEIGHT = 0.05  # of the name at the end of a line, as a share of the plot
-LEADER = {"linewidth": 0.7, "alpha": 0.6}
 PLAIN: dict[str, Any] = {"fontsize": "small", "parse_math": False}  # a name may look like a formula
 
 
 def draw(plot: Axes, panel: Panel) -> None:
-    """Draws a panel, with the names of its lines at their ends."""
+    """Draws a panel, with the names of its lines beside it."""
+    lines = list[Any]()
     for line in panel.series:
         width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
         marker = "o" if len(line.x) == 1 else None
-        plot.plot(line.x, line.y, marker=marker, color=LINE_COLOURS[line.colour], linewidth=width, zorder=order)
+        style: dict[str, Any] = {
+            "marker": marker,
+            "color": LINE_COLOURS[line.colour],
+            "linewidth": width,
+            "zorder": order,
+        }
+        lines += plot.plot(line.x, line.y, label=short(line.name), **style)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)
     plot.set(
@@ -50,22 +55,11 @@ def draw(plot: Axes, panel: Panel) -> None:
         plot.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     plot.set_title(short(panel.title), fontsize="medium", parse_math=False)
     plot.grid(visible=True, linewidth=0.4)
-    _draw_names(plot, panel)
+    names = plot.legend(handles=lines, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small")
+    for name in names.get_texts():
+        name.set_parse_math(False)
     if panel.note:
         plot.text(0.0, -0.2, short(panel.note), transform=plot.transAxes, va="top", **PLAIN)
-
-
-def _draw_names(plot: Any, panel: Panel) -> None:
-    """The names of the lines on the right of the plot, each joined to the end of its line."""
-    plot.autoscale_view()
-    series, to_share = panel.series, plot.transData + plot.transAxes.inverted()
-    ends = [to_share.transform((float(line.x[-1]), float(line.y[-1]))) for line in series]
-    heights = [float(y) for _, y in ends]
-    for line, (x, y), height in zip(series, ends, spread(heights, NAME_HEIGHT, 0.0, 1.0), strict=True):
-        colour, at = LINE_COLOURS[line.colour], {"transform": plot.transAxes, "clip_on": False}
-        plot.text(1.02, height, short(line.name), color=colour, va="center", **at, **PLAIN)
-        if 0 <= x <= 1 and 0 <= y <= 1:
-            plot.plot((x, 1.015), (y, height), color=colour, scalex=False, scaley=False, **LEADER, **at)
 
 
 def short(name: str) -> str:

@@ -1,7 +1,6 @@
 """The parts of a page about one run: conclusion, figures, sizes, curves, coloured text, breakdowns, ledger."""
 
 import base64
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from prequential_codecs.baselines import BASELINES
 
 from prequential.errors import CorpusError
 from prequential.evaluation import breakdown
-from prequential.evaluation.curves import GPT, MIXER, MODEL, Curves
+from prequential.evaluation.curves import GPT, MIXER, MODEL, Curves, cost_columns
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import (
@@ -22,21 +21,16 @@ from prequential.evaluation.summary import (
     learner_label,
     proof,
     recorded_findings,
-    reported_figures,
+    report_figures,
     split_text,
 )
 from prequential.printable import printable
-from prequential.records import IMPORTED
 from prequential.report.markup import Html, element, folded, html_table
-from prequential.report.run_panels import LIGHT, Panel, full_name, learning, saved
+from prequential.report.run_panels import LIGHT, full_name, learning, saved
 from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of page.css)
 NEWLINE = "↵"  # so that the cost of an end of line can be seen; the line ends after the last of several
-ROW_NAMES = {
-    breakdown.POSITIONS: "bytes from-to", breakdown.DOCUMENTS: "document", breakdown.EXTENSIONS: "extension",
-    breakdown.CLASSES: "kind of byte", breakdown.WORDS: "how common", breakdown.COPIES: "bytes that are",
-}  # fmt: skip
 NOT_PROVED = "reported, not proved"
 
 Record = Mapping[str, Any]
@@ -87,38 +81,11 @@ def origin(run: Run) -> str:
     return f"{'. '.join(facts)}. Run {run.path.resolve().name}"
 
 
-def cards(record: Record) -> Html:
-    """The four main figures of a run, each with what it is."""
-    figures = (element("li", element("strong", value), element("span", text)) for value, text in _figures(record))
-    return element("ul", *figures, class_="figures")
-
-
-def _figures(record: Record) -> Iterator[tuple[str, str]]:
-    size, n_bytes, kind = record["archive_bytes"], record["corpus"]["n_bytes"], _kind(record)
-    yield f"{record['bits_per_byte']:.4f}", f"bits/byte of the {kind}"
-    yield f"{size:,}", f"bytes of {kind}: {size / n_bytes:.1%} of {n_bytes:,}"
-    if not is_coded(record):
-        yield "not proved", record["coding"]
-    elif record["verified"]:
-        yield "verified", f"decoded again in {record['verify_wall_s']:,.1f} s, every byte compared"
-    else:
-        yield "not verified", "this run did not decode the archive"
-    if record.get("coding") == IMPORTED:
-        yield f"{record['bits_per_token']:.4f}", "bits/token"
-    else:
-        cpu = record["environment"]["machine"]["cpu"]
-        yield f"{record['bytes_per_s'] / 1e3:,.2f} kB/s", f"{record['wall_s']:,.1f} s on {cpu}"
-
-
-def _kind(record: Record) -> str:
-    return "archive" if is_coded(record) else "code length"
-
-
-def reported(record: Record) -> Html:
-    """What a training loop, or its log, said."""
-    above = ("data", "model", "proof")  # on the page, these stand above the table
-    rows = [{"figure": title, "value": text} for title, text in reported_figures(record) if title not in above]
-    return html_table("Reported", rows)
+def figures(record: Record) -> Html:
+    """The figures of the text report, but for those that stand above the table."""
+    above = ("corpus", "data", "model", "proof")
+    rows = [{"figure": title, "value": text} for title, text in report_figures(record).items() if title not in above]
+    return html_table("Figures", rows)
 
 
 def sizes(record: Record, name: str) -> list[Html]:
@@ -126,10 +93,9 @@ def sizes(record: Record, name: str) -> list[Html]:
     size, n_bytes = record["archive_bytes"], record["corpus"]["n_bytes"]
     own = {"label": full_name(name, record["config"]), "compressed_bytes": size, "wall_s": record["wall_s"]}
     results = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
-    statics = [row for row in record["baselines"] if _is_static(row)]
     rows = [
         {
-            "compressor": f"{row['name']} ({NOT_PROVED})" if row in statics else row["label"],
+            "compressor": row["label"],
             "bits/byte": bits_per_byte(row["compressed_bytes"], n_bytes),
             "seconds": f"{row['wall_s']:,.2f}",
             "bytes": row["compressed_bytes"],
@@ -138,9 +104,9 @@ def sizes(record: Record, name: str) -> list[Html]:
         }
         for row in results
     ]
-    caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
-    if statics:
-        caption += f" Not so those of trained models: {'; '.join(baseline['label'] for baseline in statics)}."
+    caption = (
+        "Compressed sizes of all bytes. Each result of a compressor was decoded and compared, a code length was not."
+    )
     notes = (element("p", note) for note in record["notes"])
     return [html_table("Sizes", rows, caption, results.index(own)), *notes]
 
@@ -157,28 +123,29 @@ def findings(record: Record) -> list[Html]:
 
 def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
     """The bits saved and the learning curves, with an explanation."""
-    text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
+    text = f"Code length: {split_text(run.curve.split(), run.record['corpus']['n_bytes'])}. "
     if not is_reported(run.record):
         text += "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately."
     return [curve_figures(run.curves, labels), element("p", text)]
 
 
-def curve_figures(curves: Curves, labels: Mapping[str, str] = {}, *others: Panel) -> Html:
-    """The bits saved, and below them the learning curves, over the same bytes at the same places; and other panels."""
-    panels = (saved(curves, labels), learning(curves, labels), *others)
+def curve_figures(curves: Curves, labels: Mapping[str, str] = {}) -> Html:
+    """The bits saved, and below them the learning curves, over the same bytes at the same places."""
+    panels = (saved(curves, labels), learning(curves, labels))
     return element("div", *(html_figure(panel) for panel in panels if panel.series), class_="plots")
 
 
 # ---- where the bits went
 
 
-def breakdowns(tables: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Html]:
+def breakdowns(tables: Mapping[str, Any]) -> Iterator[Html]:
     """Every table of evaluation/breakdown.py below what it shows: its rows, and the costliest of them."""
     for name, table in tables.items():
         title, rows = name.replace("_", " ").capitalize(), table["rows"]
         if rows and all(row.get("n_bytes") and row.get("bits") for row in rows):
-            costs = _costs(rows, ROW_NAMES.get(name, "name"), labels)
-            shown = html_table(title, costs, " ".join(breakdown.notes(table)), -1 if len(rows) > 1 else None)
+            columns = {column or title: values for column, values in cost_columns(table).items()}
+            costs = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+            shown = html_table(title, costs, " ".join(breakdown.notes(table)))
             yield folded(f"{breakdown.EXPLANATIONS.get(name, f'{title}.')}{_costliest(rows)}", shown)
 
 
@@ -192,51 +159,12 @@ def _costliest(rows: Sequence[Record]) -> str:
     return f" Most bits: {most['name']}, {most['bits'][part] / (total or 1.0):.0%}."
 
 
-def _costs(rows: Sequence[Record], name: str, labels: Mapping[str, str]) -> list[dict[str, object]]:
-    """The rows of costs, as the page shows them. Several have a row of sums."""
-    first, *parts = rows[0]["bits"]
-    bits = {part: math.fsum(row["bits"][part] for row in rows) for part in (first, *parts)}
-    total = {"name": "all", "n_bytes": sum(row["n_bytes"] for row in rows), "bits": bits}
-    return [
-        {
-            name: row["name"],
-            "bits/byte": row["bits"][first] / row["n_bytes"],
-            **{labels.get(part, part): row["bits"][part] / row["n_bytes"] for part in parts},
-            "of bits": f"{row['bits'][first] / (bits[first] or 1.0):.1%}",
-            "of bytes": f"{row['n_bytes'] / total['n_bytes']:.1%}",
-            "bytes": row["n_bytes"],
-            "bits": f"{row['bits'][first]:,.2f}",
-            **{text: row.get(key) for key, text in breakdown.COUNTS.items()},
-        }
-        for row in ([*rows, total] if len(rows) > 1 else rows)
-    ]
-
-
 def ledger(record: Record) -> Html:
     """The entries of the total cost."""
-    n_bytes, total = record["corpus"]["n_bytes"], record["total_bits"]
-    caption = (
-        f"The {_kind(record)} alone takes {record['archive_bits']:,} bits. "
-        f"The coder's overhead is {record['coder_overhead_ppm']:.1f} millionths of the ideal code length."
-    )
-    rows = [
-        {
-            "entry": row["entry"],
-            "bits/byte": f"{row['bits'] / n_bytes:.4f}",
-            "bits": f"{row['bits']:,.2f}",
-            "share": f"{row['bits'] / total:.2%}",
-        }
-        for row in [*record["ledger"], {"entry": "total cost", "bits": total}]
-    ]
-    return folded("Total cost, with the decoder", html_table("Ledger", rows, caption, -1))
-
-
-def repetition(record: Record) -> Html:
-    """What one needs to repeat the run, as JSON values."""
-    needed = ("corpus", "limit_bytes", "n_configs", "n_seeds", "config", "environment")
-    text = json.dumps({name: record.get(name) for name in needed}, indent=2, ensure_ascii=False)
-    what = "Corpus, number of configurations and seeds tried, the configuration (for --config) and the machine"
-    return folded("How to repeat the run", element("p", f"{what}:"), element("pre", element("code", text)))
+    entries = [*record["ledger"], {"entry": "total cost", "bits": record["total_bits"]}]
+    n_bytes = record["corpus"]["n_bytes"]
+    rows = [{"entry": row["entry"], "bits": row["bits"], "bits/byte": row["bits"] / n_bytes} for row in entries]
+    return folded("Total cost, with the decoder", html_table("Ledger", rows, strong=-1))
 
 
 # ---- passages

@@ -35,6 +35,8 @@ def drawing(panel: Panel) -> Html:
     title = f"{panel.title}: {panel.y_title} against {panel.x_title}; {last}"
     x_values = np.concatenate([panel.x_range or (), *(line.x for line in panel.series)])
     ends = float(x_values.min()), float(x_values.max())
+    if panel.dates:  # whole days
+        ends = math.floor(ends[0]), math.floor(ends[1]) + 1
     x_ticks, x = (_date_scale if panel.dates else _log_scale)(*ends)
     y_values = np.concatenate([*(line.y for line in panel.series), panel.references])
     y_ticks, y = _linear_scale(float(y_values.min()), float(y_values.max()))
@@ -48,7 +50,10 @@ def drawing(panel: Panel) -> Html:
     levels = [(f"{y(value):.1f}", "grid") for value in y_ticks]
     levels += [(f"{y(value):.1f}", "reference") for value in panel.references]
     grid = [element("line", x1=0, x2="100%", y1=at, y2=at, class_=kind) for at, kind in levels]
-    ticks = [(_date(tick, x_ticks) if panel.dates else short_number(tick), f"{x(tick):.2%}") for tick in x_ticks]
+    ticks = [
+        (str(np.datetime64(round(tick), "D")) if panel.dates else short_number(tick), f"{x(tick):.2%}")
+        for tick in x_ticks
+    ]
     grid += [element("line", x1=at, x2=at, y1=0, y2=BOTTOM, class_="grid") for _, at in ticks]
     heights = [y(float(line.y[-1])) for line in panel.series]
     leaders, names = list[Html](), list[Html]()
@@ -98,23 +103,9 @@ def _log_scale(low: float, high: float) -> tuple[list[float], Scale]:
 
 
 def _date_scale(low: float, high: float) -> tuple[list[float], Scale]:
-    """At most MAX_DATES ticks of an axis over these days, each a whole day, or hour if they are few; its scale, from 0 to 1."""
-    high = max(high, low + 1 / 24)
-    unit = 1.0 if high - low > MAX_DATES / 2 else 1 / 24
-    ticks = [
-        unit * n
-        for n in dict.fromkeys(map(math.ceil, linear_ticks(low / unit, high / unit)))
-        if low <= unit * n <= high
-    ]
-    return ticks[:: math.ceil(len(ticks) / MAX_DATES)], lambda value: (value - low) / (high - low)
-
-
-def _date(tick: float, ticks: list[float]) -> str:
-    """Its day, and its time if the ticks are no whole days."""
-    time = np.datetime64(round(tick * 24 * 60), "m")
-    return (
-        str(time.astype("datetime64[D]")) if all(each == int(each) for each in ticks) else str(time).replace("T", " ")
-    )
+    """At most MAX_DATES ticks of an axis over these days, each a whole day; its scale, from 0 to 1."""
+    days = [day for day in dict.fromkeys(map(math.ceil, linear_ticks(low, high))) if low <= day <= high]
+    return [*map(float, days[:: math.ceil(len(days) / MAX_DATES)])], lambda value: (value - low) / (high - low)
 
 
 def _linear_scale(low: float, high: float) -> tuple[list[float], Scale]:

@@ -23,8 +23,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_json_is_what_the_library_returns(run, folder):
-    done = run(folder, "compare", "--json", "--confidence", "0.9", "a0", "b0", "b1")
-    expected = compare([folder / name for name in ("a0", "b0", "b1")], confidence=0.9).to_dict()
+    done = run(folder, "compare", "--json", "a0", "b0", "b1")
+    expected = compare([folder / name for name in ("a0", "b0", "b1")]).to_dict()
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout) == expected
 
@@ -49,7 +49,7 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
     for level in ("-1", "-2"):
         options = ("--train", "train", "--test", "tests", "--no-overlap")
         assert run(tmp_path, "heldout", *options, level).returncode == 0
-    done = run(tmp_path, "compare", "--json", "--confidence", "0.9", "runs/heldout.jsonl:1", "runs/heldout.jsonl")
+    done = run(tmp_path, "compare", "--json", "runs/heldout.jsonl:1", "runs/heldout.jsonl")
     first, second = map(json.loads, (tmp_path / "runs" / "heldout.jsonl").read_text().splitlines())
     compared = json.loads(done.stdout)
     assert [each["where"] for each in compared["records"]] == ["runs/heldout.jsonl:1", "runs/heldout.jsonl:2"]
@@ -57,7 +57,7 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
     for each in compared["differences"]:
         difference = second[each["loss"]]["bits_per_byte"] - first[each["loss"]]["bits_per_byte"]
         assert each["bits_per_byte"] == pytest.approx(difference, abs=1e-12)
-        assert (each["n_documents"], each["n_clusters"], each["equal"]["confidence"]) == (11, 11, 0.9)
+        assert (each["n_documents"], each["n_clusters"]) == (11, 11)
         assert each["equal"]["low_bits_per_byte"] < each["equal"]["bits_per_byte"]
     report = run(tmp_path, "compare", "runs/heldout.jsonl:1", "runs/heldout.jsonl:2").stdout.decode()
     assert (rate := f"{compared['differences'][0]['bits_per_byte']:+.4f}") in report
@@ -68,7 +68,6 @@ def test_records_of_held_out_losses_are_compared_by_file_and_number(run, tmp_pat
     one = "runs/heldout.jsonl"
     for args, code, part in (
         (["--group", "a,b", one, f"{one}:1"], 2, b"leave out --group"),
-        (["--confidence", "1", "run", "other"], 2, b"outside (0, 1)"),
         ([one, f"{one}:3"], 1, b"there is no record 3"),
         ([one, one], 2, b"is given twice"),
         ([one, "train"], 1, b"is not a record of a held-out loss"),

@@ -1,22 +1,21 @@
-"""Range coder in plain Python: defines the words that the bit coder of archives and the coder of the static baselines produce.
+"""Range coder in plain Python: defines the words that the bit coder of archives produces.
 
 docs/FORMAT.md defines the coder. Here, `low` may use Python's long integers, and a word that a carry changes is changed in place.
-The static baselines use rows of frequencies that sum to 2**24.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+TOTAL_BITS = 16
 _WORD_BITS = 32
 _WORD_MAX = (1 << 32) - 1
 _WINDOW_MAX = (1 << 64) - 1
 
 
 class Encoder:
-    """From symbols to words. total_bits: each row of frequencies sums to 2**total_bits (24 above)."""
+    """From symbols to words. Each row of frequencies sums to 2**TOTAL_BITS."""
 
-    def __init__(self, total_bits: int = 24) -> None:
-        self._total_bits = total_bits
+    def __init__(self) -> None:
         self._words: list[int] = []
         self._low = 0
         self._width = _WINDOW_MAX
@@ -28,7 +27,7 @@ class Encoder:
         coded = np.take_along_axis(frequencies, index, axis=1)[:, 0].astype(np.int64)
         words, low, width = self._words, self._low, self._width
         for start, frequency in zip((ends - coded).tolist(), coded.tolist(), strict=True):
-            scale = width >> self._total_bits
+            scale = width >> TOTAL_BITS
             low += scale * start
             width = scale * frequency
             if low > _WINDOW_MAX:
@@ -65,8 +64,8 @@ def _carry(words: list[int]) -> None:
     words[position] += 1
 
 
-def plain_payload(symbols: NDArray[np.int64], frequencies: NDArray[np.int64], total_bits: int = 24) -> bytes:
-    """The words of symbols (n,) under the rows of frequencies (n, V), as an archive or a baseline stores them."""
-    encoder = Encoder(total_bits)
+def plain_payload(symbols: NDArray[np.int64], frequencies: NDArray[np.int64]) -> bytes:
+    """The words of symbols (n,) under the rows of frequencies (n, V), as an archive stores them."""
+    encoder = Encoder()
     encoder.encode(np.asarray(symbols), np.asarray(frequencies))
     return encoder.words().astype("<u4").tobytes()

@@ -3,18 +3,13 @@
 import shutil
 import subprocess
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_coder import plain_payload
 from prequential_codecs import baselines as registry
 from prequential_codecs.baselines import (
     BASELINES,
-    TOTAL,
     Compressor,
-    decode,
-    encode,
     measure,
     measure_installed,
 )
@@ -46,11 +41,6 @@ def test_edge_cases_round_trip(name: str) -> None:
 @pytest.mark.first_quick
 def test_every_baseline_round_trips(name: str, data: bytes) -> None:
     size(name, data)
-
-
-def test_order0_reaches_the_entropy_of_its_data() -> None:
-    entropy_bytes = 100_000 * 0.8112781 / 8
-    assert entropy_bytes < size("order0", (b"a" * 3 + b"b") * 25_000) < entropy_bytes * 1.005 + 48
 
 
 def test_a_measurement_reports_the_size_of_the_real_output() -> None:
@@ -123,33 +113,3 @@ def test_a_baseline_has_the_size_of_the_program(name: str, command: str, toleran
     assert program_size(command) == pytest.approx(
         len(BASELINES[name].compress(sample_path("christmas_carol").read_bytes())), rel=tolerance
     )
-
-
-# ---- the code of order 0: the words of the plain coder
-
-
-MESSAGES = st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 60), st.sampled_from((2, 3, 256)))
-
-
-def message(seed: int, n: int, V: int) -> tuple[np.ndarray, np.ndarray]:
-    """Symbols (n,), half of them likely, and frequencies (V,), nearly uniform or with almost all weight on one symbol."""
-    rng = np.random.default_rng(seed)
-    weights = rng.dirichlet(np.full(V, rng.choice([0.01, 0.1, 1, 50])))
-    frequencies = (weights * (TOTAL - V)).astype(np.int64) + 1
-    frequencies[rng.integers(0, V)] += TOTAL - frequencies.sum()
-    return np.where(rng.random(n) < 0.5, frequencies.argmax(), rng.integers(0, V, n)), frequencies
-
-
-def assert_codes(symbols: np.ndarray, frequencies: np.ndarray) -> bytes:
-    payload = encode(symbols, frequencies)
-    assert payload == plain_payload(symbols, np.tile(frequencies, (len(symbols), 1)))
-    assert np.array_equal(decode(payload, len(symbols), frequencies), symbols)
-    return payload
-
-
-@given(MESSAGES)
-@settings(max_examples=60, deadline=None)
-def test_words_are_those_of_the_plain_coder_near_the_ideal_length_and_decode(drawn: tuple[int, int, int]) -> None:
-    symbols, frequencies = message(*drawn)
-    ideal_bits = float((24 - np.log2(frequencies[symbols])).sum())
-    assert 0 <= 8 * len(assert_codes(symbols, frequencies)) - ideal_bits < 33 + len(symbols) / 128

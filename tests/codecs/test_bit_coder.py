@@ -38,7 +38,7 @@ def encoded(bits, frequencies):
 def referenced(bits, frequencies):
     """The payload of plain_coder.py with a total of 2**16."""
     rows = np.array([(int(TOTAL) - f, f) for f in frequencies], np.int64).reshape(-1, 2)
-    return plain_payload(np.array(bits, np.int64), rows, total_bits=16)
+    return plain_payload(np.array(bits, np.int64), rows)
 
 
 def ideal_bits(bits, frequencies):

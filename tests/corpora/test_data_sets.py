@@ -88,13 +88,17 @@ print(value)"""
     return process.stdout.strip().splitlines()[-1]
 
 
-ORDER = {"separator": "\0", "shuffle_seed": None, "shuffle_buffer": None}
-
-
 def test_a_name_is_what_load_dataset_loads_and_a_moving_revision_is_resolved_to_its_commit(
     hub: str, tmp_path: Path
 ) -> None:
-    loaded = {"config": "default", "split": "train", "fingerprint": "DIGEST", "column": "text", **ORDER, "n_rows": 3}
+    loaded = {
+        "config": "default",
+        "split": "train",
+        "fingerprint": "DIGEST",
+        "column": "text",
+        "separator": "\0",
+        "n_rows": 3,
+    }
     about = {"kind": "dataset", "name": "owner/texts", "revision": "main", "commit": COMMIT}
     assert open_in_new_process("hf:owner/texts?split=train", tmp_path, hub, "describe()") == str(about | loaded)
     expected = r"b'NA\x002024-01-01T10:00:00Z\x00\x00'"
@@ -106,7 +110,7 @@ def test_files_are_the_plain_files_of_a_commit_as_shards(hub: str, tmp_path: Pat
     assert open_in_new_process("hf:owner/texts@v1?files=data/train-*", tmp_path, hub, "describe()") == str(
         {
             "kind": "dataset", "name": "owner/texts", "revision": "v1", "commit": COMMIT, "files": "data/train-*", "n_shards": 2,
-            "n_skipped": 3, "shards_blake2b": "DIGEST", "column": "text", **ORDER, "n_rows": 3,
+            "n_skipped": 3, "shards_blake2b": "DIGEST", "column": "text", "separator": "\0", "n_rows": 3,
         }
     )  # fmt: skip
     address = f"hf://datasets/owner/texts@{COMMIT}/data/*.jsonl"
@@ -160,7 +164,7 @@ def test_a_data_set_its_columns_and_its_streams_are_their_texts_as_stored(data: 
 
     named = data.rename_column("prompt", "text")
     about = {"kind": "dataset", "name": "data set", "config": None, "split": None, "fingerprint": named._fingerprint}
-    assert coded(named) == (PROMPTS, about | {"column": "text", **ORDER, "n_rows": 2})
+    assert coded(named) == (PROMPTS, about | {"column": "text", "separator": "\0", "n_rows": 2})
     assert coded(named.to_iterable_dataset())[0] == coded(datasets.DatasetDict(train=named))[0] == PROMPTS
     assert coded(data["prompt"])[1]["fingerprint"] == data._fingerprint
     assert coded(data.to_iterable_dataset()["prompt"])[0] == coded(data["prompt"])[0] == PROMPTS

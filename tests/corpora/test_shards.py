@@ -14,10 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 from prequential_corpora import shards
-from prequential_corpora.rows import shuffled
 from prequential_corpora.sources import open_corpus
 
 from prequential.errors import CorpusError
@@ -101,7 +98,7 @@ def test_the_description_identifies_the_shards_and_their_order(tmp_path: Path) -
         listed.update(f"{path.name}\0{path.stat().st_size}\0{contents}\n".encode())
     assert description == {
         "kind": "shards", "name": "web", "n_shards": 2, "n_skipped": 1, "shards_blake2b": listed.hexdigest(), "column": "text",
-        "separator": "\0", "shuffle_seed": None, "shuffle_buffer": None, "n_rows": 4,
+        "separator": "\0", "n_rows": 4,
     }  # fmt: skip
 
 
@@ -115,31 +112,6 @@ def test_hidden_files_and_files_in_hidden_folders_are_left_out_and_counted(tmp_p
     (folder / ".one.txt").write_bytes(b"named")
     corpus = open_corpus(f"shards:{folder}/.one.txt")
     assert corpus.bytes().tobytes() == b"named\0"
-
-
-def rows_of(spec: str) -> list[bytes]:
-    corpus = open_corpus(spec)
-    return corpus.bytes().tobytes().split(b"\0")[:-1]
-
-
-def test_a_seed_shuffles_shards_and_rows_and_its_order_never_changes(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path / "few", ".jsonl", [["a", "b", "c", "d"], ["e", "f", "g", "h"], ["i", "j"]])
-    assert b"".join(rows_of(f"shards:{folder}?seed=7&buffer=3")) == b"ehgifabcjd"
-    texts = [[f"{shard}.{row}" for row in range(50)] for shard in range(8)]
-    folder = write_shards(tmp_path / "web", ".jsonl", texts)
-    in_order = rows_of(f"shards:{folder}")
-    shuffles = [rows_of(f"shards:{folder}?seed={seed}&buffer=100") for seed in (0, 1, 2**63 - 1)]
-    assert all(sorted(rows) == sorted(in_order) for rows in shuffles)
-    assert len({tuple(rows) for rows in [in_order, *shuffles]}) == 4
-    corpus = open_corpus(f"shards:{folder}?seed=1&buffer=100")
-    assert (corpus.describe()["shuffle_seed"], corpus.describe()["shuffle_buffer"]) == (1, 100)
-
-
-@given(n=st.integers(0, 60), n_places=st.integers(1, 20), seed=st.integers(0, 2**63 - 1))
-def test_no_document_is_lost_or_comes_earlier_than_the_buffer_allows(n: int, n_places: int, seed: int) -> None:
-    numbers = list(shuffled(iter(range(n)), seed.to_bytes(8, "little"), n_places))
-    assert sorted(numbers) == list(range(n))
-    assert all(number <= place + n_places - 1 for place, number in enumerate(numbers))
 
 
 def test_with_a_limit_of_rows_later_shards_are_not_opened(tmp_path: Path) -> None:
@@ -173,14 +145,9 @@ def test_a_zstd_shard_may_have_the_largest_window_that_zstd_makes_and_frames_to_
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("seed=x", "Expected `int .* for `seed`"),
-        ("seed=-1", "Expected `int` >= 0 for `seed`"),
-        ("seed=9223372036854775808", "Expected `int` <= 9223372036854775807 for `seed`"),
-        ("buffer=5", "a shuffle buffer needs a seed"),
-        ("seed=1&buffer=0", "Expected `int` >= 1 for `buffer`"),
         ("rows=0", "Expected `int` >= 1 for `rows`"),
         ("rows=1&rows=2", "one is given twice"),
-        ("sed=1", "cannot read the options .* unknown field `sed`"),
+        ("row=1", "cannot read the options .* unknown field `row`"),
     ],
 )
 def test_invalid_options_are_refused(query: str, reason: str) -> None:

@@ -3,7 +3,6 @@
 tests/hostile/make.py has the streams that no folder gives.
 """
 
-import ntpath
 import os
 import stat
 from itertools import chain
@@ -183,16 +182,6 @@ def test_a_damaged_stream_raises_only_errors_of_this_package(
         assert stream_of(restore(damaged, here)) == damaged
     except PrequentialError:
         assert [path.name for path in here.iterdir()] == ["stream"]
-
-
-def test_on_windows_a_path_with_a_drive_or_a_backslash_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path in (b"C:x", b"..\\x"):
-        (tmp_path / "stream").write_bytes(stream(entry(path), contents=b"\0"))
-        with monkeypatch.context() as windows, pytest.raises(CorruptArchiveError, match="cannot be restored"):
-            windows.setattr("os.path.basename", ntpath.basename)
-            restore_tree(tmp_path / "stream", tmp_path / "out")
 
 
 def test_only_an_empty_folder_is_replaced_and_paths_must_exist(tmp_path: Path) -> None:

@@ -143,7 +143,8 @@ def test_a_single_document_has_no_table_and_an_odd_name_can_be_recorded_and_prin
 def test_the_text_has_each_table_with_its_explanation_and_says_what_was_forgotten(monkeypatch):
     half = len(CAROL) // 2
     monkeypatch.setattr(tables_of, "MAX_COPIES_MEMORY_BYTES", 4096)
-    text = format_tables(breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)]))
+    tables = breakdown(CAROL, traced(CAROL), [Document("a.x", 0, half), Document("b.y", half, half)])
+    text = format_tables(tables | {"groups": tables["documents"]})
     for part in (*EXPLANATIONS.values(), "novel", "were forgotten to save memory"):
         assert part in text
 

@@ -9,7 +9,7 @@ from planted_ladder import N_BYTES, TARGET, WIDE, make_ladder, make_run, planted
 
 from prequential import ConfigError, CorpusError, Curve
 from prequential.evaluation.runs import Run
-from prequential.forecasting.forecast import Target, forecast_record, forecast_warnings, format_forecast
+from prequential.forecasting.forecast import Forecast, Target, forecast_record, forecast_warnings
 from prequential.forecasting.law import mean_losses
 from prequential.forecasting.registered import contains_target, with_digest
 from prequential.sweeps.ladder import Ladder, Rung, Size
@@ -27,7 +27,7 @@ def test_a_planted_law_is_forecast_within_one_percent_and_its_interval(registere
 def test_a_forecast_says_what_it_multiplies_what_weakens_it_and_ends_with_a_sentence_to_act_on(
     registered: dict[str, Any],
 ) -> None:
-    shown, made = format_forecast(registered), registered["forecasts"]["total_bits"]
+    shown, made = str(Forecast(record=registered)), registered["forecasts"]["total_bits"]
     assert "times the weights, 4.6 times the data" in shown.splitlines()[0]
     assert f"{made['backtest']['n_hidden']} hidden runs" in shown and "if models beyond 64x1 no longer help: " in shown
     rate = made["point"] / 300_000
@@ -35,9 +35,11 @@ def test_a_forecast_says_what_it_multiplies_what_weakens_it_and_ends_with_a_sent
     assert list(forecast_warnings(registered)) == ["without a proxy, this holds if the text ahead is like the ladder's"]
     wide, untested = with_digest(registered), with_digest(registered)
     wide["forecasts"]["total_bits"]["high"] *= 2
-    assert "does not tell whether the target will need fewer bits per byte" in format_forecast(wide)
+    assert "does not tell whether the target will need fewer bits per byte" in str(Forecast(record=wide))
     untested["forecasts"]["total_bits"]["backtest"] = {"rms": None, "n_hidden": 0}
-    assert "the interval is not tested" in format_forecast(untested) and "backtest:" not in format_forecast(untested)
+    assert "the interval is not tested" in str(Forecast(record=untested)) and "backtest:" not in str(
+        Forecast(record=untested)
+    )
 
 
 @pytest.mark.thorough

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 import prequential
 from prequential import ConfigError, CorpusError
-from prequential.forecasting.forecast import Target, forecast_record, format_forecast
+from prequential.forecasting.forecast import Forecast, Target, forecast_record
 from prequential.forecasting.members import read_ladder, what_is_known
 from prequential.sweeps.ladder import Parameters, Size
 
@@ -111,7 +111,7 @@ def test_a_forecast_says_that_the_order_differs(tmp_path: Path) -> None:
     for i, width in enumerate(WIDTHS[:4]):
         train(tmp_path, width, rows.flip(0) if i == 1 else rows)
     record = forecast_record(read_ladder(tmp_path), Target(size=Parameters(n_parameters(16)), n_bytes=200_000))
-    assert "in another order" in record["rows"] and "different orders" in format_forecast(record)
+    assert "in another order" in record["rows"] and "different orders" in str(Forecast(record=record))
 
 
 def test_a_forecast_of_logs_says_that_the_order_is_unknown_and_a_log_is_no_proxy_of_loops(

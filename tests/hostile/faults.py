@@ -10,8 +10,7 @@ Then the command is run again without faults, with --resume where there is such 
 - an exit code other than 0 and 1, a signal, a hang;
 - with code 1: not exactly one line `prequential: ...` on stderr, an `unexpected` error, or a named file without the kept record;
 - with code 0: other results than those of a run without faults, or more than one warning;
-- a changed source or record; a target that is neither absent nor complete; a lost checkpoint; a file that is left without one,
-  unless the line names it as a valid beginning, which it is;
+- a changed source or record; a target that is neither absent nor complete; a lost checkpoint; a file that is left without one;
 - the second run fails, differs in any byte, or leaves other files than a run without faults.
 
 Prints one JSON object: command, kind of call, manner, and counts. Exits with 1 after a violation.
@@ -78,7 +77,6 @@ VOLATILE = re.compile(
 )  # in records: differ between runs
 HIDDEN = re.compile(r"tmp/|(.*/)?\.|runs/RUN/(costs|seconds)$")
 RECORD = re.compile(r"; the record is in '([^']+)'")  # the line that could not be appended
-KEPT = re.compile(r"'([^']+)' holds (?:a valid beginning|the complete output)")
 ANEW = "this one starts anew"  # what --resume says without a checkpoint
 LEARNER = Config(  # both parts, as small as possible
     gpt=GPTConfig(n_layers=1, width=16, n_heads=2, mlp_factor=1, window=4, warmup_updates=1),
@@ -327,15 +325,9 @@ class Trials:
         had_one = ended.n_checkpoints or any(name.endswith("run.checkpoint") for name in self.given)
         if had_one and not is_published and not any(name.endswith(("/run.checkpoint", "/archive.pq")) for name in seen):
             yield "the checkpoint is lost"
-        named = KEPT.search(ended.said)
-        kept = os.path.relpath(named[1], self.folder.resolve()) if named else ""
-        complete = [value for value in results.values() if isinstance(value, bytes)]
-        if named and not (kept in seen and any(value.startswith(seen[kept]) for value in complete)):
-            yield f"{named[0]}, but it does not"
-        if not had_one and not fault.kinds & CANNOT_CLEAN:
-            stray = [name for name in seen if name not in self.given and name not in self.expected]
-            if unnamed := [name for name in stray if not named or name.partition("/")[0] != kept.partition("/")[0]]:
-                yield f"left without a checkpoint, and not named: {unnamed}"
+        stray = [name for name in seen if name not in self.given and name not in self.expected]
+        if stray and not had_one and not fault.kinds & CANNOT_CLEAN:
+            yield f"left without a checkpoint: {stray}"
 
 
 def wrong_words(ended: Ended, fault: Fault) -> Iterator[str]:

@@ -18,7 +18,7 @@ from prequential.evaluation.runs import read_runs
 PROJECT = Path(prequential.__file__).parents[1]
 FORECASTS = PROJECT / "benchmarks" / "forecasts" / "enwik8-contexts"
 MODULES = (
-    "brotli", "codecs", "constriction", "contextlib", "corpora", "evil", "json", "llvmlite", "matplotlib",
+    "brotli", "codecs", "contextlib", "corpora", "evil", "json", "llvmlite", "matplotlib",
     "msgspec", "multiprocessing", "numba", "numpy", "pandas", "peft", "pickle", "pkg_resources", "pyarrow", "pyppmd", "resource",
     "runpy", "safetensors", "scipy", "selectors", "signal", "sitecustomize", "socket", "subprocess", "tempfile", "threading",
     "torch", "tqdm", "transformers", "triton", "typing", "usercustomize", "xxhash", "yaml", "zstandard",

@@ -12,7 +12,6 @@ from seeds import RUNTIME
 
 import prequential
 from prequential.cli.main import main
-from prequential.errors import OutputError
 from prequential.files import new_folder, output_file, set_mode
 from prequential.files.outputs import append_line
 
@@ -59,15 +58,6 @@ def test_outputs_appear_on_file_systems_without_permissions_and_times(
     set_mode(tmp_path, 0o700)
     assert {path.name for path in tmp_path.iterdir()} == {"source", "a", "model"}
     assert caplog.messages == []
-
-
-def test_a_complete_output_that_cannot_get_its_name_is_kept_and_named(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    failing(errno.EROFS, monkeypatch, "link", "rename")
-    with pytest.raises(OutputError, match="Read-only") as refused, output_file(tmp_path / "a") as sink:
-        sink.write(b"text")
-    partial = tmp_path / ".a.prequential" / "partial"
-    assert refused.value.__notes__ == [f"nothing was saved to resume from; {str(partial)!r} holds the complete output"]
-    assert partial.read_bytes() == b"text"
 
 
 @pytest.mark.usefixtures("no_warm_up")

@@ -1,4 +1,4 @@
-"""Another user of the machine, in folders that both may write: his files, links, locks and runs."""
+"""Another user of the machine, in folders that both may write: his files, locks and runs."""
 
 import fcntl
 import json
@@ -16,20 +16,12 @@ from prequential import CorpusError, compress
 from prequential.cli.main import main
 from prequential.errors import OutputError
 from prequential.evaluation.runs import ARCHIVE, Run
-from prequential.files import output_file, outputs
+from prequential.files import outputs
 from prequential.files.outputs import append_line
 from prequential.sweeps.plans import Plan, RunOutcome, Variant, run_plan
 
 pytestmark = pytest.mark.usefixtures("usual_umask", "no_warm_up")
 TEXT = b"it was the best of times, it was the worst of times. " * 12
-
-
-def give_away(*paths: Path) -> None:
-    """Makes the files, folders or links the other user's."""
-    if os.geteuid() != 0:
-        pytest.skip("only root gives files to another user")
-    for path in paths:
-        os.chown(path, 54321, 54321, follow_symlinks=False)
 
 
 # ---- records
@@ -110,20 +102,7 @@ def test_a_plan_refuses_a_finished_run_without_the_archive_of_its_record(name: s
     assert planned(corpus, seed=1).is_new  # it stands in the way of no other
 
 
-# ---- links and names in a folder that both may write
-
-
-def test_a_link_of_another_user_redirects_no_output(tmp_path: Path) -> None:
-    victim, target = tmp_path / "victim", tmp_path / "out"
-    victim.write_bytes(b"precious")
-    target.symlink_to(victim)
-    give_away(target)
-    with pytest.raises(OutputError, match="is a link of another user"), output_file(target, overwrite=True) as sink:
-        sink.write(b"secret")
-    with pytest.raises(OutputError, match="is a link of another user"):
-        append_line(target, b"secret\n")
-    assert victim.read_bytes() == b"precious"
-    assert {path.name for path in tmp_path.iterdir() if ".new-" not in path.name} == {"out", "victim"}
+# ---- names in a folder that both may write
 
 
 def test_a_name_that_another_user_took_costs_no_run(corpus: Path, monkeypatch: MonkeyPatch) -> None:

@@ -117,14 +117,6 @@ def test_a_flipped_bit_is_named_with_its_tensor_block_and_bytes(name):
         learner.digest()
 
 
-def test_a_flipped_bit_of_the_encoder_is_found_in_that_segment():
-    learner, coder = make(MIXER, every=1000), BitCoder(ENCODE)
-    learn(learner, 4, coder=coder)
-    coder.words[1] ^= 1 << 20
-    with pytest.raises(FaultError, match=r"original bytes 192-240\): .* differs in the encoder$"):
-        learn(learner, 1, 4, coder=coder)
-
-
 def wrong_once(original, at):
     """The function, with wrong values in the first row of the result of call number `at`; of each call, if it is None."""
     n = 0

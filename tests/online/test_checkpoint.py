@@ -11,7 +11,7 @@ from small import BOTH as CONFIG
 from small import CONFIGS
 
 import prequential
-from prequential.errors import CheckpointError, CorruptArchiveError, OutputError
+from prequential.errors import CheckpointError
 from prequential.files import checkpoint_path, partial_path, work_folder
 from prequential.online import checkpoint
 from prequential.online.runtime import Runtime
@@ -58,23 +58,10 @@ def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(name, after, arch
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.pq"]
 
 
-def test_an_error_before_the_first_block_leaves_no_file(monkeypatch, tmp_path):
-    monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
-    interrupted(compress, tmp_path, after=1)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_finished_blocks_stay_after_an_error_without_a_checkpoint(monkeypatch, archives, tmp_path):
+def test_an_error_before_the_first_checkpoint_leaves_no_file(monkeypatch, tmp_path):
     monkeypatch.setattr(checkpoint, "FIRST_AFTER_S", 1e9)
     interrupted(compress, tmp_path, after=14)
-    written = partial_path(tmp_path / "a.pq").read_bytes()
-    assert len(written) > 100 and archives["both"].startswith(written)
-    with pytest.raises(OutputError, match="a valid beginning, but nothing to resume from"):
-        compress(tmp_path)
-    with pytest.raises(CorruptArchiveError):
-        prequential.decompress(written, runtime=ONE)
-    assert partial_path(tmp_path / "a.pq").read_bytes() == written
-    assert compress(tmp_path, overwrite=True) == archives["both"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

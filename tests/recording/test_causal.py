@@ -12,7 +12,7 @@ from loops import Bigrams, Loop, V, few_letters
 from torch.nn.functional import cross_entropy
 
 from prequential.errors import CausalityError
-from prequential.evaluation.summary import reported_figures
+from prequential.evaluation.summary import report_figures
 
 COLUMNS = 24
 SEGMENTS = torch.arange(COLUMNS) // 8  # three documents in a row
@@ -135,7 +135,7 @@ def test_what_cannot_be_copied_or_called_again_ends_no_training_and_is_recorded(
     record = _run(Loop(tmp_path, model=Model(1)), n=3, lock=lock)
     why = "TypeError: cannot pickle '_thread.lock' object"
     assert _audits(record) == (0, why, False)
-    assert dict(reported_figures(record))["look ahead"] == f"not audited: {why}"
+    assert report_figures(record)["look ahead"] == f"not audited: {why}"
     loop = Loop(tmp_path, model=Model(1), strict=False)
     loop.rec.attach(forward=lambda model, ids: model(ids))
     assert _run(loop, lock=lock)["findings"]

@@ -28,7 +28,7 @@ def make_run(root: Path, contexts: tuple[str, ...], seed: int = 0) -> Run:
         "sample:christmas_carol",
         config=config,
         limit=6000,
-        baselines=["gzip", "ppmd", "order0"],
+        baselines=["gzip", "ppmd", "bzip2"],
         verify=True,
         runtime=fused,
     )

@@ -1,4 +1,4 @@
-"""What lies in a folder is on its page: runs, held-out losses, series, forecasts with their scores, and links to other pages."""
+"""What lies in a folder is on its page: runs, held-out losses, series, forecasts with their scores."""
 
 import json
 import shutil
@@ -11,7 +11,6 @@ import prequential
 from prequential.errors import CorpusError
 from prequential.evaluation.runs import Run
 from prequential.report.contents import read_contents
-from prequential.report.markup import MARK
 from prequential.report.page import html_report
 
 FORECAST = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "french"
@@ -41,32 +40,22 @@ def folder(runs: list[Run], losses: list[dict[str, Any]], tmp_path: Path) -> Pat
     (tmp_path / "repo.series.jsonl").write_text(json.dumps(point) + "\n")
     for name in ("forecast.json", "scores.jsonl"):
         shutil.copy(FORECAST / name, tmp_path)
-    draft = {"schema": 1, "kind": "unfinished", "time": "2026-11-28T12:00:00+00:00", "name": "my-loop"}
-    (tmp_path / ".run-x").mkdir()
-    (tmp_path / ".run-x" / "unfinished.jsonl").write_text(
-        json.dumps(draft | {"n_steps": 5, "n_bytes": 9, "code_bits": 1.0}) + "\n"
-    )
     (tmp_path / "other.json").write_text('{"kind": "mine"}')
-    (tmp_path / "own.html").write_text(f"<!doctype html>{MARK}")
-    (tmp_path / "foreign.html").write_text("<!doctype html>")
     return tmp_path
 
 
 def test_all_that_lies_in_a_folder_is_on_the_page(folder: Path, losses: list[dict[str, Any]]) -> None:
     found = read_contents([folder])
-    page = html_report(found.runs, found, {"own.html": "own.html"})
+    page = html_report(found.runs, found)
     better = min(losses, key=lambda record: record["dynamic"]["bits_per_byte"])["dynamic"]["bits_per_byte"]
     assert f"needs {better:.4f} bits/byte on" in page and "the least of 2</h2>" in page
     assert "New text up to 2026-11-28 needs" in page
     assert "<h2>The forecast was 0.2 % too low, within its interval; a line" in page
-    assert "my-loop" in page
-    assert "Not shown: other.json (no records of this program)." in page
-    assert [path.name for path in found.pages] == ["own.html"] and '<a href="own.html">' in page
-    titles = ("Each run", "Held-out loss on", "Series repo.series", "Forecast", "Unfinished")
+    titles = ("Each run", "Held-out loss on", "Series repo.series", "Forecast")
     assert all(title in page.partition("</nav>")[0] for title in titles)
 
 
-@pytest.mark.parametrize("name", ["heldout.jsonl", "repo.series.jsonl", "forecast.json", "scores.jsonl"])
+@pytest.mark.parametrize("name", ["heldout.jsonl", "repo.series.jsonl", "forecast.json"])
 def test_each_file_of_records_has_a_page_of_its_own(folder: Path, name: str) -> None:
     found = read_contents([folder / name])
     assert html_report(found.runs, found).count("<h1>") == 1
