@@ -5,6 +5,7 @@ A result is a run; a file of held-out losses, of a monorepo series, or of a fore
 
 import argparse
 import sys
+from pathlib import Path
 
 from prequential.cli import options
 from prequential.printable import printable
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     found = read_contents(args.names)
     from prequential.report.written import page_of
 
-    page = page_of(found)
+    page = page_of(found, None if output == "-" else Path(output))
     stdout = stream_output(sys.stdout.buffer, overwrite=args.force)
     with stdout if output == "-" else output_file(output, overwrite=overwrite, mode=found.mode) as sink:
         sink.write(page)

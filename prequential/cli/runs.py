@@ -56,7 +56,7 @@ def show_run(args: argparse.Namespace) -> int:
         return _follow(args.name, Path(args.runs))
     run = read_run(args.name)
     figure = f"{run.record['bits_per_byte']:.4f}"
-    print_result(args, format_run(run.record, run.path, run.curve.split()), run.record, figure=figure)
+    print_result(args, format_run(run.record, run.path, run.split()), run.record, figure=figure)
     return 0
 
 

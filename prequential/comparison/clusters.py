@@ -55,6 +55,17 @@ class Clusters:
     bits: tuple[float, ...]
     by: str = "document"
 
+    @property
+    def largest_share(self) -> float:
+        """The largest share of the bytes that a cluster has; 0 without clusters."""
+        return max(self.n_bytes, default=0) / max(1, sum(self.n_bytes))
+
+    @property
+    def n_effective(self) -> float:
+        """How many clusters of equal length they are worth: 1 / the sum of their squared shares of the bytes."""
+        shares = np.divide(self.n_bytes, max(1, sum(self.n_bytes)))
+        return float(1 / max(shares @ shares, 1e-300))
+
     def minus(self, other: "Clusters") -> "Clusters":
         """The same clusters with the differences of their bits."""
         bits = tuple(ours - theirs for ours, theirs in zip(self.bits, other.bits, strict=True))

@@ -147,8 +147,19 @@ def compare_runs(opened: Sequence[Run], groups: Labels = None) -> Comparison:
         width = (
             ": cells hold different rows, so intervals are wide" if rows.startswith((OTHER_ORDER, SAME_TEXT)) else ""
         )
-        about = {"proof": proof(first) + warning, "rows": rows + width}
+        about = {"proof": proof(first) + warning, "rows": rows + width, "sources": _sources(list(members.values()))}
     return Comparison(corpus=first["corpus"], groups=tuple(groups_of_runs), differences=differences, **about)
+
+
+def _sources(groups: Sequence[Sequence[Run]]) -> tuple[tuple[str, int, tuple[float, ...]], ...]:
+    """Of the sources of rows that all loops named: name, bytes and the mean bits of each group of runs; () if they differ."""
+    tables = [[run.record.get("tables", {}).get("groups", {"rows": []})["rows"] for run in runs] for runs in groups]
+    sizes = [{row["name"]: row["n_bytes"] for row in rows} for runs in tables for rows in runs]
+    if any(each != sizes[0] for each in sizes):
+        return ()
+    bits = [[{row["name"]: row["bits"][MODEL] for row in rows} for rows in runs] for runs in tables]
+    mean = {name: tuple(math.fsum(each[name] for each in runs) / len(runs) for runs in bits) for name in sizes[0]}
+    return tuple((name, n_bytes, mean[name]) for name, n_bytes in sizes[0].items())
 
 
 def _check_comparable(first: Run, run: Run) -> None:

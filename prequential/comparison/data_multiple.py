@@ -68,26 +68,35 @@ def data_multiple(curve: Curve, baseline: Curve) -> DataMultiple | None:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualLoss:
-    """Where two training runs have one loss, in bits per byte: the reference after `ratio` times the bytes of the other."""
+    """Where two training runs have one loss, in bits per byte: the reference after `ratio` times the bytes of the other.
+
+    n_bytes, ratios (n,): the same along the run of the other, where the reference reaches its loss.
+    """
 
     ratio: float
     bits_per_byte: float
+    n_bytes: Values
+    ratios: Values
 
 
 def equal_loss(reference: Curve, other: Curve) -> EqualLoss | None:
     """The last loss of the run that ends higher, and where both runs have it. It assumes no law, but shuffled data.
 
     `data_multiple` is for text in its order. A loss is that of the last fifth of what was read so far, so a curve that is
-    compressed in its bytes by k gives k. None if a curve has fewer than MIN_CELLS points, or if one run has this loss from its
-    beginning on.
+    compressed in its bytes by k gives k. None if a curve has fewer than MIN_CELLS points, if one run never reaches the last loss
+    of the other, or has it from its beginning on.
     """
     if min(len(reference.n_bytes), len(other.n_bytes)) < MIN_CELLS:
         return None
     (x, theirs), (t, ours) = (_trailing_rates(curve) for curve in (reference, other))
-    level = float(max(theirs[-1], ours[-1]))
-    if level >= min(theirs.max(), ours.max()):
+    level = max(theirs[-1], ours[-1])
+    ends = _reached(x, theirs, np.array([level])), _reached(t, ours, np.array([level]))
+    if not np.isfinite(ends).all():
         return None
-    return EqualLoss(ratio=_reached(x, theirs, level) / _reached(t, ours, level), bits_per_byte=level)
+    ratios = _reached(x, theirs, ours) / t
+    known = np.isfinite(ratios)
+    ratio = float(ends[0][0] / ends[1][0])
+    return EqualLoss(ratio=ratio, bits_per_byte=float(level), n_bytes=t[known], ratios=ratios[known])
 
 
 def _trailing_rates(curve: Curve) -> tuple[Values, Values]:
@@ -98,10 +107,11 @@ def _trailing_rates(curve: Curve) -> tuple[Values, Values]:
     return positions, np.median(np.diff(curve.at(edges)) / np.diff(edges), axis=1)  # so that a spike changes little
 
 
-def _reached(positions: Values, rates: Values, level: float) -> float:
-    """From where on a run stays at or below the level, which is not below its last rate."""
-    highest = np.maximum.accumulate(rates[::-1])[::-1]  # from here on: it falls
-    return float(np.exp(np.interp(-level, -highest, np.log(positions))))
+def _reached(positions: Values, rates: Values, levels: Values) -> Values:
+    """From where on a run stays at or below each level (n,): NaN if never, or from its beginning on."""
+    lowest = np.maximum.accumulate(rates[::-1])[::-1]  # the highest rate from here on: it falls
+    reached = np.exp(np.interp(-levels, -lowest, np.log(positions)))
+    return np.where((levels >= lowest[-1]) & (levels < lowest[0]), reached, np.nan)
 
 
 def _fit(mean: Values, difference: Values, root: float) -> tuple[float, Values] | None:

@@ -113,7 +113,10 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
         figures = {name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte")}
-        answers = {name: (value := getattr(self, name)) and asdict(value) for name in ("seeds", "texts", "equal_loss")}
+        answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
+        answers["equal_loss"] = self.equal_loss and {
+            name: getattr(self.equal_loss, name) for name in ("ratio", "bits_per_byte")
+        }
         parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
         return {"reference": self.reference.label, "other": self.other.label, **figures, **parts, **answers}
 
@@ -123,6 +126,7 @@ class Comparison(ShownAsTable):
     """Groups of runs over one corpus. The first group is the reference of every difference. str() is the report of the command.
 
     proof, rows: of reported runs, what they are and what is known about their data; None: both were coded from equal bytes.
+    sources: name, bytes and the mean bits of each group of runs, of the parts of the data that training loops named.
 
     Examples:
         >>> import prequential
@@ -137,6 +141,7 @@ class Comparison(ShownAsTable):
     differences: tuple[Difference, ...]
     proof: str | None = None
     rows: str | None = None
+    sources: tuple[tuple[str, int, tuple[float, ...]], ...] = ()
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each group but the first: bits, bits_per_byte and percent above it, and the eighths of the text that agree.
@@ -165,10 +170,19 @@ class Comparison(ShownAsTable):
             format_table(GROUP_TITLES, group_rows).split("\n"),
             [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
             format_table(DIFFERENCE_TITLES, rows).split("\n"),
+            *([format_table(*self._source_table()).split("\n")] if self.sources else []),
             *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
             map(sentence, differences),
         ]
         return "\n\n".join("\n".join(map(printable, lines)) for lines in parts)
+
+    def _source_table(self) -> tuple[list[str], list[list[str]]]:
+        """Titles and rows: bits per byte of each group of runs, by the source of rows."""
+        labels, rows = [group.label for group in self.groups], []
+        for name, n, bits in self.sources:
+            more = [f"{100 * (each / bits[0] - 1):+.3f}" if bits[0] else "" for each in bits[1:]]
+            rows.append([name, f"{n:,}", *(f"{each / n:.4f}" for each in bits), *more])
+        return ["group", "bytes", *(f"{x} b/B" for x in labels), *(f"{x} - {labels[0]} %" for x in labels[1:])], rows
 
     def __repr__(self) -> str:
         return f"<{' '.join(map(sentence, self.differences))}>"
@@ -181,6 +195,7 @@ class Comparison(ShownAsTable):
             "groups": [group.to_dict() for group in self.groups],
             "differences": [difference.to_dict() for difference in self.differences],
             **({} if self.rows is None else {"proof": self.proof, "rows": self.rows}),
+            **({"sources": [list(each) for each in self.sources]} if self.sources else {}),
         }
 
 

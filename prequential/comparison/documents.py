@@ -83,7 +83,8 @@ class LossDifference:
         names = ("loss", "other", "reference_bits_per_byte", "other_bits_per_byte", "bits_per_byte", "decides")
         clusters, equal = self.clusters, self.equal and asdict(self.equal)
         about = {"n_documents": clusters.n_documents, "n_clusters": len(clusters.n_bytes), "by": clusters.by}
-        return {name: getattr(self, name) for name in names} | about | {"equal": equal}
+        about |= {"n_effective": clusters.n_effective, "largest_share": clusters.largest_share, "equal": equal}
+        return {name: getattr(self, name) for name in names} | about
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -242,6 +243,7 @@ def sentence(difference: LossDifference, reference: str, other: str) -> str:
         return f"{claim}, but {count_of(clusters.by, k)} say{'s' * (k == 1)} nothing about others: score more {many}"
     low, high = equal.low_bits_per_byte, equal.high_bits_per_byte
     bounds = f"a {clusters.by} {low:+.4f} to {high:+.4f} ({LEVEL}), lower in {equal.n_lower} of {k}"
+    bounds += f", worth {clusters.n_effective:.1f} of equal length (the largest has {clusters.largest_share:.0%} of the bytes)"
     if not difference.decides:
         doubt = f"{by_holm(low, high)}{count_of(clusters.by, k)} do not tell which is better, score more"
         return f"{claim}. But {doubt}: {bounds}"

@@ -29,6 +29,7 @@ from prequential.evaluation.curves import (
     MODEL,
     Curve,
     Curves,
+    Split,
     cost_frame,
     curve_frame,
     curve_table,
@@ -65,6 +66,11 @@ class Result:
         return int(self.record["corpus"]["n_bytes"])
 
     @property
+    def seconds(self) -> float:
+        """Wall time of coding."""
+        return float(self.record["wall_s"])
+
+    @property
     def curve(self) -> Curve:
         """The ideal code length so far at the end of each segment."""
         return self.curves[MODEL]
@@ -72,6 +78,10 @@ class Result:
     def to_frame(self) -> "pandas.DataFrame":
         """All curves: the columns series, n_bytes, bits and bits_per_byte."""
         return curve_frame(self.curves)
+
+    def split(self) -> Split:
+        """The code length as the rate of the last tenth and the bits above it (`Split`)."""
+        return self.curve.split()
 
     def table(self, name: str) -> "pandas.DataFrame":
         """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""

@@ -1,4 +1,4 @@
-"""What lies under the names that `report` is given: runs, held-out losses, series, forecasts with their scores."""
+"""What lies under the names that `report` is given: runs, held-out losses, series, forecasts with their scores, other pages."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -31,6 +31,7 @@ class Contents:
     series: dict[Path, list[Record]] = field(default_factory=dict)
     forecasts: "list[Forecast]" = field(default_factory=list)
     scores: list[Record] = field(default_factory=list)
+    pages: list[Path] = field(default_factory=list)
     mode: int = 0o777
 
     def add(self, path: Path) -> None:
@@ -44,7 +45,7 @@ class Contents:
             self._add_runs([read_run(path)])
 
     def _add_runs(self, runs: Iterable[Run]) -> None:
-        """The runs whose names are not here yet, with the held-out losses in their folders."""
+        """The runs whose names are not here yet, with the held-out losses and pages in their folders."""
         names = {run.name for run in self.runs}
         for run in (run for run in runs if run.name not in names):
             self.runs.append(run)
@@ -54,11 +55,12 @@ class Contents:
 
     def _add_folder(self, folder: Path) -> None:
         with reading(folder):
-            paths = sorted(
-                each for each in folder.iterdir() if each.suffix in SUFFIXES and each.is_file() and each.name != RECORD
-            )
+            paths = sorted(each for each in folder.iterdir() if each.is_file() and each.name != RECORD)
         for path in paths:
-            self._add_file(path)
+            if path.suffix in SUFFIXES:
+                self._add_file(path)
+            elif path.suffix == ".html" and is_own_page(path):
+                self.pages.append(path)
 
     def _add_file(self, path: Path) -> None:
         kind = kind_of(path)

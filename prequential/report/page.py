@@ -27,16 +27,17 @@ COSTS = (("seconds", "wall_s", 1, 2), ("kB/s", "bytes_per_s", 1e3, 1), ("MiB", "
 Groups = Mapping[str, Sequence[tuple[int, Run]]]  # runs that differ only in the seed, with their numbers on the page
 
 
-def html_report(runs: Sequence[Run], others: Contents | None = None) -> str:
+def html_report(runs: Sequence[Run], others: Contents | None = None, links: Mapping[str, str] = {}) -> str:
     """The page about runs, and about all that `others` holds beside runs: first the conclusion.
 
-    Raises CorpusError for incomplete records or curves.
+    links: addresses of other pages, by their titles. Raises CorpusError for incomplete records or curves.
     """
     parts = [*(_of_runs(runs) if runs else ()), *(measured.sections(others) if others else ())]
     first, *rest = parts
     body = [element("h1", first.heading)]
-    if rest:
+    if rest or links:
         entries = [element("a", part.title, href=f"#part-{i}") for i, part in enumerate(rest, 2)]
+        entries += [element("a", title, href=address) for title, address in links.items()]
         body.append(element("nav", *entries, aria_label="On this page"))
     body += first.content
     for i, part in enumerate(rest, 2):
@@ -88,8 +89,12 @@ def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
         differences, run = _compared(groups), next(iter(groups.values()))[0][1]
         curves = {name: mean_curve([run.curves[MODEL] for _, run in group]) for name, group in groups.items()}
         title = f"Runs on {corpus_name(run)}, {run.record['corpus']['n_bytes']:,} bytes"
-        content = [ranking_table(groups, differences), sections.curve_figures(curves)]
-        yield Section(title, conclusion(groups, differences), content)
+        costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
+        for each in max((run.record["baselines"] for group in groups.values() for _, run in group), key=len):
+            costs[each["name"]] = each["wall_s"], each["bits_per_byte"]
+        of_training = [run_panels.equal_loss(curves)] if is_reported(run.record) else []
+        figures = sections.curve_figures(curves, {}, *of_training, run_panels.against_time(curves, costs))
+        yield Section(title, conclusion(groups, differences), [ranking_table(groups, differences), figures])
 
 
 def _cost(field: str, group: Sequence[tuple[int, Run]]) -> float | None:

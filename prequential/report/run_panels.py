@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
 
 from prequential.comparison.compare import group_labels, group_learner
+from prequential.comparison.data_multiple import equal_loss as equal_losses
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import GPT, GROUP, MIXER, MODEL, Curve
 from prequential.evaluation.summary import without_common_arguments
@@ -36,6 +37,7 @@ COLOURS = {
 }
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 MAX_FULL = 5  # lines that a reader can tell apart
+MAX_DOTS = 12  # names that stand beside a picture
 N_POINTS = 200  # of a line; more cannot be seen
 DAY_S = 86400
 
@@ -137,6 +139,25 @@ def saved(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
     lines = {name: (other.n_bytes, other.bits - curves[own].at(other.n_bytes)) for name, other in others.items()}
     title = f"Bits that {labels.get(own, own)} saves against others"
     return _panel(title, curves, lines, labels, y_title="bits saved", references=(0.0,))
+
+
+def equal_loss(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
+    """How many times the data of the first training run each other one needs for its losses, along that (`equal_loss`)."""
+    own = _own(curves)
+    ratios = {name: equal_losses(other, curves[own]) for name, other in curves.items() if name != own}
+    lines = {name: (each.n_bytes, each.ratios) for name, each in ratios.items() if each and len(each.ratios)}
+    title = f"Times the data of {labels.get(own, own)} for the same loss"
+    return _panel(title, curves, lines, labels, y_title="times the data", references=(1.0,))
+
+
+def against_time(curves: Curves, costs: Mapping[str, tuple[float | None, float]]) -> Panel:
+    """The seconds, if known, and the bits per byte of each result as a dot, with the colour of its curve."""
+    names = [name for name, (seconds, _) in costs.items() if seconds]
+    points = {name: np.array(costs[name], np.float64).reshape(2, 1) for name in names[:MAX_DOTS]}
+    dots = [Series(name, x, y, _colours(curves).get(name, 0)) for name, (x, y) in points.items()]
+    seconds = [float(x[0]) for x, _ in points.values()] or [1.0]
+    ends = min(seconds) / 1.2, max(seconds) * 1.2
+    return Panel("Bits per byte against time", dots, "seconds", x_range=ends, omitted=names[MAX_DOTS:])
 
 
 def _rates(curves: Curves) -> dict[str, Points]:

@@ -26,7 +26,7 @@ from prequential.evaluation.summary import (
 )
 from prequential.printable import printable
 from prequential.report.markup import Html, element, folded, html_table
-from prequential.report.run_panels import LIGHT, full_name, learning, saved
+from prequential.report.run_panels import LIGHT, Panel, full_name, learning, saved
 from prequential.report.svg import html_figure
 
 LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)  # bits from which on a character has the next colour (h0 to h5 of page.css)
@@ -95,7 +95,7 @@ def sizes(record: Record, name: str) -> list[Html]:
     results = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
     rows = [
         {
-            "compressor": row["label"],
+            "compressor": row["label"] + f" ({NOT_PROVED})" * (row is not own and _is_static(row)),
             "bits/byte": bits_per_byte(row["compressed_bytes"], n_bytes),
             "seconds": f"{row['wall_s']:,.2f}",
             "bytes": row["compressed_bytes"],
@@ -104,9 +104,7 @@ def sizes(record: Record, name: str) -> list[Html]:
         }
         for row in results
     ]
-    caption = (
-        "Compressed sizes of all bytes. Each result of a compressor was decoded and compared, a code length was not."
-    )
+    caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
     notes = (element("p", note) for note in record["notes"])
     return [html_table("Sizes", rows, caption, results.index(own)), *notes]
 
@@ -123,15 +121,15 @@ def findings(record: Record) -> list[Html]:
 
 def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
     """The bits saved and the learning curves, with an explanation."""
-    text = f"Code length: {split_text(run.curve.split(), run.record['corpus']['n_bytes'])}. "
+    text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
     if not is_reported(run.record):
         text += "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately."
     return [curve_figures(run.curves, labels), element("p", text)]
 
 
-def curve_figures(curves: Curves, labels: Mapping[str, str] = {}) -> Html:
-    """The bits saved, and below them the learning curves, over the same bytes at the same places."""
-    panels = (saved(curves, labels), learning(curves, labels))
+def curve_figures(curves: Curves, labels: Mapping[str, str] = {}, *others: Panel) -> Html:
+    """The bits saved, and below them the learning curves, over the same bytes at the same places; and other panels."""
+    panels = (saved(curves, labels), learning(curves, labels), *others)
     return element("div", *(html_figure(panel) for panel in panels if panel.series), class_="plots")
 
 

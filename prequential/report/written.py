@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from prequential.arguments import check_arguments
 from prequential.errors import wrong_argument
@@ -46,10 +47,13 @@ def write_report(
                 "results", each, "runs of read_runs, results of evaluate, or names of folders and files"
             )
     with output_file(path, overwrite=overwrite or is_own_page(path), mode=found.mode) as sink:
-        sink.write(page_of(found))
+        sink.write(page_of(found, Path(path)))
     return Path(path)
 
 
-def page_of(found: Contents) -> bytes:
-    """The page of all of it, in UTF-8."""
-    return html_report(found.runs, found).encode("utf-8", "replace")  # JSON can hold half a surrogate pair
+def page_of(found: Contents, output: Path | None) -> bytes:
+    """The page, with links to the other pages as they are reached from `output`; None: it goes to standard output."""
+    folder = output.parent if output else Path()
+    others = [path for path in found.pages if output is None or path.resolve() != output.resolve()]
+    links = {path.name: quote(os.path.relpath(path, folder), errors="surrogateescape") for path in others}
+    return html_report(found.runs, found, links).encode("utf-8", "replace")  # JSON can hold half a surrogate pair

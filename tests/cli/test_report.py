@@ -52,6 +52,18 @@ def test_standard_output_takes_the_page_and_nothing_else(run, folder, names, opt
     assert re.fullmatch(rb"<!doctype html>.*</html>\n", done.stdout, re.DOTALL)
 
 
+def test_a_page_of_a_folder_links_the_pages_in_it(run, folder, names):
+    assert run(folder, "report", names[0], "-o", "runs/one run.html").returncode == 0
+    assert b'<a href="one%20run.html">one run.html</a>' in _page(run, folder, "runs", "-o", "runs/all.html")
+    again = _page(run, folder, "runs", "-o", "runs/all.html")  # a page does not link itself
+    assert again.count(b".html</a>") == 1
+
+
+def _page(run, folder, *command) -> bytes:
+    assert run(folder, "report", *command).returncode == 0
+    return (folder / command[-1]).read_bytes()
+
+
 def test_what_is_no_run_is_named_in_one_line_and_o_and_c_together_are_a_usage_error(run, folder, names):
     done = run(folder, "report", ".", "-o", "none.html")
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)

@@ -111,10 +111,12 @@ def test_runs_whose_size_is_not_known_are_no_ladder_and_the_reason_is_said(run: 
     assert done.returncode == 1 and b"its size is not known: give model= to the Recorder" in done.stderr
 
 
-def test_the_cost_of_each_group_is_shown(run: Any, made: Any) -> None:
+def test_the_cost_of_each_group_is_shown_and_compared(run: Any, made: Any) -> None:
     folder, names = made
     shown = printed(run, folder, "runs", "show", names["a"])
+    compared = printed(run, folder, "compare", names["a"], names["b"])
     assert re.search(r"\n1 +[\d,]+", shown)
+    assert re.search(r"\ngroup +bytes +A b/B +B b/B +B - A %\n[01] .*\+50\.000\n[01] .*\+50\.000\n", compared)
 
 
 def test_an_unfinished_run_is_followed_until_it_ends(tmp_path: Path) -> None:

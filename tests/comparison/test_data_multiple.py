@@ -55,6 +55,7 @@ def test_a_curve_compressed_in_its_bytes_by_a_factor_has_this_ratio_at_equal_los
         for each in (other, late, Curve(n_bytes=other.n_bytes, bits=other.bits + spike)):
             equal = equal_loss(reference, each)
             assert equal and equal.ratio == pytest.approx(ratio, rel=0.03)
+            assert (equal.n_bytes <= 1 << 18).all()
     assert equal_loss(slow, power_law(1 << 18, 1.0, floor=20.0)) is None
     assert equal_loss(*(power_law(63 * 64, speed) for speed in (1.0, 2.0))) is None
 

@@ -78,6 +78,7 @@ def test_a_verdict_is_over_commits_of_equal_weight_and_names_a_contrary_largest_
         difference = difference_of("dynamic", "B", clusters(sizes, rates), clusters(sizes, [*lower[:10], last]))
         assert sentence(difference, "A", "B").count(words) == 1
     assert "B is lower for a mean commit, A over all bytes" in sentence(difference, "A", "B")
+    assert difference.clusters.n_effective < 1.1 and difference.clusters.largest_share > 0.97
     divided = difference_of("dynamic", "B", clusters(sizes, rates), clusters(sizes, [1.9, 2.1] * 5 + [1.95]))
     assert "11 commits do not tell which is better, score more" in sentence(divided, "A", "B")
 

@@ -68,7 +68,7 @@ def test_a_saved_result_is_the_run_folder_that_runs_leaves(tmp_path):
         assert {path.name for path in run.path.iterdir()} == {"archive.pq", "curve.parquet", "record.jsonl"}
         assert prequential.decompress(run.archive, runtime=FUSED) == data
         assert run.record | choice == result.record | choice
-        for name in ("n_bytes", "bits_per_byte", "code_bits_per_byte", "archive_bytes"):
+        for name in ("n_bytes", "seconds", "bits_per_byte", "code_bits_per_byte", "archive_bytes"):
             assert getattr(run, name) == getattr(result, name)
     assert (result.n_bytes, result.code_bits, result.config) == (1024, whole.code_bits, whole.config)
     with pytest.raises(prequential.ConfigError, match="level=, config= and learner="):

@@ -246,7 +246,7 @@ def test_a_row_with_an_impossible_value_is_counted_apart_and_the_training_goes_o
         assert [finding["message"].startswith("rec.score() in step 3: ") for finding in record["findings"]] == [True]
     (warning,) = caplog.records
     assert "goes on, but: rec.score() in step 3" in warning.getMessage()
-    assert "left out            1 rows: " in format_run(record, "runs/a", run.curve.split())
+    assert "left out            1 rows: " in format_run(record, "runs/a", run.split())
 
 
 def _with_one_impossible_row(loop: Loop, reason: str, n_steps: int = 70) -> Loop:

@@ -86,5 +86,5 @@ def test_rows_scored_after_the_last_step_are_named(tmp_path: Path) -> None:
     loop.rec.score(logits=logits, targets=y, inputs=x)
     run = loop.rec.finish()
     assert run.record["reported"]["n_rows_after_last_step"] == 4 and run.record["reported"]["n_rows"] == 8
-    shown = prequential.evaluation.summary.format_run(run.record, "", run.curve.split())
+    shown = prequential.evaluation.summary.format_run(run.record, "", run.split())
     assert "4 more, scored after the last step, do not count" in shown

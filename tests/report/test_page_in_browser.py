@@ -131,7 +131,7 @@ def tab(chromium: Any, full_runs: list[Run], tmp_path: Path) -> Iterator[Any]:
 
 
 def test_the_charts_of_some_runs_are_aligned(tab: Any) -> None:
-    boxes = [tab.locator(".plots .drawing > svg").nth(i).bounding_box() for i in range(2)]
+    boxes = [tab.locator(".plots .drawing > svg").nth(i).bounding_box() for i in range(3)]
     assert len({(box["x"], box["width"]) for box in boxes}) == 1
 
 

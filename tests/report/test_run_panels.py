@@ -44,6 +44,12 @@ def test_the_end_of_several_curves_takes_half_of_the_height_or_more() -> None:
     assert run_panels.learning({"a": lines["a"]}).series[0].x[0] == 100  # one alone is whole
 
 
+def test_results_against_time_have_the_colours_of_their_curves(curves: Curves) -> None:
+    panel = run_panels.against_time(curves, {"model": (12.0, 2.0), "log": (None, 3.0), "gzip": (0.1, 3.5)})
+    dots = [(line.name, line.x.tolist(), line.y.tolist(), line.colour) for line in panel.series]
+    assert dots == [("model", [12.0], [2.0], COLOURS["model"]), ("gzip", [0.1], [3.5], COLOURS["gzip"])]
+
+
 def test_the_model_its_parts_and_the_best_others_are_drawn_and_the_rest_is_named(curves: Curves) -> None:
     others = {f"c{i}": Curve(n_bytes=np.array([80_000]), bits=np.array([3.3e5 + 6e3 * i])) for i in range(5, 0, -1)}
     drawn = run_panels.learning(others | curves)
