@@ -25,18 +25,14 @@ def heldout(run, folder, *args, config=("--config", "config.json")):
 
 
 def test_the_tables_begin_with_the_policy_and_the_record_is_appended(run, folder):
-    for _ in range(2):
-        done = heldout(run, folder, "--train", "train", "--test", "tests", "--context", "isolated")
+    done = heldout(run, folder, "--train", "train", "--test", "tests", "--context", "isolated")
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0 and "mostly seen" not in lines[0]
     assert lines[0].startswith("test: tests, all ") and "4 documents" in lines[0]
     assert lines[1] == "train: train, 2,000 bytes (corpus)"
     assert any("isolated: each document begins with" in line for line in lines[:5])
     assert [row for row in ("Python", "Rust", "(none)") if any(line.startswith(row + " ") for line in lines)] != []
-    first, second = map(json.loads, (folder / "runs" / "heldout.jsonl").read_text().splitlines())
-    for baseline in first["baselines"] + second["baselines"]:
-        baseline["wall_s"] = None
-    assert first | {"time": None} == second | {"time": None}
+    (first,) = map(json.loads, (folder / "runs" / "heldout.jsonl").read_text().splitlines())
     assert first["saved_bits"] == first["untrained"]["total"]["bits"] - first["dynamic"]["total"]["bits"]
     assert (first["test"]["n_bytes"], first["train"]["n_bytes"]) == (first["frozen"]["total"]["n_bytes"], 2000)
     assert first["config"] == json.loads(json.dumps(BOTH.to_dict()))
