@@ -56,12 +56,11 @@ def run(args: argparse.Namespace) -> int:
         alone = [executor.submit(_evaluate_alone, args.words, name) for name in names] if executor else []
 
         def measure(name: str) -> None:
-            with (
-                progress_bar(f"{len(names) - len(alone)} of {len(names)} done", quiet=args.quiet)
-                if alone
-                else nullcontext()
-            ):
-                measured = alone.pop(0).result() if alone else _evaluate(args, chosen, name)
+            if alone:
+                with progress_bar(f"{len(names) - len(alone)} of {len(names)} done", quiet=args.quiet):
+                    measured = alone.pop(0).result()
+            else:
+                measured = _evaluate(args, chosen, name)
             if args.json or (args.quiet and not (args.csv or args.markdown)):
                 print_result(args, "", measured[0], figure=f"{measured[0]['bits_per_byte']:.4f}")
             else:

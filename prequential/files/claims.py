@@ -20,11 +20,7 @@ RENEWAL_S, EXPIRY_S = 60.0, 600.0
 
 
 class ClaimedError(PrequentialError):
-    """Another process does this work, as long as it holds the claim at `path`."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    """Another process does this work. The message is the path of its claim."""
 
 
 @contextmanager

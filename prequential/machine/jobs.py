@@ -45,7 +45,7 @@ def results(
             try:
                 result = call()
             except ClaimedError as claim:
-                claims[i] = claim.path
+                claims[i] = Path(str(claim))
                 continue
             except Exception as error:  # the caller reports it
                 result = error
