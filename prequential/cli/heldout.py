@@ -105,6 +105,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     if args.static or args.scores or args.documents:
         given = [*options.given_of(args, "train", *ONLY_TRAINED), *options.given_learner_options(args)]
         options.refuse(args, given, "--static, --scores and --documents train no learner")
+    if "-" in args.test and len(args.static + args.scores) > 1:
+        args.parser.error("each model reads the test corpus again: save standard input to a file first")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
     options.refuse(
         args, options.given_of(args, "learner") if args.jobs else [], "--jobs takes learners of this program"

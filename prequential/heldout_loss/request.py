@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from math import log
+from operator import itemgetter
 from os import PathLike as AnyPath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,29 +143,29 @@ def heldout(
     runtime, named = runtime or Runtime(), in_memory if executor is None else corpus_name
     if train is None:
         makers = models(static, scores, context, stride, orders, runtime)
-    elif orders is not None:
-        raise ConfigError("orders= needs static=: what a learner read that is trained here is known")
-    elif stride is not None:
-        raise ConfigError("stride= needs static=: how many tokens are scored at a time")
+    elif needless := "orders" if orders is not None else "stride" if stride is not None else "":
+        raise ConfigError(f"{needless}= needs static=: it is for models that learn nothing here")
     else:
         given = (config, learner, byte_count(train_limit))
         makers = [partial(trained_model, named(train), given, context or "carried", overlap, runtime)]
-    if len(makers) > 1 and isinstance(test, str) and test == "-":
-        raise ConfigError("each model reads the test corpus again: save standard input to a file first")
-    path, mode = None, 0
-    if runs is not None:
-        check_arguments(runs=runs)
-        path, mode = Path(runs).absolute() / RECORDS, mode_of(train, test)
-        prepare_records(path, mode)
-    tasks = [(named(test), byte_count(limit), cluster, make, path, mode) for make in makers]
-    made = dict(results(measure, tasks, executor, lambda i: nullcontext(on_progress)))
-    for error in (made[i] for i in sorted(made) if isinstance(made[i], Exception)):
+    place = None if runs is None else _place(runs, mode_of(train, test))
+    tasks = [(named(test), byte_count(limit), cluster, make, place) for make in makers]
+    return _together(results(measure, tasks, executor, lambda i: nullcontext(on_progress)))
+
+
+def _place(runs: PathLike, mode: int) -> tuple[Path, int]:
+    """The file of records in a folder, ready for more, and the permissions of what is appended. Raises OutputError."""
+    check_arguments(runs=runs)
+    path = Path(runs).absolute() / RECORDS
+    prepare_records(path, mode)
+    return path, mode
+
+
+def _together(outcomes: Iterable[tuple[int, Any]]) -> Heldout:
+    """The results of several models as one. Raises the first error among them."""
+    measured = [each for _, each in sorted(outcomes, key=itemgetter(0))]
+    for error in (each for each in measured if isinstance(each, Exception)):
         raise error
-    return _together([made[i] for i in sorted(made)])
-
-
-def _together(measured: Sequence[Heldout]) -> Heldout:
-    """The results of several models as one."""
     if len(measured) == 1:
         return measured[0]
     records, labels = tuple(each.record for each in measured), [label_of(i) for i in range(len(measured))]
@@ -195,13 +196,12 @@ def measure(
     limit_bytes: int | None,
     cluster: str | None,
     make: Callable[[TestCorpus, OnProgress], Model],
-    path: Path | None,
-    mode: int,
+    place: tuple[Path, int] | None,
     open_progress: Callable[[], AbstractContextManager[OnProgress]] | None = None,
 ) -> Heldout:
-    """What `make` gives is measured, unless the file at `path` has its record. It is what an executor calls.
+    """What `make` gives is measured, unless the file at this place has its record. It is what an executor calls.
 
-    mode: the permissions of the record. Raises ClaimedError, and as `heldout`.
+    Raises ClaimedError, and as `heldout`.
     """
     with open_progress() if open_progress else nullcontext(ignore) as show, open_source(test, limit_bytes) as source:
         if not source.n_bytes:
@@ -212,12 +212,12 @@ def measure(
         model = make(TestCorpus(source, grouping_of(source, cluster, test), about), show)
         depends_on = json.dumps([VERSION, about, cluster, model.depends_on], sort_keys=True)
         key = blake2b(depends_on.encode(), digest_size=16).hexdigest()
-        with claimed(path.with_name(f".claim-{key}")) if path else nullcontext():
-            record = _finished(path, key) if path else None
+        with claimed(place[0].with_name(f".claim-{key}")) if place else nullcontext():
+            record = _finished(place[0], key) if place else None
             if is_new := not record:
                 record = {**model.record(), "key": key}
-                if path:
-                    append_record(path, record, mode)
+                if place:
+                    append_record(place[0], record, place[1])
     rows = _scored_rows(record, model.documents) if model.documents else _trained_rows(record)
     text = format_models([record]) if model.documents else format_heldout(record)
     return Heldout(records=(record,), rows=tuple(rows), text=text, n_new=is_new)
