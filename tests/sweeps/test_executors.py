@@ -112,7 +112,7 @@ def test_a_process_that_dies_fails_its_own_run_alone_and_a_repetition_makes_it(c
         first = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=Deadly()))
         assert "its process was ended" in str(first[0].error) and first[1].run
         again = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=jobs))
-    assert [outcome.is_new for outcome in again] == [True, False] and all(outcome.run for outcome in again)
+    assert [outcome.is_new for outcome in again] == [False, True] and all(outcome.run for outcome in again)
 
 
 def test_parts_are_the_plan():
