@@ -456,6 +456,10 @@ class HeldoutRecord(Struct, kw_only=True):
     saved_bits: Annotated[Number | None, says("what training saved: untrained minus dynamic")] = None
     baselines: Annotated[list[BaselineFields], says("other compressors on the test corpus alone")] = []
     overlap: Annotated[Any, says("text in common with the training corpus (DATA.md), or null")] = None
+    costs: Annotated[list[Number], says("of a trained model: bits of each document, in the order of the corpus")] = (
+        ABSENT
+    )
+    key: Annotated[str, says("digest of all that the losses depend on: an equal request finds this record")] = ABSENT
     environment: Environment = ABSENT
 
 

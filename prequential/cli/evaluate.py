@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
 from prequential.cli.streams import for_each, foreign_code, print_result, progress_bar
+from prequential.machine.jobs import Jobs
 
 if TYPE_CHECKING:
     from prequential.evaluation.baselines import Baseline
@@ -34,6 +34,7 @@ MEASURE = {
     "--configs-tried N [1]": "the configuration is the best of N; the ledger counts the choice",
     "--seeds-tried N [1]": "the seed is the best of N; the ledger counts the choice",
     **options.GIVEN,
+    **options.JOBS,
 }
 FOLDER = {
     **options.RUNS,
@@ -48,17 +49,46 @@ def run(args: argparse.Namespace) -> int:
     names = [" + ".join(args.names)] if args.joint else args.names
     if args.resume is not None and len(names) > 1:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
+    if args.jobs and "-" in args.names:
+        args.parser.error("--jobs opens each corpus in another process: save standard input to a file first")
+    chosen, done = {} if args.jobs else _chosen(args), list[Measured]()
+    with Jobs(args.jobs) if args.jobs else nullcontext() as executor:
+        alone = [executor.submit(_evaluate_alone, args.words, name) for name in names] if executor else []
+
+        def measure(name: str) -> None:
+            if alone:
+                with progress_bar(f"{len(names) - len(alone)} of {len(names)} done", quiet=args.quiet):
+                    measured = alone.pop(0).result()
+            else:
+                measured = _evaluate(args, chosen, name)
+            if args.json or (args.quiet and not (args.csv or args.markdown)):
+                print_result(args, "", measured[0], figure=f"{measured[0]['bits_per_byte']:.4f}")
+            else:
+                done.append(measured)
+
+        try:
+            return for_each(names, measure, verbose=args.verbose)
+        finally:  # also what was measured before an interruption
+            if done:
+                _print_all(args, done, is_one=len(names) == 1)
+
+
+def _chosen(args: argparse.Namespace) -> dict[str, Any]:
+    """The learner, and what it is compared with."""
     learner, runtime = options.other_learner(args), options.runtime(args)
-    config, done = None if learner else options.given_config(args), list[Measured]()
-    chosen = {"learner": learner, "config": config, "runtime": runtime, "baselines": _baselines(args)}
-    try:
-        return for_each(names, partial(_evaluate, args, chosen, done), verbose=args.verbose)
-    finally:  # also what was measured before an interruption
-        if done:
-            _print_all(args, done, is_one=len(names) == 1)
+    config = None if learner else options.given_config(args)
+    return {"learner": learner, "config": config, "runtime": runtime, "baselines": _baselines(args)}
 
 
-def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], done: list[Measured], name: str) -> None:
+def _evaluate_alone(words: Sequence[str], name: str) -> Measured:
+    """One corpus of this command line, in a process of its own."""
+    from prequential.cli.main import build_parser
+
+    args = build_parser().parse_args([words[0], "--quiet", *words[1:]])
+    return _evaluate(args, _chosen(args), name)
+
+
+def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], name: str) -> Measured:
     from prequential.evaluation.evaluation import evaluate
     from prequential.online.source import mode_of
 
@@ -76,11 +106,7 @@ def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], done: list[Measu
         record = evaluation.record
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         mode = evaluation.mode & mode_of(*args.names) if args.joint else evaluation.mode
-        path = folder.finish(root, record, evaluation.curves, mode=mode) if folder else None
-    if args.json or (args.quiet and not (args.csv or args.markdown)):
-        print_result(args, "", record, figure=f"{record['bits_per_byte']:.4f}")
-    else:
-        done.append((record, path, name))
+        return record, folder.finish(root, record, evaluation.curves, mode=mode) if folder else None, name
 
 
 def _contents(name: str) -> bytes:

@@ -2,29 +2,30 @@
 
 With --train, a learner reads one corpus, and its loss is measured on another corpus: frozen (no learning on the test corpus) and
 dynamic (learning continues). With --static, trained models are scored; two models are compared document by document, with an
-interval. Losses are also given by document and by language (docs/MEASURES.md).
+interval. Losses are also given by document and by language (docs/MEASURES.md). What has a record already is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
-from prequential.cli.streams import foreign_code, is_text, print_result, progress_bar
+from prequential.cli.streams import for_each, foreign_code, is_text, print_result, progress_bar
+from prequential.machine.jobs import Jobs
 from prequential.printable import printable
 
 if TYPE_CHECKING:
     from prequential.heldout_loss.request import Heldout
 
-RECORDS = "heldout.jsonl"
 ONLY_TRAINED = ("train_limit", "no_overlap", "learner")
 LOSS = {
     "--train CORPUS|MODEL *": "what is read first, or a model of `train`",
-    "--test CORPUS ! *": options.CORPUS,
+    "--test CORPUS ! ... *": f"{options.CORPUS}; repeatable",
     **options.CONTEXT,
     "--stride N": "of static models: tokens that are scored at a time (default: the window)",
     "--cluster FIELD *": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
@@ -34,9 +35,10 @@ LOSS = {
     "--no-overlap": "do not search for text of the test corpus in the training corpus",
     "--limit BYTES": "use only the beginning of the test corpus",
     "--train-limit BYTES": "use only the beginning of the training corpus",
+    **options.JOBS,
     **options.FORCE,
 }
-RECORD = {"--runs FOLDER [runs]": f"append the record to {RECORDS} in it", "--no-run": "append no record"}
+RECORD = {"--runs FOLDER [runs]": "folder of heldout.jsonl, which has the records", "--no-run": "append no record"}
 OPTIONS = (
     options.Group(LOSS),
     options.FORMATS,
@@ -51,17 +53,18 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.documents:
         return _write_documents(args)
-    from prequential.heldout_loss.request import heldout
-    from prequential.online.source import mode_of
+    from prequential.heldout_loss.request import RECORDS, heldout
 
-    def ignore(record: dict[str, Any]) -> None: ...
-
-    keep = ignore if args.no_run else keeper(args.runs, mode_of(args.train, args.test))
-    learner = options.other_learner(args)
+    learner, found, code = options.other_learner(args), list[Any](), 0
     runs_foreign_code = foreign_code() if learner or args.static else nullcontext()
-    with runs_foreign_code, progress_bar("", quiet=args.quiet) as watch:
-        measured = heldout(
-            args.test,
+    with (
+        runs_foreign_code,
+        progress_bar("", quiet=args.quiet) as watch,
+        ThreadPoolExecutor(len(args.test)) as threads,  # which only wait for the jobs
+        Jobs(args.jobs) if args.jobs else nullcontext() as executor,
+    ):
+        measure = partial(
+            heldout,
             static=args.static,
             scores=args.scores,
             train=args.train,
@@ -75,52 +78,58 @@ def run(args: argparse.Namespace) -> int:
             limit=args.limit,
             train_limit=args.train_limit,
             runtime=options.runtime(args),
+            runs=None if args.no_run else args.runs,
+            executor=executor,
             on_progress=watch,
-            keep=ignore if args.train else keep,
         )
-    show(args, measured)
-    if args.train:  # it may fail: the record has been printed
-        keep(measured.record)
-    if is_text(args) and not args.no_run:
-        print(f"appended to {printable(str(Path(args.runs) / RECORDS))}")
-    return 0
+        if len(args.test) == 1:
+            found.append(measure(args.test[0]))
+        else:
+            calls = {
+                test: threads.submit(measure, test).result if executor else partial(measure, test) for test in args.test
+            }
+            code = for_each(args.test, lambda test: found.append(calls[test]()), verbose=args.verbose)
+    if found:
+        show(args, *found)
+    if found and is_text(args) and not args.no_run:
+        path, n_new = printable(str(Path(args.runs) / RECORDS)), sum(each.n_new for each in found)
+        print(f"appended to {path}: {n_new}" if n_new else f"nothing is new: {path} had all records")
+    return code
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     if args.documents:
+        options.refuse(args, ["all but one --test"] if len(args.test) > 1 else [], "--documents writes one corpus")
         used = options.given_of(args, "static", "scores", "context", "stride", "cluster", "orders")
         options.refuse(args, used, "--documents writes the documents and measures nothing")
     if args.static or args.scores or args.documents:
         given = [*options.given_of(args, "train", *ONLY_TRAINED), *options.given_learner_options(args)]
         options.refuse(args, given, "--static, --scores and --documents train no learner")
+    if "-" in args.test and len(args.static + args.scores) > 1:
+        args.parser.error("each model reads the test corpus again: save standard input to a file first")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
+    options.refuse(
+        args, options.given_of(args, "learner") if args.jobs else [], "--jobs takes learners of this program"
+    )
 
 
 def _write_documents(args: argparse.Namespace) -> int:
     from prequential.heldout_loss.documents import documents_of, grouping_of, write_documents
     from prequential.online.source import open_source
 
-    with open_source(args.test, args.limit) as source:
+    with open_source(args.test[0], args.limit) as source:
         write_documents(documents_of(source, grouping_of(source), {}), args.documents, overwrite=args.force)
     return 0
 
 
-def show(args: argparse.Namespace, measured: Heldout) -> None:
-    """Prints the result: of each model the loss, and what they differ in."""
-    losses = [record["dynamic"] or record["frozen"] for record in measured.records]
-    figure = "\n".join(f"{loss['bits_per_byte']:.4f}" for loss in losses)
-    comparison = [measured.comparison.to_dict()] if measured.comparison else []
-    print_result(args, str(measured), *measured.records, *comparison, figure=figure, rows=measured.to_frame)
+def show(args: argparse.Namespace, *found: Heldout) -> None:
+    """Prints the results, one for each test corpus: of each model the loss, and what they differ in."""
+    records = [record for each in found for record in each.records]
+    comparisons = [each.comparison.to_dict() for each in found if each.comparison]
+    figure = "\n".join(f"{(each['dynamic'] or each['frozen'])['bits_per_byte']:.4f}" for each in records)
 
-
-def keeper(runs: str, mode: int) -> Callable[[dict[str, Any]], object]:
-    """A function that appends a record to the file RECORDS in this folder. Raises OutputError if this cannot succeed."""
-    from prequential.files.outputs import prepare_records
-    from prequential.records import append_record
-
-    path = Path(runs) / RECORDS
-    prepare_records(path, mode)
-    return lambda record: append_record(path, record, mode)
+    rows = [{"test": each.record["test"].get("name"), **row} for each in found for row in each.rows]
+    print_result(args, "\n\n".join(map(str, found)), *records, *comparisons, figure=figure, rows=lambda: rows)
 
 
 COMMAND = options.Command(

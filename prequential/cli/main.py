@@ -101,6 +101,7 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     args, unknown = parser.parse_known_args([*words[1:], "--help"] if words[:1] == ["help"] else words)
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    args.words = words  # another process of --jobs reads them again
     if args.command is None:
         parser.print_help()
         parser.exit()

@@ -228,10 +228,9 @@ def add(group: argparse._ActionsContainer, table: Mapping[str, str]) -> None:
             keywords = {"choices": tuple(value[1:-1].split(",")), "default": default}
         elif not names[0].startswith("-"):
             keywords["nargs"] = ("*" if is_list else "?") if default else ("+" if is_list else None)
-        elif is_list:
-            keywords |= {"action": "append", "default": []}
         else:
             keywords["required"] = "!" in marks
+            keywords |= {"action": "append", "default": []} if is_list else {}
         action: Any = group.add_argument(*names, help=text, **keywords)
         action.is_common = option != marked or not action.option_strings
 
@@ -245,7 +244,6 @@ FORMATS = Group({**JSON, **TABLES}, is_choice=True)
 FORCE = {"-f, --force *": "overwrite existing outputs; write to a terminal"}
 JOBS = {
     "--jobs N *": "work on so many at a time, each in a process of its own, which has its share of the cores",
-    "--part K/N": "make only this part of the work, such as 1/4: one for each task of an array of jobs (docs/MACHINES.md)",
 }
 RUNS = {"--runs FOLDER [runs] *": "folder of the new run folder"}
 CONTEXT = {

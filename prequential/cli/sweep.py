@@ -38,6 +38,7 @@ OWN = {
     "--runs FOLDER *": "folder for new run folders, and of finished ones to use again (default: runs; with --ladder: ladder)",
     "--seeds SEEDS *": "seeds; results are averaged over them",
     **options.JOBS,
+    "--part K/N": "make only this part of the work, such as 1/4: one for each task of an array of jobs (docs/MACHINES.md)",
     "--dry-run *": "print the plan and run nothing",
 }
 GRID = {

@@ -13,29 +13,33 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
+from prequential.errors import PrequentialError
 from prequential.files.streams import writing
 
 RENEWAL_S, EXPIRY_S = 60.0, 600.0
 
 
+class ClaimedError(PrequentialError):
+    """Another process does this work. The message is the path of its claim."""
+
+
 @contextmanager
-def claimed(path: Path) -> Iterator[bool]:
-    """Claims the file while the body runs; False if another process holds it. Raises OutputError if none can be created."""
+def claimed(path: Path) -> Iterator[None]:
+    """Claims the file while the body runs. Raises ClaimedError if another process holds it, and OutputError."""
     with writing(path):
-        is_ours = _created(path)
-        if not is_ours and not is_claimed(path):
-            path.unlink(missing_ok=True)
-            is_ours = _created(path)
+        if not _created(path):
+            if not is_claimed(path):
+                path.unlink(missing_ok=True)
+            if not _created(path):
+                raise ClaimedError(path)
     over = Event()
-    if is_ours:
-        Thread(target=_renew, args=(path, over), daemon=True).start()
+    Thread(target=_renew, args=(path, over), daemon=True).start()
     try:
-        yield is_ours
+        yield
     finally:
         over.set()
-        if is_ours:
-            with suppress(OSError):  # the work is done
-                path.unlink()
+        with suppress(OSError):  # the work is done
+            path.unlink()
 
 
 def is_claimed(path: Path) -> bool:

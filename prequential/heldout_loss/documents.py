@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -29,6 +29,14 @@ from prequential.records import ScoreFields, check_record, parse_object, read_li
 
 LOG = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
+
+
+class TestCorpus(NamedTuple):
+    """A test corpus that is open. grouping: of its documents. about: how records describe it."""
+
+    source: Source
+    grouping: Grouping
+    about: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from hashlib import blake2b
 from math import log
+from operator import itemgetter
 from os import PathLike as AnyPath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,33 +18,34 @@ from prequential_codecs.archive_header import OTHER
 from prequential_corpora.corpus import Document
 
 from prequential.arguments import byte_count, check_arguments
-from prequential.comparison.clusters import Grouping, label_of
+from prequential.comparison.clusters import label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.evaluation.curves import ShownAsTable
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import DocumentSet, documents_of, grouping_of
-from prequential.heldout_loss.heldout import Context, check_context, check_learner
-from prequential.heldout_loss.order_test import check_order
-from prequential.heldout_loss.run import Trained, describe, measure_heldout, stored_model, train_on
-from prequential.heldout_loss.scored import Models, read_scored, score_static
+from prequential.files.claims import claimed
+from prequential.files.outputs import prepare_records
+from prequential.heldout_loss.documents import DocumentSet, TestCorpus, grouping_of
+from prequential.heldout_loss.heldout import Context
+from prequential.heldout_loss.run import Model, describe, trained_model
+from prequential.heldout_loss.scored import models
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
-from prequential.learners.given import is_model
-from prequential.learners.loading import HUB_PREFIX
 from prequential.learners.protocol import OnlineModel
-from prequential.learners.spec import LearnerSpec, other_spec, own_spec
+from prequential.learners.spec import LearnerSpec
+from prequential.machine.jobs import Executor, results
 from prequential.machine.process import engine_call
 from prequential.model.config import Config
-from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, Source, open_source
-from prequential.records import LOSSES
+from prequential.online.source import CorpusLike, corpus_name, in_memory, mode_of, open_source
+from prequential.records import LOSSES, HeldoutRecord, append_record, check_record, parse_object, read_lines
+from prequential.version import VERSION
 
 if TYPE_CHECKING:
     import pandas
 
+RECORDS = "heldout.jsonl"  # in a folder of runs
 Record = dict[str, Any]
 
 
@@ -51,7 +54,7 @@ class Heldout(ShownAsTable):
     """What a held-out or monorepo measurement gave. str() is the report of the command.
 
     records: of each model (records.py). rows: single documents with their costs. comparison: of the models after the first
-    one with it, by document; None for one model.
+    one with it, by document; None for one model. n_new: how many records were not finished before.
 
     Examples:
         >>> import prequential
@@ -65,6 +68,7 @@ class Heldout(ShownAsTable):
     rows: tuple[dict[str, Any], ...]
     text: str
     comparison: DocumentComparison | None = None
+    n_new: int = 1
 
     @property
     def record(self) -> dict[str, Any]:
@@ -88,7 +92,6 @@ class Heldout(ShownAsTable):
         return f"<{self.text.splitlines()[-1]}>"  # what to conclude
 
 
-@engine_call()
 def heldout(
     test: CorpusLike,
     *,
@@ -105,8 +108,9 @@ def heldout(
     limit: int | str | None = None,
     train_limit: int | str | None = None,
     runtime: Runtime | None = None,
+    runs: PathLike | None = None,
+    executor: Executor | None = None,
     on_progress: OnProgress = ignore,
-    keep: Callable[[Record], object] = lambda record: None,
 ) -> Heldout:
     """The loss of static models, or of a learner that read `train` first, on the documents of the corpus `test`.
 
@@ -115,10 +119,13 @@ def heldout(
     hf:FOLDER or hf:NAME of models of transformers, one or several. scores: files of what a cluster computed. context: what a
     frozen model sees before a byte. stride: tokens that a static model scores at a time. cluster: what depends on each other: a
     field of the rows, "document" for nothing, or a number of levels of folders. orders: of static models, how many drawn orders
-    are scored, too. overlap: whether text of `train` is searched in `test`. keep: is given each record at once.
+    are scored, too. overlap: whether text of `train` is searched in `test`. runs: a folder, to whose file heldout.jsonl records
+    are appended; what has a record there is not measured again. executor: measures several models in parallel
+    (docs/MACHINES.md).
 
-    With two models or more, the result holds their paired differences, and intervals. Nothing is written. Raises ConfigError,
-    CorpusError, MissingDependencyError, and what the learner raises. docs/MEASURES.md explains the losses.
+    With two models or more, the result holds their paired differences, and intervals. One that fails lets the others end. Then
+    its error is raised. Raises ConfigError, CorpusError, MissingDependencyError, OutputError, and what the learner raises.
+    docs/MEASURES.md explains the losses.
 
     Examples:
         >>> import prequential
@@ -128,72 +135,48 @@ def heldout(
         >>> loss.record["dynamic"]["documents"]["n_bytes"], loss.to_frame()["loss"].tolist()
         (45, ['frozen', 'dynamic', 'untrained'])
     """
-    check_arguments(test=test, train=train, config=config, limit=limit, runtime=runtime)
+    check_arguments(test=test, train=train, config=config, limit=limit, runtime=runtime, executor=executor)
     check_arguments(train_limit=train_limit, cluster=cluster, orders=orders, on_progress=on_progress)
-    models = {"static": _names("static", static), "scores": _names("scores", scores)}
-    if any(models.values()) == (train is not None):
+    static, scores = _names("static", static), _names("scores", scores)
+    if bool(static or scores) == (train is not None):
         raise ConfigError("name what is measured: either train=, or models with static= or scores=")
-    runtime = runtime or Runtime()
+    runtime, named = runtime or Runtime(), in_memory if executor is None else corpus_name
     if train is None:
-        scored = Models(**models, context=context, stride=stride, orders=orders)
-        with _opened(test, byte_count(limit), cluster) as (source, grouping, about):
-            return _of_models(documents_of(source, grouping, about), scored, runtime, on_progress, keep)
-    if orders is not None:
-        raise ConfigError("orders= needs static=: what a learner read that is trained here is known")
-    if stride is not None:
-        raise ConfigError("stride= needs static=: how many tokens are scored at a time")
-    check_context(context := context or "carried")
-    load = _loader(train, (config, learner, byte_count(train_limit)), context, runtime, on_progress)
-    with _opened(test, byte_count(limit), cluster) as (source, grouping, about):
-        record = measure_heldout(load, source, about, grouping, context, overlap, runtime, on_progress)
-        keep(record)
-        rows = tuple(_trained_rows(record))
-    return Heldout(records=(record,), rows=rows, text=format_heldout(record))
+        makers = models(static, scores, context, stride, orders, runtime)
+    elif needless := "orders" if orders is not None else "stride" if stride is not None else "":
+        raise ConfigError(f"{needless}= needs static=: it is for models that learn nothing here")
+    else:
+        given = (config, learner, byte_count(train_limit))
+        makers = [partial(trained_model, named(train), given, context or "carried", overlap, runtime)]
+    place = None if runs is None else _place(runs, mode_of(train, test))
+    tasks = [(named(test), byte_count(limit), cluster, make, place) for make in makers]
+    return _together(results(measure, tasks, executor, lambda i: nullcontext(on_progress)))
 
 
-@contextmanager
-def _opened(
-    test: CorpusLike, limit_bytes: int | None, cluster: str | None
-) -> Iterator[tuple[Source, Grouping, Record]]:
-    """The test corpus, with one document at least, its clusters, and how records describe it. Raises CorpusError if empty."""
-    with open_source(test, limit_bytes) as source:
-        if not source.n_bytes:
-            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
-        if not source.documents:  # bytes in memory are one document
-            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
-        yield source, grouping_of(source, cluster, test), {**describe(source), "limit_bytes": limit_bytes}
+def _place(runs: PathLike, mode: int) -> tuple[Path, int]:
+    """The file of records in a folder, ready for more, and the permissions of what is appended. Raises OutputError."""
+    check_arguments(runs=runs)
+    path = Path(runs).absolute() / RECORDS
+    prepare_records(path, mode)
+    return path, mode
 
 
-# ---- models that learn nothing
-
-
-def _of_models(
-    documents: DocumentSet,
-    models: Models,
-    runtime: Runtime,
-    on_progress: OnProgress,
-    keep: Callable[[Record], object],
-) -> Heldout:
-    """Scores the documents under each model. Scores of files are read first; only one static model is in memory at a time."""
-    for path in (name.removeprefix(HUB_PREFIX) for name in models.static):  # before the first one is scored
-        if path.startswith((".", "/", "~")) and not Path(path).exists():
-            raise ConfigError(f"the folder {path!r} does not exist: name that of a model")
-    if models.orders:
-        check_order(documents.test)
-    scored = [read_scored(path, documents, models, runtime) for path in models.scores]
-    records, rows = list[Record](), list[Record]()
-    static = (score_static(name, documents, models, runtime, on_progress) for name in models.static)
-    for each in chain(static, scored):
-        records.append(each.to_record(documents))
-        about = {"model": f"{label_of(len(records) - 1)} {each.model['config'][OTHER]['name']}", "loss": "frozen"}
-        for i, (document, bits) in enumerate(zip(documents.documents, each.bits.tolist(), strict=True)):
-            commit = documents.commits[i][0] if documents.commits else None
-            rows.append({**about, **_row(document, bits, commit), "id": documents.ids[i]})
-        keep(records[-1])
-    losses = [document_losses(record, label_of(i)) for i, record in enumerate(records)]
-    comparison = compare_documents(losses) if len(losses) > 1 else None
-    text = format_models(records, comparison)
-    return Heldout(records=tuple(records), rows=tuple(rows), text=text, comparison=comparison)
+def _together(outcomes: Iterable[tuple[int, Any]]) -> Heldout:
+    """The results of several models as one. Raises the first error among them."""
+    measured = [each for _, each in sorted(outcomes, key=itemgetter(0))]
+    for error in (each for each in measured if isinstance(each, Exception)):
+        raise error
+    if len(measured) == 1:
+        return measured[0]
+    records, labels = tuple(each.record for each in measured), [label_of(i) for i in range(len(measured))]
+    comparison = compare_documents([document_losses(*each) for each in zip(records, labels, strict=True)])
+    rows = [
+        {**row, "model": label + row["model"].removeprefix(labels[0])}
+        for each, label in zip(measured, labels, strict=True)
+        for row in each.rows
+    ]
+    text, n_new = format_models(records, comparison), sum(each.n_new for each in measured)
+    return Heldout(records=records, rows=tuple(rows), text=text, comparison=comparison, n_new=n_new)
 
 
 def _names(name: str, value: Any) -> tuple[Any, ...]:
@@ -204,7 +187,60 @@ def _names(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(names)
 
 
+# ---- one measurement
+
+
+@engine_call()
+def measure(
+    test: CorpusLike,
+    limit_bytes: int | None,
+    cluster: str | None,
+    make: Callable[[TestCorpus, OnProgress], Model],
+    place: tuple[Path, int] | None,
+    open_progress: Callable[[], AbstractContextManager[OnProgress]] | None = None,
+) -> Heldout:
+    """What `make` gives is measured, unless the file at this place has its record. It is what an executor calls.
+
+    Raises ClaimedError, and as `heldout`.
+    """
+    with open_progress() if open_progress else nullcontext(ignore) as show, open_source(test, limit_bytes) as source:
+        if not source.n_bytes:
+            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
+        if not source.documents:  # bytes in memory are one document
+            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
+        about = {**describe(source), "limit_bytes": limit_bytes}
+        model = make(TestCorpus(source, grouping_of(source, cluster, test), about), show)
+        depends_on = json.dumps([VERSION, about, cluster, model.depends_on], sort_keys=True)
+        key = blake2b(depends_on.encode(), digest_size=16).hexdigest()
+        with claimed(place[0].with_name(f".claim-{key}")) if place else nullcontext():
+            record = _finished(place[0], key) if place else None
+            if is_new := not record:
+                record = {**model.record(), "key": key}
+                if place:
+                    append_record(place[0], record, place[1])
+    rows = _scored_rows(record, model.documents) if model.documents else _trained_rows(record)
+    text = format_models([record]) if model.documents else format_heldout(record)
+    return Heldout(records=(record,), rows=tuple(rows), text=text, n_new=is_new)
+
+
+def _finished(path: Path, key: str) -> Record | None:
+    """The record of this key."""
+    for number, line in enumerate(read_lines(path), 1):
+        if key.encode() in line:
+            where = f"line {number} of {str(path)!r}"
+            return check_record(parse_object(line, where), HeldoutRecord, where)
+    return None
+
+
 # ---- rows of single documents
+
+
+def _scored_rows(record: Record, documents: DocumentSet) -> Iterator[dict[str, Any]]:
+    """The documents in their order, with what each costs under a model."""
+    about = {"model": f"{label_of(0)} {record['config'][OTHER]['name']}", "loss": "frozen"}
+    for i, (document, bits) in enumerate(zip(documents.documents, record["costs"], strict=True)):
+        commit = documents.commits[i][0] if documents.commits else None
+        yield {**about, **_row(document, bits, commit), "id": documents.ids[i]}
 
 
 def _trained_rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -219,32 +255,3 @@ def _row(document: Document, bits: float, commit: str | None) -> dict[str, Any]:
     n, (language,) = document.n_bytes, languages_of([document])
     sizes = {"n_bytes": n, "bits": bits, "nats": bits * log(2), "bits_per_byte": bits / n if n else None}
     return {"document": document.name, "language": language, **sizes, **({"commit": commit} if commit else {})}
-
-
-# ---- a trained learner
-
-
-def _loader(
-    train: CorpusLike,
-    given: tuple[Config | None, Any, int | None],
-    context: Context,
-    runtime: Runtime,
-    on_progress: OnProgress,
-) -> Callable[[], Trained]:
-    """A function that returns the trained learner. given: config, learner and train_limit of the call.
-
-    What can be refused before the work is refused here.
-    """
-    config, learner, limit_bytes = given
-    if is_model(train):
-        if given != (None, None, None):
-            raise ConfigError("train= names a trained learner: leave out config=, learner= and train_limit=")
-        return partial(stored_model, train, runtime)
-    if config is not None and learner is not None:
-        raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
-    if isinstance(train, str | AnyPath) and (Path(train) / "record.jsonl").is_file():
-        raise ConfigError(f"{str(train)!r} is a run, not a corpus: name the corpus, or a model that `train` stored")
-    spec = learner if isinstance(learner, LearnerSpec) else None if learner is None else other_spec(learner)
-    spec = spec or own_spec(config or preset(), runtime)
-    check_learner(spec, context, runtime)
-    return partial(train_on, train, spec, limit_bytes, on_progress)

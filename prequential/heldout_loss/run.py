@@ -7,26 +7,42 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from prequential_codecs.archive_header import OTHER
 from prequential_codecs.baselines import measure_installed
 from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.overlap import Overlap, measure_overlap
 
-from prequential.comparison.clusters import Grouping
-from prequential.errors import CorpusError
+from prequential.errors import ConfigError, CorpusError
 from prequential.evaluation import baselines
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.files import PathLike
-from prequential.heldout_loss.heldout import POLICIES, Bytes, Context, check_learner, code_frozen, dynamic_trace, traced
+from prequential.heldout_loss.documents import DocumentSet, TestCorpus
+from prequential.heldout_loss.heldout import (
+    POLICIES,
+    Bytes,
+    Context,
+    check_context,
+    check_learner,
+    code_frozen,
+    dynamic_trace,
+    traced,
+)
 from prequential.heldout_loss.summary import summarise_heldout
 from prequential.learners.adapted import AdaptedLearner
-from prequential.learners.spec import LearnerSpec, byte_costs, own_spec
+from prequential.learners.given import is_model
+from prequential.learners.spec import LearnerSpec, byte_costs, other_spec, own_spec
+from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
+from prequential.model.presets import preset
 from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
 from prequential.online.model_store import load_model
@@ -60,19 +76,18 @@ def describe(source: Source) -> dict[str, Any]:
     return {**source.origin, **sizes, "blake2b": source.blake2b.hex()}
 
 
-def train_on(corpus: CorpusLike, spec: LearnerSpec, limit_bytes: int | None, on_progress: OnProgress) -> Trained:
+def train_on(source: Source, spec: LearnerSpec, on_progress: OnProgress) -> Trained:
     """A new learner that has read the corpus. Raises CorpusError for an empty one, and what the learner raises."""
     begin(on_progress, "training")
-    with open_source(corpus, limit_bytes) as source:
-        if not source.n_bytes:
-            raise CorpusError(f"nothing to learn from: the training corpus {source.name!r} is empty")
-        learner, symbols = spec.make(), source.symbols[:]
-        if spec.config:
-            code_bits = train(learner, symbols, on_progress).code_bits
-        else:
-            code_bits = traced(byte_costs(np.array(symbols), spec, learner), symbols, on_progress).total_bits(MODEL)
-        about = {"source": "corpus", **describe(source), "code_bits": code_bits}
-        return Trained(spec=spec, learner=learner, about=about, symbols=symbols, documents=source.documents)
+    if not source.n_bytes:
+        raise CorpusError(f"nothing to learn from: the training corpus {source.name!r} is empty")
+    learner, symbols = spec.make(), source.symbols[:]
+    if spec.config:
+        code_bits = train(learner, symbols, on_progress).code_bits
+    else:
+        code_bits = traced(byte_costs(np.array(symbols), spec, learner), symbols, on_progress).total_bits(MODEL)
+    about = {"source": "corpus", **describe(source), "code_bits": code_bits}
+    return Trained(spec=spec, learner=learner, about=about, symbols=symbols, documents=source.documents)
 
 
 def stored_model(folder: PathLike, runtime: Runtime) -> Trained:
@@ -85,22 +100,70 @@ def stored_model(folder: PathLike, runtime: Runtime) -> Trained:
 # ---- a measurement
 
 
+class Model(NamedTuple):
+    """What is measured on a test corpus: what its losses depend on, as JSON values, and a function that gives their record.
+
+    documents: those of one that learns nothing.
+    """
+
+    depends_on: dict[str, Any]
+    record: Callable[[], dict[str, Any]]
+    documents: DocumentSet | None = None
+
+
+def trained_model(
+    train: CorpusLike,
+    given: tuple[Config | None, Any, int | None],
+    context: Context,
+    with_overlap: bool,
+    runtime: Runtime,
+    test: TestCorpus,
+    on_progress: OnProgress,
+) -> Model:
+    """The learner that has read `train`, or is stored there. given: config, learner and train_limit of the call.
+
+    The other arguments are those of `measure_heldout`. Raises ConfigError for what can be refused before the work.
+    """
+    config, learner, limit_bytes = given
+    check_context(context)
+    load: Callable[[], Trained]
+    if is_model(train):
+        if given != (None, None, None):
+            raise ConfigError("train= names a trained learner: leave out config=, learner= and train_limit=")
+        load = partial(stored_model, train, runtime)
+        about: dict[str, Any] = {"learner_digest": load().learner.digest().hex()}
+    else:
+        if config is not None and learner is not None:
+            raise ConfigError("give a config, which is a learner of this program, or a learner of your own, not both")
+        if isinstance(train, str | os.PathLike) and (Path(train) / "record.jsonl").is_file():
+            hint = "name the corpus, or a model that `train` stored"
+            raise ConfigError(f"{str(train)!r} is a run, not a corpus: {hint}")
+        spec = learner if isinstance(learner, LearnerSpec) else None if learner is None else other_spec(learner)
+        spec = spec or own_spec(config or preset(), runtime)
+        check_learner(spec, context, runtime)
+        with open_source(train, limit_bytes) as source:
+            load, about = partial(train_on, source, spec, on_progress), {"train": describe(source)}
+        about["config"] = spec.description
+        if not spec.config and spec.description[OTHER]["source"] is None:
+            about["call"] = token_hex()  # its code may be another one the next time
+    measure = partial(measure_heldout, load, test, context, with_overlap, runtime, on_progress)
+    return Model({**about, "context": context, "overlap": with_overlap}, measure)
+
+
 def measure_heldout(
     load: Callable[[], Trained],
-    test: Source,
-    about: dict[str, Any],
-    grouping: Grouping,
+    corpus: TestCorpus,
     context: Context,
     with_overlap: bool,
     runtime: Runtime,
     on_progress: OnProgress,
 ) -> dict[str, Any]:
-    """The record of the losses of a test corpus under the learner that `load` returns. about: the test corpus in records.
+    """The record of the losses of a test corpus under the learner that `load` returns. context: of the frozen loss.
 
-    grouping: of its documents. context: of the frozen loss. with_overlap: whether the overlap is measured, if the training bytes
-    are available; its warning is logged before the passes. At most one learner exists at a time. A tokenizer encodes each corpus
-    alone.
+    with_overlap: whether the overlap is measured, if the training bytes are available; its warning is logged before the passes.
+    At most one learner exists at a time. A tokenizer encodes each corpus alone.
     """
+    test, grouping, about = corpus
     trained, traces, symbols = load(), {}, test.symbols[:]
     spec, train, digest = trained.spec, trained.about, trained.learner.digest()
     check_learner(spec, context, runtime)

@@ -1,14 +1,18 @@
-"""Tasks in other processes: the part of an executor that this program uses, and `Jobs`, an executor of this machine."""
+"""Tasks, here or in other processes: the part of an executor that this program uses, and `Jobs`, an executor of this machine."""
 
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from prequential.errors import PrequentialError
+from prequential.files.claims import ClaimedError, is_claimed
 
+POLL_S = 3.0  # between two looks at work that other processes do
 PATIENCE_S = 10  # for a process that was told to end
 
 
@@ -17,6 +21,38 @@ class Executor(Protocol):
 
     def submit(self, function: Any, /, *arguments: Any) -> Any:
         """An object with a method `result`, which waits until the function, of a module, has been called."""
+
+
+def results(
+    function: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+    executor: Executor | None,
+    open_progress: Callable[[int], Any],
+) -> Iterator[tuple[int, Any]]:
+    """The number of each task, which is arguments of `function`, with its result or error, as soon as it is known.
+
+    executor: what calls the function, of a module, for each task in order. None: this thread, with one more argument, a function
+    that opens the progress of the task. One that another process has claimed is called again when that claim has ended.
+    """
+    waiting, claims = dict(enumerate(tasks)), dict[int, Path]()
+    while waiting:
+        free = {i: task for i, task in waiting.items() if not (i in claims and is_claimed(claims[i]))}
+        if executor:
+            calls = {i: executor.submit(function, *task).result for i, task in free.items()}
+        else:
+            calls = {i: partial(function, *task, partial(open_progress, i)) for i, task in free.items()}
+        for i, call in calls.items():
+            try:
+                result = call()
+            except ClaimedError as claim:
+                claims[i] = Path(str(claim))
+                continue
+            except Exception as error:  # the caller reports it
+                result = error
+            del waiting[i]
+            yield i, result
+        if waiting:
+            time.sleep(POLL_S)
 
 
 class Jobs(ThreadPoolExecutor):

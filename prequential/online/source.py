@@ -169,7 +169,7 @@ def in_memory(source: T) -> T | Data | list[Any]:
 
 def corpus_name(source: CorpusLike) -> str:
     """The name by which another process opens this corpus. Raises ConfigError for one without a name."""
-    if not isinstance(source, str | os.PathLike):
+    if not isinstance(source, str | os.PathLike) or source == "-":
         raise ConfigError("an executor's tasks open the corpus by its name: save it to a file first")
     name = os.fspath(source)
     return str(Path(name).absolute()) if name != source or is_path(name) else name

@@ -2,11 +2,9 @@
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import blake2b
 from itertools import product
 from pathlib import Path
@@ -19,9 +17,9 @@ from prequential.errors import ConfigError, CorpusError, PrequentialError, wrong
 from prequential.evaluation.evaluation import evaluate
 from prequential.evaluation.runs import PathLike, Run, new_run_folder, read_run, runs_so_far
 from prequential.files import reading
-from prequential.files.claims import claimed, is_claimed
+from prequential.files.claims import claimed
 from prequential.machine.facts import MAX_DEFAULT_THREADS, PROGRAM_WITH_GPT_BYTES
-from prequential.machine.jobs import Executor
+from prequential.machine.jobs import Executor, results
 from prequential.model.config import Config
 from prequential.online.coding import ignore
 from prequential.online.costs import memory_bytes, total_flops
@@ -256,13 +254,12 @@ def check_archive(run: Run) -> None:
 # ---- the runs
 
 
-POLL_S = 3.0  # between two looks at runs that other processes make
 OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """One planned run, and its result: a run folder or an error. is_new: False for a run that was finished before."""
+    """One planned run, and its result: a run folder or an error. is_new: False for one that was finished before the plan."""
 
     variant: Variant
     config: Config
@@ -300,17 +297,15 @@ def make_run(
     limit_bytes: int | None,
     runtime: Runtime | None,
     open_progress: Callable[[], AbstractContextManager[SilentProgress]] | None = None,
-) -> str | None:
-    """Makes a run folder of `config` over `source`, unless there is one, and returns its path. None: another process makes it.
+) -> str:
+    """Makes a run folder of `config` over `source`, unless there is one, and returns its path.
 
-    It is what an executor calls; so it takes and returns little. Raises CorpusError if the bytes are not those of `corpus`, and
-    what `evaluate` raises.
+    It is what an executor calls; so it takes and returns little. Raises CorpusError if the bytes are not those of `corpus`,
+    ClaimedError, and what `evaluate` raises.
     """
     with new_run_folder(folder):
         pass  # before the work: it can be written
-    with claimed(_claim(folder, corpus, config)) as is_ours:
-        if not is_ours:
-            return None
+    with claimed(_claim(folder, corpus, config)):
         plan = Plan(variants=(Variant(name="", configs=(config,)),))
         for run in finished_runs(folder, corpus, plan).values():  # by another process, since the plan began
             return str(run.path)
@@ -346,29 +341,15 @@ def run_plan(
     """
     source = in_memory(source) if executor is None else corpus_name(source)
     corpus = corpus_key(source, limit_bytes)
-    waiting = [RunOutcome(variant=variant, config=config) for variant, config in plan.runs]
-
-    def begun(planned: RunOutcome) -> Callable[[], str | None]:
-        """A function that gives the path of its run folder."""
-        task = (source, corpus, planned.config, Path(folder).absolute(), limit_bytes, runtime)
-        if executor:
-            return executor.submit(make_run, *task).result
-        return partial(make_run, *task, partial(open_progress, planned.name))
-
-    while waiting:
-        free = [each for each in waiting if not is_claimed(_claim(folder, corpus, each.config))]
-        finished = finished_runs(folder, corpus, plan) if free else {}
-        found = [finished.get(config_key(each.config.to_dict())) for each in free]
-        results = [partial(str, run.path) if run else begun(each) for each, run in zip(free, found, strict=True)]
-        for each, run, result in zip(free, found, results, strict=True):
-            try:
-                path = result()
-                made = read_run(Path(folder) / Path(path).name) if path else None
-                outcome = replace(each, run=run or made, is_new=not run)
-            except Exception as error:  # the caller reports it
-                outcome = replace(each, error=error)
-            if outcome.run or outcome.error:  # otherwise another process makes it
-                waiting.remove(each)
-                yield outcome
-        if waiting:
-            time.sleep(POLL_S)
+    finished, planned = finished_runs(folder, corpus, plan), list[RunOutcome]()
+    for variant, config in plan.runs:
+        run = finished.get(config_key(config.to_dict()))
+        planned.append(RunOutcome(variant=variant, config=config, run=run, is_new=not run))
+    yield from (each for each in planned if each.run)
+    new, where = [each for each in planned if not each.run], Path(folder).absolute()
+    tasks = [(source, corpus, each.config, where, limit_bytes, runtime) for each in new]
+    for i, made in results(make_run, tasks, executor, lambda i: open_progress(new[i].name)):
+        if isinstance(made, Exception):
+            yield replace(new[i], error=made)
+        else:
+            yield replace(new[i], run=read_run(Path(folder) / Path(made).name))

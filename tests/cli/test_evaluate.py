@@ -117,3 +117,17 @@ def test_without_a_run_folder_nothing_is_left(run, text, tmp_path):
     record = json.loads(done.stdout)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert record["ledger"][-1] == {"entry": "choice among 8 seeds", "bits": 3.0}
+
+
+@pytest.mark.thorough
+def test_jobs_give_the_table_of_one_process_in_the_same_order(run, text, tmp_path):
+    for i, name in enumerate("abc"):
+        (tmp_path / name).write_bytes(text[1000 * i : 1000 * (i + 1) + 500])
+    tables = []
+    for jobs in ((), ("--jobs", "2")):
+        done = run(tmp_path, "evaluate", "--csv", "--baselines", "xz", *jobs, "a", "missing", "b", "c", fresh=True)
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+        rows = csv.DictReader(done.stdout.decode().splitlines())
+        tables.append([(row["corpus"], row["program"], row["compressed_bytes"]) for row in rows])
+    assert tables[0] == tables[1] and len(tables[0]) == 6
+    assert len(read_runs(tmp_path / "runs")) == 6

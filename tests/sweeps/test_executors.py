@@ -16,7 +16,7 @@ from studies import FUSED, N_BYTES, TINY
 
 import prequential
 from prequential import ConfigError
-from prequential.files.claims import EXPIRY_S, claimed
+from prequential.files.claims import EXPIRY_S, ClaimedError, claimed
 from prequential.machine.jobs import Jobs
 from prequential.sweeps.ladder import Size, ladder_plan
 from prequential.sweeps.plans import run_plan, sweep_plan
@@ -62,19 +62,21 @@ def test_an_executor_makes_the_runs_in_the_order_of_the_plan_and_they_equal_the_
 
 def test_a_claim_is_held_until_it_ends_expires_or_its_process_dies(tmp_path):
     path = tmp_path / ".claim"
-    with claimed(path) as first, claimed(path) as second:
-        assert (first, second) == (True, False)
+    with claimed(path):
+        with pytest.raises(ClaimedError) as held, claimed(path):
+            pass
+        assert str(pickle.loads(pickle.dumps(held.value))) == str(path)
         os.utime(path, (0, time.time() - EXPIRY_S - 1))
-        with claimed(path) as third:
-            assert third
+        with claimed(path):
+            pass
     assert not path.exists()
     dead = subprocess.Popen([sys.executable, "-c", ""])
     with claimed(path):
         text = path.read_text().replace(str(os.getpid()), str(dead.pid), 1)
     dead.wait()
     path.write_text(text)
-    with claimed(path) as after:
-        assert after
+    with claimed(path):
+        assert path.read_text() != text
 
 
 def test_a_run_that_another_process_makes_is_awaited_and_not_made_again(finished, corpus, tmp_path, monkeypatch):
@@ -87,7 +89,7 @@ def test_a_run_that_another_process_makes_is_awaited_and_not_made_again(finished
         claim.unlink()
 
     with monkeypatch.context() as patch:
-        patch.setattr("prequential.sweeps.plans.time", SimpleNamespace(sleep=slept))
+        patch.setattr("prequential.machine.jobs.time", SimpleNamespace(sleep=slept))
         from prequential.sweeps.plans import _claim, corpus_key
 
         claim = _claim(tmp_path, corpus_key(corpus, N_BYTES), plan.configs[0])
@@ -110,7 +112,7 @@ def test_a_process_that_dies_fails_its_own_run_alone_and_a_repetition_makes_it(c
         first = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=Deadly()))
         assert "its process was ended" in str(first[0].error) and first[1].run
         again = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=jobs))
-    assert [outcome.is_new for outcome in again] == [True, False] and all(outcome.run for outcome in again)
+    assert [outcome.is_new for outcome in again] == [False, True] and all(outcome.run for outcome in again)
 
 
 def test_parts_are_the_plan():
