@@ -130,6 +130,7 @@ def study(tmp_path):
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_two_equal_commands_at_once_make_each_run_once(study):
     both = [subprocess.Popen([*SWEEP, "a"], cwd=study, env=ENVIRONMENT, stdout=subprocess.PIPE) for _ in range(2)]
     records = [json.loads(process.communicate(timeout=300)[0]) for process in both]
