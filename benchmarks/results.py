@@ -6,8 +6,8 @@
 Runs follow each other, each in its own process, so that speed and peak memory are those of one run. At the end the script
 appends a row for each run and each of its baselines; peers.py appends those of other programs. Files are identified by the digest
 of their bytes (blake2b, its first 16 digits). The table has a line for each file, with the newest row of each level, and the two
-other programs that matter. `level` is empty for learners that are no level, and for presets that were dropped before 2026-11-28;
-rows of a tree with changes ("-dirty") are left out. `config` is the digest of the learner's configuration.
+other programs that matter. `level` is empty for learners that are no level; rows of a tree with changes ("-dirty") are left out.
+Who changes the bits of a level deletes its rows. `config` is the digest of the learner's configuration.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from typing import Any
 from rows import ROWS, Row, append, cpu, read
 
 from prequential.evaluation.summary import format_report
-from prequential.model.presets import DEFAULT_PRESET, DEVICE_PRESETS, PRESETS
+from prequential.model.presets import DEVICE_PRESETS, PRESETS
 
 PROJECT = Path(__file__).parents[1]
 RESULTS = PROJECT / "docs" / "RESULTS.md"
@@ -30,8 +30,6 @@ BEGIN, END = "<!-- begin: benchmarks/results.py -->", "<!-- end: benchmarks/resu
 SUMMARY_TITLES = ("file", "bytes", *(f"-{level}" for level in PRESETS), "xz -9e", "best other program")
 SPEED_TITLES = ("level", "kB/s", "back, kB/s", "peak MiB", "machine", "commit")
 NOT_DECODED = "†"
-FORMER = "°"
-MIXER_SINCE = "2026-11-27T21:30"  # UTC: since then, the mixer of all levels makes the same bits
 COMMON = "xz -9e"  # the program of the summary that most readers have; the other one is the best on the file
 TIMED_FILE = "enwik6"  # whose runs give the speeds
 LIBRARIES = {"zstd": "zstandard", "brotli": "brotli", "ppmd": "pyppmd"}
@@ -128,11 +126,6 @@ def version_of(baseline: str, versions: Mapping[str, str]) -> str:
     return f"{library} {versions.get(library, '')}".rstrip()
 
 
-def is_former(row: Row) -> bool:
-    """Whether an earlier mixer or an earlier configuration of the level made the row."""
-    return row.date < MIXER_SINCE or row.config != digest(PRESETS[int(row.level)].to_dict())
-
-
 def digest(config: Mapping[str, Any]) -> str:
     """Tells configurations apart."""
     return hashlib.blake2b(json.dumps(config, sort_keys=True).encode(), digest_size=4).hexdigest()
@@ -153,8 +146,8 @@ def write_between(path: Path, begin: str, table: str, end: str) -> None:
 
 
 def summary(rows: Iterable[Row]) -> str:
-    """Two Markdown tables: bits/byte of each file that the default has read, and the speed of each level on TIMED_FILE."""
-    files = [(levels, others) for levels, others in map(newest, by_file(rows)) if DEFAULT_PRESET in levels]
+    """Two Markdown tables: bits/byte of each file that a level has read, and the speed of each level on TIMED_FILE."""
+    files = [(levels, others) for levels, others in map(newest, by_file(rows)) if levels]
     tables = [format_markdown(SUMMARY_TITLES, [size_cells(*each) for each in files])]
     timed = [levels for levels, _ in files if next(iter(levels.values())).file == TIMED_FILE]
     if timed:
@@ -187,9 +180,8 @@ def size_cells(levels: Mapping[int, Row], others: Sequence[Row]) -> list[str]:
 
 
 def marked(row: Row) -> str:
-    """Bits per byte of a level, with the marks that the text explains."""
-    marks = (FORMER if is_former(row) else "") + ("" if row.decoded == "yes" else NOT_DECODED)
-    return f"{row.bits_per_byte:.4f}{marks}"
+    """Bits per byte of a level, with the mark of an archive that was not decoded."""
+    return f"{row.bits_per_byte:.4f}{'' if row.decoded == 'yes' else NOT_DECODED}"
 
 
 def speed_cells(row: Row) -> list[str]:
