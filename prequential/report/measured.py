@@ -141,10 +141,11 @@ def _forecast(forecast: Forecast, score: Record | None) -> Section:
     scored = ForecastScore(record=dict(score)) if score else None
     said = [str(scored).partition("\n")[0]] if scored else []
     said += [f"Warning: {each}." for each in forecast_warnings(record)] if record["schema"] == SCHEMA else []
-    digest = f"Registered {record['created_at']} as {record['blake2b'][:16]}. " + conclusion(record) * bool(score)
+    about, corpus = str(forecast).partition("\n")[0], record["corpus"]
+    about += f". Ladder over {corpus['n_bytes']:,} bytes of {corpus['name']}, registered {record['created_at']} as "
     content = [
-        element("p", digest, class_="origin"),
+        element("p", f"{about}{record['blake2b'][:16]}. {conclusion(record) if score else ''}", class_="origin"),
         html_table("Forecast", rows, "", 0),
         *(element("p", text) for text in said),
     ]
-    return Section("Forecast", repr(scored)[1:-1] if scored else conclusion(record), content)
+    return Section(f"Forecast for {corpus['name']}", repr(scored)[1:-1] if scored else conclusion(record), content)

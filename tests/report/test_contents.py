@@ -51,7 +51,7 @@ def test_all_that_lies_in_a_folder_is_on_the_page(folder: Path, losses: list[dic
     assert f"needs {better:.4f} bits/byte on" in page and "the least of 2</h2>" in page
     assert "New text up to 2026-11-28 needs" in page
     assert "<h2>The forecast was 0.2 % too low, within its interval; a line" in page
-    titles = ("Each run", "Held-out loss on", "Series repo.series", "Forecast")
+    titles = ("Each run", "Held-out loss on", "Series repo.series", "Forecast for")
     assert all(title in page.partition("</nav>")[0] for title in titles)
 
 
