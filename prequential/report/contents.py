@@ -85,10 +85,12 @@ def read_contents(names: Iterable[PathLike]) -> Contents:
     found, n_before = Contents(), 0
     for name in names:
         found.add(Path(name))
-        n_results = len([*found.runs, *found.losses, *found.series, *found.forecasts])
+        n_results = len([*found.runs, *found.losses, *found.series, *found.forecasts, *found.scores])
         if n_results == n_before:
             raise CorpusError(f"{str(name)!r} is not a run, and holds none, nor other records of this program")
         n_before = n_results
+    if n_before and n_before == len(found.scores):
+        raise CorpusError("a score is shown beside its forecast: name that file, too")
     return found
 
 

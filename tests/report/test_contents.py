@@ -62,6 +62,8 @@ def test_each_file_of_records_has_a_page_of_its_own(folder: Path, name: str) -> 
 
 
 def test_what_cannot_be_shown_is_refused(folder: Path, losses: list[dict[str, Any]]) -> None:
+    with pytest.raises(CorpusError, match="beside its forecast: name that file, too"):
+        read_contents([FORECAST / "scores.jsonl"])
     with pytest.raises(CorpusError, match=r"other.json' is not a run, and holds none"):
         read_contents([folder, folder / "other.json"])
     damaged = losses[0] | {"dynamic": losses[0]["dynamic"] | {"interval": {"by": 1}}}
