@@ -16,13 +16,12 @@ from prequential_corpora.corpus import Document
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.learners.spec import LearnerSpec, reported
+from prequential.learners.spec import LearnerSpec, byte_costs, code_lengths, reported
 from prequential.model.frozen import FrozenLearner
 from prequential.model.learner import OnlineLearner
-from prequential.online.coding import OnProgress, Progress, ignore
-from prequential.online.loop import run
+from prequential.online.coding import OnProgress, ignore
+from prequential.online.loop import Learner, run
 from prequential.online.runtime import Runtime
-from prequential.online.training import train
 
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
 Bytes = NDArray[np.uint8]
@@ -47,16 +46,11 @@ def check_learner(spec: LearnerSpec, context: Context, runtime: Runtime) -> None
         raise ConfigError("a learner of your own has the context carried: leave out context=")
 
 
-def dynamic_trace(learner: OnlineLearner, symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
-    """The cost of each of symbols (n,) uint8 while the learner continues to learn from them."""
-    trace = Trace((MODEL,), len(symbols))
-
-    def record(done: Progress, n_bytes: int) -> None:
-        trace.append(MODEL, done.segment_bits)
-        on_progress(done, n_bytes)
-
-    train(learner, symbols, record)
-    return trace
+def dynamic_costs(spec: LearnerSpec, learner: Learner, symbols: Bytes) -> Iterator[NDArray[np.float64]]:
+    """The costs (n,) in bits of the next symbols (N,) uint8 while the learner continues to learn from them."""
+    if spec.config:
+        return code_lengths(learner, symbols, learner.n_symbols)
+    return byte_costs(symbols, spec, learner)
 
 
 def code_frozen(
@@ -80,7 +74,7 @@ def code_frozen(
 
 
 def traced(costs: Iterator[NDArray[np.float64]], symbols: Bytes, on_progress: OnProgress = ignore) -> Trace:
-    """The costs of symbols (n,) uint8, of `code_frozen` or `byte_costs`."""
+    """The costs of symbols (n,) uint8, of `code_frozen` or `dynamic_costs`."""
     trace = Trace((MODEL,), len(symbols))
     for bits in reported(costs, symbols, on_progress):
         trace.append(MODEL, bits)

@@ -204,10 +204,14 @@ def _runs(symbols: np.ndarray, spec: LearnerSpec) -> Iterator[tuple[np.ndarray, 
         yield ids, widths
 
 
-def code_lengths(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
-    """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`."""
+def code_lengths(learner: Learner, symbols: np.ndarray, start: int = 0) -> Iterator[np.ndarray]:
+    """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`.
+
+    start: the position of the first one, from which the lengths of segments follow.
+    """
     for block in blocks(len(symbols), learner.schedule):
-        for _, bits in run(learner, BitCoder(SCORE), block, np.array(symbols[block])):
+        where = slice(start + block.start, start + block.stop)
+        for _, bits in run(learner, BitCoder(SCORE), where, np.array(symbols[block])):
             yield bits
 
 

@@ -97,6 +97,11 @@ class Source:
         """BLAKE2b digest of the bytes, 32 bytes."""
         return digest_of(self.symbols)
 
+    def describe(self) -> dict[str, Any]:
+        """What records say of it."""
+        sizes = {"n_bytes": self.n_bytes, "whole_bytes": self.whole_bytes}
+        return {**self.origin, **sizes, "blake2b": self.blake2b.hex()}
+
     def header(self, learner: Config | Mapping[str, Any]) -> Header:
         """The header of an archive of these bytes. learner: a Config, or JSON values that name a learner that is not ours."""
         config = learner.to_dict() if isinstance(learner, Config) else dict(learner)
@@ -218,12 +223,13 @@ def source_of(corpus: Corpus, limit_bytes: int | None = None) -> Source:
     """A corpus, or its beginning, as a Source."""
     symbols = corpus.bytes(limit_bytes)
     complete = len(symbols) == corpus.n_bytes
+    documents = corpus.documents if complete else beginning(corpus.documents, len(symbols))
     return Source(
         symbols=symbols,
         origin=corpus.describe(),
-        documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
+        documents=documents,
         whole_bytes=corpus.n_bytes,
         file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
-        commits=corpus.commits,
+        commits=corpus.commits[: len(documents)],
         _corpus=corpus,
     )
