@@ -26,8 +26,7 @@ from prequential.files import PathLike
 from prequential.files.claims import claimed
 from prequential.files.outputs import prepare_records
 from prequential.heldout_loss.documents import HeldoutCorpus
-from prequential.heldout_loss.heldout import Context
-from prequential.heldout_loss.run import Model, trained_model
+from prequential.heldout_loss.heldout import Context, Model, trained_model
 from prequential.heldout_loss.scored import models
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models

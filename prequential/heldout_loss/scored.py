@@ -15,9 +15,8 @@ from prequential_corpora.corpus import unicode_name
 from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import HeldoutCorpus, read_scores
-from prequential.heldout_loss.heldout import Context, check_context
+from prequential.heldout_loss.heldout import Context, Model, check_context, heldout_record
 from prequential.heldout_loss.order_test import MIN_ORDERS, check_order, order_test
-from prequential.heldout_loss.run import Model, heldout_record
 from prequential.heldout_loss.summary import summarise_documents
 from prequential.learners.loading import HUB_PREFIX
 from prequential.online.coding import OnProgress, Progress

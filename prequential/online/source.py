@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora import is_data_set, is_path, is_stream
-from prequential_corpora.corpus import CHUNK_N_BYTES, Corpus, Document, Documents, NamedParts, beginning, copied
+from prequential_corpora.corpus import Corpus, Document, Documents, NamedParts, beginning, copied
 from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
@@ -112,31 +112,6 @@ def mode_of(*sources: CorpusLike | None) -> int:
     """The permissions that all of them have: corpora, stored models, runs. Raises CorpusError for a missing corpus."""
     named = [corpus_mode(source) for source in sources if isinstance(source, str | os.PathLike)]
     return reduce(and_, named, 0o777)
-
-
-class HashedSymbols:
-    """Symbols for one reading from front to back, with the digest of what was read. A jump ahead reads the part between, too."""
-
-    def __init__(self, symbols: NDArray[np.uint8]) -> None:
-        self._symbols, self._position, self._blake2b = symbols, 0, hashlib.blake2b(digest_size=32)
-
-    def __len__(self) -> int:
-        return len(self._symbols)
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
-        start, stop, _ = where.indices(len(self))
-        for at in range(self._position, start, CHUNK_N_BYTES):
-            self[at : min(at + CHUNK_N_BYTES, start)]
-        part = np.array(self._symbols[start:stop])  # a copy: what is hashed is what is coded
-        self._blake2b.update(part.data)
-        self._position += len(part)
-        return part
-
-    def check(self, expected: bytes, name: str) -> None:
-        """Raises CorpusError unless all bytes have this digest, which was taken before the reading. Reads those that are left."""
-        self[len(self) :]  # a run that resumes after the last block has read nothing
-        if self._blake2b.digest() != expected:
-            raise CorpusError(f"{name!r} changed while it was read: its bytes are not those of the header; start again")
 
 
 def drawn_order(n: int, seed: int) -> list[int]:
