@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         learner, mode = runtime.learner(config), source.mode
         with progress_bar(args.name, quiet=args.quiet) as show:
-            done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))
+            done = train(learner, source.symbols[:], show, (checkpoints, source.header(config.to_dict())))
         made = {"limit_bytes": args.limit, "code_bits": done.code_bits, "prequential": VERSION}
         trained_on = {**source.describe(), **made}
         digest = save_model(args.output, learner, trained_on, mode=mode)

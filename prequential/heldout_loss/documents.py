@@ -109,9 +109,8 @@ def write_documents(documents: HeldoutCorpus, path: PathLike, *, overwrite: bool
     """Writes one line of JSON for each document: id, name, bytes, and text or base64. Raises OutputError."""
     with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
         for id_, document in zip(documents.ids, documents.documents, strict=True):
-            line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}
-            line["text"] = documents.bytes_of(document).decode()
-            sink.write(json.dumps(line).encode() + b"\n")
+            about = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}
+            sink.write(json.dumps({**about, "text": documents.bytes_of(document).decode()}).encode() + b"\n")
 
 
 def read_scores(path: PathLike, documents: HeldoutCorpus) -> NDArray[np.float64]:

@@ -23,7 +23,6 @@ from prequential_corpora.tree_restore import is_git
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import PathLike
-from prequential.model.config import Config
 
 T = TypeVar("T")
 Data: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
@@ -102,10 +101,9 @@ class Source:
         sizes = {"n_bytes": self.n_bytes, "whole_bytes": self.whole_bytes}
         return {**self.origin, **sizes, "blake2b": self.blake2b.hex()}
 
-    def header(self, learner: Config | Mapping[str, Any]) -> Header:
-        """The header of an archive of these bytes. learner: a Config, or JSON values that name a learner that is not ours."""
-        config = learner.to_dict() if isinstance(learner, Config) else dict(learner)
-        return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=config, corpus=dict(self.origin))
+    def header(self, config: Mapping[str, Any]) -> Header:
+        """The header of an archive of these bytes. config: of the learner, as JSON values."""
+        return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=dict(config), corpus=dict(self.origin))
 
 
 def mode_of(*sources: CorpusLike | None) -> int:

@@ -33,7 +33,7 @@ def test_a_source_describes_the_beginning_that_is_coded(tmp_path: Path) -> None:
         assert source.blake2b == digest_of(np.frombuffer(TEXT[:100], np.uint8))
         assert [document.n_bytes for document in source.documents] == [100]
     with open_source(TEXT) as source:
-        assert source.header(SMALL).blake2b == digest_of(np.frombuffer(TEXT, np.uint8))
+        assert source.header(SMALL.to_dict()).blake2b == digest_of(np.frombuffer(TEXT, np.uint8))
         assert source.origin == {}
 
 
