@@ -22,7 +22,7 @@ from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, HashedSymbols, PathLike, mode_of, open_source
+from prequential.online.source import CorpusLike, PathLike, mode_of, open_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +106,9 @@ def compress(
     ):
         opened.check_complete()
         learner, description = _learner(config, given, opened.n_bytes, runtime)
-        header, symbols = opened.header(description), HashedSymbols(opened.symbols)
-        start_s = time.perf_counter()
-        for done in coding.compress(symbols, header, sink, learner, checkpoints_of(output, resume=resume)):
+        header, start_s = opened.header(description), time.perf_counter()
+        for done in coding.compress(opened.symbols, header, sink, learner, checkpoints_of(output, resume=resume)):
             on_progress(done, header.n_bytes)
-        symbols.check(header.blake2b, opened.name)
         wall_s = time.perf_counter() - start_s
     if output is None:
         return memory.getvalue()

@@ -89,9 +89,14 @@ def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
     }
 
 
+def record_line(record: dict[str, Any]) -> bytes:
+    """The record as one line of JSON. Reading it and calling this function again gives the same line."""
+    return json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+
+
 def append_record(path: PathLike, record: dict[str, Any], mode: int = 0o777) -> None:
     """Appends one line to the file at `path`, made if it is missing. mode: that of what was measured. Raises OutputError."""
-    append_line(path, json.dumps(record, allow_nan=False, ensure_ascii=False).encode() + b"\n", mode)
+    append_line(path, record_line(record), mode)
 
 
 # ---- reading

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, log_softmax
 
-from prequential.adapters.hub import load_model, quiet
+from prequential.adapters.hub import load_model
 from prequential.adapters.text_tokenizer import tokenizer_of
 from prequential.errors import ConfigError, MissingDependencyError
 from prequential.learners.distributions import named_failures
@@ -186,14 +186,7 @@ class TransformersLearner(TorchLearner):
         loaded = load_model(name)
         model = _with_lora(loaded.model, lora) if lora else loaded.model
         optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr)
-        more = settings | {"forward": _logits_of_lm}
-        super().__init__(model, optimiser, rows=rows, seed=seed, tokenizer=loaded.tokenizer, **more)
-
-
-def _logits_of_lm(module: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    with quiet():
-        logits: torch.Tensor = module(ids).logits
-    return logits
+        super().__init__(model, optimiser, rows=rows, seed=seed, tokenizer=loaded.tokenizer, **settings)
 
 
 def _with_lora(model: Any, rank: int) -> Any:

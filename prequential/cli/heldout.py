@@ -114,11 +114,11 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _write_documents(args: argparse.Namespace) -> int:
-    from prequential.heldout_loss.documents import documents_of, grouping_of, write_documents
+    from prequential.heldout_loss.documents import HeldoutCorpus, write_documents
     from prequential.online.source import open_source
 
     with open_source(args.test[0], args.limit) as source:
-        write_documents(documents_of(source, grouping_of(source), {}), args.documents, overwrite=args.force)
+        write_documents(HeldoutCorpus.of(source).texts(), args.documents, overwrite=args.force)
     return 0
 
 

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         there_is = f"the {usable >> 20:,} MiB that this process may use"
         raise ConfigError(f"--jobs {args.jobs} may need {needed >> 20:,} MiB, more than {there_is}: choose fewer")
     corpus, bad = corpus_key(args.source, args.limit), list[Exception]()
-    n_finished = len(finished_runs(args.runs, corpus, plan, on_bad=bad.append))
+    n_finished = len(finished_runs(args.runs, corpus, plan.configs, bad.append))
     for error in bad:
         report_failure(None, error, verbose=args.verbose)
     if is_text(args) or (args.dry_run and not args.json):

@@ -21,7 +21,6 @@ TRAIN = {
 
 def run(args: argparse.Namespace) -> int:
     from prequential.files import check_new_folder
-    from prequential.heldout_loss.run import describe
     from prequential.online.model_store import save_model
     from prequential.online.source import open_source
     from prequential.online.training import train, training_checkpoints
@@ -36,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
     ):
         learner, mode = runtime.learner(config), source.mode
         with progress_bar(args.name, quiet=args.quiet) as show:
-            done = train(learner, source.symbols[:], show, (checkpoints, source.header(config)))
+            done = train(learner, source.symbols[:], show, (checkpoints, source.header(config.to_dict())))
         made = {"limit_bytes": args.limit, "code_bits": done.code_bits, "prequential": VERSION}
-        trained_on = {**describe(source), **made}
+        trained_on = {**source.describe(), **made}
         digest = save_model(args.output, learner, trained_on, mode=mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
     figure = f"{done.code_bits / trained_on['n_bytes']:.4f}"

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from prequential_corpora.corpus import Document
 from prequential_corpora.overlap import repeated_bytes
 
-from prequential.evaluation.curves import COUNTS as COUNTS
 from prequential.evaluation.curves import cost_columns
 from prequential.evaluation.trace import Trace
 from prequential.printable import format_table, printable

@@ -263,8 +263,7 @@ def _spec(
         raise ConfigError("level=, config= and learner= each give the learner: leave out all but one")
     if learner is None:
         config = config if level is None else preset(level)
-        has_own = given is not None and is_model(given)
-        return own_spec(config, runtime, given) if config or has_own else None
+        return own_spec(config, runtime, given) if config or is_model(given) else None
     if given is not None:
         raise ConfigError("a given text is for learners of this program: let your own one read it before")
     return learner if isinstance(learner, LearnerSpec) else other_spec(learner)

@@ -5,7 +5,6 @@ complete. Until then it is a draft, .run-..., which stays if its run can be resu
 """
 
 import base64
-import json
 import os
 import re
 import shutil
@@ -155,10 +154,6 @@ class Run(Result):
             return self.packed_curves
         with files.reading(self.path / CURVE):
             return files.read_regular(self.path / CURVE, MAX_CURVE_FILE_BYTES)
-
-    def record_line(self) -> bytes:
-        """The contents of record.jsonl."""
-        return record_line(self.record).encode()
 
     def __repr__(self) -> str:
         try:
@@ -313,11 +308,6 @@ def _row(run: Run) -> dict[str, Any]:
 # ---- writing
 
 
-def record_line(record: dict[str, Any]) -> str:
-    """The record as one line of JSON. Reading it and calling this function again gives the same line."""
-    return json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
-
-
 def mode_of_all(runs: Iterable[Run]) -> int:
     """The permissions that all the runs have."""
     return reduce(and_, (run.mode for run in runs), 0o777)
@@ -333,7 +323,7 @@ def pack_runs(folder: PathLike, path: PathLike, *, overwrite: bool = False) -> l
         raise CorpusError(f"{os.fspath(folder)!r} has no runs to pack")
     with files.output_file(path, overwrite=overwrite, mode=mode_of_all(runs)) as sink:
         for run in runs:
-            line = record_line(records.record_of(records.PackedRun, run, curves=run.curve_table())).encode()
+            line = records.record_line(records.record_of(records.PackedRun, run, curves=run.curve_table()))
             if len(line) > records.MAX_RECORD_BYTES or sink.n_bytes + len(line) > records.MAX_RECORDS_BYTES:
                 raise CorpusError(f"{os.fspath(folder)!r} is too large to be packed: pack a part of its runs")
             sink.write(line)
@@ -368,7 +358,7 @@ class DraftFolder:
         draft, table = self.path, curve_table(curves)
         with files.writing(root):
             files.write_bytes(draft / CURVE, table)
-            files.write_text(draft / RECORD, record_line(record))
+            files.write_bytes(draft / RECORD, records.record_line(record))
             files.share_folder(draft, mode)
             files.sync_folder(draft)
             path = _rename_to_free_name(draft, root / run_name(record))

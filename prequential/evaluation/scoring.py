@@ -25,6 +25,7 @@ from prequential.evaluation.trace import ArrayFile, Trace
 from prequential.files import checkpoint_path, output_file, partial_path, reading, writing
 from prequential.files.work_folder import hold_work_folder
 from prequential.learners.adapted import NOT_RESUMED
+from prequential.learners.given import is_model
 from prequential.learners.spec import Earlier, LearnerSpec, byte_costs, reported
 from prequential.model.config import blocks, segments
 from prequential.model.learner import OnlineLearner
@@ -32,7 +33,6 @@ from prequential.online import coding
 from prequential.online.checkpoint import SCORE, TOTALS, Checkpoints, Saved, check_identity, identity
 from prequential.online.coding import OnProgress
 from prequential.online.loop import Learner
-from prequential.online.source import HashedSymbols
 from prequential.records import MAX_TIME_S
 
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
@@ -71,7 +71,7 @@ class Scoring:
         if folder.resume and checkpoint.exists():
             check_identity(checkpoint, identity("compress" if spec.is_coded else SCORE, header))
         self._is_finished = folder.resume and spec.is_coded and self.archive.exists()
-        has_both = spec.config is not None and bool(spec.config.gpt and spec.config.mixer) and spec.scores_parts
+        has_both = spec.config and spec.config.gpt and spec.config.mixer and not is_model(spec.given)
         self.trace = Trace((MODEL, GPT, MIXER) if has_both else (MODEL,), header.n_bytes, self._folder / COSTS)
         self._seconds = ArrayFile(np.float64, 3, self._folder / SECONDS)
         draft = partial_path(self.archive) if spec.is_coded else None
@@ -87,9 +87,8 @@ class Scoring:
     def _coded(self, symbols: NDArray[np.uint8], on_progress: OnProgress) -> Scored:
         with output_file(self.archive, resume=self._checkpoints.resume) as sink:
             self._start_s = time.perf_counter()
-            hashed, learner = HashedSymbols(symbols), self._spec.make()
-            saves = self._checkpoints if self._saves else None
-            reports = coding.compress(hashed, self._header, sink, learner, saves)
+            learner, saves = self._spec.make(), self._checkpoints if self._saves else None
+            reports = coding.compress(symbols, self._header, sink, learner, saves)
             first = next(reports)
             if n_before := first.n_bytes - len(first.segment):
                 self._continue(n_before, first.code_bits - float(first.segment_bits.sum()))
@@ -99,7 +98,6 @@ class Scoring:
                     if GPT in self.trace.parts and done.segment_gpt_bits is not None:
                         self.trace.append(GPT, done.segment_gpt_bits)
                 on_progress(done, len(symbols))
-            hashed.check(self._header.blake2b, str(self._header.corpus.get("name", "")))
             wall_s, mixer = self._wall_s(), learner.mixer if isinstance(learner, OnlineLearner) else None
             with writing(self._folder / SECONDS):
                 self._seconds.write(1, np.array([wall_s, self.trace.total_bits(MODEL)]))

@@ -89,7 +89,7 @@ def losses_of(ladder: Ladder) -> law.Losses:
         sizes=[rung.size for rung in rungs],
         n_weights=np.array([float(rung.n_weights) for rung in rungs]),
         n_bytes=ends,
-        losses=np.array([law.mean_losses(rung.curve, ends) for rung in rungs]),
+        losses=np.array([law.mean_losses(rung.run.curve, ends) for rung in rungs]),
         operations=np.array([[rung.operations(int(end)) for end in ends] for rung in rungs]),
     )
 

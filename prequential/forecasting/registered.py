@@ -17,7 +17,7 @@ from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.evaluation.summary import is_reported, proof, seed_of
 from prequential.forecasting.law import interval_score, mean_losses
 from prequential.forecasting.members import ReportedRung, rung_of
-from prequential.records import read_object
+from prequential.records import read_object, record_line
 from prequential.sweeps.ladder import family
 from prequential.sweeps.plans import check_archive, config_key
 
@@ -58,7 +58,7 @@ def run_digests(run: Run) -> dict[str, Any]:
         "seed": seed_of(record["config"]),
         "time": record["time"],
         "code_bits": record["code_bits"],
-        "record_blake2b": _digest(run.record_line()),
+        "record_blake2b": _digest(record_line(record)),
         "curve_blake2b": _digest(run.curve_table()),
     }
 

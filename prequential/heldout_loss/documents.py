@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -31,58 +32,69 @@ LOG = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 
 
-class TestCorpus(NamedTuple):
-    """A test corpus that is open. grouping: of its documents. about: how records describe it."""
-
-    source: Source
-    grouping: Grouping
-    about: dict[str, Any]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DocumentSet:
-    """Documents that are UTF-8 and not empty, one directly after another in symbols (n,) uint8.
+class HeldoutCorpus:
+    """An open test corpus: symbols (n,) uint8, and where its documents are in them. about: how records describe it.
 
     grouping: which documents depend on each other. commits: of a window of a repository, the commit of each document; otherwise
-    empty. test: the corpus in records. mode: the permissions that all its files have.
+    empty. mode: the permissions that all its files have.
     """
 
     symbols: Bytes
     documents: Sequence[Document]
-    ids: Sequence[str]
     grouping: Grouping
-    commits: Sequence[Commit]
-    test: dict[str, Any]
-    mode: int
+    commits: Sequence[Commit] = ()
+    about: dict[str, Any]
+    mode: int = 0o777
 
-    def only(self, kept: Sequence[int]) -> "DocumentSet":
-        """The documents of these numbers."""
-        symbols, documents = _joined(self.symbols, [self.documents[i] for i in kept])
-        commits = [self.commits[i] for i in kept] if self.commits else ()
-        ids, labels = [self.ids[i] for i in kept], [self.grouping.labels[i] for i in kept]
-        grouping = self.grouping._replace(labels=labels)
-        return replace(self, symbols=symbols, documents=documents, ids=ids, grouping=grouping, commits=commits)
+    @classmethod
+    def of(cls, source: Source, cluster: str | None = None, test: CorpusLike | None = None) -> "HeldoutCorpus":
+        """cluster, test: as `by` and `test` of `grouping_of`. Raises CorpusError for an empty corpus."""
+        if not source.n_bytes:
+            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
+        if not source.documents:  # bytes in memory are one document
+            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
+        return cls(
+            symbols=source.symbols,
+            documents=source.documents,
+            grouping=grouping_of(source, cluster, test),
+            commits=source.commits,
+            about=source.describe(),
+            mode=source.mode,
+        )
 
+    @cached_property
+    def ids(self) -> list[str]:
+        """The place of each document, with a digest of its bytes."""
+        return [f"{i}-{blake2b(self.bytes_of(d), digest_size=8).hexdigest()}" for i, d in enumerate(self.documents)]
 
-def documents_of(source: Source, grouping: Grouping, about: dict[str, Any]) -> DocumentSet:
-    """The texts of a source. grouping: of all its documents. about: the corpus in records. Raises CorpusError without a text."""
-    whole = source.symbols[:]
-    held = [i for i, document in enumerate(source.documents) if document.n_bytes]
-    kept = [i for i in held if _is_utf8(_bytes(whole, source.documents[i]))]
-    if not kept:
-        raise CorpusError(f"nothing to score: the test corpus {source.name!r} has no document that is UTF-8")
-    if n_other := len(held) - len(kept):
-        LOG.warning("%s documents are left out: they are not UTF-8", f"{n_other:,} of {len(held):,}")
-    symbols, documents = _joined(whole, [source.documents[i] for i in kept])
-    return DocumentSet(
-        symbols=symbols,
-        documents=documents,
-        ids=[f"{i}-{blake2b(_bytes(symbols, d), digest_size=8).hexdigest()}" for i, d in enumerate(documents)],
-        grouping=grouping._replace(labels=[grouping.labels[i] for i in kept]),
-        commits=[source.commits[i] for i in kept] if source.commits else (),
-        test=about,
-        mode=source.mode,
-    )
+    def bytes_of(self, document: Document) -> bytes:
+        """The contents of one of the documents."""
+        return self.symbols[document.offset : document.offset + document.n_bytes].tobytes()
+
+    def only(self, kept: Sequence[int]) -> "HeldoutCorpus":
+        """The documents of these numbers, one directly after another."""
+        documents = [self.documents[i] for i in kept]
+        parts = [self.symbols[d.offset : d.offset + d.n_bytes] for d in documents]
+        starts = accumulate((d.n_bytes for d in documents), initial=0)
+        return replace(
+            self,
+            symbols=np.concatenate([self.symbols[:0], *parts]),
+            documents=[d._replace(offset=n) for d, n in zip(documents, starts, strict=False)],
+            grouping=self.grouping._replace(labels=[self.grouping.labels[i] for i in kept]),
+            commits=[self.commits[i] for i in kept] if self.commits else (),
+        )
+
+    def texts(self) -> "HeldoutCorpus":
+        """The documents that are UTF-8 and not empty. Raises CorpusError if there are none."""
+        held = [i for i, document in enumerate(self.documents) if document.n_bytes]
+        kept = [i for i in held if _is_utf8(self.bytes_of(self.documents[i]))]
+        if not kept:
+            name = self.about.get("name", "")
+            raise CorpusError(f"nothing to score: the test corpus {name!r} has no document that is UTF-8")
+        if n_other := len(held) - len(kept):
+            LOG.warning("%s documents are left out: they are not UTF-8", f"{n_other:,} of {len(held):,}")
+        return self.only(kept)
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -93,28 +105,15 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _joined(symbols: Bytes, documents: Sequence[Document]) -> tuple[Bytes, list[Document]]:
-    """The bytes of the documents alone, and where each is in them."""
-    parts = [symbols[d.offset : d.offset + d.n_bytes] for d in documents]
-    starts = accumulate((d.n_bytes for d in documents), initial=0)
-    moved = [d._replace(offset=n) for d, n in zip(documents, starts, strict=False)]
-    return np.concatenate([symbols[:0], *parts]), moved
-
-
-def _bytes(symbols: Bytes, document: Document) -> bytes:
-    return symbols[document.offset : document.offset + document.n_bytes].tobytes()
-
-
-def write_documents(documents: DocumentSet, path: PathLike, *, overwrite: bool = False) -> None:
+def write_documents(documents: HeldoutCorpus, path: PathLike, *, overwrite: bool = False) -> None:
     """Writes one line of JSON for each document: id, name, bytes, and text or base64. Raises OutputError."""
     with output_file(path, overwrite=overwrite, mode=documents.mode) as sink:
         for id_, document in zip(documents.ids, documents.documents, strict=True):
-            line = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}
-            line["text"] = _bytes(documents.symbols, document).decode()
-            sink.write(json.dumps(line).encode() + b"\n")
+            about = {"id": id_, "name": printable(document.name), "bytes": document.n_bytes}
+            sink.write(json.dumps({**about, "text": documents.bytes_of(document).decode()}).encode() + b"\n")
 
 
-def read_scores(path: PathLike, documents: DocumentSet) -> NDArray[np.float64]:
+def read_scores(path: PathLike, documents: HeldoutCorpus) -> NDArray[np.float64]:
     """The cost of each document in bits, (k,), from lines of ScoreFields. Raises CorpusError, which names the line.
 
     Every document must have exactly one score, of all its bytes.
@@ -147,7 +146,7 @@ def grouping_of(source: Source, by: str | None = None, test: CorpusLike | None =
     """
     names = [document.name for document in source.documents]
     if by is None and source.commits:
-        return Grouping("commit", [commit for commit, _ in source.commits[: len(names)]])
+        return Grouping("commit", [commit for commit, _ in source.commits])
     if by is None or re.fullmatch("[1-9]", by):
         return folders_of(names, int(by or 1))
     if by == "document":

@@ -119,19 +119,20 @@ def monorepo(
             raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
         if points:  # it must continue the series
             _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
-        text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
-        end, is_empty, mode = str(window.origin["until"]), not window.n_bytes, window.mode
-    if series is not None and not is_empty:
+        if not window.n_bytes:
+            text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
+            show(empty := Heldout(records=(), rows=(), text=text))
+            return empty
+        end, mode = str(window.origin["until"]), window.mode
+    if series is not None:
         prepare_records(series, mode)
-    point = Heldout(records=(), rows=(), text=text)
-    if not is_empty:
-        test, train = named(since=str(before), until=end), named(until=str(before))
-        about = {"train_limit": setting["train_limit_bytes"], "runtime": runtime, "on_progress": on_progress}
-        point = heldout(test, train=train, config=setting["config"], context=setting["context"], **about)
-        more = {"kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
-        point = replace(point, records=({**point.record, **more},))
+    test, train = named(since=str(before), until=end), named(until=str(before))
+    about = {"train_limit": setting["train_limit_bytes"], "runtime": runtime, "on_progress": on_progress}
+    point = heldout(test, train=train, config=setting["config"], context=setting["context"], **about)
+    more = {"kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
+    point = replace(point, records=({**point.record, **more},))
     show(point)
-    if series is not None and point.records:
+    if series is not None:
         losses = {loss: {k: v for k, v in point.record[loss].items() if k not in NOT_IN_SERIES} for loss in LOSSES}
         append_record(series, {**point.record, **losses}, mode)
     return point

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from prequential.errors import ConfigError
-from prequential.heldout_loss.documents import DocumentSet
+from prequential.heldout_loss.documents import HeldoutCorpus
 from prequential.online.source import drawn_order
 from prequential.records import OrderTest
 
@@ -18,11 +18,11 @@ MIN_ORDERS = 19  # with fewer, p cannot be 0.05
 SMALL_P = 0.05
 
 
-def order_test(own_bits: float, cost: Callable[[DocumentSet], float], documents: DocumentSet, n: int) -> OrderTest:
+def order_test(own_bits: float, cost: Callable[[HeldoutCorpus], float], documents: HeldoutCorpus, n: int) -> OrderTest:
     """The cost of the documents in the order of their file and in each of n drawn orders, in bits. p: the share of orders,
     with the file's own, that cost no more than it.
     """
-    shuffled = [cost(documents.only(drawn_order(len(documents.ids), seed))) for seed in range(n)]
+    shuffled = [cost(documents.only(drawn_order(len(documents.documents), seed))) for seed in range(n)]
     n_cheaper = sum(bits <= own_bits for bits in shuffled)
     return OrderTest(canonical_bits=own_bits, shuffled_bits=shuffled, p_value=(1 + n_cheaper) / (1 + n))
 

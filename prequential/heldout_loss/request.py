@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from math import log
@@ -20,14 +20,13 @@ from prequential_corpora.corpus import Document
 from prequential.arguments import byte_count, check_arguments
 from prequential.comparison.clusters import label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
-from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.errors import ConfigError, wrong_argument
 from prequential.evaluation.curves import ShownAsTable
 from prequential.files import PathLike
 from prequential.files.claims import claimed
 from prequential.files.outputs import prepare_records
-from prequential.heldout_loss.documents import DocumentSet, TestCorpus, grouping_of
-from prequential.heldout_loss.heldout import Context
-from prequential.heldout_loss.run import Model, describe, trained_model
+from prequential.heldout_loss.documents import HeldoutCorpus
+from prequential.heldout_loss.heldout import Context, Model, trained_model
 from prequential.heldout_loss.scored import models
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
@@ -195,7 +194,7 @@ def measure(
     test: CorpusLike,
     limit_bytes: int | None,
     cluster: str | None,
-    make: Callable[[TestCorpus, OnProgress], Model],
+    make: Callable[[HeldoutCorpus, OnProgress], Model],
     place: tuple[Path, int] | None,
     open_progress: Callable[[], AbstractContextManager[OnProgress]] | None = None,
 ) -> Heldout:
@@ -204,13 +203,10 @@ def measure(
     Raises ClaimedError, and as `heldout`.
     """
     with open_progress() if open_progress else nullcontext(ignore) as show, open_source(test, limit_bytes) as source:
-        if not source.n_bytes:
-            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
-        if not source.documents:  # bytes in memory are one document
-            source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
-        about = {**describe(source), "limit_bytes": limit_bytes}
-        model = make(TestCorpus(source, grouping_of(source, cluster, test), about), show)
-        depends_on = json.dumps([VERSION, about, cluster, model.depends_on], sort_keys=True)
+        corpus = HeldoutCorpus.of(source, cluster, test)
+        corpus.about["limit_bytes"] = limit_bytes
+        model = make(corpus, show)
+        depends_on = json.dumps([VERSION, corpus.about, cluster, model.depends_on], sort_keys=True)
         key = blake2b(depends_on.encode(), digest_size=16).hexdigest()
         with claimed(place[0].with_name(f".claim-{key}")) if place else nullcontext():
             record = _finished(place[0], key) if place else None
@@ -218,8 +214,8 @@ def measure(
                 record = {**model.record(), "key": key}
                 if place:
                     append_record(place[0], record, place[1])
-    rows = _scored_rows(record, model.documents) if model.documents else _trained_rows(record)
-    text = format_models([record]) if model.documents else format_heldout(record)
+    rows = _scored_rows(record, model.texts) if model.texts else _trained_rows(record)
+    text = format_models([record]) if model.texts else format_heldout(record)
     return Heldout(records=(record,), rows=tuple(rows), text=text, n_new=is_new)
 
 
@@ -235,12 +231,12 @@ def _finished(path: Path, key: str) -> Record | None:
 # ---- rows of single documents
 
 
-def _scored_rows(record: Record, documents: DocumentSet) -> Iterator[dict[str, Any]]:
+def _scored_rows(record: Record, texts: HeldoutCorpus) -> Iterator[dict[str, Any]]:
     """The documents in their order, with what each costs under a model."""
     about = {"model": f"{label_of(0)} {record['config'][OTHER]['name']}", "loss": "frozen"}
-    for i, (document, bits) in enumerate(zip(documents.documents, record["costs"], strict=True)):
-        commit = documents.commits[i][0] if documents.commits else None
-        yield {**about, **_row(document, bits, commit), "id": documents.ids[i]}
+    for i, (document, bits) in enumerate(zip(texts.documents, record["costs"], strict=True)):
+        commit = texts.commits[i][0] if texts.commits else None
+        yield {**about, **_row(document, bits, commit), "id": texts.ids[i]}
 
 
 def _trained_rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -14,10 +14,9 @@ from prequential_corpora.corpus import unicode_name
 
 from prequential.errors import ConfigError
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import DocumentSet, TestCorpus, documents_of, read_scores
-from prequential.heldout_loss.heldout import Context, check_context
+from prequential.heldout_loss.documents import HeldoutCorpus, read_scores
+from prequential.heldout_loss.heldout import Context, Model, check_context, heldout_record
 from prequential.heldout_loss.order_test import MIN_ORDERS, check_order, order_test
-from prequential.heldout_loss.run import Model, heldout_record
 from prequential.heldout_loss.summary import summarise_documents
 from prequential.learners.loading import HUB_PREFIX
 from prequential.online.coding import OnProgress, Progress
@@ -36,7 +35,7 @@ def models(
     stride: int | None,
     orders: int | None,
     runtime: Runtime,
-) -> list[Callable[[TestCorpus, OnProgress], Model]]:
+) -> list[Callable[[HeldoutCorpus, OnProgress], Model]]:
     """Functions that give the static models (hf:FOLDER, hf:NAME), then those of files of scores, on a test corpus.
 
     context: what a model sees before a token: its document (isolated), or also the documents before it (carried). None: isolated;
@@ -56,11 +55,11 @@ def models(
     ]
 
 
-def _record(documents: DocumentSet, bits: NDArray[np.float64], model: dict[str, Any]) -> dict[str, Any]:
+def _record(texts: HeldoutCorpus, bits: NDArray[np.float64], **model: Any) -> dict[str, Any]:
     """The record of documents that cost so many bits (k,) under a model."""
     costs = bits.tolist()
-    loss = summarise_documents(documents.documents, costs, documents.grouping, documents.commits)
-    return heldout_record(test=documents.test, frozen=loss, costs=costs, **model)
+    loss = summarise_documents(texts.documents, costs, texts.grouping, texts.commits)
+    return heldout_record(test=texts.about, frozen=loss, costs=costs, **model)
 
 
 def _static_model(
@@ -69,7 +68,7 @@ def _static_model(
     stride: int | None,
     n_orders: int,
     runtime: Runtime,
-    test: TestCorpus,
+    test: HeldoutCorpus,
     on_progress: OnProgress,
 ) -> Model:
     """Raises what StaticModel raises."""
@@ -77,7 +76,7 @@ def _static_model(
 
     from prequential.adapters.static_model import StaticModel
 
-    documents = documents_of(*test)
+    texts = test.texts()
     if n_orders:
         check_order(test.about)
     if runtime.device == "cuda" and not torch.cuda.is_available():
@@ -96,32 +95,33 @@ def _static_model(
     }
     done = Progress()
 
-    def scored(batch: DocumentSet) -> NDArray[np.float64]:
+    def scored(batch: HeldoutCorpus) -> NDArray[np.float64]:
         nonlocal done
         bits = model.costs(batch.symbols, batch.documents)[0]
         n_bytes, code_bits = done.n_bytes + len(bits), done.code_bits + float(bits.sum())
         done = Progress(n_bytes=n_bytes, code_bits=code_bits, segment=batch.symbols, segment_bits=bits)
-        on_progress(done, (1 + n_orders) * len(documents.symbols))
+        on_progress(done, (1 + n_orders) * len(texts.symbols))
         return bits
 
     def measured() -> dict[str, Any]:
         begin(on_progress, name)
-        starts = np.array([document.offset for document in documents.documents])
+        starts = np.array([document.offset for document in texts.documents])
         members = np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH_BYTES)) + 1)
-        batches = [documents] if carried else (documents.only(each.tolist()) for each in members)
+        batches = [texts] if carried else (texts.only(each.tolist()) for each in members)
         costs = np.concatenate([scored(batch) for batch in batches])
-        orders = order_test(fsum(costs.tolist()), lambda batch: fsum(scored(batch).tolist()), documents, n_orders)
+        orders = None
+        if n_orders:
+            orders = order_test(fsum(costs.tolist()), lambda batch: fsum(scored(batch).tolist()), texts, n_orders)
         where = {**environment(runtime, None), "device": runtime.device}
-        bits = np.add.reduceat(costs, starts)
-        return _record(documents, bits, {**about, "orders": orders if n_orders else None, "environment": where})
+        return _record(texts, np.add.reduceat(costs, starts), **about, orders=orders, environment=where)
 
-    return Model({**about, "orders": n_orders, "device": runtime.device}, measured, documents)
+    return Model({**about, "orders": n_orders, "device": runtime.device}, measured, texts)
 
 
-def _model_of_scores(path: PathLike, context: Context, runtime: Runtime, test: TestCorpus, _: OnProgress) -> Model:
+def _model_of_scores(path: PathLike, context: Context, runtime: Runtime, test: HeldoutCorpus, _: OnProgress) -> Model:
     """What a cluster computed, which is believed. Raises CorpusError unless each document has exactly one score."""
-    documents = documents_of(*test)
-    bits, name = read_scores(path, documents), printable(f"scores of {unicode_name(Path(path).name)}")
+    texts = test.texts()
+    bits, name = read_scores(path, texts), printable(f"scores of {unicode_name(Path(path).name)}")
     about = {
         "train": {"source": "scores", "name": "unknown text"},
         "config": {OTHER: {"name": name, "arguments": {}}},
@@ -129,5 +129,4 @@ def _model_of_scores(path: PathLike, context: Context, runtime: Runtime, test: T
         "coding": SCORES_REPORTED,
         "policy": f"{context}: as the file of scores was declared",
     }
-    about_all = {**about, "environment": environment(runtime, None)}
-    return Model(about, lambda: _record(documents, bits, about_all), documents)
+    return Model(about, lambda: _record(texts, bits, **about, environment=environment(runtime, None)), texts)

@@ -65,9 +65,8 @@ def summarise_documents(
     clusters = cluster([document.n_bytes for document in documents], bits, grouping)
     interval = loss_interval(clusters)
     kinds = _by_label(shown, [group.name.partition("/")[0] for group in shown])  # new and added, with which names begin
-    dates, by_commit = dict(commits), {}
-    if commits:
-        by_commit = {group.name: group for group in _by_label(groups, [commit for commit, _ in commits])}
+    dates, of_commits = dict(commits), _by_label(groups, [commit for commit, _ in commits]) if commits else []
+    by_commit = {group.name: group for group in of_commits}
     for name, group in by_commit.items():
         group.date = dates[name]
     return HeldoutLoss(

@@ -24,7 +24,7 @@ Given: TypeAlias = CorpusLike  # or the folder of a stored model
 MAX_HISTORY_BITS, MAX_MATCH_BITS = 28, 25  # 256 MiB each
 
 
-def is_model(given: Given) -> TypeGuard[str | os.PathLike[str]]:
+def is_model(given: Given | None) -> TypeGuard[str | os.PathLike[str]]:
     """Whether it names the folder of a stored model."""
     # Path.is_file raises for a name that is too long
     return isinstance(given, str | os.PathLike) and os.path.isfile(Path(given) / DESCRIPTION)  # noqa: PTH113

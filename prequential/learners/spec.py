@@ -15,7 +15,7 @@ from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential.errors import CheckpointError, ConfigError, PrequentialError
 from prequential.learners.adapted import AdaptedLearner, is_coded
 from prequential.learners.distributions import id_pieces, named_failures, spread_bits
-from prequential.learners.given import Given, conditioned_learner, describe, is_model
+from prequential.learners.given import Given, conditioned_learner, describe
 from prequential.learners.protocol import OnlineModel, Tokenizer
 from prequential.model.config import N_SYMBOLS, Config, ScheduleConfig, blocks
 from prequential.online.coding import OnProgress, Progress
@@ -29,8 +29,7 @@ class LearnerSpec:
 
     description: JSON values that name it, the `config` of header and record. config: of a learner of this program. tokenizer: of
     a learner of ids. given: what it has read before. is_coded: whether an archive is written, not only the code length computed.
-    scores_parts: whether GPT and mixer are also measured alone, which a stored model does not allow. resumes: whether an
-    interrupted run can be resumed.
+    resumes: whether an interrupted run can be resumed.
     """
 
     description: dict[str, Any]
@@ -40,15 +39,7 @@ class LearnerSpec:
     tokenizer: Tokenizer | None = None
     given: Given | None = None
     is_coded: bool = True
-    scores_parts: bool = True
     resumes: bool = True
-
-    @property
-    def seed(self) -> int | None:
-        """The seed; of a learner that is not of this program, its argument `seed`. None: it has none."""
-        if self.config:
-            return self.config.seed
-        return cast("int | None", self.description[OTHER]["arguments"].get("seed"))
 
 
 def own_spec(config: Config | None, runtime: Runtime, given: Given | None = None) -> LearnerSpec:
@@ -62,10 +53,7 @@ def own_spec(config: Config | None, runtime: Runtime, given: Given | None = None
         description = describe(config, given, runtime)
         make = lambda: conditioned_learner(config, given, runtime, description[GIVEN])[0]  # noqa: E731
     config = Config.from_dict({name: value for name, value in description.items() if name != GIVEN})
-    scores_parts = given is None or not is_model(given)
-    return LearnerSpec(
-        description=description, schedule=config.schedule, make=make, config=config, given=given, scores_parts=scores_parts
-    )  # fmt: skip
+    return LearnerSpec(description=description, schedule=config.schedule, make=make, config=config, given=given)
 
 
 def other_spec(
@@ -204,10 +192,14 @@ def _runs(symbols: np.ndarray, spec: LearnerSpec) -> Iterator[tuple[np.ndarray, 
         yield ids, widths
 
 
-def code_lengths(learner: Learner, symbols: np.ndarray) -> Iterator[np.ndarray]:
-    """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`."""
+def code_lengths(learner: Learner, symbols: np.ndarray, start: int = 0) -> Iterator[np.ndarray]:
+    """The costs (n,) in bits of the next symbols (N,) uint8 under a learner, after each segment. It learns as in `compress`.
+
+    start: the position of the first one, from which the lengths of segments follow.
+    """
     for block in blocks(len(symbols), learner.schedule):
-        for _, bits in run(learner, BitCoder(SCORE), block, np.array(symbols[block])):
+        where = slice(start + block.start, start + block.stop)
+        for _, bits in run(learner, BitCoder(SCORE), where, np.array(symbols[block])):
             yield bits
 
 

@@ -65,7 +65,7 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
     Raises CheckpointError for a folder that is damaged or not a model, UnsupportedVersionError, and ConfigError for a learner
     that exceeds the limits of the runtime.
     """
-    about, path = _described(Path(folder) / DESCRIPTION), Path(folder) / TENSORS
+    about, path = read_description(folder), Path(folder) / TENSORS
     try:
         config = Config.from_dict(about["config"])
     except ConfigError as error:
@@ -82,8 +82,9 @@ def load_model(folder: PathLike, runtime: Runtime) -> StoredModel:
     return StoredModel(learner=learner, trained_on=about["trained_on"], digest=about["state_digest"])
 
 
-def _described(path: Path) -> dict[str, Any]:
-    """The description of a model, which may come from a stranger."""
+def read_description(folder: PathLike) -> dict[str, Any]:
+    """What model.json says, which may come from a stranger. Raises CheckpointError, UnsupportedVersionError."""
+    path = Path(folder) / DESCRIPTION
     try:
         about = json.loads(read_regular(path, MAX_DESCRIPTION_BYTES, follow_links=False))
     except (OSError, ValueError, RecursionError) as error:

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora import is_data_set, is_path, is_stream
-from prequential_corpora.corpus import CHUNK_N_BYTES, Corpus, Document, Documents, NamedParts, beginning, copied
+from prequential_corpora.corpus import Corpus, Document, Documents, NamedParts, beginning, copied
 from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
 
 from prequential.errors import ConfigError, CorpusError
 from prequential.files import PathLike
-from prequential.model.config import Config
 
 T = TypeVar("T")
 Data: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
@@ -97,41 +96,20 @@ class Source:
         """BLAKE2b digest of the bytes, 32 bytes."""
         return digest_of(self.symbols)
 
-    def header(self, learner: Config | Mapping[str, Any]) -> Header:
-        """The header of an archive of these bytes. learner: a Config, or JSON values that name a learner that is not ours."""
-        config = learner.to_dict() if isinstance(learner, Config) else dict(learner)
-        return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=config, corpus=dict(self.origin))
+    def describe(self) -> dict[str, Any]:
+        """What records say of it."""
+        sizes = {"n_bytes": self.n_bytes, "whole_bytes": self.whole_bytes}
+        return {**self.origin, **sizes, "blake2b": self.blake2b.hex()}
+
+    def header(self, config: Mapping[str, Any]) -> Header:
+        """The header of an archive of these bytes. config: of the learner, as JSON values."""
+        return Header(n_bytes=self.n_bytes, blake2b=self.blake2b, config=dict(config), corpus=dict(self.origin))
 
 
 def mode_of(*sources: CorpusLike | None) -> int:
     """The permissions that all of them have: corpora, stored models, runs. Raises CorpusError for a missing corpus."""
     named = [corpus_mode(source) for source in sources if isinstance(source, str | os.PathLike)]
     return reduce(and_, named, 0o777)
-
-
-class HashedSymbols:
-    """Symbols for one reading from front to back, with the digest of what was read. A jump ahead reads the part between, too."""
-
-    def __init__(self, symbols: NDArray[np.uint8]) -> None:
-        self._symbols, self._position, self._blake2b = symbols, 0, hashlib.blake2b(digest_size=32)
-
-    def __len__(self) -> int:
-        return len(self._symbols)
-
-    def __getitem__(self, where: slice, /) -> NDArray[np.uint8]:
-        start, stop, _ = where.indices(len(self))
-        for at in range(self._position, start, CHUNK_N_BYTES):
-            self[at : min(at + CHUNK_N_BYTES, start)]
-        part = np.array(self._symbols[start:stop])  # a copy: what is hashed is what is coded
-        self._blake2b.update(part.data)
-        self._position += len(part)
-        return part
-
-    def check(self, expected: bytes, name: str) -> None:
-        """Raises CorpusError unless all bytes have this digest, which was taken before the reading. Reads those that are left."""
-        self[len(self) :]  # a run that resumes after the last block has read nothing
-        if self._blake2b.digest() != expected:
-            raise CorpusError(f"{name!r} changed while it was read: its bytes are not those of the header; start again")
 
 
 def drawn_order(n: int, seed: int) -> list[int]:
@@ -218,12 +196,13 @@ def source_of(corpus: Corpus, limit_bytes: int | None = None) -> Source:
     """A corpus, or its beginning, as a Source."""
     symbols = corpus.bytes(limit_bytes)
     complete = len(symbols) == corpus.n_bytes
+    documents = corpus.documents if complete else beginning(corpus.documents, len(symbols))
     return Source(
         symbols=symbols,
         origin=corpus.describe(),
-        documents=corpus.documents if complete else beginning(corpus.documents, len(symbols)),
+        documents=documents,
         whole_bytes=corpus.n_bytes,
         file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
-        commits=corpus.commits,
+        commits=corpus.commits[: len(documents)],
         _corpus=corpus,
     )

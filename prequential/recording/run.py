@@ -17,12 +17,12 @@ from prequential import files
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL, Curve, Curves
 from prequential.evaluation.ledger import Ledger
-from prequential.evaluation.runs import DRAFT, UNFINISHED, DraftFolder, PathLike, Run, new_run_folder, record_line
+from prequential.evaluation.runs import DRAFT, UNFINISHED, DraftFolder, PathLike, Run, new_run_folder
 from prequential.online.runtime import Runtime
 from prequential.recording.score import Units
 from prequential.recording.text import Text
 from prequential.recording.totals import Totals
-from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, record_of
+from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, record_line, record_of
 
 
 def check_texts(*values: Any) -> None:
@@ -172,7 +172,7 @@ def save_run(
     with nullcontext(DraftFolder(path=partial.draft())) if partial else new_run_folder(folder) as draft:
         for name, other in (others or {}).items():
             with files.writing(folder):
-                files.write_text(draft.path / name, record_line(other))
+                files.write_bytes(draft.path / name, record_line(other))
         return Run(draft.finish(Path(folder), record, curves, mode=mode), record)
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prequential.errors import ConfigError
-from prequential.evaluation.curves import MODEL, Curve
 from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import seed_of
 from prequential.model.config import N_SYMBOLS, Config, GPTConfig
@@ -144,10 +143,6 @@ class Rung:
     def n_weights(self) -> int:
         return n_weights(_gpt(self.config))
 
-    @cached_property
-    def curve(self) -> Curve:
-        return self.run.curves[MODEL]
-
     @property
     def name(self) -> str:
         return f"{self.size}, seed {self.seed}"
@@ -172,7 +167,7 @@ class Ladder:
         """Bits per byte of every run over every prefix, and which look diverged."""
         prefixes, rows = self.prefixes(), []
         for rung in self.rungs:
-            rates = rung.curve.at(prefixes) / prefixes
+            rates = rung.run.curve.at(prefixes) / prefixes
             rows.append((rung.name, f"{rung.n_weights:,}", *(f"{rate:.4f}" for rate in rates)))
         table = format_table(("bits/byte over", "weights", *(f"{n:,}" for n in prefixes)), rows)
         diverged = [f"looks diverged: {name}: {reason}" for name, reason in diverged_runs(self).items()]
@@ -194,7 +189,7 @@ def family(config: Mapping[str, Any]) -> str:
 
 def diverged_runs(ladder: Ladder) -> dict[str, str]:
     """Why a run looks diverged, by rung: it ends above the uniform code, or a window costs MAX_RISE times the usual rise more."""
-    rates = np.array([rung.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
+    rates = np.array([rung.run.curve.windows(N_WINDOWS).bits for rung in ladder.rungs])  # (R, W) bits per byte
     rises = (rates / np.maximum(np.minimum.accumulate(rates, 1), 1e-9)).max(1)
     usual = float(np.median(rises))
     return {

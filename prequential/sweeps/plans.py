@@ -212,14 +212,17 @@ def config_key(config: Mapping[str, Any]) -> str:
 
 
 def finished_runs(
-    folder: PathLike, corpus: CorpusKey, plan: Plan, *, on_bad: Callable[[CorpusError], object] = lambda error: None
+    folder: PathLike,
+    corpus: CorpusKey,
+    configs: Sequence[Config],
+    on_bad: Callable[[CorpusError], object] = lambda error: None,
 ) -> dict[str, Run]:
-    """The newest run in `folder` of each configuration of the plan, by `config_key`, over these bytes and by this version.
+    """The newest run in `folder` of each of these configurations, by `config_key`, over these bytes and by this version.
 
     on_bad: called with the error of each run that cannot be read, which is left out. Raises CorpusError for a run that has lost
     its archive (`check_archive`).
     """
-    wanted = {config_key(config.to_dict()) for config in plan.configs}
+    wanted = {config_key(config.to_dict()) for config in configs}
     finished = {
         key: run
         for run in runs_so_far(folder, on_bad)
@@ -306,8 +309,7 @@ def make_run(
     with new_run_folder(folder):
         pass  # before the work: it can be written
     with claimed(_claim(folder, corpus, config)):
-        plan = Plan(variants=(Variant(name="", configs=(config,)),))
-        for run in finished_runs(folder, corpus, plan).values():  # by another process, since the plan began
+        for run in finished_runs(folder, corpus, [config]).values():  # by another process, since the plan began
             return str(run.path)
         chosen: dict[str, Any] = {"config": config, "limit": limit_bytes, "baselines": (), "runtime": runtime}
         with open_progress() if open_progress else nullcontext(ignore) as progress:
@@ -341,7 +343,7 @@ def run_plan(
     """
     source = in_memory(source) if executor is None else corpus_name(source)
     corpus = corpus_key(source, limit_bytes)
-    finished, planned = finished_runs(folder, corpus, plan), list[RunOutcome]()
+    finished, planned = finished_runs(folder, corpus, plan.configs), list[RunOutcome]()
     for variant, config in plan.runs:
         run = finished.get(config_key(config.to_dict()))
         planned.append(RunOutcome(variant=variant, config=config, run=run, is_new=not run))

@@ -56,13 +56,11 @@ class Summary:
         """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
         import pandas
 
-        rows, ends = (
-            [],
-            {"data_multiple": "point", "low": "low", "high": "high"},
-        )  # columns, and fields of a data multiple
-        for result in sorted(self.results, key=lambda result: result.flops_per_byte):
-            data = result.data_multiple
-            rows.append(vars(result) | {name: data and getattr(data, end) for name, end in ends.items()})
+        ends = {"data_multiple": "point", "low": "low", "high": "high"}  # columns, and fields of a data multiple
+        rows = [
+            vars(each) | {name: each.data_multiple and getattr(each.data_multiple, end) for name, end in ends.items()}
+            for each in sorted(self.results, key=lambda result: result.flops_per_byte)
+        ]
         return pandas.DataFrame(rows)
 
     def to_text(self) -> str:
@@ -86,12 +84,10 @@ class Summary:
 
 def summarise(plan: Plan, outcomes: Iterable[RunOutcome]) -> Summary:
     """Means over seeds, the Pareto front, and data multiples. Raises CorpusError if no run is finished."""
-    runs: dict[Variant, list[Run]] = {variant: [] for variant in plan.variants}
-    order = {config: i for i, config in enumerate(plan.configs)}
-    for outcome in sorted(outcomes, key=lambda outcome: order[outcome.config]):
-        if outcome.run:
-            runs[outcome.variant].append(outcome.run)
-    finished = {variant: each for variant, each in runs.items() if each}
+    runs = {(outcome.variant, outcome.config): outcome.run for outcome in outcomes if outcome.run}
+    finished: dict[Variant, list[Run]] = {}
+    for key in filter(runs.__contains__, plan.runs):
+        finished.setdefault(key[0], []).append(runs[key])
     if not finished:
         raise CorpusError("no run of the plan is finished")
     results = [_result(variant, [run.record for run in each]) for variant, each in finished.items()]

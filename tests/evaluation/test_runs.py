@@ -9,7 +9,7 @@ import zstandard
 from prequential.errors import CorpusError, OutputError
 from prequential.evaluation.runs import find_run, new_run_folder, pack_runs, read_run, read_runs, run_name, runs_so_far
 from prequential.files import output_file
-from prequential.records import MAX_RECORDS_BYTES
+from prequential.records import MAX_RECORDS_BYTES, record_line
 
 
 def test_a_whole_name_is_that_run_even_if_others_begin_so(tmp_path):
@@ -81,7 +81,7 @@ def test_packed_runs_are_the_runs_of_the_folder_byte_for_byte(run, tmp_path):
     assert len(packed.read_text().splitlines()) == 1
     for other in (read_runs(packed)[0], read_run(packed / found.name)):
         assert (other.name, other.record) == (found.name, found.record)
-        assert other.record_line() == found.record_line() == (found.path / "record.jsonl").read_bytes()
+        assert record_line(other.record) == record_line(found.record) == (found.path / "record.jsonl").read_bytes()
         assert other.curve_table() == (found.path / "curve.parquet").read_bytes()
         assert other.curves["model"].bits.tolist() == found.curves["model"].bits.tolist()
 
@@ -91,7 +91,7 @@ def test_packed_runs_may_be_compressed_with_zstd(run, tmp_path):
     pack_runs(run[0], packed)
     frame = zstandard.compress(packed.read_bytes())
     compressed.write_bytes(frame)
-    assert read_runs(compressed)[0].record_line() == read_runs(packed)[0].record_line()
+    assert read_runs(compressed)[0].record == read_runs(packed)[0].record
     of_unknown_length = zstandard.ZstdCompressor(write_content_size=False).compress(b"[]\n")
     of_great_length = zstandard.compress(bytes(MAX_RECORDS_BYTES + 1))
     for damaged in (frame[:-1], frame[:3], frame[:9], of_unknown_length, of_great_length):

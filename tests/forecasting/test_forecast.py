@@ -72,7 +72,7 @@ def test_a_proxy_that_ends_before_the_target_and_a_target_within_the_ladder_are_
 
 def test_diverged_runs_are_refused(ladder: Ladder) -> None:
     last = ladder.rungs[-1]
-    ends = last.curve.n_bytes
+    ends = last.run.curve.n_bytes
     run = Run(last.run.path, last.run.record)
     run.__dict__["curves"] = {"model": Curve(n_bytes=ends, bits=np.cumsum(np.diff(ends, prepend=0)) * 9.0)}
     wild = Ladder((*ladder.rungs[:-1], Rung(run)), ladder.corpus)

@@ -11,7 +11,8 @@ from small import DEEPER
 
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
-from prequential.heldout_loss.heldout import POLICIES, check_context, code_frozen, dynamic_trace, traced
+from prequential.heldout_loss.heldout import POLICIES, check_context, code_frozen, traced
+from prequential.learners.spec import code_lengths
 from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
 from prequential.online.training import train
@@ -47,6 +48,10 @@ def trained():
 
 def frozen_trace(learner, symbols, documents, context="carried"):
     return traced(code_frozen(learner, symbols, documents, BitCoder(SCORE), context), symbols)
+
+
+def dynamic_trace(learner, symbols):
+    return traced(code_lengths(learner, symbols, learner.n_symbols), symbols)
 
 
 def corpus_of(parts, end=b"\0"):

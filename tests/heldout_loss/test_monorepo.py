@@ -19,7 +19,8 @@ import prequential
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
-from prequential.heldout_loss.heldout import code_frozen, dynamic_trace, traced
+from prequential.heldout_loss.heldout import code_frozen, traced
+from prequential.learners.spec import code_lengths
 from prequential.model.config import MixerConfig
 from prequential.online.training import train
 from prequential.report import plots, run_panels
@@ -55,8 +56,9 @@ def by_hand(repo: Path) -> dict[str, Trace]:
     symbols = window.bytes()
     assert symbols.tobytes() == FIRST + b"\0" + SECOND + b"\0"
     frozen = traced(code_frozen(learner, symbols, window.documents, BitCoder(SCORE)), symbols)
-    dynamic = dynamic_trace(learner, symbols)
-    return {"frozen": frozen, "dynamic": dynamic, "untrained": dynamic_trace(RUNTIME.learner(MIXER), symbols)}
+    dynamic = traced(code_lengths(learner, symbols, learner.n_symbols), symbols)
+    untrained = traced(code_lengths(RUNTIME.learner(MIXER), symbols), symbols)
+    return {"frozen": frozen, "dynamic": dynamic, "untrained": untrained}
 
 
 @GIT

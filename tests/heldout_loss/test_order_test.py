@@ -13,26 +13,23 @@ import prequential
 from prequential.cli.main import main
 from prequential.comparison.clusters import Grouping
 from prequential.errors import ConfigError
-from prequential.heldout_loss.documents import DocumentSet
+from prequential.heldout_loss.documents import HeldoutCorpus
 from prequential.heldout_loss.order_test import order_test
 
 N_DOCUMENTS = 12
 
 
-def documents(n: int) -> DocumentSet:
+def documents(n: int) -> HeldoutCorpus:
     """Documents of one byte, which is their number."""
-    return DocumentSet(
+    return HeldoutCorpus(
         symbols=np.arange(n, dtype=np.uint8),
         documents=[Document(str(i), i, 1) for i in range(n)],
-        ids=[str(i) for i in range(n)],
         grouping=Grouping("document", [str(i) for i in range(n)]),
-        commits=(),
-        test={},
-        mode=0o600,
+        about={},
     )
 
 
-def p_value(cost: Callable[[DocumentSet], float], n_orders: int = 19) -> float:
+def p_value(cost: Callable[[HeldoutCorpus], float], n_orders: int = 19) -> float:
     whole = documents(N_DOCUMENTS)
     return order_test(cost(whole), cost, whole, n_orders).p_value
 
@@ -49,7 +46,7 @@ def test_a_model_that_knows_no_order_has_a_small_p_as_seldom_as_p_says() -> None
 
 
 def test_a_model_that_knows_a_little_of_the_order_has_the_smallest_p() -> None:
-    def cost(found: DocumentSet) -> float:
+    def cost(found: HeldoutCorpus) -> float:
         return -float(np.count_nonzero(np.diff(found.symbols.astype(int)) == 1))  # a bit for each pair that it knows
 
     assert p_value(cost) == 0.05

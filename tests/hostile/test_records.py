@@ -22,6 +22,7 @@ from prequential.evaluation.runs import CURVE, RECORD, Run, pack_runs, read_run,
 from prequential.files.strict_json import MAX_DEPTH, parse_json, parse_row
 from prequential.heldout_loss import labels as label_cost
 from prequential.heldout_loss.labels import read_rows as read_labels
+from prequential.records import record_line
 from prequential.report.page import html_report
 
 FORECASTS = Path(__file__).parents[2] / "benchmarks" / "forecasts" / "enwik8-contexts"
@@ -40,7 +41,7 @@ def runs_folder(tmp_path: Path, ladder: list[Run]) -> Path:
     """A folder with two runs, a and b."""
     for name, run in zip("ab", ladder, strict=False):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / RECORD).write_bytes(run.record_line())
+        (tmp_path / "runs" / name / RECORD).write_bytes(record_line(run.record))
         (tmp_path / "runs" / name / CURVE).write_bytes(run.curve_table())
     return tmp_path / "runs"
 

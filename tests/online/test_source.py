@@ -15,7 +15,7 @@ import prequential
 from prequential.errors import ConfigError, CorpusError, PrequentialError
 from prequential.model.config import Config, MixerConfig, ScheduleConfig
 from prequential.online.runtime import Runtime
-from prequential.online.source import HashedSymbols, digest_of, open_source
+from prequential.online.source import digest_of, open_source
 
 SMALL = Config(
     gpt=None,
@@ -33,18 +33,8 @@ def test_a_source_describes_the_beginning_that_is_coded(tmp_path: Path) -> None:
         assert source.blake2b == digest_of(np.frombuffer(TEXT[:100], np.uint8))
         assert [document.n_bytes for document in source.documents] == [100]
     with open_source(TEXT) as source:
-        assert source.header(SMALL).blake2b == digest_of(np.frombuffer(TEXT, np.uint8))
+        assert source.header(SMALL.to_dict()).blake2b == digest_of(np.frombuffer(TEXT, np.uint8))
         assert source.origin == {}
-
-
-def test_what_is_hashed_is_every_byte_also_those_before_a_jump() -> None:
-    data = np.frombuffer(TEXT, np.uint8)
-    symbols = HashedSymbols(data)
-    assert bytes(symbols[1024:2048]) == TEXT[1024:2048]  # as after an interruption
-    assert bytes(symbols[2048 : len(TEXT)]) == TEXT[2048:]
-    symbols.check(digest_of(data), "a")
-    with pytest.raises(CorpusError, match="'a' changed while it was read"):
-        symbols.check(bytes(32), "a")
 
 
 def test_an_archive_holds_the_bytes_that_were_copied(tmp_path: Path) -> None:
