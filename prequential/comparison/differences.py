@@ -113,7 +113,9 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
         figures = {name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte")}
-        answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
+        answers: dict[str, Any] = {
+            name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))
+        }
         answers["equal_loss"] = self.equal_loss and {
             name: getattr(self.equal_loss, name) for name in ("ratio", "bits_per_byte")
         }
