@@ -95,6 +95,7 @@ def _exact_rank(rank: int, folder: str, fault_at: int | None) -> None:
 
 
 @pytest.mark.first_quick
+@pytest.mark.thorough
 def test_two_ranks_that_resume_give_what_one_gives(tmp_path: Path) -> None:
     said = _two(tmp_path, _exact_rank, None)
     one = _exact(0, 1, str(tmp_path / "one"))[0].record
