@@ -113,6 +113,7 @@ def test_two_ranks_that_resume_give_what_one_gives(tmp_path: Path) -> None:
     assert min(each[2] for each in said) > 80 and 5 <= n_seen <= n_grams / 4
 
 
+@pytest.mark.thorough
 def test_a_mistake_of_one_rank_stops_all(tmp_path: Path) -> None:
     assert _two(tmp_path, _exact_rank, 5) == ["step 6 trained on 2 rows that were not scored before it"] * 2
 
