@@ -64,7 +64,7 @@ class Tenths:
 
     def __call__(self, done: prequential.Progress, n_bytes: int) -> None:
         now = (done.n_bytes, done.code_bits, time.monotonic(), time.process_time())
-        if self.before is None:  # the beginning, or where a draft goes on
+        if self.before is None:  # the first call: at the beginning, or at a checkpoint
             self.before, self.part = now, done.n_bytes * N_PARTS // n_bytes
         if done.n_bytes * N_PARTS // n_bytes <= self.part or done.n_bytes == self.before[0]:
             return

@@ -168,7 +168,7 @@ def append_line(path: PathLike, line: bytes, mode: int = 0o777) -> None:
 
 
 def _open_records(path: PathLike, mode: int) -> BinaryIO:
-    """The file, open for appending without a buffer. Refused: what is no file, and one that is too open."""
+    """The file, open for appending without a buffer. Raises OutputError for what is no file, and for too wide a mode."""
     flags, name = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, repr(os.fspath(path))
     with writing(path):
         file = os.fdopen(os.open(os.path.realpath(path), flags, permissions(mode) & 0o666), "r+b", 0)
