@@ -358,10 +358,11 @@ def test_a_centred_input_is_below_the_bound_of_a_step():
 
 def test_the_largest_error_is_clamped_before_it_has_32_bits():
     """One context, the first bit, a set and a mixture that are certain of the other bit, and the largest share."""
-    inputs = np.array([2307, *[-2307] * 15], np.int16)
-    changed, scratch, one = np.zeros(16, np.int16), np.zeros(16, np.int16), np.zeros(1, np.int64)
+    n = weights.LANES
+    inputs = np.array([2307, *[-2307] * (n - 1)], np.int16)
+    changed, scratch, one = np.zeros(n, np.int16), np.zeros(n, np.int16), np.zeros(1, np.int64)
     sums, errors = np.zeros(1 + weights.N_SUMS, np.int32), np.zeros(1, np.int32)
-    columns = weights.Columns(0, 1, 1, np.array([0, 16]), changed, one, sums, errors, scratch)
+    columns = weights.Columns(0, 1, 1, np.array([0, n]), changed, one, sums, errors, scratch)
     weights.sum_columns(inputs, columns, sums)
     usual = np.full(1, 511 << 12, np.uint32)  # the mean error of a row whose steps have a factor of 1
     weights.find_errors(
@@ -385,13 +386,29 @@ def log_odds_of_dot(row, inputs):
 @pytest.mark.parametrize("contexts", [("1",), ("1", "2", "3"), CONTEXTS])
 def test_hostile_weights_keep_results_and_weights_in_range(contexts):
     """The largest weights and inputs that a state may hold. A step is within its type; a sum may wrap around (see below)."""
-    inputs = np.full(len(contexts) * evidence.INPUTS_PER_CONTEXT + blocks.EXTRA_INPUTS, LOG_ODDS_LIMIT, np.int16)
+    n_inputs = len(contexts) * evidence.INPUTS_PER_CONTEXT + blocks.EXTRA_INPUTS
+    inputs = np.full(-(-n_inputs // weights.LANES) * weights.LANES, LOG_ODDS_LIMIT, np.int16)
     assert LOG_ODDS_LIMIT < 1 << 12 and len(inputs) <= 1 << 10
     for sign in (1, -1):
         w = np.full(len(inputs), sign * weights.MAX_WEIGHT, np.int16)
         assert abs(log_odds_of_dot(w, inputs)) <= LOG_ODDS_LIMIT
         weights.learn_row(np.int32(sign << 17), inputs, w, np.uint64(0))
         assert (w == sign * weights.MAX_WEIGHT).all()
+
+
+@pytest.mark.parametrize("error", [0, 1, -2, 1300, -32768, 32767, 32768, -32769, -(1 << 17), 1 << 17])
+def test_rows_of_weights_learn_and_predict_by_plain_integers(error):
+    drawn = np.random.default_rng(abs(error))
+    w, x = drawn.integers(-weights.MAX_WEIGHT, weights.MAX_WEIGHT + 1, (2, 320)).astype(np.int16)
+    x[:] = np.clip(x, -4095, 4095)
+    w[:64] = weights.MAX_WEIGHT * np.sign(w[:64])
+    place, row = np.uint64(32), w[32 : 32 + 256]
+    total = (row.astype(np.int64) * x[:256]).sum() + 2**31
+    assert weights.dot(w, place, x[:256]) == total % 2**32 - 2**31  # overflows wrap around
+    moved = row + (x[:256] * np.int64(error) + (1 << weights.STEP_SHIFT - 1) >> weights.STEP_SHIFT)
+    expected = np.concatenate((w[:32], np.clip(moved, -weights.MAX_WEIGHT, weights.MAX_WEIGHT), w[288:]))
+    weights.learn_row(np.int32(error), x[:256], w, place)
+    assert np.array_equal(w, expected)
 
 
 def test_two_kinds_of_context_never_share_a_hash_because_the_past_is_short():
@@ -545,14 +562,14 @@ def test_a_stream_whose_code_changes_is_decoded(gpt):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("n", [16, 48, 768, 1024])
+@pytest.mark.parametrize("n", [32, 64, 768, 1024])
 def test_a_sum_of_32_bits_wraps_around_like_twos_complement(n, sign):
     """The largest weights and inputs: up to 2**37, of which 32 bits are kept, in every order."""
     inputs, row = np.full(n, 2129, np.int16), np.full(n, sign * weights.MAX_WEIGHT, np.int16)
     inputs[::3] = 700
     exact = int(inputs.astype(object) @ row.astype(object))
     wrapped = (exact + (1 << 31)) % (1 << 32) - (1 << 31)
-    assert n < 48 or wrapped != exact
+    assert n < 64 or wrapped != exact
     expected = min(max(wrapped >> weights.WEIGHT_BITS, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)
     order = np.random.default_rng(n).permutation(n)
     for ordered in (slice(None), order):

@@ -10,10 +10,9 @@ from prequential.model.config import MixerConfig
 from prequential.model.mixer.evidence import INPUTS_PER_CONTEXT, Evidence
 from prequential.model.mixer.lookup import WAYS, Places
 from prequential.model.mixer.sets import STATE_CONTEXTS
-from prequential.model.mixer.weights import Columns
+from prequential.model.mixer.weights import LANES, Columns
 
 BLOCK_INPUTS = 64
-LANES = 32  # the number of columns is a multiple of it: whole cache lines
 # Inputs that do not belong to a context or a map of curves: the bias; four of the matches; four of the orders 0 and 1; two of
 # the GPT.
 EXTRA_INPUTS = 11

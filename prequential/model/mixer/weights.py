@@ -18,12 +18,15 @@ from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
 
-from prequential.machine.compiled import Array, inlined, kernel, span
+from prequential.machine.atomics import call
+from prequential.machine.compiled import IS_INTERPRETED, Array, cgutils, inlined, intrinsic, kernel, span, types
 from prequential.model.mixer.nodes import LOG_ODDS_LIMIT, clamp, log_odds_tables
 from prequential.model.mixer.sets import N_LAST
 
 SQUASH = log_odds_tables()[1]  # (6143,) int32: the probability in 2**-16 of log-odds from -LOG_ODDS_LIMIT on
+LANES = 32  # the number of columns is a multiple of it: whole cache lines
 WEIGHT_BITS, LAST_WEIGHT_BITS = 14, 16
 MAX_WEIGHT, MAX_LAST_WEIGHT = (1 << 15) - 1, 1 << 24
 SUM_SHIFT, STEP_SHIFT = 7, 18
@@ -48,10 +51,64 @@ def squash(log_odds: Any) -> Any:
 OF_INPUTS, OF_NONZERO, OF_SQUARES, N_SUMS = 0, 1, 2, 3
 
 
+# ---- vectors of a row: with 16 bits where LLVM would take 32
+
+
+VECTOR, WIDE = (ir.VectorType(ir.IntType(bits), LANES) for bits in (16, 32))
+
+
+def _each_vector(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Generates a loop over the vectors of a row. Yields where one is, the weights there, and the inputs that belong to it."""
+    weights, inputs = (context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2))
+    row, size = builder.gep(weights.data, [arguments[1]]), context.get_value_type(types.intp)
+    with cgutils.for_range(builder, builder.udiv(inputs.nitems, size(LANES))) as loop:
+        first = builder.mul(loop.index, size(LANES))
+        at = [builder.bitcast(builder.gep(start, [first]), VECTOR.as_pointer()) for start in (row, inputs.data)]
+        yield at[0], *(builder.load(place, align=2) for place in at)
+
+
+@intrinsic
+def _dot(typing_context: Any, weights: Any, place: Any, inputs: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        half = ir.VectorType(ir.IntType(32), LANES // 2)
+        total = cgutils.alloca_once_value(builder, ir.Constant(half, None))
+        for _, row, x in _each_vector(context, builder, signature, arguments):
+            product = builder.mul(builder.sext(row, WIDE), builder.sext(x, WIDE))
+            for k in (0, 1):  # one instruction multiplies, and adds neighbours
+                lanes = ir.Constant(half, list(range(k, LANES, 2)))
+                builder.store(builder.add(builder.load(total), builder.shuffle_vector(product, product, lanes)), total)
+        return call(builder, f"llvm.vector.reduce.add.v{half.count}i32", half.element, builder.load(total))
+
+    return types.int32(weights, types.uint64, inputs), generate
+
+
+@intrinsic
+def _learn_row(typing_context: Any, weights: Any, place: Any, centred: Any, error: Any) -> Any:
+    """Rounding to 2**-STEP_SHIFT needs only the upper 16 bits of a product. error: int16."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        undefined = ir.Constant(VECTOR, ir.Undefined)
+        error = builder.insert_element(undefined, arguments[3], ir.IntType(32)(0))
+        error = builder.sext(builder.shuffle_vector(error, undefined, ir.Constant(WIDE, None)), WIDE)
+        two, sixteen, least = (
+            ir.Constant(kind, [n] * LANES) for kind, n in ((VECTOR, 2), (WIDE, 16), (VECTOR, -MAX_WEIGHT))
+        )
+        for at, row, x in _each_vector(context, builder, signature, arguments):
+            upper = builder.trunc(builder.ashr(builder.mul(builder.sext(x, WIDE), error), sixteen), VECTOR)
+            step = builder.ashr(builder.add(upper, two), two)
+            moved = call(builder, f"llvm.sadd.sat.v{LANES}i16", VECTOR, row, step)
+            builder.store(call(builder, f"llvm.smax.v{LANES}i16", VECTOR, moved, least), at, align=2)
+        return context.get_dummy_value()
+
+    return types.void(weights, types.uint64, centred, types.int16), generate
+
+
 @kernel
 def dot(weights: Array, place: Any, inputs: Array) -> Any:
-    """The sum of products of the inputs and of the weights from a place on, int32."""
-    total = np.int32(0)  # a literal: LLVM then uses vector instructions; with a variable it does not
+    """The sum of products of the inputs and of the weights from a place on, int32. Inputs: a multiple of LANES."""
+    if not IS_INTERPRETED:
+        return _dot(weights, np.uint64(place), inputs)
+    total = np.int32(0)
     for j in span(0, inputs.size):
         total = np.int32(total + np.int32(np.int32(weights[place + j]) * np.int32(inputs[j])))
     return total
@@ -228,7 +285,10 @@ def centre(inputs: Array, common: Any, centred: Array) -> None:
 
 @kernel
 def learn_row(error: Any, centred: Array, weights: Array, place: Any) -> None:
-    """One gradient step of the weights from a place on."""
+    """One gradient step of the weights from a place on. centred: a multiple of LANES."""
+    if not IS_INTERPRETED and -(1 << 15) <= error < 1 << 15:  # a larger one is rare
+        _learn_row(weights, np.uint64(place), centred, np.int16(error))
+        return
     for j in span(0, centred.size):
         step = np.int32(np.int32(np.int32(centred[j]) * error) + np.int32(1 << (STEP_SHIFT - 1))) >> STEP_SHIFT
         moved = np.int32(np.int32(weights[place + j]) + np.int32(step))
