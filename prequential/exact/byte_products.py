@@ -142,18 +142,16 @@ def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) 
     return types.void(totals, x, w), generate
 
 
-def _multiply_row(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
+@intrinsic
+def multiply_row(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
     """totals (ROWS,) int32 = x (P * PART,) uint8 times w (P or more, ROWS) uint32, a block in the layout of `interleave`."""
     return _multiply(1, totals, x, w)
 
 
-def _multiply_tile(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
+@intrinsic
+def multiply_tile(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
     """The same for TILE rows, one after the other: totals (TILE, ROWS), x (TILE, P * PART)."""
     return _multiply(TILE, totals, x, w)
-
-
-multiply_row: Any = intrinsic(_multiply_row)
-multiply_tile: Any = intrinsic(_multiply_tile)
 
 
 @helper

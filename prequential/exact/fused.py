@@ -11,13 +11,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from prequential.exact.fused_attention import (  # noqa: F401
-    attention_backward_scores,
-    attention_backward_values,
-    attention_inputs,
-    attention_inputs_backward,
-    attention_weights,
-)
+from prequential.exact.fused_attention import attention, attention_backward  # noqa: F401
 from prequential.exact.fused_loops import (
     INVERSE_GRADIENT_LIMIT,
     INVERSE_INT8_LIMIT,
@@ -41,7 +35,6 @@ from prequential.exact.plain import (  # noqa: F401
     INT8_LIMIT,
     TINY,
     TOTAL,
-    attention_output,
     loss_gradient,
     peak_of,
     row_squares,

@@ -1,13 +1,24 @@
-"""Attention as compiled loops, with the bits of `plain`, which describes each function.
+"""Attention of complete rows as two compiled loops, forward and backward, with the bits of the functions of `plain`.
 
-The outer loop of a kernel that rearranges rows is over positions (row, time). The outer loop of the other kernels is over rows
-and heads. The blocks (T, K) and (T, J) of one head stay in the processor's cache between the passes that need them. Letters as
-in plain.py.
+One head of one row is a task. Its products are of bytes (byte_products.py): what is not negative, or shifted by OFFSET, times
+signed levels. Gradients with more levels are two bytes: x = FIRST_BYTE * first + second. Letters as in plain.py.
 """
 
 import numpy as np
 import torch
 
+from prequential.exact.byte_products import (
+    OFFSET,
+    PART,
+    ROWS,
+    STRIP,
+    TILE,
+    fill_shifts,
+    interleave,
+    interleave_rows,
+    multiply_strip,
+    new_words,
+)
 from prequential.exact.fused_loops import (
     INVERSE_GRADIENT_LIMIT,
     INVERSE_INT8_LIMIT,
@@ -23,44 +34,161 @@ from prequential.exact.fused_loops import (
 )
 from prequential.exact.plain import GRADIENT_LIMIT, INT8_LIMIT
 from prequential.exact.tables import ATTENTION_TABLE_SIZE, SCORE_STEPS_PER_NAT, attention_table
-from prequential.machine.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, helper, inlined, kernel
 
 Tensor = torch.Tensor
 
 WEIGHT_LIMIT = 255  # levels of attention weights times value scales, and of gradients at the scores by rows
 SOFTMAX_LIMIT = 2047  # levels of gradients at the attention weights, in the sum of the softmax gradient
+FIRST_BYTE = 16  # 1023 levels are 16 * 64 - 1
 
 
-# ---- queries, keys, values
-
-
-def attention_inputs(qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, ...]:
+def attention(
+    qkv: Tensor, cos: Tensor, sin: Tensor, shape: tuple[int, int, int], score_scale: float, window: int
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The output (N, D) float32 from the rows (N, 3D), and what `attention_backward` needs. shape = (B, T, H)."""
     n_rows, n_time, n_heads = shape
     width = qkv.shape[1] // (3 * n_heads)
-    levels = [torch.empty(n_rows, n_heads, n_time, width) for _ in range(3)]
-    q_r, q_s, k_r, k_s, v_scale = factors = [torch.empty(n_rows, n_heads, n_time) for _ in range(5)]
-    _attention_inputs(array(qkv), array(cos), array(sin), *[x.numpy() for x in (*levels, *factors)])
-    q, k, v = levels
-    return q, q_r, q_s, k, k_r, k_s, v, v_scale
+    size = (n_rows, n_heads, n_time + -n_time % STRIP)  # filled up to whole strips
+    q, k, v = (torch.zeros(*size, width + -width % PART, dtype=torch.int8) for _ in range(3))
+    e, factors = torch.zeros(*size, size[2], dtype=torch.uint8), torch.empty(6, n_rows, n_heads, n_time)
+    out = torch.empty(n_rows * n_time, n_heads * width)
+    saved = (q, k, v, e, factors)
+    arguments = array(qkv), array(cos), array(sin), np.float32(score_scale), window, attention_table().numpy()
+    _attention(*arguments, *[x.numpy() for x in saved], out.numpy())
+    return out, saved
+
+
+def attention_backward(
+    grad: Tensor, saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor, score_scale: float, window: int
+) -> Tensor:
+    """The gradient (N, 3D) float32 at queries, keys and values, from that at the output, (N, D)."""
+    y = torch.empty(len(grad), 3 * grad.shape[1])
+    arguments = array(grad), array(cos), array(sin), np.float32(score_scale), window
+    _attention_backward(*arguments, *[x.numpy() for x in saved], y.numpy())
+    return y
+
+
+# ---- products
+
+
+@helper
+def _by_row(levels: Array) -> Array:
+    """levels (T, K) int8 in the layout for products x (.., K) times the transposed levels."""
+    words = _new_words(levels.shape[0], levels.shape[1])
+    interleave_rows(levels.view(np.uint32), np.uint32(0), words)
+    return words
+
+
+@helper
+def _by_column(levels: Array) -> Array:
+    """levels (T, K) int8 in the layout for products x (.., T) times the levels."""
+    words = _new_words(levels.shape[1], levels.shape[0])
+    interleave(levels.view(np.uint8), np.uint32(0), words)
+    return words
+
+
+@helper
+def _new_words(n: int, n_summed: int) -> Array:
+    shape = -(-n // ROWS), n_summed // PART, ROWS
+    words = new_words(shape[0] * shape[1] * ROWS)
+    return words.reshape(shape)
+
+
+@helper
+def _product(x: Array, w: Array, is_shifted: bool) -> Array:
+    """x times the levels of w: (rows of x, ROWS * blocks) int32. x: uint8, a multiple of STRIP rows; shifted by OFFSET or not."""
+    shift, tile = np.zeros(len(w) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
+    if is_shifted:
+        fill_shifts(w, shift)
+    sums = np.empty((len(x), shift.size), np.int32)
+    for start in range(0, len(x), STRIP):
+        multiply_strip(x[start : start + STRIP], w, 0, shift, tile, sums[start : start + STRIP])
+    return sums
+
+
+@helper
+def _two_byte_product(first: Array, second: Array, w: Array) -> Array:
+    """The same for entries FIRST_BYTE * first + second, both shifted."""
+    sums, rest = _product(first, w, True), _product(second, w, True)
+    for i in range(len(sums)):
+        for j in range(sums.shape[1]):
+            sums[i, j] = np.int32(sums[i, j] * FIRST_BYTE + rest[i, j])
+    return sums
+
+
+@inlined
+def _split(levels: Array, first: Array, second: Array) -> None:
+    """The two shifted bytes of levels, float32 integers."""
+    for i in range(levels.size):
+        level = np.int32(levels[i])
+        upper = (level + FIRST_BYTE // 2) >> 4
+        first[i] = upper + OFFSET
+        second[i] = level - FIRST_BYTE * upper + OFFSET
+
+
+@helper
+def _shifted(levels: Array) -> Array:
+    """levels (T, K) int8, shifted: uint8."""
+    out = np.empty(levels.shape, np.uint8)
+    for t in range(len(levels)):
+        for i in range(levels.shape[1]):
+            out[t, i] = levels[t, i] + OFFSET
+    return out
+
+
+# ---- forward
 
 
 @kernel
-def _attention_inputs(
-    qkv: Array, cos: Array, sin: Array,
-    q: Array, k: Array, v: Array, q_r: Array, q_s: Array, k_r: Array, k_s: Array, v_scale: Array,
+def _attention(
+    qkv: Array, cos: Array, sin: Array, score_scale: np.float32, window: int, table: Array,
+    q: Array, k: Array, v: Array, e: Array, factors: Array, out: Array,
 ) -> None:  # fmt: skip
-    n_rows, n_heads, n_time, width = q.shape
-    depth = n_heads * width
-    for position in range(n_rows * n_time):
-        b, t = position // n_time, position % n_time
-        row = qkv[position]
-        for h in range(n_heads):
-            start = h * width
-            q_r[b, h, t], q_s[b, h, t] = normalised_levels(row[start : start + width], cos[t], sin[t], q[b, h, t])
+    n_rows, n_heads, n_steps = q.shape[:3]
+    n_time, width = factors.shape[3], out.shape[1] // n_heads
+    depth, levels = n_heads * width, np.empty(width, np.float32)
+    scores, weights = np.empty(n_time, np.float32), np.empty(n_time, np.float32)
+    weighted, scale = np.zeros((n_steps, n_steps), np.uint8), np.empty(n_time, np.float32)
+    for task in range(n_rows * n_heads):
+        b, h = task // n_heads, task % n_heads
+        q_r, q_s, k_r = factors[0, b, h], factors[1, b, h], factors[2, b, h]
+        k_s, v_scale, inverse_sum = factors[3, b, h], factors[4, b, h], factors[5, b, h]
+        for t in range(n_time):
+            row, start = qkv[b * n_time + t], h * width
+            q_r[t], q_s[t] = normalised_levels(row[start : start + width], cos[t], sin[t], levels)
+            _to_bytes(levels, q[b, h, t])
             start += depth
-            k_r[b, h, t], k_s[b, h, t] = normalised_levels(row[start : start + width], cos[t], sin[t], k[b, h, t])
+            k_r[t], k_s[t] = normalised_levels(row[start : start + width], cos[t], sin[t], levels)
+            _to_bytes(levels, k[b, h, t])
             start += depth
-            v_scale[b, h, t] = round_row(row[start : start + width], INT8_LIMIT, v[b, h, t]) * INVERSE_INT8_LIMIT
+            v_scale[t] = round_row(row[start : start + width], INT8_LIMIT, levels) * INVERSE_INT8_LIMIT
+            _to_bytes(levels, v[b, h, t])
+        sums = _product(_shifted(q[b, h]), _by_row(k[b, h]), True)
+        for t in range(n_time):
+            visible = slice(max(t - window + 1, 0), t + 1)
+            seen, values, own = weights[visible], v_scale[visible], sums[t, visible]
+            for j in range(seen.size):
+                scores[j] = own[j]
+            total = softmax_numerators(scores[: seen.size], q_r[t] * score_scale, k_r[visible], table, seen)
+            inverse_sum[t] = ONE / np.float32(total)
+            _to_bytes(seen, e[b, h, t, visible])
+            for j in range(seen.size):
+                seen[j] = seen[j] * values[j]
+            scale[t] = round_row(seen, WEIGHT_LIMIT, seen) * np.float32(1.0 / WEIGHT_LIMIT)
+            _to_bytes(seen, weighted[t, visible])
+        sums = _product(weighted, _by_column(v[b, h]), False)
+        for t in range(n_time):
+            row, factor, own = out[b * n_time + t, h * width : (h + 1) * width], scale[t] * inverse_sum[t], sums[t]
+            for i in range(width):
+                row[i] = np.float32(own[i]) * factor
+
+
+@inlined
+def _to_bytes(levels: Array, out: Array) -> None:
+    """Integers in float32 as bytes, signed if they are."""
+    for i in range(levels.size):
+        out[i] = np.int32(levels[i])
 
 
 @inlined
@@ -77,44 +205,6 @@ def normalised_levels(x: Array, cos: Array, sin: Array, levels: Array) -> tuple[
         squares = np.int32(squares + np.int32(levels[i] * levels[i]))  # the product is exact in float32
     r = inverse_rms(squares, levels.size)
     return r, r / (magnitude * INVERSE_INT8_LIMIT)
-
-
-# ---- softmax
-
-
-def attention_weights(
-    scores: Tensor, q_r: Tensor, k_r: Tensor, v_scale: Tensor, mask: tuple[int, int, int]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    e, levels = torch.empty(scores.shape), torch.empty(scores.shape)
-    inverse_sum, scale = torch.empty(q_r.shape), torch.empty(q_r.shape)
-    _attention_weights(
-        array(scores), array(q_r), array(k_r), array(v_scale), *mask, attention_table().numpy(),
-        e.numpy(), inverse_sum.numpy(), levels.numpy(), scale.numpy(),
-    )  # fmt: skip
-    return e, inverse_sum, levels, scale
-
-
-@kernel
-def _attention_weights(
-    scores: Array, q_r: Array, k_r: Array, v_scale: Array,
-    first_query: int, first_valid: int, window: int, table: Array,
-    e: Array, inverse_sum: Array, levels: Array, scale: Array,
-) -> None:  # fmt: skip
-    n_rows, n_heads, n_queries, n_keys = scores.shape
-    for row in range(n_rows * n_heads * n_queries):
-        b, h, t = row // (n_heads * n_queries), row // n_queries % n_heads, row % n_queries
-        visible = slice(max(first_valid, first_query + t - window + 1, 0), min(first_query + t + 1, n_keys))
-        weights, weighted = e[b, h, t], levels[b, h, t]
-        weights[:] = np.float32(0.0)
-        weighted[:] = np.float32(0.0)
-        seen, seen_weighted = weights[visible], weighted[visible]
-        total = softmax_numerators(scores[b, h, t, visible], q_r[b, h, t], k_r[b, h, visible], table, seen)
-        inverse_sum[b, h, t] = ONE / np.float32(total)
-        values = v_scale[b, h, visible]
-        for j in range(seen.size):
-            seen_weighted[j] = seen[j] * values[j]
-        magnitude = round_row(seen_weighted, WEIGHT_LIMIT, seen_weighted)
-        scale[b, h, t] = magnitude * np.float32(1.0 / WEIGHT_LIMIT)
 
 
 @inlined
@@ -135,39 +225,79 @@ def softmax_numerators(scores: Array, q_r: np.float32, k_r: Array, table: Array,
 # ---- backward
 
 
-def attention_backward_values(grad: Tensor, inverse_sum: Tensor, n_heads: int) -> tuple[Tensor, ...]:
-    n_rows, _, n_time = inverse_sum.shape
-    width = grad.shape[1] // n_heads
-    by_query, by_column = (torch.empty(n_rows, n_heads, n_time, width) for _ in range(2))
-    query_scale, column_scale = torch.empty(inverse_sum.shape), torch.empty(n_rows, n_heads, 1, width)
-    outputs = [x.numpy() for x in (by_query, query_scale, by_column, column_scale)]
-    _attention_backward_values(array(grad), array(inverse_sum), *outputs)
-    return by_query, query_scale, by_column, column_scale
-
-
 @kernel
-def _attention_backward_values(
-    grad: Array, inverse_sum: Array, by_query: Array, query_scale: Array, by_column: Array, column_scale: Array
-) -> None:
-    n_rows, n_heads, n_time, width = by_query.shape
+def _attention_backward(
+    grad: Array, cos: Array, sin: Array, score_scale: np.float32, window: int,
+    q: Array, k: Array, v: Array, e: Array, factors: Array, y: Array,
+) -> None:  # fmt: skip
+    n_rows, n_heads, n_steps, padded = q.shape
+    n_time, width = factors.shape[3], grad.shape[1] // n_heads
+    depth, g = n_heads * width, np.empty(width, np.float32)
+    by_query, g_scale = np.empty((2, n_steps, padded), np.uint8), np.empty(n_time, np.float32)
+    columns, by_column = np.empty((n_time, width), np.float32), np.zeros((n_steps, padded), np.int8)
+    transposed = np.zeros((n_steps, n_steps), np.uint8)
+    products, ds = np.empty(n_time, np.float32), np.empty(n_time, np.float32)
+    by_key, row_scale = np.zeros((n_time, n_time), np.float32), np.empty(n_time, np.float32)
     for task in range(n_rows * n_heads):
         b, h = task // n_heads, task % n_heads
-        top = np.zeros(width, dtype=np.int32)
+        q_r, q_s, k_r = factors[0, b, h], factors[1, b, h], factors[2, b, h]
+        k_s, v_scale, inverse_sum = factors[3, b, h], factors[4, b, h], factors[5, b, h]
+        rows = y[b * n_time : (b + 1) * n_time]
+        top = np.zeros(width, np.int32)
         for t in range(n_time):
-            g = grad[b * n_time + t, h * width : (h + 1) * width]
-            columns, inverse = by_column[b, h, t], inverse_sum[b, h, t]
-            query_scale[b, h, t] = round_row(g, GRADIENT_LIMIT, by_query[b, h, t]) * INVERSE_GRADIENT_LIMIT
+            own = grad[b * n_time + t, h * width : (h + 1) * width]
             for i in range(width):
-                columns[i] = g[i] * inverse
-                top[i] = max(top[i], magnitude_bits(columns[i]))
-        _round_columns(by_column[b, h], top, column_scale[b, h, 0])
+                columns[t, i] = own[i] * inverse_sum[t]
+                top[i] = max(top[i], magnitude_bits(columns[t, i]))
+            g_scale[t] = round_row(own, GRADIENT_LIMIT, g) * INVERSE_GRADIENT_LIMIT
+            _split(g, by_query[0, t], by_query[1, t])
+        value_scale = _round_columns(columns, top)
+        for t in range(n_time):
+            _to_bytes(columns[t], by_column[t])
+            for j in range(t + 1):
+                transposed[j, t] = e[b, h, t, j]
+        sums = _product(transposed, _by_column(by_column), False)  # 255 * 127 * T < 2**24 needs T <= 518
+        for t in range(n_time):
+            for i in range(width):
+                rows[t, 2 * depth + h * width + i] = np.float32(sums[t, i]) * value_scale[i]
+
+        sums = _two_byte_product(by_query[0], by_query[1], _by_row(v[b, h]))  # 1023 * 127 * K < 2**24 needs K <= 129
+        row_bytes = np.full((2, n_steps, n_steps), np.uint8(OFFSET), np.uint8)
+        top = np.zeros(n_time, np.int32)
+        for t in range(n_time):
+            visible = slice(max(t - window + 1, 0), t + 1)
+            seen, of_columns, of_keys, highest = ds[visible], by_key[t, visible], k_r[visible], top[visible]
+            own, some = sums[t, visible], products[visible]
+            for j in range(seen.size):
+                some[j] = own[j]
+            _softmax_gradient(some, g_scale[t], v_scale[visible], e[b, h, t, visible], inverse_sum[t], seen)
+            for j in range(seen.size):
+                of_columns[j] = seen[j] * q_r[t]
+                highest[j] = max(highest[j], magnitude_bits(of_columns[j]))
+                seen[j] = seen[j] * of_keys[j]
+            row_scale[t] = round_row(seen, WEIGHT_LIMIT, seen) * np.float32(1.0 / WEIGHT_LIMIT)
+            _split(seen, row_bytes[0, t, visible], row_bytes[1, t, visible])
+        sums = _two_byte_product(row_bytes[0], row_bytes[1], _by_column(k[b, h]))
+        for t in range(n_time):
+            out, scale = rows[t, h * width : (h + 1) * width], row_scale[t] * score_scale
+            _normalised_gradient(sums[t, :width], scale, q[b, h, t], q_r[t], q_s[t], cos[t], sin[t], g, out)
+        key_scale = _round_columns(by_key, top)
+        key_bytes = row_bytes[0]
+        key_bytes[:] = OFFSET
+        for t in range(n_time):
+            for j in range(max(t - window + 1, 0), t + 1):
+                key_bytes[j, t] = np.int32(by_key[t, j]) + OFFSET
+        sums = _product(key_bytes, _by_column(q[b, h]), True)
+        for t in range(n_time):
+            out, scale = rows[t, depth + h * width : depth + (h + 1) * width], key_scale[t] * score_scale
+            _normalised_gradient(sums[t, :width], scale, k[b, h, t], k_r[t], k_s[t], cos[t], sin[t], g, out)
 
 
-@kernel
-def _round_columns(x: Array, top: Array, scale: Array) -> None:
-    """Rounds x (T, C) in place to 127 levels per column and stores the scales. top: the bits of the largest magnitudes, (C,)."""
-    factor = np.empty(scale.size, dtype=np.float32)
-    for j in range(scale.size):
+@helper
+def _round_columns(x: Array, top: Array) -> Array:
+    """Rounds x (T, C) in place to 127 levels per column; returns the scales (C,). top: the bits of the largest magnitudes."""
+    scale, factor = np.empty(top.size, np.float32), np.empty(top.size, np.float32)
+    for j in range(top.size):
         magnitude = scale_of(top[j])
         factor[j] = levels_per_unit(magnitude, INT8_LIMIT)
         scale[j] = magnitude * INVERSE_INT8_LIMIT
@@ -175,40 +305,7 @@ def _round_columns(x: Array, top: Array, scale: Array) -> None:
         row = x[t]
         for j in range(row.size):
             row[j] = np.rint(row[j] * factor[j])
-
-
-def attention_backward_scores(
-    products: Tensor, g_scale: Tensor, v_scale: Tensor, e: Tensor, inverse_sum: Tensor, q_r: Tensor, k_r: Tensor
-) -> tuple[Tensor, ...]:
-    by_query, row_scale = torch.empty(products.shape), torch.empty(inverse_sum.shape)
-    by_key, column_scale = torch.empty(products.shape), torch.empty(k_r.shape)
-    _attention_backward_scores(
-        *[array(x) for x in (products, g_scale, v_scale, e, inverse_sum, q_r, k_r)],
-        *[x.numpy() for x in (by_query, row_scale, by_key, column_scale)],
-    )
-    return by_query, row_scale, by_key, column_scale
-
-
-@kernel
-def _attention_backward_scores(
-    products: Array, g_scale: Array, v_scale: Array, e: Array, inverse_sum: Array, q_r: Array, k_r: Array,
-    by_query: Array, row_scale: Array, by_key: Array, column_scale: Array,
-) -> None:  # fmt: skip
-    n_rows, n_heads, n_time, n_keys = products.shape
-    for task in range(n_rows * n_heads):
-        b, h = task // n_heads, task % n_heads
-        top = np.zeros(n_keys, dtype=np.int32)
-        for t in range(n_time):
-            ds, columns, r = by_query[b, h, t], by_key[b, h, t], q_r[b, h, t]
-            _softmax_gradient(products[b, h, t], g_scale[b, h, t], v_scale[b, h], e[b, h, t], inverse_sum[b, h, t], ds)
-            for j in range(n_keys):
-                columns[j] = ds[j] * r
-                top[j] = max(top[j], magnitude_bits(columns[j]))
-            key_factor = k_r[b, h]
-            for j in range(n_keys):
-                ds[j] = ds[j] * key_factor[j]
-            row_scale[b, h, t] = round_row(ds, WEIGHT_LIMIT, ds) * np.float32(1.0 / WEIGHT_LIMIT)
-        _round_columns(by_key[b, h], top, column_scale[b, h])
+    return scale
 
 
 @inlined
@@ -218,52 +315,15 @@ def _softmax_gradient(
     """ds = P * (dP - sum(P * dP)) of one query. P = e * inverse; dP = products * g_scale * v_scale if e > 0, otherwise 0."""
     for j in range(ds.size):
         dp = (products[j] * g_scale) * v_scale[j]
-        ds[j] = dp if e[j] > np.float32(0.0) else np.float32(0.0)
+        ds[j] = dp if e[j] > 0 else np.float32(0.0)
     magnitude = largest_magnitude(ds)
     factor = levels_per_unit(magnitude, SOFTMAX_LIMIT)
     total = np.int64(0)
     for j in range(ds.size):
-        total += np.int32(np.rint(ds[j] * factor) * e[j])  # 2047 * 255 < 2**24
+        total += np.int32(np.rint(ds[j] * factor)) * np.int32(e[j])  # 2047 * 255 < 2**24
     mean = (np.float32(total) * (magnitude * np.float32(1.0 / SOFTMAX_LIMIT))) * inverse
     for j in range(ds.size):
-        ds[j] = (e[j] * inverse) * (ds[j] - mean)
-
-
-def attention_inputs_backward(
-    sums: tuple[Tensor, ...], scales: tuple[Tensor, ...], saved: tuple[Tensor, ...], cos: Tensor, sin: Tensor
-) -> Tensor:
-    n_rows, n_heads, n_time, width = sums[0].shape
-    y = torch.empty(n_rows * n_time, 3 * n_heads * width)
-    _attention_inputs_backward(*[array(x) for x in (*sums, *scales, *saved, cos, sin, y)])
-    return y
-
-
-@kernel
-def _attention_inputs_backward(
-    dq: Array, dk: Array, dv: Array, dq_scale: Array, dk_scale: Array, dv_scale: Array,
-    q: Array, q_r: Array, q_s: Array, k: Array, k_r: Array, k_s: Array, cos: Array, sin: Array, y: Array,
-) -> None:  # fmt: skip
-    n_rows, n_heads, n_time, width = dq.shape
-    depth = n_heads * width
-    for position in range(n_rows * n_time):
-        b, t = position // n_time, position % n_time
-        g = np.empty(width, dtype=np.float32)
-        for h in range(n_heads):
-            start = h * width
-            out = y[position, start : start + width]
-            _normalised_gradient(
-                dq[b, h, t], dq_scale[b, h, t], q[b, h, t], q_r[b, h, t], q_s[b, h, t], cos[t], sin[t], g, out
-            )
-            start += depth
-            out = y[position, start : start + width]
-            _normalised_gradient(
-                dk[b, h, t], dk_scale[b, h, t], k[b, h, t], k_r[b, h, t], k_s[b, h, t], cos[t], sin[t], g, out
-            )
-            start += depth
-            out = y[position, start : start + width]
-            sums, scale = dv[b, h, t], dv_scale[b, h, 0]
-            for i in range(width):
-                out[i] = sums[i] * scale[i]
+        ds[j] = (np.float32(e[j]) * inverse) * (ds[j] - mean)
 
 
 @inlined
@@ -273,15 +333,15 @@ def _normalised_gradient(
     """out = the gradient acc * scale, taken backward through the RMS norm and the rotation. g: scratch memory for one row."""
     width, half = g.size, cos.size
     for i in range(width):
-        g[i] = acc[i] * scale
+        g[i] = np.float32(acc[i]) * scale
     magnitude = largest_magnitude(g)
     factor = levels_per_unit(magnitude, GRADIENT_LIMIT)
     total = np.int32(0)  # 1023 * 127 * K < 2**31
     for i in range(width):
-        total = np.int32(total + np.int32(np.rint(g[i] * factor) * levels[i]))  # 1023 * 127 < 2**24
+        total = np.int32(total + np.int32(np.rint(g[i] * factor)) * np.int32(levels[i]))
     mean = (np.float32(total) * (magnitude * INVERSE_GRADIENT_LIMIT)) * (r * np.float32(1.0 / width))
     for i in range(width):
-        g[i] = (g[i] - (levels[i] * r) * mean) * s
+        g[i] = (g[i] - (np.float32(levels[i]) * r) * mean) * s
     first, second = g[:half], g[half:]
     for i in range(half):
         out[i] = first[i] * cos[i] - second[i] * -sin[i]

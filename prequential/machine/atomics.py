@@ -9,10 +9,8 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from prequential.machine import compiled
-from prequential.machine.compiled import INLINED, Array, cgutils, overload, types
+from prequential.machine.compiled import INLINED, Array, cgutils, intrinsic, overload, types
 
-intrinsic: Any = compiled.intrinsic
 DOZE_US = 20  # one sleep of a waiting thread, in microseconds
 
 

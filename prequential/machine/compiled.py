@@ -47,8 +47,9 @@ if "numba" not in sys.modules:
     _import_numba()
 
 import numba
+import numba.extending
 from numba.core import cgutils, event, registry, types
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import overload, register_jitable
 
 __all__ = [
     "INLINED", "IS_INTERPRETED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached",
@@ -56,6 +57,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray
+intrinsic: Any = numba.extending.intrinsic  # its calls in kernels lack the typing context
 cpu_target: Any = registry.cpu_target
 
 

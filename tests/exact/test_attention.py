@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from in_numpy import SEEDS, F, before_norm, normalised, rounded, same_bits, tensors
 
+from prequential.exact import plain
 from prequential.exact.tables import attention_table
 
 # streams, positions, heads, width of a head, window
@@ -33,17 +34,17 @@ def turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
 
 
 @given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-25, 1.0, 1e12]))
-def test_inputs_are_rotated_normalised_and_rounded(ops, shape, seed, scale):
+def test_inputs_are_rotated_normalised_and_rounded(shape, seed, scale):
     rng, (b, n, h, k, _) = np.random.default_rng(seed), shape
     qkv = (rng.standard_normal((b * n, 3 * h * k)) * scale).astype(F)
     cos, sin = phases(rng, n, k)
     parts = qkv.reshape(b, n, 3, h, k).transpose(2, 0, 3, 1, 4)
     q, k = (normalised(turned(part, cos, sin)) for part in parts[:2])
-    assert_same_bits(ops.attention_inputs(*tensors(qkv, cos, sin), (b, n, h)), *q, *k, *rounded(parts[2], 127))
+    assert_same_bits(plain.attention_inputs(*tensors(qkv, cos, sin), (b, n, h)), *q, *k, *rounded(parts[2], 127))
 
 
 @given(SHAPES, SEEDS, st.integers(-5, 60), st.sampled_from([0.0, 1e-9, 1e-4, 1.0]))
-def test_weights_are_table_entries_for_visible_keys_and_0_for_others(ops, shape, seed, first_valid, temperature):
+def test_weights_are_table_entries_for_visible_keys_and_0_for_others(shape, seed, first_valid, temperature):
     rng, (n_streams, n, n_heads, _, window) = np.random.default_rng(seed), shape
     leading, n_keys = (n_streams, n_heads), window - 1 + n
     first_valid = min(first_valid, window - 1)  # every query sees itself
@@ -59,32 +60,32 @@ def test_weights_are_table_entries_for_visible_keys_and_0_for_others(ops, shape,
         e[b, h, query, keys] = table[steps]
         inverse[b, h, query] = F(1) / F(table[steps].sum())
         levels[b, h, query], scale[b, h, query] = rounded(e[b, h, query] * v_scale[b, h], 255)
-    got = ops.attention_weights(*tensors(scores, q_r, k_r, v_scale), mask=(window - 1, first_valid, window))
+    got = plain.attention_weights(*tensors(scores, q_r, k_r, v_scale), mask=(window - 1, first_valid, window))
     assert_same_bits(got, e, inverse, levels, scale)
 
 
 @given(SHAPES, SEEDS)
-def test_output_puts_the_heads_side_by_side(ops, shape, seed):
+def test_output_puts_the_heads_side_by_side(shape, seed):
     rng, (b, n, h, k, _) = np.random.default_rng(seed), shape
     acc = rng.integers(-(2**24), 2**24, (b, h, n, k)).astype(F)
     factor = factors(rng, b, h, n)
     expected = (acc * factor[..., None]).transpose(0, 2, 1, 3).reshape(b * n, h * k)
-    assert same_bits(ops.attention_output(*tensors(acc, factor)), expected)
+    assert same_bits(plain.attention_output(*tensors(acc, factor)), expected)
 
 
 @given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-28, 1.0, 1e12]))
-def test_value_gradients_are_rounded_by_query_and_by_column(ops, shape, seed, scale):
+def test_value_gradients_are_rounded_by_query_and_by_column(shape, seed, scale):
     rng, (b, n, h, k, _) = np.random.default_rng(seed), shape
     grad = (rng.standard_normal((b * n, h * k)) * scale).astype(F)
     inverse = factors(rng, b, h, n, top=1 / 255)
     g = grad.reshape(b, n, h, k).transpose(0, 2, 1, 3)
     by_column, column_scale = rounded(g * inverse[..., None], 127, axis=-2)
-    got = ops.attention_backward_values(*tensors(grad, inverse), h)
+    got = plain.attention_backward_values(*tensors(grad, inverse), h)
     assert_same_bits(got, *rounded(g, 1023), by_column, column_scale[:, :, None])
 
 
 @given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-28, 1.0, 1e8]))
-def test_score_gradients_are_those_of_the_softmax(ops, shape, seed, scale):
+def test_score_gradients_are_those_of_the_softmax(shape, seed, scale):
     rng, (b, n, h, _, window) = np.random.default_rng(seed), shape
     products = rng.integers(-(2**23), 2**23, (b, h, n, window - 1 + n)).astype(F)
     g_scale, q_r = factors(rng, b, h, n) * F(scale), factors(rng, b, h, n)
@@ -96,12 +97,12 @@ def test_score_gradients_are_those_of_the_softmax(ops, shape, seed, scale):
     levels, level = rounded(dp, 2047)
     mean = ((levels.astype(np.int64) * e).sum(-1).astype(F) * level) * inverse
     ds = (e.astype(F) * inverse[..., None]) * (dp - mean[..., None])
-    got = ops.attention_backward_scores(*tensors(products, g_scale, v_scale, e.astype(F), inverse, q_r, k_r))
+    got = plain.attention_backward_scores(*tensors(products, g_scale, v_scale, e.astype(F), inverse, q_r, k_r))
     assert_same_bits(got, *rounded(ds * k_r[:, :, None], 255), *rounded(ds * q_r[..., None], 127, axis=-2))
 
 
 @given(SHAPES, SEEDS, st.sampled_from([0.0, 1e-28, 1.0, 1e8]))
-def test_input_gradients_pass_the_norm_and_the_inverse_rotation(ops, shape, seed, scale):
+def test_input_gradients_pass_the_norm_and_the_inverse_rotation(shape, seed, scale):
     rng, (b, n, h, k, _) = np.random.default_rng(seed), shape
     sums = [rng.integers(-(2**24), 2**24, (b, h, n, k)).astype(F) for _ in range(3)]
     scales = [factors(rng, b, h, n) * F(scale), factors(rng, b, h, n) * F(scale), factors(rng, b, h, 1, k)]
@@ -113,5 +114,5 @@ def test_input_gradients_pass_the_norm_and_the_inverse_rotation(ops, shape, seed
     expected = np.stack(parts).transpose(1, 3, 0, 2, 4).reshape(b * n, 3 * h * k)
     saved = tensors(*saved[0], *saved[1])
     assert same_bits(
-        ops.attention_inputs_backward(tensors(*sums), tensors(*scales), saved, *tensors(cos, sin)), expected
+        plain.attention_inputs_backward(tensors(*sums), tensors(*scales), saved, *tensors(cos, sin)), expected
     )

@@ -150,6 +150,10 @@ class GPT:
         self, saved: SavedActivations, phases: Phases, shape: tuple[int, int, int], i: int, qkv: Tensor
     ) -> Tensor:
         """The output (N, D) of attention in layer i for complete rows. shape = (R, T, H). Queries see only keys of their row."""
+        if self._ops.COMPILED:
+            scale, window = self._weights.score_scale, self.config.window
+            out, saved[f"{i}.attention"] = self._ops.attention(qkv, *phases, shape, scale, window)
+            return out
         q, q_r, q_s, k, k_r, k_s, v, v_scale = self._ops.attention_inputs(qkv, *phases, shape)
         scores = self.backend.matmul.batched(q, k.transpose(-1, -2))  # (R, H, T, T)
         e, inverse_sum, levels, scale = self._ops.attention_weights(
@@ -187,7 +191,9 @@ class GPT:
 
     def _attention_backward(self, g: Tensor, saved: Sequence[Tensor], phases: Phases) -> Tensor:
         """The gradient (N, 3D) at queries, keys and values, from g (N, D) at the output of attention."""
-        ops, batched = self._ops, self.backend.matmul.batched
+        ops, batched, score_scale = self._ops, self.backend.matmul.batched, self._weights.score_scale
+        if ops.COMPILED:
+            return ops.attention_backward(g, saved, *phases, score_scale, self.config.window)
         q, q_r, q_s, k, k_r, k_s, v, v_scale, e, inverse_sum = saved
         by_query, g_scale, by_column, dv_scale = ops.attention_backward_values(g, inverse_sum, self.config.n_heads)
         dv = batched(e.transpose(-1, -2), by_column)  # 255 * 127 * T < 2**24 needs T <= 518
@@ -197,7 +203,6 @@ class GPT:
         )
         dq = batched(ds_rows, k)
         dk = batched(ds_columns.transpose(-1, -2), q)
-        score_scale = self._weights.score_scale
         scales = row_scale * score_scale, column_scale * score_scale, dv_scale
         return ops.attention_inputs_backward((dq, dk, dv), scales, (q, q_r, q_s, k, k_r, k_s), *phases)
 
