@@ -97,23 +97,18 @@ def _new_words(n: int, n_summed: int) -> Array:
 
 @helper
 def _product(x: Array, w: Array, is_shifted: bool) -> Array:
-    """x times the levels of w: (rows of x, ROWS * blocks) int32. x: uint8, a multiple of STRIP rows; shifted by OFFSET or not."""
+    """x (n, T, K) uint8 times the levels of w: (T, ROWS * blocks) int32. Entries of x have n bytes, all or none shifted."""
     shift, tile = np.zeros(len(w) * ROWS, np.int32), np.empty((TILE, ROWS), np.int32)
     if is_shifted:
         fill_shifts(w, shift)
-    sums = np.empty((len(x), shift.size), np.int32)
-    for start in range(0, len(x), STRIP):
-        multiply_strip(x[start : start + STRIP], w, 0, shift, tile, sums[start : start + STRIP])
-    return sums
-
-
-@helper
-def _two_byte_product(first: Array, second: Array, w: Array) -> Array:
-    """The same for entries FIRST_BYTE * first + second, both shifted."""
-    sums, rest = _product(first, w, True), _product(second, w, True)
-    for i in range(len(sums)):
-        for j in range(sums.shape[1]):
-            sums[i, j] = np.int32(sums[i, j] * FIRST_BYTE + rest[i, j])
+    sums, strip = np.zeros((x.shape[1], shift.size), np.int32), np.empty((STRIP, shift.size), np.int32)
+    for n in range(len(x)):
+        for start in range(0, len(sums), STRIP):
+            multiply_strip(x[n, start : start + STRIP], w, 0, shift, tile, strip)
+            for r in range(STRIP):
+                own, total = strip[r], sums[start + r]
+                for j in range(total.size):
+                    total[j] = np.int32(FIRST_BYTE * total[j] + own[j])
     return sums
 
 
@@ -129,11 +124,11 @@ def _split(levels: Array, first: Array, second: Array) -> None:
 
 @helper
 def _shifted(levels: Array) -> Array:
-    """levels (T, K) int8, shifted: uint8."""
-    out = np.empty(levels.shape, np.uint8)
+    """levels (T, K) int8, shifted: (1, T, K) uint8."""
+    out = np.empty((1, levels.shape[0], levels.shape[1]), np.uint8)
     for t in range(len(levels)):
         for i in range(levels.shape[1]):
-            out[t, i] = levels[t, i] + OFFSET
+            out[0, t, i] = levels[t, i] + OFFSET
     return out
 
 
@@ -149,7 +144,7 @@ def _attention(
     n_time, width = factors.shape[3], out.shape[1] // n_heads
     depth, levels = n_heads * width, np.empty(width, np.float32)
     scores, weights = np.empty(n_time, np.float32), np.empty(n_time, np.float32)
-    weighted, scale = np.zeros((n_steps, n_steps), np.uint8), np.empty(n_time, np.float32)
+    weighted, scale = np.zeros((1, n_steps, n_steps), np.uint8), np.empty(n_time, np.float32)
     for task in range(n_rows * n_heads):
         b, h = task // n_heads, task % n_heads
         q_r, q_s, k_r = factors[0, b, h], factors[1, b, h], factors[2, b, h]
@@ -176,7 +171,7 @@ def _attention(
             for j in range(seen.size):
                 seen[j] = seen[j] * values[j]
             scale[t] = round_row(seen, WEIGHT_LIMIT, seen) * np.float32(1.0 / WEIGHT_LIMIT)
-            _to_bytes(seen, weighted[t, visible])
+            _to_bytes(seen, weighted[0, t, visible])
         sums = _product(weighted, _by_column(v[b, h]), False)
         for t in range(n_time):
             row, factor, own = out[b * n_time + t, h * width : (h + 1) * width], scale[t] * inverse_sum[t], sums[t]
@@ -235,7 +230,7 @@ def _attention_backward(
     depth, g = n_heads * width, np.empty(width, np.float32)
     by_query, g_scale = np.empty((2, n_steps, padded), np.uint8), np.empty(n_time, np.float32)
     columns, by_column = np.empty((n_time, width), np.float32), np.zeros((n_steps, padded), np.int8)
-    transposed = np.zeros((n_steps, n_steps), np.uint8)
+    transposed = np.zeros((1, n_steps, n_steps), np.uint8)
     products, ds = np.empty(n_time, np.float32), np.empty(n_time, np.float32)
     by_key, row_scale = np.zeros((n_time, n_time), np.float32), np.empty(n_time, np.float32)
     for task in range(n_rows * n_heads):
@@ -255,13 +250,13 @@ def _attention_backward(
         for t in range(n_time):
             _to_bytes(columns[t], by_column[t])
             for j in range(t + 1):
-                transposed[j, t] = e[b, h, t, j]
+                transposed[0, j, t] = e[b, h, t, j]
         sums = _product(transposed, _by_column(by_column), False)  # 255 * 127 * T < 2**24 needs T <= 518
         for t in range(n_time):
             for i in range(width):
                 rows[t, 2 * depth + h * width + i] = np.float32(sums[t, i]) * value_scale[i]
 
-        sums = _two_byte_product(by_query[0], by_query[1], _by_row(v[b, h]))  # 1023 * 127 * K < 2**24 needs K <= 129
+        sums = _product(by_query, _by_row(v[b, h]), True)  # 1023 * 127 * K < 2**24 needs K <= 129
         row_bytes = np.full((2, n_steps, n_steps), np.uint8(OFFSET), np.uint8)
         top = np.zeros(n_time, np.int32)
         for t in range(n_time):
@@ -277,16 +272,15 @@ def _attention_backward(
                 seen[j] = seen[j] * of_keys[j]
             row_scale[t] = round_row(seen, WEIGHT_LIMIT, seen) * np.float32(1.0 / WEIGHT_LIMIT)
             _split(seen, row_bytes[0, t, visible], row_bytes[1, t, visible])
-        sums = _two_byte_product(row_bytes[0], row_bytes[1], _by_column(k[b, h]))
+        sums = _product(row_bytes, _by_column(k[b, h]), True)
         for t in range(n_time):
             out, scale = rows[t, h * width : (h + 1) * width], row_scale[t] * score_scale
             _normalised_gradient(sums[t, :width], scale, q[b, h, t], q_r[t], q_s[t], cos[t], sin[t], g, out)
         key_scale = _round_columns(by_key, top)
-        key_bytes = row_bytes[0]
-        key_bytes[:] = OFFSET
+        key_bytes = np.full((1, n_steps, n_steps), np.uint8(OFFSET), np.uint8)
         for t in range(n_time):
             for j in range(max(t - window + 1, 0), t + 1):
-                key_bytes[j, t] = np.int32(by_key[t, j]) + OFFSET
+                key_bytes[0, j, t] = np.int32(by_key[t, j]) + OFFSET
         sums = _product(key_bytes, _by_column(q[b, h]), True)
         for t in range(n_time):
             out, scale = rows[t, depth + h * width : depth + (h + 1) * width], key_scale[t] * score_scale
