@@ -41,6 +41,13 @@ def new_words(n: int) -> Array:
     return words[start : start + n]
 
 
+@helper
+def new_levels(n_in: int, n_out: int) -> Array:
+    """(B, P, ROWS) uint32 zeros for `interleave`: K = n_in, a multiple of PART, and N = n_out."""
+    shape = -(-n_out // ROWS), n_in // PART, ROWS
+    return new_words(shape[0] * shape[1] * ROWS).reshape(shape)
+
+
 @inlined
 def interleave(levels: Array, signs: np.uint32, out: Array) -> None:
     """out (B, P, ROWS) uint32 = levels (K, N) uint8 in the layout for products: PART entries of a column in each word.

@@ -17,7 +17,7 @@ from prequential.exact.byte_products import (
     interleave,
     interleave_rows,
     multiply_strip,
-    new_words,
+    new_levels,
 )
 from prequential.exact.fused_loops import (
     INVERSE_GRADIENT_LIMIT,
@@ -75,7 +75,7 @@ def attention_backward(
 @helper
 def _by_row(levels: Array) -> Array:
     """levels (T, K) int8 in the layout for products x (.., K) times the transposed levels."""
-    words = _new_words(levels.shape[0], levels.shape[1])
+    words = new_levels(levels.shape[1], levels.shape[0])
     interleave_rows(levels.view(np.uint32), np.uint32(0), words)
     return words
 
@@ -83,16 +83,9 @@ def _by_row(levels: Array) -> Array:
 @helper
 def _by_column(levels: Array) -> Array:
     """levels (T, K) int8 in the layout for products x (.., T) times the levels."""
-    words = _new_words(levels.shape[1], levels.shape[0])
+    words = new_levels(levels.shape[0], levels.shape[1])
     interleave(levels.view(np.uint8), np.uint32(0), words)
     return words
-
-
-@helper
-def _new_words(n: int, n_summed: int) -> Array:
-    shape = -(-n // ROWS), n_summed // PART, ROWS
-    words = new_words(shape[0] * shape[1] * ROWS)
-    return words.reshape(shape)
 
 
 @helper

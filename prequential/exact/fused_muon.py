@@ -10,7 +10,6 @@ import torch
 
 from prequential.exact.byte_products import (
     OFFSET,
-    PART,
     ROWS,
     SIGNS,
     STRIP,
@@ -19,7 +18,7 @@ from prequential.exact.byte_products import (
     interleave,
     interleave_rows,
     multiply_strip,
-    new_words,
+    new_levels,
 )
 from prequential.exact.fused_loops import (
     INVERSE_INT8_LIMIT,
@@ -52,8 +51,8 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
     p, t = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
     w, u = np.empty((n_rows, n_rows), np.uint8), np.empty(n_rows, np.float32)
     gram, ones = np.zeros((n_rows, n_rows), np.float32), np.ones(max(n_rows, n_columns), np.float32)
-    by_row, by_gram = _new_levels(n_columns, n_rows), _new_levels(n_rows, n_rows)
-    by_column = _new_levels(n_rows, n_columns)
+    by_row, by_gram = new_levels(n_columns, n_rows), new_levels(n_rows, n_rows)
+    by_column = new_levels(n_rows, n_columns)
     square_sums, sums = np.empty((n_rows, n_rows), np.int32), np.empty((STRIP, n_columns), np.int32)
     _normalise(x, q, s, ones)
     for _ in range(n_steps):
@@ -64,12 +63,6 @@ def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.f
         _requantise(square_sums, p, t, by_gram, t, b, gram, c, s, w, u)
         interleave(q, SIGNS, by_column)
         _requantise(sums, w, u, by_column, ones, a, x, ONE, ones, q, s)
-
-
-@helper
-def _new_levels(n_in: int, n_out: int) -> Array:
-    shape = n_out // ROWS, n_in // PART, ROWS
-    return new_words(shape[0] * shape[1] * ROWS).reshape(shape)
 
 
 @helper
