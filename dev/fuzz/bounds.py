@@ -5,7 +5,7 @@
 prints how often each outcome occurred, as JSON. The bits may be any; "exact" says that they were decoded from the same state. An
 IndexError names the first states with it, and `--first N --count 1` repeats state N. A crash ends the process. The
 intrinsics of exact/byte_products.py are not checked: the shapes of their arguments do not depend on the state, and the indices
-of the blocks that they get are checked.
+of the blocks that they get are checked. Those of mixer/weights.py are not checked either: they use the rows whose ages are.
 """
 
 import argparse
