@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypedDict
 
 import msgspec
@@ -87,6 +88,16 @@ def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
         "versions": {"prequential": VERSION, **versions()},
         "git_commit": git_commit(),
     }
+
+
+def now() -> str:
+    """The time in UTC, in whole seconds, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def digest_of(data: bytes) -> str:
+    """BLAKE2b-256 in hexadecimal digits."""
+    return blake2b(data, digest_size=32).hexdigest()
 
 
 def record_line(record: dict[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from prequential_codecs.archive_header import OTHER
 
-from prequential.comparison.clusters import CONFIDENCE, Clusters, holm, label_of
+from prequential.comparison.clusters import CONFIDENCE, holm, label_of
 from prequential.comparison.data_multiple import equal_loss
 from prequential.comparison.differences import Comparison, Difference, RunGroup
 from prequential.comparison.documents import (
@@ -133,22 +133,17 @@ def compare_runs(opened: Sequence[Run], groups: Labels = None) -> Comparison:
         members.setdefault(label, []).append(run)
     if len(members) < 2:
         raise ConfigError(f"the {len(opened)} runs form one group; a comparison needs two: set them with groups=")
-    groups_of_runs = [_group(label, runs) for label, runs in members.items()]
-    documents = [documents_of([run.record for run in runs]) for runs in members.values()]
-    n_effective = effective_documents(first)
-    common = groups_of_runs, documents, n_effective
-    others, is_training = range(1, len(groups_of_runs)), is_reported(first)
-    differences = _decided([_difference(*common, i, is_training) for i in others])
+    made = tuple(_group(label, runs) for label, runs in members.items())
+    differences = _decided([_difference(made, i, first) for i in range(1, len(made))])
     about: dict[str, Any] = {}
     if is_reported(first):
         wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
         warning = f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
         rows = rows_known([run.record for run in opened])
-        width = (
-            ": cells hold different rows, so intervals are wide" if rows.startswith((OTHER_ORDER, SAME_TEXT)) else ""
-        )
-        about = {"proof": proof(first) + warning, "rows": rows + width, "sources": _sources(list(members.values()))}
-    return Comparison(corpus=first["corpus"], groups=tuple(groups_of_runs), differences=differences, **about)
+        if rows.startswith((OTHER_ORDER, SAME_TEXT)):
+            rows += ": cells hold different rows, so intervals are wide"
+        about = {"proof": proof(first) + warning, "rows": rows, "sources": _sources(list(members.values()))}
+    return Comparison(corpus=first["corpus"], groups=made, differences=differences, **about)
 
 
 def _sources(groups: Sequence[Sequence[Run]]) -> tuple[tuple[str, int, tuple[float, ...]], ...]:
@@ -216,6 +211,7 @@ def _group(label: str, runs: Sequence[Run]) -> RunGroup:
         config=_without_seed(ordered[0]),
         bits=tuple(float(curve.bits[-1]) for curve in curves),
         curves=curves,
+        documents=documents_of([run.record for run in runs]),
         learner=", ".join(dict.fromkeys(map(group_learner, ordered))),
     )
 
@@ -226,19 +222,14 @@ def group_learner(run: Run) -> str:
     return learner_label({**config, "seed": 0} if "seed" in config else config)
 
 
-def _difference(
-    groups: Sequence[RunGroup],
-    documents: Sequence[Clusters | None],
-    n_effective: float,
-    i: int,
-    is_training: bool,
-) -> Difference:
+def _difference(groups: Sequence[RunGroup], i: int, record: Mapping[str, Any]) -> Difference:
+    """The i-th group less the first one. record: of any run."""
     reference, other = groups[0], groups[i]
     ends = np.unique(np.concatenate([curve.n_bytes for curve in (*reference.curves, *other.curves)]))
     ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
-    before, after = documents[0], documents[i]
+    before, after = reference.documents, other.documents
     of_seeds = [[*dict(zip(group.seeds, group.bits, strict=True)).values()] for group in groups]  # one run of each
-    texts = None
+    texts, n_effective = None, effective_documents(record)
     if before and after and before.n_bytes == after.n_bytes:
         texts = over_documents(before, after)
         n_effective = math.inf  # of equal weight: few long ones do no harm
@@ -256,7 +247,7 @@ def _difference(
         crossing_byte=crossing_byte(ours, theirs),
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
-        equal_loss=equal_loss(theirs, ours) if is_training else None,
+        equal_loss=equal_loss(theirs, ours) if is_reported(record) else None,
     )
 
 

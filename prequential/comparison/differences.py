@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.clusters import LEVEL, MIN_CLUSTERS, by_holm
+from prequential.comparison.clusters import LEVEL, MIN_CLUSTERS, Clusters, by_holm
 from prequential.comparison.data_multiple import EqualLoss
 from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
 from prequential.evaluation.curves import Curve, ShownAsTable
@@ -30,7 +30,10 @@ MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
-    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name."""
+    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name.
+
+    documents: with their mean costs, if all runs have them.
+    """
 
     label: str
     runs: tuple[str, ...]
@@ -38,6 +41,7 @@ class RunGroup:
     config: Mapping[str, Any]
     bits: tuple[float, ...]
     curves: tuple[Curve, ...] = field(repr=False, compare=False)
+    documents: Clusters | None = field(default=None, repr=False, compare=False)
     learner: str = ""
 
     @property

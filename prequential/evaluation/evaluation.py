@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -234,7 +233,7 @@ def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any
         "wall_s": scored.wall_s,
         "bytes_per_s": ledger.n_bytes / scored.wall_s,
         "peak_memory_bytes": peak_memory_bytes(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": records.now(),
     }
 
 

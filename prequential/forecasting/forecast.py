@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from prequential.forecasting import law, members, registered
 from prequential.online.costs import total_flops
 from prequential.online.source import mode_of
 from prequential.printable import format_table, printable
+from prequential.records import now
 from prequential.sweeps.ladder import AnySize, Ladder, Parameters, Size, diverged_runs, n_weights, scaled
 from prequential.sweeps.plans import corpus_key, recorded_corpus
 from prequential.version import VERSION
@@ -127,7 +127,7 @@ def forecast_record(
         {
             "schema": registered.SCHEMA,
             "kind": "forecast",
-            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created_at": now(),
             "program_version": VERSION,
             "after_the_fact": after_the_fact,
             **members.what_is_known(ladder),

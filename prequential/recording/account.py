@@ -115,7 +115,7 @@ class Account:
         """Adds the steps before n_steps to the totals; returns the mistakes in them. All ranks call it after the same step."""
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        calls = [(step, head_hashes(ids)) for step, ids in ready[1]]
+        calls = [(step, head_hashes(ids)[:, None]) for step, ids in ready[1]]
         (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(calls, ("head",))
         parts = self._ranks.gathered((own, heads, grams, self._lost, self._names, self._looked_up()))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
@@ -213,9 +213,10 @@ def on_host(queued: Sequence[tuple[int, torch.Tensor]], names: tuple[str, ...]) 
     rows = np.zeros(sum(len(part) for _, part in queued), form)
     values = np.zeros((0, len(names)), np.int64)
     if len(rows):
-        parts = [part.reshape(len(part), -1) for _, part in queued]
-        most = max(part.shape[1] for part in parts)
-        values = torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[1])) for part in parts]).cpu().numpy()
+        most = max(part.shape[1] for _, part in queued)
+        values = (
+            torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[1])) for _, part in queued]).cpu().numpy()
+        )
         rows["step"] = np.repeat([step for step, _ in queued], [len(part) for _, part in queued])
         for i, name in enumerate(names):
             rows[name] = values[:, i]

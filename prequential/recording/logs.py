@@ -145,13 +145,9 @@ def _matches(text: str, patterns: Sequence[str]) -> "pandas.DataFrame":
     """The groups of the lines that a pattern matches; those of each pattern in the order of the text."""
     import pandas
 
-    parts = []
-    for each in map(re.compile, patterns):
-        lines = re.findall(each.pattern, text, re.MULTILINE)
-        lines = lines if each.groups > 1 else [(line,) for line in lines]
-        columns = {name: [line[i - 1] or None for line in lines] for name, i in each.groupindex.items()}
-        parts.append(pandas.DataFrame(columns, dtype=object))
-    return pandas.concat(parts, ignore_index=True)
+    names = dict.fromkeys(name for each in patterns for name in re.compile(each).groupindex)
+    rows = [match.groupdict() for each in patterns for match in re.finditer(each, text, re.MULTILINE)]
+    return pandas.DataFrame(rows, columns=[*names], dtype=object).replace({"": None})
 
 
 def _of_rows(kind: str, rows: Any) -> Log:

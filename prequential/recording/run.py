@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from prequential.online.runtime import Runtime
 from prequential.recording.score import Units
 from prequential.recording.text import Text
 from prequential.recording.totals import Totals
-from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, record_line, record_of
+from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, now, record_line, record_of
 
 
 def check_texts(*values: Any) -> None:
@@ -49,7 +48,7 @@ class PartialRun:
 
     def append(self, **values: Any) -> None:
         """Appends a line: small, and not synchronised. Raises OutputError."""
-        line = json.dumps(record_of(UnfinishedRecord, time=_now(), **values))
+        line = json.dumps(record_of(UnfinishedRecord, time=now(), **values))
         path = self.draft() / UNFINISHED
         with files.writing(path), path.open("ab", 0) as file:
             file.write(line.encode() + b"\n")
@@ -138,7 +137,7 @@ def training_record(
     return record_of(
         TrainingRecord,
         ledger,
-        time=_now(),
+        time=now(),
         config={OTHER: values.pop("learner")},
         bits_per_byte=ledger.code_bits_per_byte,
         ledger=ledger.entries(),
@@ -174,7 +173,3 @@ def save_run(
             with files.writing(folder):
                 files.write_bytes(draft.path / name, record_line(other))
         return Run(draft.finish(Path(folder), record, curves, mode=mode), record)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
