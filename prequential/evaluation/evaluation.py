@@ -200,12 +200,11 @@ def _measured(
     # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
     own = curves[MODEL]
     whole = Curve(n_bytes=own.n_bytes, bits=own.bits + max(0.0, figures["archive_bits"] - figures["code_bits"]))
+    against = {name: whole if name in BASELINES else own for name in other_curves}
     return Evaluation(
         **figures,
         parts={part: trace.total_bits(part) for part in trace.parts},
-        crossings={
-            name: crossing_byte(whole if name in BASELINES else own, each) for name, each in other_curves.items()
-        },
+        crossings={name: crossing_byte(against[name], each) for name, each in other_curves.items()},
         baselines=others,
         notes=notes,
         findings=health.findings,

@@ -166,9 +166,8 @@ def report_figures(record: Record) -> dict[str, str]:
     if is_reported(record):
         return dict(_reported_figures(record))
     corpus, config, environment = record["corpus"], record["config"], record["environment"]
-    parts = [
-        f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in record.get("parts", {}).items() if name != MODEL
-    ]
+    n_bytes, alone = corpus["n_bytes"], {name: bits for name, bits in record.get("parts", {}).items() if name != MODEL}
+    parts = [f"{name} {bits / n_bytes:.4f}" for name, bits in alone.items()]
     mixing, n_threads = environment.get("mixing", {}), environment["threads"]
     threads = f"{n_threads} thread{'s' * (n_threads != 1)}"
     threads += f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] != 1 else ""

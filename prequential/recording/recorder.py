@@ -100,8 +100,7 @@ class Recorder:
         self.faults: list[str] = []
         self.observed: Observed = Observed()
         self._ranks, self._audit_every, self._ignored = Ranks(process_group), audit_every, ignore_index
-        self._text = None if text is None else Text.of(text)
-        self._account: Account = Account(self._ranks, self._units, self._text)
+        self._account: Account = Account(self._ranks, self._units, None if text is None else Text.of(text))
         self._rescored: Account = Account(self._ranks, self._units)
         self._rescored_at: int | None = None  # step
         self._forward: Callable[[Any, Any], Any] | None = None
@@ -340,10 +339,9 @@ class Recorder:
             "n_parameters": None if self._model is None else n_parameters(self._model),
             **asdict(self.observed),
         }
-        learner = {"name": self._name, "arguments": self._arguments, "n_symbols": self._units.n_symbols}
+        learner = {"name": self._name, "arguments": self._arguments}
         rescored = self._rescored.totals if rescored_at else None
-        totals, known = self._account.totals, (self._units, self._text, self.faults)
-        return reported_record(totals, rescored, *known, data=self._data, learner=learner, about=about)
+        return reported_record(self._account, rescored, self.faults, self._data, learner, about)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, to be saved beside the model: tensors, numbers, texts, and lists of them.

@@ -18,10 +18,11 @@ from prequential.evaluation.curves import MODEL, Curve, Curves
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, DraftFolder, PathLike, Run, new_run_folder
 from prequential.online.runtime import Runtime
-from prequential.recording.score import Units
-from prequential.recording.text import Text
+from prequential.recording.account import Account
 from prequential.recording.totals import Totals
 from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, now, record_line, record_of
+
+Record = Mapping[str, Any]
 
 
 def check_texts(*values: Any) -> None:
@@ -84,17 +85,10 @@ class Observed:
 
 
 def reported_record(
-    totals: Totals,
-    rescored: Totals | None,
-    units: Units,
-    text: Text | None,
-    faults: Sequence[str],
-    *,
-    data: str | None,
-    learner: Mapping[str, Any],
-    about: Mapping[str, Any],
+    account: Account, rescored: Totals | None, faults: Sequence[str], data: str | None, learner: Record, about: Record
 ) -> dict[str, Any]:
     """The record of a Recorder. about: of `Observed` and of `Reported`. Raises ConfigError if nothing was scored."""
+    totals, units, text = account.totals, account.units, account.text
     _, n_tokens, n_bytes, _ = totals.new
     if not n_bytes:
         raise ConfigError("; ".join(["rec.finish(): nothing was scored", *faults[:1]]))
@@ -112,7 +106,7 @@ def reported_record(
         totals.curves()[MODEL],
         coding=REPORTED,
         corpus={"name": data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": totals.rows_digest()},
-        learner=learner,
+        learner={**learner, "n_symbols": units.n_symbols},
         reported={**totals.record(), **more},
         tables=totals.group_table(),
         n_tokens=n_tokens,

@@ -29,12 +29,8 @@ STYLE_SHEET = files(__package__).joinpath("page.css").read_text(encoding="utf-8"
 LIGHT: dict[str, str] = dict(re.findall(r"--(\w+): (#\w+);", STYLE_SHEET.partition("@media")[0]))  # colours by name
 LINE_COLOURS = tuple(LIGHT[f"s{i}"] for i in range(17))
 # The colours of lines by the names of their curves, the same in every picture. Other names have the colours after these.
-COLOURS = {
-    name: colour
-    for colour, name in enumerate(
-        (MODEL, GPT, MIXER, "ppmd", "bzip2", "xz", "zstd", "brotli", "gzip", "order3-static", "order2", "order0")
-    )
-}
+OTHERS = ("ppmd", "bzip2", "xz", "zstd", "brotli", "gzip", "order3-static", "order2", "order0")
+COLOURS = {name: colour for colour, name in enumerate((MODEL, GPT, MIXER, *OTHERS))}
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 MAX_FULL = 5  # lines that a reader can tell apart
 MAX_DOTS = 12  # names that stand beside a picture
