@@ -221,10 +221,3 @@ def cost_columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
         "of bits, %": [100 * each / (sum(bits) or 1.0) for each in bits],
         **{f"bits/byte, {part}": [row["bits"][part] / row["n_bytes"] for row in rows] for part in parts},
     }
-
-
-def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
-    """One table (`cost_columns`). tables: of an Evaluation or a record. Raises ConfigError if there is no such table."""
-    import pandas
-
-    return pandas.DataFrame(cost_columns(table_of(tables, name))).set_index("")

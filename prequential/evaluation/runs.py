@@ -29,11 +29,12 @@ from prequential.evaluation.curves import (
     Curve,
     Curves,
     Split,
-    cost_frame,
+    cost_columns,
     curve_frame,
     curve_table,
     frame_html,
     parse_curves,
+    table_of,
 )
 from prequential.evaluation.summary import COLUMNS, comparison_rows, is_reported, learner_label, run_line, seed_of
 from prequential.files import PathLike
@@ -83,8 +84,10 @@ class Result:
         return self.curve.split()
 
     def table(self, name: str) -> "pandas.DataFrame":
-        """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
-        return cost_frame(self.record.get("tables", {}), name)
+        """The table of where the bits went of this name. Raises ConfigError if there is none."""
+        import pandas
+
+        return pandas.DataFrame(cost_columns(table_of(self.record.get("tables", {}), name))).set_index("")
 
     def as_run(self, name: str) -> "Run":
         """Itself, or a run of this name that is in no folder."""

@@ -171,27 +171,24 @@ def _named(columns: Any) -> dict[str, str]:
 # ---- files of other libraries
 
 
-def _missing(library: str) -> ConfigError:
-    return ConfigError(f"import_log: this log needs the library {library}: pip install {library}")
+def _imported(library: str, module: str) -> Any:
+    try:
+        return import_module(f"{library}.{module}")
+    except ImportError as error:
+        raise ConfigError(f"import_log: this log needs the library {library}: pip install {library}") from error
 
 
 def _tensorboard_rows(path: PathLike) -> list[dict[str, Any]]:
     """A row for each scalar."""
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError as error:
-        raise _missing("tensorboard") from error
-    events = EventAccumulator(str(path), size_guidance={"scalars": 0})
+    accumulator = _imported("tensorboard", "backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
     return [{"step": e.step, tag: e.value} for tag in events.Tags()["scalars"] for e in events.Scalars(tag)]
 
 
 def _wandb_rows(contents: bytes) -> tuple[str, list[dict[str, Any]]]:
     """The name of the run, and a row for each call of `wandb.log`."""
-    try:
-        Record = import_module("wandb.proto.wandb_internal_pb2").Record
-    except ImportError as error:
-        raise _missing("wandb") from error
+    Record = _imported("wandb", "proto.wandb_internal_pb2").Record
     name, rows = "run", []
     for part in _wandb_records(contents):
         record = Record.FromString(part)
