@@ -87,10 +87,7 @@ class RateInterval:
 
 @dataclass(frozen=True)
 class EqualWeights:
-    """The mean rate of clusters of equal weight, with its confidence interval, in bits per byte. p_value: of a mean of 0.
-
-    n_lower: clusters with a rate below 0.
-    """
+    """The mean rate of clusters of equal weight, and its interval. p_value: of a mean of 0. n_lower: those with rates below 0."""
 
     bits_per_byte: float
     low_bits_per_byte: float
@@ -100,10 +97,7 @@ class EqualWeights:
 
 
 def folders_of(names: Sequence[str], n_levels: int = 1) -> Grouping:
-    """The top folder of each document, or n_levels of folders, below the folder that all have in common.
-
-    A document outside such folders is alone.
-    """
+    """The top folder, or n_levels of folders, of each document below the folder that all share; itself if it has none."""
     folders = [name.split("/")[:-1] for name in names]
     uneven = (i for i, parts in enumerate(zip(*folders, strict=False)) if len(set(parts)) > 1)
     depth = next(uneven, min(map(len, folders), default=0))

@@ -30,10 +30,7 @@ MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
-    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name.
-
-    documents: with their mean costs, if all runs have them.
-    """
+    """Runs of one configuration, by seed. bits: ideal code lengths. learner: its name. documents: their mean costs, if known."""
 
     label: str
     runs: tuple[str, ...]

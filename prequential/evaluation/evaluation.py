@@ -195,7 +195,10 @@ def _measured(
         archive.settle()
     curves = {part: Curve(n_bytes=scored.ends, bits=trace.sums(part, scored.ends)) for part in trace.parts}
     begin(on_progress, "baselines")
-    known = b"" if spec.given is None or is_model(spec.given) else _bytes_of(spec.given)  # nothing of a model
+    known = b""  # nothing of a model
+    if spec.given is not None and not is_model(spec.given):
+        with open_source(spec.given) as given:
+            known = given.symbols[:].tobytes()
     others, other_curves, notes = measure_baselines(symbols, baselines, source.documents, known)
     # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
     own = curves[MODEL]
@@ -242,11 +245,6 @@ def _temporary_draft() -> Iterator[DraftFolder]:
         folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
     with folder as name:
         yield DraftFolder(path=Path(name))
-
-
-def _bytes_of(source: CorpusLike) -> bytes:
-    with open_source(source) as opened:
-        return opened.symbols[:].tobytes()
 
 
 def _spec(

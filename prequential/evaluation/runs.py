@@ -428,10 +428,7 @@ def _can_be_resumed(draft: Path) -> bool:
 
 
 def run_name(record: dict[str, Any]) -> str:
-    """Corpus, time (UTC) and first digits of the corpus's digest: 41 letters, so that a list of runs has 80 columns.
-
-    A training run has the name of its learner.
-    """
+    """Corpus (of a training run: learner), time (UTC), digits of the corpus's digest: 41 letters, as a list has 80 columns."""
     name = record["config"][OTHER]["name"] if is_reported(record) else record["corpus"].get("name")
     corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name or "bytes").name).strip("-.")[:16]
     time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")

@@ -67,10 +67,7 @@ class Target:
 
 
 def target_digest(source: str, ladder: Ladder, n_bytes: int) -> str:
-    """BLAKE2b-256 of the target's bytes of the corpus, in hexadecimal digits.
-
-    Raises CorpusError if the corpus does not begin with the ladder's bytes or is shorter than the target.
-    """
+    """BLAKE2b-256 (hexadecimal) of the target's bytes. Raises CorpusError for a corpus that is shorter, or not the ladder's."""
     if corpus_key(source, ladder.corpus.n_bytes) != ladder.corpus:
         raise CorpusError(f"{source!r} does not begin with the bytes that the ladder read")
     corpus = corpus_key(source, n_bytes)

@@ -64,10 +64,7 @@ WANDB_HEADER, WANDB_BLOCK = 7, 1 << 15  # bytes
 
 
 class Log(NamedTuple):
-    """A log as a table. kind: what it was taken for. columns: those of COLUMNS that it has, with their names in the table.
-
-    name: of the run.
-    """
+    """A log as a table. kind: what it was taken for. columns: names in the table of those of COLUMNS. name: of the run."""
 
     kind: str
     table: "pandas.DataFrame"

@@ -347,7 +347,6 @@ class Recorder:
         """Everything that a resumed run needs, to be saved beside the model: tensors, numbers, texts, and lists of them.
 
         It holds the complete steps. A step in progress, whose gradient no checkpoint has, is made again.
-
         All ranks call it. Each gets the complete state, so that it can be loaded by another number of ranks.
         """
         self._read()

@@ -158,10 +158,7 @@ def save_run(
     partial: PartialRun | None = None,
     mode: int = 0o777,
 ) -> Run:
-    """The run in a new run folder. others: further records, by file. mode: at most these permissions. Raises OutputError.
-
-    partial: the draft that becomes the folder; it stays if it cannot.
-    """
+    """The run in a new folder, or in its draft `partial`. others: records, by file. mode: at most this. Raises OutputError."""
     with nullcontext(DraftFolder(path=partial.draft())) if partial else new_run_folder(folder) as draft:
         for name, other in (others or {}).items():
             with files.writing(folder):

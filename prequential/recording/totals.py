@@ -31,10 +31,7 @@ def _multipliers(name: str, device: str, n: int) -> torch.Tensor:
 
 
 def hash_rows(ids: torch.Tensor, name: str, within: torch.Tensor | None = None) -> torch.Tensor:
-    """A hash of each row, (rows,) int64 on the device of the ids, (rows, columns) int64. Names give different hashes.
-
-    within (rows, columns): 0 where a column does not count.
-    """
+    """A hash, (rows,) int64, of each row of ids (rows, columns) int64, by name. within (rows, columns): 0: does not count."""
     n = max(N_COLUMNS, 1 << ids.shape[1].bit_length())  # a longer list begins with the shorter one
     terms = (ids + N_NEGATIVE) * _multipliers(name, str(ids.device), n)[: ids.shape[1]]
     return (terms if within is None else terms * within).sum(1)
