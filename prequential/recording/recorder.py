@@ -333,15 +333,15 @@ class Recorder:
                 self.faults.append("rec.rescore(): steps followed: these weights are not the final ones")
             self.faults += [f"rec.rescore(): {mistake}" for mistake in self._rescored.read(1)]
         about = {
+            "learner": {"name": self._name, "arguments": self._arguments},
             "source": "training loop",
             "n_ranks": self._ranks.n,
             "n_rows_after_last_step": sum(self._ranks.gathered(self._account.n_after_last_step)),
             "n_parameters": None if self._model is None else n_parameters(self._model),
             **asdict(self.observed),
         }
-        learner = {"name": self._name, "arguments": self._arguments}
         rescored = self._rescored.totals if rescored_at else None
-        return reported_record(self._account, rescored, self.faults, self._data, learner, about)
+        return reported_record(self._account, rescored, self.faults, self._data, **about)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, to be saved beside the model: tensors, numbers, texts, and lists of them.

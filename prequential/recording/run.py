@@ -22,8 +22,6 @@ from prequential.recording.account import Account
 from prequential.recording.totals import Totals
 from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, now, record_line, record_of
 
-Record = Mapping[str, Any]
-
 
 def check_texts(*values: Any) -> None:
     """Raises ConfigError for a name or arguments that the record cannot hold."""
@@ -85,16 +83,16 @@ class Observed:
 
 
 def reported_record(
-    account: Account, rescored: Totals | None, faults: Sequence[str], data: str | None, learner: Record, about: Record
+    account: Account, rescored: Totals | None, faults: Sequence[str], data: str | None, **about: Any
 ) -> dict[str, Any]:
-    """The record of a Recorder. about: of `Observed` and of `Reported`. Raises ConfigError if nothing was scored."""
+    """The record of a Recorder. about: learner, `Observed`, and of `Reported`. Raises ConfigError if nothing was scored."""
     totals, units, text = account.totals, account.units, account.text
     _, n_tokens, n_bytes, _ = totals.new
     if not n_bytes:
         raise ConfigError("; ".join(["rec.finish(): nothing was scored", *faults[:1]]))
     tokenizer = {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest}
     more = {"tokenizer": tokenizer, **about}
-    wall_s, device = more.pop("wall_s"), more.pop("device")
+    wall_s, device, learner = map(more.pop, ("wall_s", "device", "learner"))
     if text:
         own = {"digest": text.digest, "n_documents": text.n_documents, "n_bytes": text.n_bytes}
         more["text"] = {**own, "n_scored_bytes": n_bytes, "n_samples": totals.n_samples, "n_unknown": totals.n_unknown}
