@@ -35,7 +35,6 @@ MAX_COUNT = 1 << 62
 MAX_TIME_S = 1e10
 ABSENT: Any = UNSET  # the default of a field that older records lack, and that is not written then
 
-
 Time = Annotated[datetime, Meta(tz=True)]  # ISO 8601, with its zone
 Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 Positive = Annotated[float, Meta(ge=1 / MAX_NUMBER, le=MAX_NUMBER)]

@@ -41,9 +41,8 @@ class Text:
                     samples.append(sampled(np.asarray(source.symbols[max(document.offset, start - GRAM + 1) : end])))
                 total += int.from_bytes(digest.digest(), "little")
         combined = digest_of(f"{len(documents)} {total % (1 << 256)}".encode())
-        return cls(
-            combined, len(documents), sum(each.n_bytes for each in documents), np.unique(np.concatenate(samples))
-        )
+        n_bytes = sum(document.n_bytes for document in documents)
+        return cls(combined, len(documents), n_bytes, np.unique(np.concatenate(samples)))
 
     def count(self, stretches: list[bytes]) -> np.ndarray:
         """(2,) int64: the samples of scored stretches of text, and those that this text does not have."""
