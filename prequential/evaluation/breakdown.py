@@ -157,11 +157,8 @@ def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> 
 
 
 def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
-    class_of = np.zeros(256, np.uint8)
-    for label, members in enumerate(BYTE_CLASSES.values()):
-        class_of[list(members)] = label
-    sums = _sums(trace, len(BYTE_CLASSES), class_of[source])
-    return {"rows": [sums.row(name, label) for label, name in enumerate(BYTE_CLASSES)]}
+    sums = _sums(trace, 256, source)
+    return {"rows": [sums.row(name, list(members)) for name, members in BYTE_CLASSES.items()]}
 
 
 class Words:
