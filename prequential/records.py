@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypedDict
 
 import msgspec
@@ -33,7 +34,6 @@ MAX_NUMBER = 1e30  # products of a few such numbers are finite
 MAX_COUNT = 1 << 62
 MAX_TIME_S = 1e10
 ABSENT: Any = UNSET  # the default of a field that older records lack, and that is not written then
-
 
 Time = Annotated[datetime, Meta(tz=True)]  # ISO 8601, with its zone
 Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
@@ -87,6 +87,16 @@ def environment(runtime: Runtime, config: Config | None) -> dict[str, Any]:
         "versions": {"prequential": VERSION, **versions()},
         "git_commit": git_commit(),
     }
+
+
+def now() -> str:
+    """The time in UTC, in whole seconds, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def digest_of(data: bytes) -> str:
+    """BLAKE2b-256 in hexadecimal digits."""
+    return blake2b(data, digest_size=32).hexdigest()
 
 
 def record_line(record: dict[str, Any]) -> bytes:

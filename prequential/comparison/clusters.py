@@ -85,12 +85,9 @@ class RateInterval:
     confidence: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EqualWeights:
-    """The mean rate of clusters of equal weight, with its confidence interval, in bits per byte. p_value: of a mean of 0.
-
-    n_lower: clusters with a rate below 0.
-    """
+    """The mean rate of clusters of equal weight, and its interval. p_value: of a mean of 0. n_lower: those with rates below 0."""
 
     bits_per_byte: float
     low_bits_per_byte: float
@@ -100,10 +97,7 @@ class EqualWeights:
 
 
 def folders_of(names: Sequence[str], n_levels: int = 1) -> Grouping:
-    """The top folder of each document, or n_levels of folders, below the folder that all have in common.
-
-    A document outside such folders is alone.
-    """
+    """The top folder, or n_levels of folders, of each document below the folder that all share; itself if it has none."""
     folders = [name.split("/")[:-1] for name in names]
     uneven = (i for i, parts in enumerate(zip(*folders, strict=False)) if len(set(parts)) > 1)
     depth = next(uneven, min(map(len, folders), default=0))
@@ -133,18 +127,16 @@ def cluster(n_bytes: Sequence[int], bits: Sequence[float], grouping: Grouping | 
 
 def rate_interval(clusters: Clusters) -> RateInterval | None:
     """The interval of sum of bits / sum of bytes; -bits give exactly the mirrored interval. None with fewer than MIN_CLUSTERS."""
-    from scipy.special import stdtrit  # not every command compares
-
     sizes, costs = np.array(clusters.n_bytes, np.float64), np.array(clusters.bits, np.float64)
     if len(sizes) < MIN_CLUSTERS:
         return None
     rate, error, freedom = _ratio(sizes, costs)
-    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
-    if not math.isfinite(half):  # one cluster has all bytes that a float can tell
+    low, high, _ = student(rate, error, freedom)
+    if not math.isfinite(high - low):  # one cluster has all bytes that a float can tell
         return None
     return RateInterval(
-        low_bits_per_byte=rate - half,
-        high_bits_per_byte=rate + half,
+        low_bits_per_byte=low,
+        high_bits_per_byte=high,
         n_documents=clusters.n_documents,
         n_clusters=len(sizes),
         by=clusters.by,
@@ -161,20 +153,20 @@ def loss_interval(clusters: Clusters) -> RateInterval | None:
 
 def equal_weights(clusters: Clusters) -> EqualWeights | None:
     """The mean rate of clusters, by Student's t; -bits give exactly the mirrored interval. None with fewer than MIN_CLUSTERS."""
-    from scipy.special import stdtr, stdtrit
-
     rates = np.divide(clusters.bits, clusters.n_bytes)
     if (k := len(rates)) < MIN_CLUSTERS:
         return None
     mean, error = float(rates.mean()), float(rates.std(ddof=1)) / math.sqrt(k)
-    half = float(stdtrit(k - 1, (1 + CONFIDENCE) / 2)) * error
-    return EqualWeights(
-        bits_per_byte=mean,
-        low_bits_per_byte=mean - half,
-        high_bits_per_byte=mean + half,
-        p_value=float(2 * stdtr(k - 1, -abs(mean) / error)) if error else float(mean == 0),
-        n_lower=int((rates < 0).sum()),
-    )
+    return EqualWeights(mean, *student(mean, error, k - 1), n_lower=int((rates < 0).sum()))
+
+
+def student(mean: float, error: float, freedom: float) -> tuple[float, float, float]:
+    """The ends of Student's interval of a mean with this standard error, and the probability of one as far from 0."""
+    from scipy.special import stdtr, stdtrit  # not every command compares
+
+    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+    p_value = float(2 * stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
+    return mean - half, mean + half, p_value
 
 
 def _ratio(sizes: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, float, float]:

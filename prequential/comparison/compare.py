@@ -15,40 +15,16 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from prequential_codecs.archive_header import OTHER
 
-from prequential.comparison.clusters import CONFIDENCE, Clusters, holm, label_of
+from prequential.comparison import evidence
+from prequential.comparison.clusters import CONFIDENCE, holm, label_of
 from prequential.comparison.data_multiple import equal_loss
 from prequential.comparison.differences import Comparison, Difference, RunGroup
-from prequential.comparison.documents import (
-    DocumentComparison,
-    DocumentLosses,
-    HasRecords,
-    compare_documents,
-    document_losses,
-    read_document_losses,
-)
-from prequential.comparison.evidence import (
-    MIN_EFFECTIVE,
-    documents_of,
-    effective_documents,
-    over_documents,
-    over_seeds,
-    over_texts,
-    parts_percent,
-)
+from prequential.comparison.documents import DocumentComparison, HasRecords, compare_documents, losses_of
 from prequential.comparison.texts import of_one_text, why_no_text
 from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.evaluation import summary
 from prequential.evaluation.curves import MODEL, crossing_byte, mean_curve
 from prequential.evaluation.runs import PathLike, Result, Run, read_run
-from prequential.evaluation.summary import (
-    DIFFERENT_ROWS,
-    OTHER_ORDER,
-    SAME_TEXT,
-    is_reported,
-    learner_label,
-    proof,
-    rows_known,
-    seed_of,
-)
 from prequential.records import IMPORTED, REPORTED
 
 if TYPE_CHECKING:
@@ -92,7 +68,7 @@ def compare(
         raise wrong_argument("runs", runs, "a list of two runs or more")
     if len(runs) < 2:
         raise ConfigError("a comparison needs two runs or more")
-    losses = [_document_losses(each, i) for i, each in enumerate(runs)]
+    losses = [losses_of(each, i) for i, each in enumerate(runs)]
     if not any(losses):
         return compare_runs([_opened(each, i) for i, each in enumerate(runs)], groups)
     if groups is not None:
@@ -101,13 +77,6 @@ def compare(
         name = str(runs[losses.index([])])
         raise CorpusError(f"{name!r} is not a record of a held-out loss, but others are: compare results of one kind")
     return compare_documents([each for result in losses for each in result])
-
-
-def _document_losses(run: Any, i: int) -> list[DocumentLosses]:
-    """What a result of `heldout` found, or a record; nothing for a run."""
-    if isinstance(run, str | AnyPath):
-        return [losses] if (losses := read_document_losses(str(run))) else []
-    return [document_losses(record, f"result {i + 1}") for record in getattr(run, "records", ())]
 
 
 def _opened(run: Any, i: int) -> Run:
@@ -133,22 +102,17 @@ def compare_runs(opened: Sequence[Run], groups: Labels = None) -> Comparison:
         members.setdefault(label, []).append(run)
     if len(members) < 2:
         raise ConfigError(f"the {len(opened)} runs form one group; a comparison needs two: set them with groups=")
-    groups_of_runs = [_group(label, runs) for label, runs in members.items()]
-    documents = [documents_of([run.record for run in runs]) for runs in members.values()]
-    n_effective = effective_documents(first)
-    common = groups_of_runs, documents, n_effective
-    others, is_training = range(1, len(groups_of_runs)), is_reported(first)
-    differences = _decided([_difference(*common, i, is_training) for i in others])
+    made = tuple(_group(label, runs) for label, runs in members.items())
+    differences = _decided([_difference(made, i, first) for i in range(1, len(made))])
     about: dict[str, Any] = {}
-    if is_reported(first):
+    if summary.is_reported(first):
         wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
         warning = f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
-        rows = rows_known([run.record for run in opened])
-        width = (
-            ": cells hold different rows, so intervals are wide" if rows.startswith((OTHER_ORDER, SAME_TEXT)) else ""
-        )
-        about = {"proof": proof(first) + warning, "rows": rows + width, "sources": _sources(list(members.values()))}
-    return Comparison(corpus=first["corpus"], groups=tuple(groups_of_runs), differences=differences, **about)
+        rows = summary.rows_known([run.record for run in opened])
+        if rows.startswith((summary.OTHER_ORDER, summary.SAME_TEXT)):
+            rows += ": cells hold different rows, so intervals are wide"
+        about = {"proof": summary.proof(first) + warning, "rows": rows, "sources": _sources(list(members.values()))}
+    return Comparison(corpus=first["corpus"], groups=made, differences=differences, **about)
 
 
 def _sources(groups: Sequence[Sequence[Run]]) -> tuple[tuple[str, int, tuple[float, ...]], ...]:
@@ -170,7 +134,7 @@ def _check_comparable(first: Run, run: Run) -> None:
     if kinds[0] != kinds[1]:
         why = f"they have {kinds[0]} and {kinds[1]}"
     elif (a["n_bytes"], a["blake2b"]) != (b["n_bytes"], b["blake2b"]):
-        other = DIFFERENT_ROWS.get(str(run.record.get("coding")), "they are of other bytes")
+        other = summary.DIFFERENT_ROWS.get(str(run.record.get("coding")), "they are of other bytes")
         why = f"{other} ({a['n_bytes']:,} and {b['n_bytes']:,} bytes)"
         if kinds[0] == DATA_OF[REPORTED]:
             why = f"{why}; {why_no_text((first, run))}"
@@ -185,7 +149,7 @@ def group_labels(runs: Sequence[Run]) -> list[str]:
     groups: list[tuple[dict[str, Any], set[int]]] = []
     labels = []
     for run in runs:
-        config, seed = _without_seed(run), seed_of(run.record["config"])
+        config, seed = _without_seed(run), summary.seed_of(run.record["config"])
         i = max((i for i, (other, _) in enumerate(groups) if other == config), default=-1)
         if i < 0 or seed in groups[i][1]:
             i = len(groups)
@@ -207,15 +171,16 @@ def _unseeded(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _group(label: str, runs: Sequence[Run]) -> RunGroup:
-    ordered = sorted(runs, key=lambda run: seed_of(run.record["config"]))
+    ordered = sorted(runs, key=lambda run: summary.seed_of(run.record["config"]))
     curves = tuple(run.curves[MODEL] for run in ordered)
     return RunGroup(
         label=label,
         runs=tuple(run.name for run in ordered),
-        seeds=tuple(seed_of(run.record["config"]) for run in ordered),
+        seeds=tuple(summary.seed_of(run.record["config"]) for run in ordered),
         config=_without_seed(ordered[0]),
         bits=tuple(float(curve.bits[-1]) for curve in curves),
         curves=curves,
+        documents=evidence.documents_of([run.record for run in runs]),
         learner=", ".join(dict.fromkeys(map(group_learner, ordered))),
     )
 
@@ -223,40 +188,35 @@ def _group(label: str, runs: Sequence[Run]) -> RunGroup:
 def group_learner(run: Run) -> str:
     """The name of the learner that the runs of a group share: that of seed 0."""
     config = dict(run.record["config"])
-    return learner_label({**config, "seed": 0} if "seed" in config else config)
+    return summary.learner_label({**config, "seed": 0} if "seed" in config else config)
 
 
-def _difference(
-    groups: Sequence[RunGroup],
-    documents: Sequence[Clusters | None],
-    n_effective: float,
-    i: int,
-    is_training: bool,
-) -> Difference:
+def _difference(groups: Sequence[RunGroup], i: int, record: Mapping[str, Any]) -> Difference:
+    """The i-th group less the first one. record: of any run."""
     reference, other = groups[0], groups[i]
     ends = np.unique(np.concatenate([curve.n_bytes for curve in (*reference.curves, *other.curves)]))
     ours, theirs = mean_curve(other.curves, ends), mean_curve(reference.curves, ends)
-    before, after = documents[0], documents[i]
+    before, after = reference.documents, other.documents
     of_seeds = [[*dict(zip(group.seeds, group.bits, strict=True)).values()] for group in groups]  # one run of each
-    texts = None
+    texts, n_effective = None, evidence.effective_documents(record)
     if before and after and before.n_bytes == after.n_bytes:
-        texts = over_documents(before, after)
+        texts = evidence.over_documents(before, after)
         n_effective = math.inf  # of equal weight: few long ones do no harm
-    elif n_effective >= MIN_EFFECTIVE:
-        texts = over_texts(reference.curves, other.curves)
+    elif n_effective >= evidence.MIN_EFFECTIVE:
+        texts = evidence.over_texts(reference.curves, other.curves)
     return Difference(
         reference=reference,
         other=other,
         bits=other.mean_bits - reference.mean_bits,
-        parts_percent=parts_percent(theirs, ours),
-        seeds=over_seeds(of_seeds, [group.has_seeds for group in groups], i),
+        parts_percent=evidence.parts_percent(theirs, ours),
+        seeds=evidence.over_seeds(of_seeds, [group.has_seeds for group in groups], i),
         texts=texts,
         n_documents=len(before.n_bytes) if before else 0,
         n_effective=n_effective,
         crossing_byte=crossing_byte(ours, theirs),
         n_bytes=np.concatenate(([0], ends)),
         running_bits=np.concatenate(([0.0], ours.bits - theirs.bits)),
-        equal_loss=equal_loss(theirs, ours) if is_training else None,
+        equal_loss=equal_loss(theirs, ours) if summary.is_reported(record) else None,
     )
 
 

@@ -54,8 +54,7 @@ def data_multiple(curve: Curve, baseline: Curve) -> DataMultiple | None:
         return None
     varies, differs = (float(np.square(transforms(each)).sum()) for each in (mean, difference))
     root = math.sqrt(min(MAX_WEIGHT, varies / differs)) if differs else math.sqrt(MAX_WEIGHT)
-    fitted = _fit(mean - mean.mean(), difference, root)
-    if fitted is None:
+    if (fitted := _fit(mean - mean.mean(), difference, root)) is None:
         return None
     log_multiple, movement = fitted
     random = np.random.default_rng(0)

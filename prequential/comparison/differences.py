@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prequential.comparison.clusters import LEVEL, MIN_CLUSTERS, by_holm
+from prequential.comparison.clusters import LEVEL, MIN_CLUSTERS, Clusters, by_holm
 from prequential.comparison.data_multiple import EqualLoss
 from prequential.comparison.evidence import MIN_EFFECTIVE, N_PARTS, Interval
 from prequential.evaluation.curves import Curve, ShownAsTable
@@ -30,7 +30,7 @@ MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
 
 @dataclass(frozen=True, kw_only=True)
 class RunGroup:
-    """Runs of one configuration, ascending by seed. bits: ideal code lengths. learner: its preset or own name."""
+    """Runs of one configuration, by seed. bits: ideal code lengths. learner: its name. documents: their mean costs, if known."""
 
     label: str
     runs: tuple[str, ...]
@@ -38,6 +38,7 @@ class RunGroup:
     config: Mapping[str, Any]
     bits: tuple[float, ...]
     curves: tuple[Curve, ...] = field(repr=False, compare=False)
+    documents: Clusters | None = field(default=None, repr=False, compare=False)
     learner: str = ""
 
     @property
@@ -113,14 +114,11 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         """All but the arrays, as JSON values."""
         figures = {name: getattr(self, name) for name in ("bits", "bits_per_byte", "percent", "crossing_byte")}
-        answers: dict[str, Any] = {
-            name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))
-        }
-        answers["equal_loss"] = self.equal_loss and {
-            name: getattr(self.equal_loss, name) for name in ("ratio", "bits_per_byte")
-        }
-        parts = {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
-        return {"reference": self.reference.label, "other": self.other.label, **figures, **parts, **answers}
+        figures |= {"parts_percent": list(self.parts_percent), "n_documents": self.n_documents}
+        answers = {name: value and asdict(value) for name, value in (("seeds", self.seeds), ("texts", self.texts))}
+        equal = self.equal_loss and {"ratio": self.equal_loss.ratio, "bits_per_byte": self.equal_loss.bits_per_byte}
+        names = {"reference": self.reference.label, "other": self.other.label}
+        return {**names, **figures, **answers, "equal_loss": equal}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -236,9 +234,8 @@ def sentence(difference: Difference) -> str:
     if 0 < difference.n_documents < MIN_CLUSTERS:
         lines.append(f"{difference.n_documents} documents are too few to speak of other texts.")
     elif difference.n_effective < MIN_EFFECTIVE:
-        lines.append(
-            f"The text is worth {difference.n_effective:.1f} equal documents: too few to speak of other texts."
-        )
+        worth = f"{difference.n_effective:.1f} equal documents"
+        lines.append(f"The text is worth {worth}: too few to speak of other texts.")
     elif texts := difference.texts:
         turns = texts.decides and texts.low_percent * percent < 0 and texts.high_percent * percent < 0
         doubt = ": a few long documents turn this text" * turns

@@ -3,6 +3,7 @@
 The first record is the reference. Differences are paired: each cluster's bits in one record minus its bits in the other.
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -147,6 +148,13 @@ class DocumentComparison(ShownAsTable):
             "differences": [difference.to_dict() for difference in self.differences],
             "notes": list(self.notes),
         }
+
+
+def losses_of(result: Any, i: int) -> list[DocumentLosses]:
+    """What the i-th of several results found, a `heldout` or the name of a record; nothing for a run."""
+    if isinstance(result, str | os.PathLike):
+        return [losses] if (losses := read_document_losses(str(result))) else []
+    return [document_losses(record, f"result {i + 1}") for record in getattr(result, "records", ())]
 
 
 def read_document_losses(name: str) -> DocumentLosses | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from prequential.comparison.clusters import CONFIDENCE, Clusters, equal_weights
+from prequential.comparison.clusters import CONFIDENCE, Clusters, equal_weights, student
 from prequential.comparison.prediction import mean_variance, text_cells
 from prequential.evaluation.curves import Curve
 
@@ -50,8 +50,6 @@ def over_seeds(groups: Sequence[Sequence[float]], varies: Sequence[bool], i: int
 
     groups: bits of each seed. varies: whether seeds change them: a mixer alone has nothing random, and tells of no deviation.
     """
-    from scipy.special import stdtr, stdtrit  # not every command compares
-
     logs = [100 * np.log(np.maximum(bits, 1e-9)) for bits in groups]
     drawn = [each for each, is_drawn in zip(logs, varies, strict=True) if is_drawn]
     freedom = sum(len(each) - 1 for each in drawn)
@@ -60,9 +58,8 @@ def over_seeds(groups: Sequence[Sequence[float]], varies: Sequence[bool], i: int
     mean = float(logs[i].mean() - logs[0].mean())
     variance = sum(float(((each - each.mean()) ** 2).sum()) for each in drawn) / freedom
     error = math.sqrt(variance * (varies[i] / len(logs[i]) + varies[0] / len(logs[0])))
-    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
-    p_value = float(2 * stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
-    low, high = (100 * math.expm1(end / 100) for end in (mean - half, mean + half))
+    *ends, p_value = student(mean, error, freedom)
+    low, high = (100 * math.expm1(end / 100) for end in ends)
     return Interval(low_percent=low, high_percent=high, p_value=p_value, over="seeds")
 
 

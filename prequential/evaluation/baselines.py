@@ -47,9 +47,8 @@ def measure_baselines(
     results, curves, n_named = list[BaselineFields](), Curves(), Counter[str]()
 
     def add(name: str, label: str, bits: NDArray[np.float64], wall_s: float) -> None:
-        size = math.ceil(bits[-1] / 8)
-        rate, curves[name] = bits_per_byte(size, len(source)), Curve(n_bytes=at, bits=bits)
-        results.append(BaselineFields(name=name, label=label, compressed_bytes=size, bits_per_byte=rate, wall_s=wall_s))
+        curves[name] = Curve(n_bytes=at, bits=bits)
+        results.append(_fields(name, label, math.ceil(bits[-1] / 8), len(source), wall_s))
 
     measured, notes = measure_installed(given + data, names)
     for each in measured:
@@ -73,8 +72,10 @@ def measure_baselines(
 
 def to_record(result: BaselineResult) -> BaselineFields:
     """A result of a compressor alone."""
-    rate = bits_per_byte(result.compressed_bytes, result.n_bytes)
-    label, size = BASELINES[result.name].label, result.compressed_bytes
-    return BaselineFields(
-        name=result.name, label=label, compressed_bytes=size, bits_per_byte=rate, wall_s=result.wall_s
-    )
+    label = BASELINES[result.name].label
+    return _fields(result.name, label, result.compressed_bytes, result.n_bytes, result.wall_s)
+
+
+def _fields(name: str, label: str, size: int, n_bytes: int, wall_s: float) -> BaselineFields:
+    rate = bits_per_byte(size, n_bytes)
+    return BaselineFields(name=name, label=label, compressed_bytes=size, bits_per_byte=rate, wall_s=wall_s)

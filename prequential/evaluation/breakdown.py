@@ -7,7 +7,7 @@ the ledger. Rows without bytes are left out. docs/MEASURES.md explains the table
 import base64
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from posixpath import splitext
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ CHUNK_BYTES = 1 << 20
 FIRST_STRETCH = 1 << 10  # bytes; each later stretch ends at twice the position
 MAX_DOCUMENTS, MAX_EXTENSIONS = 50, 20  # rows; all others are summed in one row
 MAX_EACH = 1000  # documents whose costs are kept for comparisons; of more, none
-MAX_PASSAGES, PASSAGE_BYTES = 4, 600
+PASSAGE_BYTES = 600
 WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 MAX_WORDS = 1 << 21  # some 300 MB; further words count as words that occur once
 N_DECILES = 10
@@ -57,7 +57,7 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
     """All tables, as JSON values. source: (n,) uint8, may be memory-mapped. documents: in stream order.
 
     A table is {"rows": [...]}. A row is {"name", "n_bytes", "bits": {part: bits}} with further fields. Takes about 0.7 s per MB
-    and 5 us per document, and at most about 350 MiB and 100 bytes per document.
+    and 5 us per document, and at most about 350 MiB, as many bytes as the corpus has, and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)} | (_by_document(trace, documents) if len(documents) > 1 else {})
     tables |= {CLASSES: _by_class(source, trace), WORDS: _by_word(source, trace), COPIES: _by_copy(source, trace)}
@@ -100,15 +100,14 @@ class _Sums(NamedTuple):
         return {"name": name, "n_bytes": n_bytes, "bits": dict(zip(self.parts, bits, strict=True)), **more}
 
 
-def _sums(trace: Trace, n_labels: int, labels_of: Callable[[int, int], NDArray[Any]]) -> _Sums:
-    """Sums by label. labels_of(start, end), called for consecutive stretches, returns labels (end - start,) below n_labels."""
+def _sums(trace: Trace, n_labels: int, labels: NDArray[np.uint8]) -> _Sums:
+    """Sums by the label of each byte, (n,), below n_labels."""
     n_bytes, bits = np.zeros(n_labels, np.int64), np.zeros((n_labels, len(trace.parts)))
     for start in range(0, trace.n_bytes, CHUNK_BYTES):
         where = slice(start, min(start + CHUNK_BYTES, trace.n_bytes))
-        labels = labels_of(where.start, where.stop)
-        n_bytes += np.bincount(labels, minlength=n_labels)
+        n_bytes += np.bincount(labels[where], minlength=n_labels)
         for p, part in enumerate(trace.parts):
-            bits[:, p] += np.bincount(labels, trace.bits(part, where), n_labels)
+            bits[:, p] += np.bincount(labels[where], trace.bits(part, where), n_labels)
     return _Sums(trace.parts, n_bytes, bits)
 
 
@@ -158,55 +157,43 @@ def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> 
 
 
 def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
-    class_of = np.zeros(256, np.uint8)
-    for label, members in enumerate(BYTE_CLASSES.values()):
-        class_of[list(members)] = label
-    sums = _sums(trace, len(BYTE_CLASSES), lambda start, end: class_of[source[start:end]])
-    return {"rows": [sums.row(name, label) for label, name in enumerate(BYTE_CLASSES)]}
+    sums = _sums(trace, 256, source)
+    return {"rows": [sums.row(name, list(members)) for name, members in BYTE_CLASSES.items()]}
 
 
 class Words:
     """How common the word of each byte of `source` (n,) uint8 is.
 
     All occurrences, the most common words first, are cut into ten equal parts. Those that occur equally often are in the part of
-    the middle of their occurrences, 0 for the most common words. n_distinct: number of words by their times of occurrence, the
-    highest first; deciles: the part of each of them. n_untracked: occurrences of words beyond the first max_words different
-    ones; they count as words that occur once.
+    the middle of their occurrences, 0 for the most common words. labels (n,): the part of each byte's word, or N_DECILES outside
+    words. n_distinct: number of words by their times of occurrence, the highest first; deciles: the part of each of them.
+    n_untracked: occurrences of words beyond the first max_words different ones; they count as words that occur once.
     """
 
     def __init__(self, source: NDArray[np.uint8], max_words: int = MAX_WORDS) -> None:
         text = np.ascontiguousarray(source).data
-        self._counts, self.n_untracked = Counter[bytes](), 0
+        counts, self.n_untracked = Counter[bytes](), 0
         for match in WORD.finditer(text):
-            if match[0] in self._counts or len(self._counts) < max_words:
-                self._counts[match[0]] += 1
+            if match[0] in counts or len(counts) < max_words:
+                counts[match[0]] += 1
             else:
                 self.n_untracked += 1
-        classes = Counter(self._counts.values()) + Counter({1: self.n_untracked})
+        classes = Counter(counts.values()) + Counter({1: self.n_untracked})
         n = sum(times * n_distinct for times, n_distinct in classes.items())
         self.n_distinct, self.deciles, more_common = dict(sorted(classes.items(), reverse=True)), dict[int, int](), 0
         for times, n_distinct in self.n_distinct.items():
             n_words = times * n_distinct
             self.deciles[times] = N_DECILES * (2 * more_common + n_words) // (2 * n)
             more_common += n_words
-        self._matches = WORD.finditer(text)
-        self._match = next(self._matches, None)
-
-    def next_labels(self, start: int, end: int) -> NDArray[np.uint8]:
-        """(end - start,): the decile of each byte's word, or N_DECILES outside words. Call it for consecutive stretches."""
-        labels = np.full(end - start, N_DECILES, np.uint8)
-        while (match := self._match) and match.start() < end:
-            labels[max(match.start() - start, 0) : match.end() - start] = self.deciles[self._counts.get(match[0], 1)]
-            if match.end() > end:
-                break
-            self._match = next(self._matches, None)
-        return labels
+        self.labels = np.full(len(source), N_DECILES, np.uint8)
+        for match in WORD.finditer(text):
+            self.labels[match.start() : match.end()] = self.deciles[counts.get(match[0], 1)]
 
 
 def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
     """Deciles of the occurrences of words, the most common words first."""
     words = Words(source)
-    sums, rows = _sums(trace, N_DECILES + 1, words.next_labels), []
+    sums, rows = _sums(trace, N_DECILES + 1, words.labels), []
     for decile in sorted(set(words.deciles.values())):
         times = [each for each, of in words.deciles.items() if of == decile]
         few, many, n_distinct = times[-1], times[0], sum(words.n_distinct[each] for each in times)
@@ -220,7 +207,7 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
 
 def _by_copy(source: NDArray[np.uint8], trace: Trace) -> Table:
     is_copied, n_forgotten = repeated_bytes(source, MAX_COPIES_MEMORY_BYTES)
-    sums = _sums(trace, 2, lambda start, end: is_copied[start:end].astype(np.int64))
+    sums = _sums(trace, 2, is_copied.view(np.uint8))
     return {"rows": [sums.row("novel", 0), sums.row("copied", 1)], "n_forgotten": n_forgotten}
 
 

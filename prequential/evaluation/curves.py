@@ -204,10 +204,7 @@ def table_of(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def cost_columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The columns of a table: a row for each kind of byte, with its name under "".
-
-    Bytes, counts, bits, and shares in % (of the first part); bits/byte by part.
-    """
+    """A row for each kind of byte: name (under ""), bytes, counts, bits, shares in % (of the first part), bits/byte by part."""
     rows = [row for row in table["rows"] if row["n_bytes"]]
     parts = list(rows[0]["bits"]) if rows else []
     n_bytes, bits = [row["n_bytes"] for row in rows], [row["bits"][parts[0]] for row in rows]
@@ -221,10 +218,3 @@ def cost_columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
         "of bits, %": [100 * each / (sum(bits) or 1.0) for each in bits],
         **{f"bits/byte, {part}": [row["bits"][part] / row["n_bytes"] for row in rows] for part in parts},
     }
-
-
-def cost_frame(tables: Mapping[str, Any], name: str) -> "pandas.DataFrame":
-    """One table (`cost_columns`). tables: of an Evaluation or a record. Raises ConfigError if there is no such table."""
-    import pandas
-
-    return pandas.DataFrame(cost_columns(table_of(tables, name))).set_index("")

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -196,17 +195,19 @@ def _measured(
         archive.settle()
     curves = {part: Curve(n_bytes=scored.ends, bits=trace.sums(part, scored.ends)) for part in trace.parts}
     begin(on_progress, "baselines")
-    known = b"" if spec.given is None or is_model(spec.given) else _bytes_of(spec.given)  # nothing of a model
+    known = b""  # nothing of a model
+    if spec.given is not None and not is_model(spec.given):
+        with open_source(spec.given) as given:
+            known = given.symbols[:].tobytes()
     others, other_curves, notes = measure_baselines(symbols, baselines, source.documents, known)
     # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
     own = curves[MODEL]
     whole = Curve(n_bytes=own.n_bytes, bits=own.bits + max(0.0, figures["archive_bits"] - figures["code_bits"]))
+    against = {name: whole if name in BASELINES else own for name in other_curves}
     return Evaluation(
         **figures,
         parts={part: trace.total_bits(part) for part in trace.parts},
-        crossings={
-            name: crossing_byte(whole if name in BASELINES else own, each) for name, each in other_curves.items()
-        },
+        crossings={name: crossing_byte(against[name], each) for name, each in other_curves.items()},
         baselines=others,
         notes=notes,
         findings=health.findings,
@@ -234,7 +235,7 @@ def _figures(header: Header, spec: LearnerSpec, scored: Scored) -> dict[str, Any
         "wall_s": scored.wall_s,
         "bytes_per_s": ledger.n_bytes / scored.wall_s,
         "peak_memory_bytes": peak_memory_bytes(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": records.now(),
     }
 
 
@@ -244,11 +245,6 @@ def _temporary_draft() -> Iterator[DraftFolder]:
         folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
     with folder as name:
         yield DraftFolder(path=Path(name))
-
-
-def _bytes_of(source: CorpusLike) -> bytes:
-    with open_source(source) as opened:
-        return opened.symbols[:].tobytes()
 
 
 def _spec(

@@ -29,11 +29,12 @@ from prequential.evaluation.curves import (
     Curve,
     Curves,
     Split,
-    cost_frame,
+    cost_columns,
     curve_frame,
     curve_table,
     frame_html,
     parse_curves,
+    table_of,
 )
 from prequential.evaluation.summary import COLUMNS, comparison_rows, is_reported, learner_label, run_line, seed_of
 from prequential.files import PathLike
@@ -83,8 +84,10 @@ class Result:
         return self.curve.split()
 
     def table(self, name: str) -> "pandas.DataFrame":
-        """The table of where the bits went of this name (`cost_frame`). Raises ConfigError if there is none."""
-        return cost_frame(self.record.get("tables", {}), name)
+        """The table of where the bits went of this name. Raises ConfigError if there is none."""
+        import pandas
+
+        return pandas.DataFrame(cost_columns(table_of(self.record.get("tables", {}), name))).set_index("")
 
     def as_run(self, name: str) -> "Run":
         """Itself, or a run of this name that is in no folder."""
@@ -425,10 +428,7 @@ def _can_be_resumed(draft: Path) -> bool:
 
 
 def run_name(record: dict[str, Any]) -> str:
-    """Corpus, time (UTC) and first digits of the corpus's digest: 41 letters, so that a list of runs has 80 columns.
-
-    A training run has the name of its learner.
-    """
+    """Corpus (of a training run: learner), time (UTC), digits of the corpus's digest: 41 letters, as a list has 80 columns."""
     name = record["config"][OTHER]["name"] if is_reported(record) else record["corpus"].get("name")
     corpus = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name or "bytes").name).strip("-.")[:16]
     time = re.sub(r"[^0-9T]", "", record["time"][:19]).replace("T", "-")

@@ -22,8 +22,7 @@ from prequential.evaluation.curves import GPT, MIXER, MODEL
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import ARCHIVE, COSTS, SECONDS, DraftFolder
 from prequential.evaluation.trace import ArrayFile, Trace
-from prequential.files import checkpoint_path, output_file, partial_path, reading, writing
-from prequential.files.work_folder import hold_work_folder
+from prequential.files import checkpoint_path, hold_work_folder, output_file, partial_path, reading, writing
 from prequential.learners.adapted import NOT_RESUMED
 from prequential.learners.given import is_model
 from prequential.learners.spec import Earlier, LearnerSpec, byte_costs, reported

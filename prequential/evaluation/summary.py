@@ -123,10 +123,7 @@ def run_line(record: Record) -> str:
 
 
 def format_report(record: Record, *parts: str, folder: PathLike = "") -> str:
-    """One evaluation record: figures, these parts, notes and warnings; last the ranking of the compressors and the main figure.
-
-    folder: that of the run.
-    """
+    """One record: figures, these parts, notes and warnings; last the ranking and the main figure. folder: that of the run."""
     figures = report_figures(record) | ({"run": str(folder)} if folder else {})
     main = "code length" if is_reported(record) else "description length"
     last = format_figures({main: figures.pop(main)})
@@ -166,9 +163,8 @@ def report_figures(record: Record) -> dict[str, str]:
     if is_reported(record):
         return dict(_reported_figures(record))
     corpus, config, environment = record["corpus"], record["config"], record["environment"]
-    parts = [
-        f"{name} {bits / corpus['n_bytes']:.4f}" for name, bits in record.get("parts", {}).items() if name != MODEL
-    ]
+    n_bytes, alone = corpus["n_bytes"], {name: bits for name, bits in record.get("parts", {}).items() if name != MODEL}
+    parts = [f"{name} {bits / n_bytes:.4f}" for name, bits in alone.items()]
     mixing, n_threads = environment.get("mixing", {}), environment["threads"]
     threads = f"{n_threads} thread{'s' * (n_threads != 1)}"
     threads += f" ({mixing['used_threads']} mixed)" if mixing and mixing["most_threads"] != 1 else ""
@@ -274,10 +270,7 @@ def run_figures(path: PathLike, record: Record) -> dict[str, Any]:
 
 
 def format_runs(records: Sequence[Record]) -> str:
-    """A table of at most WIDTH columns with one row for each of these `run_figures`.
-
-    A run is called by the beginning of its name, without the digest, unless another one begins so.
-    """
+    """A table of at most WIDTH columns of `run_figures`. A run is called by its name without the digest, where that is unique."""
     names = [Path(record["run"]).name for record in records]
     n_begin, rows = Counter(DIGEST.sub("", name) for name in names), []
     for name, record in zip(names, records, strict=True):

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,13 @@ from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, check_number
 from prequential.evaluation.curves import MODEL, ShownAsTable
 from prequential.evaluation.runs import PathLike, Run, mode_of_all, read_run, read_runs
-from prequential.evaluation.summary import OTHER_ORDER
+from prequential.evaluation.summary import OTHER_ORDER, proof, rows_known
 from prequential.files import common_mode, output_file
 from prequential.forecasting import law, members, registered
 from prequential.online.costs import total_flops
 from prequential.online.source import mode_of
 from prequential.printable import format_table, printable
+from prequential.records import now
 from prequential.sweeps.ladder import AnySize, Ladder, Parameters, Size, diverged_runs, n_weights, scaled
 from prequential.sweeps.plans import corpus_key, recorded_corpus
 from prequential.version import VERSION
@@ -67,10 +67,7 @@ class Target:
 
 
 def target_digest(source: str, ladder: Ladder, n_bytes: int) -> str:
-    """BLAKE2b-256 of the target's bytes of the corpus, in hexadecimal digits.
-
-    Raises CorpusError if the corpus does not begin with the ladder's bytes or is shorter than the target.
-    """
+    """BLAKE2b-256 (hexadecimal) of the target's bytes. Raises CorpusError for a corpus that is shorter, or not the ladder's."""
     if corpus_key(source, ladder.corpus.n_bytes) != ladder.corpus:
         raise CorpusError(f"{source!r} does not begin with the bytes that the ladder read")
     corpus = corpus_key(source, n_bytes)
@@ -109,6 +106,7 @@ def forecast_record(
     """
     for name, reason in diverged_runs(ladder).items():
         raise ConfigError(f"the run {name} looks diverged: {reason}; move it away, or change the configuration")
+    reported = [rung.run.record for rung in ladder.rungs] if members.is_reported_ladder(ladder) else []
     wanted, flops = target.to_record(ladder, target_blake2b)
     compute = _compute(ladder, wanted, flops)
     losses, n_bytes = losses_of(ladder), target.n_bytes
@@ -127,10 +125,11 @@ def forecast_record(
         {
             "schema": registered.SCHEMA,
             "kind": "forecast",
-            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "created_at": now(),
             "program_version": VERSION,
             "after_the_fact": after_the_fact,
-            **members.what_is_known(ladder),
+            "proof": proof(reported[0]) if reported else None,  # None: archives of equal bytes
+            "rows": rows_known(reported) if reported else None,
             "corpus": ladder.rungs[0].run.record["corpus"],
             "fitted": [registered.run_digests(rung.run) for rung in ladder.rungs],
             "fitted_prefixes": ladder.prefixes().tolist(),
@@ -311,9 +310,8 @@ class Forecast(ShownAsTable):
         ]
         if record["proof"]:
             lines.append(f"{record['proof']}; rows: {record['rows']}")
-        lines.append(
-            format_table(("forecast by", "total bits"), [(k, f"{bits:,.0f}") for k, bits in _parts(made).items()])
-        )
+        rows = [(name, f"{bits:,.0f}") for name, bits in _parts(made).items()]
+        lines.append(format_table(("forecast by", "total bits"), rows))
         largest = made["at_largest_size"] / target["n_bytes"]
         lines.append(f"if models beyond {printable(record['largest_size'])} no longer help: {largest:.3f} bits/byte")
         if n := tested["n_hidden"]:
@@ -382,9 +380,8 @@ def forecast(
     opened = [proxy if isinstance(proxy, Run) else read_run(proxy) for proxy in proxies]
     done = [str(run.path) for run in [*read_runs(runs), *opened] if registered.contains_target(run, wanted)]
     if done and not after_the_fact:
-        raise ConfigError(
-            f"the target has been run already: {done[0]!r}; after_the_fact=True forecasts it, and says so"
-        )
+        remedy = "after_the_fact=True forecasts it, and says so"
+        raise ConfigError(f"the target has been run already: {done[0]!r}; {remedy}")
     digest = None if corpus is None else target_digest(os.fspath(corpus), ladder, target_bytes)
     for proxy in opened if digest else ():
         if recorded_corpus(proxy.record) != (target_bytes, digest):

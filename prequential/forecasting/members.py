@@ -11,7 +11,7 @@ from prequential_codecs.archive_header import OTHER
 
 from prequential.errors import CorpusError
 from prequential.evaluation.runs import PathLike, Run, read_runs
-from prequential.evaluation.summary import DIFFERENT_ROWS, is_reported, proof, rows_known
+from prequential.evaluation.summary import DIFFERENT_ROWS, is_reported
 from prequential.sweeps.ladder import Ladder, Parameters, Rung, ladder_of
 from prequential.sweeps.plans import CorpusKey, check_archive, recorded_corpus
 
@@ -88,11 +88,3 @@ def read_ladder(path: PathLike) -> Ladder:
     for rung in ladder.rungs:
         check_archive(rung.run)
     return ladder
-
-
-def what_is_known(ladder: Ladder) -> dict[str, str | None]:
-    """What proves the figures of the members, and what is known about their rows; None: archives of equal bytes."""
-    if not is_reported_ladder(ladder):
-        return {"proof": None, "rows": None}
-    records = [rung.run.record for rung in ladder.rungs]
-    return {"proof": proof(records[0]), "rows": rows_known(records)}

@@ -1,9 +1,8 @@
 """Registered forecasts: records with the digest of all their other values, which shows a later change; and their scores."""
 
-import hashlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from prequential.evaluation.runs import PathLike, Run, read_runs
 from prequential.evaluation.summary import is_reported, proof, seed_of
 from prequential.forecasting.law import interval_score, mean_losses
 from prequential.forecasting.members import ReportedRung, rung_of
-from prequential.records import read_object, record_line
+from prequential.records import digest_of, now, read_object, record_line
 from prequential.sweeps.ladder import family
 from prequential.sweeps.plans import check_archive, config_key
 
@@ -26,15 +25,11 @@ SCHEMAS = (1, 2, SCHEMA)  # earlier ones had other laws; point, interval and nai
 LINES = ("line_with_proxy", "line")  # naive forecasts (law.py): the first one that there is counts
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=32).hexdigest()
-
-
 def with_digest(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with `blake2b`, the digest of all its other values: of their JSON with sorted names and without spaces."""
     values = {name: value for name, value in record.items() if name != "blake2b"}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return {**json.loads(text), "blake2b": _digest(text.encode())}
+    return {**json.loads(text), "blake2b": digest_of(text.encode())}
 
 
 def read_registered(path: PathLike) -> dict[str, Any]:
@@ -54,12 +49,12 @@ def run_digests(run: Run) -> dict[str, Any]:
         "name": unicode_name(run.name),
         "n_bytes": record["corpus"]["n_bytes"],
         "corpus_blake2b": record["corpus"]["blake2b"],
-        "config_blake2b": _digest(config_key(record["config"]).encode()),
+        "config_blake2b": digest_of(config_key(record["config"]).encode()),
         "seed": seed_of(record["config"]),
         "time": record["time"],
         "code_bits": record["code_bits"],
-        "record_blake2b": _digest(record_line(record)),
-        "curve_blake2b": _digest(run.curve_table()),
+        "record_blake2b": digest_of(record_line(record)),
+        "curve_blake2b": digest_of(run.curve_table()),
     }
 
 
@@ -87,7 +82,7 @@ def score(forecast: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {
         "schema": SCORE_SCHEMA,
         "kind": "forecast score",
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": now(),
         "forecast_blake2b": forecast["blake2b"],
         "after_the_fact": forecast["after_the_fact"],
         "proof": proof(run.record) if is_reported(run.record) else None,

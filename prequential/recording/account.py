@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.nn.functional import pad
 
 from prequential.errors import ConfigError
 from prequential.recording.score import FIELDS, IGNORED, Scores, Units, joined, row_sums
@@ -57,7 +58,7 @@ class Account:
 
     def __init__(self, ranks: Ranks, units: Units, text: Text | None = None) -> None:
         self.totals = Totals()
-        self._ranks, self._units, self._seen, self._text = ranks, units, SeenRows(), text
+        self.units, self.text, self._ranks, self._seen = units, text, ranks, SeenRows()
         self._names: dict[int, str] = {}  # of groups, which the other ranks do not know yet
         self._drop_queues()
 
@@ -72,7 +73,7 @@ class Account:
         """Queues copies of rows that were scored. They are summed up together, in few calls of the device."""
         copied = scores.copied()
         self._waiting.append((step, copied))
-        if self._text and self._units.pieces:
+        if self.text and self.units.pieces:
             self._sampled.append(copied.targets[:: -(-copied.targets.numel() // MAX_SAMPLED)])
         self._n_waiting += scores.targets.numel()
         if self._n_waiting >= MAX_WAITING:
@@ -96,7 +97,7 @@ class Account:
                 steps, parts = zip(*group, strict=True)
                 scores = joined(parts)
                 grams = sampled_grams(scores.targets, scores.targets != IGNORED)
-                sums = torch.cat((row_sums(scores, self._units), grams), 1)
+                sums = torch.cat((row_sums(scores, self.units), grams), 1)
                 self._scored += zip(steps, sums.split([len(part.targets) for part in parts]), strict=True)
         except Exception as error:  # such as no memory on the device: somebody's training, and the other ranks, go on
             self._lost.append(f"step {waiting[0][0] + 1}: rows are lost: {type(error).__name__}: {str(error)[:200]}")
@@ -115,7 +116,7 @@ class Account:
         """Adds the steps before n_steps to the totals; returns the mistakes in them. All ranks call it after the same step."""
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        calls = [(step, head_hashes(ids)) for step, ids in ready[1]]
+        calls = [(step, head_hashes(ids)[:, None]) for step, ids in ready[1]]
         (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(calls, ("head",))
         parts = self._ranks.gathered((own, heads, grams, self._lost, self._names, self._looked_up()))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
@@ -134,10 +135,10 @@ class Account:
     def _looked_up(self) -> list[int]:
         """Samples of the text of queued rows, and those that the declared text does not have."""
         rows, self._sampled = self._sampled, []
-        if not rows or not self._text:
+        if not rows or not self.text:
             return [0, 0]
-        ids = torch.cat([torch.nn.functional.pad(each, (0, 1), value=IGNORED).flatten() for each in rows]).tolist()
-        return self._text.count(self._units.stretches(ids)).tolist()
+        ids = torch.cat([pad(each, (0, 1), value=IGNORED).flatten() for each in rows]).tolist()
+        return self.text.count(self.units.stretches(ids)).tolist()
 
     def _add(self, rows: np.ndarray, grams: np.ndarray, n_steps: int) -> list[str]:
         """Adds rows to the totals, and returns where values that no model gives come first."""
@@ -213,9 +214,8 @@ def on_host(queued: Sequence[tuple[int, torch.Tensor]], names: tuple[str, ...]) 
     rows = np.zeros(sum(len(part) for _, part in queued), form)
     values = np.zeros((0, len(names)), np.int64)
     if len(rows):
-        parts = [part.reshape(len(part), -1) for _, part in queued]
-        most = max(part.shape[1] for part in parts)
-        values = torch.cat([torch.nn.functional.pad(part, (0, most - part.shape[1])) for part in parts]).cpu().numpy()
+        most = max(part.shape[1] for _, part in queued)
+        values = torch.cat([pad(part, (0, most - part.shape[1])) for _, part in queued]).cpu().numpy()
         rows["step"] = np.repeat([step for step, _ in queued], [len(part) for _, part in queued])
         for i, name in enumerate(names):
             rows[name] = values[:, i]

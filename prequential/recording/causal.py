@@ -26,10 +26,7 @@ TARGETS = ("label", "target")  # parts of names of what a model may be called wi
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the model in training: its arguments as they were before it, the ids among them, and what it ran under.
-
-    lost: why the arguments cannot be copied, if so.
-    """
+    """A call of the model in training: arguments and ids as they were, and what it ran under. lost: why there is no copy."""
 
     ids: torch.Tensor
     args: tuple[Any, ...]
@@ -67,10 +64,7 @@ class Call:
 
 
 class CallHook:
-    """A forward hook that gives `saw` the ids, as they are, and the arguments of calls of `model` in training.
-
-    Copies and pickles of the model forget it.
-    """
+    """A forward hook: `saw` gets ids and arguments of calls of `model` in training. Copies and pickles of it forget the hook."""
 
     def __init__(self, model: Any = None, saw: Callable[..., None] | None = None) -> None:
         self._model, self._saw = model, saw

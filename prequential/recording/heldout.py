@@ -1,9 +1,7 @@
 """Held-out documents that a training loop scores: the last scores of each name become a record that `compare` reads."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from prequential.errors import ConfigError
 from prequential.recording.account import impossible_rows, on_host
 from prequential.recording.score import FIELDS, Scores, Units, row_sums
 from prequential.recording.totals import UNITS_PER_NAT, mix
-from prequential.records import REPORTED, ClusterFields, HeldoutRecord, record_of
+from prequential.records import REPORTED, ClusterFields, HeldoutRecord, digest_of, now, record_of
 
 POLICY = "as the loop called the model"
 # Of each document: bytes, units of 2**-22 bits, the mixed hashes of its rows, and its bytes as a number modulo PRIME.
@@ -72,12 +70,12 @@ def heldout_record(name: str, sums: Sums, step: int, run: dict[str, Any]) -> dic
     text = "\n".join(f"{document} {values[3] or sum(values[2]) & (1 << 64) - 1}" for document, values in ordered)
     return record_of(
         HeldoutRecord,
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        time=now(),
         train={"name": f"{run['config']['learner']['name']}, step {step}"},
-        test={"name": name, "n_bytes": group["n_bytes"], "blake2b": _digest(text)},
+        test={"name": name, "n_bytes": group["n_bytes"], "blake2b": digest_of(text.encode())},
         config=run["config"],
         coding=REPORTED,
-        learner_digest=_digest(repr(bits)),
+        learner_digest=digest_of(repr(bits).encode()),
         policy=POLICY,
         frozen={
             "total": group,
@@ -86,11 +84,5 @@ def heldout_record(name: str, sums: Sums, step: int, run: dict[str, Any]) -> dic
             "bits_per_byte": group["bits_per_byte"],
             "clusters": record_of(ClusterFields, clusters, n_bytes=list(clusters.n_bytes), bits=list(clusters.bits)),
         },
-        **dict.fromkeys(("dynamic", "untrained", "saved_bits", "overlap")),
-        baselines=[],
         environment=run["environment"],
     )
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()

@@ -3,7 +3,6 @@
 Or the integral of a held-out loss, where a log has no other.
 """
 
-import hashlib
 import math
 import re
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from prequential.files import common_mode
 from prequential.recording.logs import Log, read_log
 from prequential.recording.run import check_texts, save_run, training_record
 from prequential.recording.totals import MAX_POINTS
-from prequential.records import IMPORTED
+from prequential.records import IMPORTED, digest_of
 
 BITS_PER_NAT = 1 / math.log(2.0)
 STEPS = ("step", "global_step", "iteration", "iter", "_step", "trainer/global_step")
@@ -95,8 +94,7 @@ def _declared(data: str | None, name: str, curve: Curve, begin: float) -> dict[s
     """The corpus of a log: its data by name, begin and length. A log whose data nobody named equals only itself."""
     n_bytes, content = int(curve.n_bytes[-1]), data.encode() if data else curve.bits.tobytes()
     content += (f"/{begin:.0f}/{n_bytes}" if begin else f"/{n_bytes}").encode()
-    digest = hashlib.blake2b(content, digest_size=32).hexdigest()
-    return {"name": data or name, "kind": "declared", "n_bytes": n_bytes, "blake2b": digest}
+    return {"name": data or name, "kind": "declared", "n_bytes": n_bytes, "blake2b": digest_of(content)}
 
 
 def _check(**numbers: Any) -> None:
@@ -122,27 +120,20 @@ def _columns(
     log: Log, tokens: str | None, loss: str | None, is_heldout: bool, has_steps: bool, where: str
 ) -> list[str]:
     """The column of tokens or steps, and that of the loss. Raises CorpusError."""
-    kinds = (
-        ("step" if has_steps or "tokens" not in log.columns else "tokens", tokens),
-        ("heldout" if is_heldout else "loss", loss),
-    )
-    columns = [given or log.columns.get(kind, "") for kind, given in kinds]
-    known = ", ".join(map(repr, list(log.table.columns)[:12])) or "none"
-    for column, (kind, given), option in zip(columns, kinds, ("tokens", "loss"), strict=True):
-        if column not in log.table.columns:
-            other = (
-                "; it has a held-out loss: give heldout_curve" if kind == "loss" and "heldout" in log.columns else ""
-            )
-            what = (
-                f"column {given!r}"
-                if given
-                else f"known column of the {'steps' if kind == 'step' else kind}, give {option}"
-            )
-            raise CorpusError(f"{where} ({log.kind}) has no {what}; it has {known}{other}")
-    if not has_steps and (columns[0].lower() in STEPS or (tokens is None and kinds[0][0] == "step")):
-        raise ConfigError(
-            f"import_log: {where} ({log.kind}): the column {columns[0]!r} counts steps: give tokens_per_step"
-        )
+    position = "step" if has_steps or "tokens" not in log.columns else "tokens"
+    columns = []
+    for option, given, kind in (("tokens", tokens, position), ("loss", loss, "heldout" if is_heldout else "loss")):
+        columns.append(given or log.columns.get(kind, ""))
+        if columns[-1] not in log.table.columns:
+            usual = f"known column of the {'steps' if kind == 'step' else kind}, give {option}"
+            known = ", ".join(map(repr, list(log.table.columns)[:12])) or "none"
+            if kind == "loss" and "heldout" in log.columns:
+                known += "; it has a held-out loss: give heldout_curve"
+            what = f"column {given!r}" if given else usual
+            raise CorpusError(f"{where} ({log.kind}) has no {what}; it has {known}")
+    if not has_steps and (columns[0].lower() in STEPS or (tokens is None and position == "step")):
+        counts = f"the column {columns[0]!r} counts steps: give tokens_per_step"
+        raise ConfigError(f"import_log: {where} ({log.kind}): {counts}")
     return columns
 
 
@@ -189,10 +180,8 @@ def _kept(lines: np.ndarray, factor: int | None, is_heldout: bool, where: str) -
     if apart > 1 and not is_heldout:
         notes.append(f"lines are {apart:,.0f} steps apart: where each has the loss of one step, the sum is too low")
     if is_heldout:
-        notes += [
-            INTEGRAL,
-            *([f"the log begins at {begin:,.0f} tokens: what is before is not counted"] if begin else []),
-        ]
+        before = f"the log begins at {begin:,.0f} tokens: what is before is not counted"
+        notes += [INTEGRAL, before] if begin else [INTEGRAL]
     elif begin == 0 or (len(lines) > 1 and begin > LATE * (lines[1, 0] - begin)):
         notes.append(f"the log begins at {begin:,.0f} tokens: its first line is the start, and its loss is not counted")
     else:

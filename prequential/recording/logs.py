@@ -64,10 +64,7 @@ WANDB_HEADER, WANDB_BLOCK = 7, 1 << 15  # bytes
 
 
 class Log(NamedTuple):
-    """A log as a table. kind: what it was taken for. columns: those of COLUMNS that it has, with their names in the table.
-
-    name: of the run.
-    """
+    """A log as a table. kind: what it was taken for. columns: names in the table of those of COLUMNS. name: of the run."""
 
     kind: str
     table: "pandas.DataFrame"
@@ -145,13 +142,9 @@ def _matches(text: str, patterns: Sequence[str]) -> "pandas.DataFrame":
     """The groups of the lines that a pattern matches; those of each pattern in the order of the text."""
     import pandas
 
-    parts = []
-    for each in map(re.compile, patterns):
-        lines = re.findall(each.pattern, text, re.MULTILINE)
-        lines = lines if each.groups > 1 else [(line,) for line in lines]
-        columns = {name: [line[i - 1] or None for line in lines] for name, i in each.groupindex.items()}
-        parts.append(pandas.DataFrame(columns, dtype=object))
-    return pandas.concat(parts, ignore_index=True)
+    names = dict.fromkeys(name for each in patterns for name in re.compile(each).groupindex)
+    rows = [match.groupdict() for each in patterns for match in re.finditer(each, text, re.MULTILINE)]
+    return pandas.DataFrame(rows, columns=[*names], dtype=object).replace({"": None})
 
 
 def _of_rows(kind: str, rows: Any) -> Log:
@@ -175,27 +168,24 @@ def _named(columns: Any) -> dict[str, str]:
 # ---- files of other libraries
 
 
-def _missing(library: str) -> ConfigError:
-    return ConfigError(f"import_log: this log needs the library {library}: pip install {library}")
+def _imported(library: str, module: str) -> Any:
+    try:
+        return import_module(f"{library}.{module}")
+    except ImportError as error:
+        raise ConfigError(f"import_log: this log needs the library {library}: pip install {library}") from error
 
 
 def _tensorboard_rows(path: PathLike) -> list[dict[str, Any]]:
     """A row for each scalar."""
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError as error:
-        raise _missing("tensorboard") from error
-    events = EventAccumulator(str(path), size_guidance={"scalars": 0})
+    accumulator = _imported("tensorboard", "backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
     return [{"step": e.step, tag: e.value} for tag in events.Tags()["scalars"] for e in events.Scalars(tag)]
 
 
 def _wandb_rows(contents: bytes) -> tuple[str, list[dict[str, Any]]]:
     """The name of the run, and a row for each call of `wandb.log`."""
-    try:
-        Record = import_module("wandb.proto.wandb_internal_pb2").Record
-    except ImportError as error:
-        raise _missing("wandb") from error
+    Record = _imported("wandb", "proto.wandb_internal_pb2").Record
     name, rows = "run", []
     for part in _wandb_records(contents):
         record = Record.FromString(part)

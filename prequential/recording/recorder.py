@@ -100,8 +100,7 @@ class Recorder:
         self.faults: list[str] = []
         self.observed: Observed = Observed()
         self._ranks, self._audit_every, self._ignored = Ranks(process_group), audit_every, ignore_index
-        self._text = None if text is None else Text.of(text)
-        self._account: Account = Account(self._ranks, self._units, self._text)
+        self._account: Account = Account(self._ranks, self._units, None if text is None else Text.of(text))
         self._rescored: Account = Account(self._ranks, self._units)
         self._rescored_at: int | None = None  # step
         self._forward: Callable[[Any, Any], Any] | None = None
@@ -334,22 +333,20 @@ class Recorder:
                 self.faults.append("rec.rescore(): steps followed: these weights are not the final ones")
             self.faults += [f"rec.rescore(): {mistake}" for mistake in self._rescored.read(1)]
         about = {
+            "learner": {"name": self._name, "arguments": self._arguments},
             "source": "training loop",
             "n_ranks": self._ranks.n,
             "n_rows_after_last_step": sum(self._ranks.gathered(self._account.n_after_last_step)),
             "n_parameters": None if self._model is None else n_parameters(self._model),
             **asdict(self.observed),
         }
-        learner = {"name": self._name, "arguments": self._arguments, "n_symbols": self._units.n_symbols}
         rescored = self._rescored.totals if rescored_at else None
-        totals, known = self._account.totals, (self._units, self._text, self.faults)
-        return reported_record(totals, rescored, *known, data=self._data, learner=learner, about=about)
+        return reported_record(self._account, rescored, self.faults, self._data, **about)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, to be saved beside the model: tensors, numbers, texts, and lists of them.
 
         It holds the complete steps. A step in progress, whose gradient no checkpoint has, is made again.
-
         All ranks call it. Each gets the complete state, so that it can be loaded by another number of ranks.
         """
         self._read()

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from prequential.evaluation.curves import MODEL, Curve, Curves
 from prequential.evaluation.ledger import Ledger
 from prequential.evaluation.runs import DRAFT, UNFINISHED, DraftFolder, PathLike, Run, new_run_folder
 from prequential.online.runtime import Runtime
-from prequential.recording.score import Units
-from prequential.recording.text import Text
+from prequential.recording.account import Account
 from prequential.recording.totals import Totals
-from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, record_line, record_of
+from prequential.records import REPORTED, TrainingRecord, UnfinishedRecord, environment, now, record_line, record_of
 
 
 def check_texts(*values: Any) -> None:
@@ -49,7 +47,7 @@ class PartialRun:
 
     def append(self, **values: Any) -> None:
         """Appends a line: small, and not synchronised. Raises OutputError."""
-        line = json.dumps(record_of(UnfinishedRecord, time=_now(), **values))
+        line = json.dumps(record_of(UnfinishedRecord, time=now(), **values))
         path = self.draft() / UNFINISHED
         with files.writing(path), path.open("ab", 0) as file:
             file.write(line.encode() + b"\n")
@@ -85,23 +83,16 @@ class Observed:
 
 
 def reported_record(
-    totals: Totals,
-    rescored: Totals | None,
-    units: Units,
-    text: Text | None,
-    faults: Sequence[str],
-    *,
-    data: str | None,
-    learner: Mapping[str, Any],
-    about: Mapping[str, Any],
+    account: Account, rescored: Totals | None, faults: Sequence[str], data: str | None, **about: Any
 ) -> dict[str, Any]:
-    """The record of a Recorder. about: of `Observed` and of `Reported`. Raises ConfigError if nothing was scored."""
+    """The record of a Recorder. about: learner, `Observed`, and of `Reported`. Raises ConfigError if nothing was scored."""
+    totals, units, text = account.totals, account.units, account.text
     _, n_tokens, n_bytes, _ = totals.new
     if not n_bytes:
         raise ConfigError("; ".join(["rec.finish(): nothing was scored", *faults[:1]]))
     tokenizer = {"name": units.name, "n_symbols": units.n_symbols, "digest": units.digest}
     more = {"tokenizer": tokenizer, **about}
-    wall_s, device = more.pop("wall_s"), more.pop("device")
+    wall_s, device, learner = map(more.pop, ("wall_s", "device", "learner"))
     if text:
         own = {"digest": text.digest, "n_documents": text.n_documents, "n_bytes": text.n_bytes}
         more["text"] = {**own, "n_scored_bytes": n_bytes, "n_samples": totals.n_samples, "n_unknown": totals.n_unknown}
@@ -113,7 +104,7 @@ def reported_record(
         totals.curves()[MODEL],
         coding=REPORTED,
         corpus={"name": data or "training data", "kind": "rows", "n_bytes": n_bytes, "blake2b": totals.rows_digest()},
-        learner=learner,
+        learner={**learner, "n_symbols": units.n_symbols},
         reported={**totals.record(), **more},
         tables=totals.group_table(),
         n_tokens=n_tokens,
@@ -138,7 +129,7 @@ def training_record(
     return record_of(
         TrainingRecord,
         ledger,
-        time=_now(),
+        time=now(),
         config={OTHER: values.pop("learner")},
         bits_per_byte=ledger.code_bits_per_byte,
         ledger=ledger.entries(),
@@ -165,16 +156,9 @@ def save_run(
     partial: PartialRun | None = None,
     mode: int = 0o777,
 ) -> Run:
-    """The run in a new run folder. others: further records, by file. mode: at most these permissions. Raises OutputError.
-
-    partial: the draft that becomes the folder; it stays if it cannot.
-    """
+    """The run in a new folder, or in its draft `partial`. others: records, by file. mode: at most this. Raises OutputError."""
     with nullcontext(DraftFolder(path=partial.draft())) if partial else new_run_folder(folder) as draft:
         for name, other in (others or {}).items():
             with files.writing(folder):
                 files.write_bytes(draft.path / name, record_line(other))
         return Run(draft.finish(Path(folder), record, curves, mode=mode), record)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

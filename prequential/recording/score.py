@@ -1,6 +1,5 @@
 """The negative log-likelihood of targets, and the sums of each row, on the device."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from prequential.adapters.text_tokenizer import bytes_of_ids
 from prequential.errors import ConfigError
 from prequential.recording.totals import NO_GROUP, hash_rows, head_hashes
+from prequential.records import digest_of
 
 # ---- bytes of ids: by their tokenizer, or as declared
 
@@ -35,7 +35,7 @@ class Units:
     @property
     def digest(self) -> str:
         """Of all lengths, in hexadecimal."""
-        return hashlib.blake2b(self.n_bytes.astype("<i8").tobytes(), digest_size=32).hexdigest()
+        return digest_of(self.n_bytes.astype("<i8").tobytes())
 
     def stretches(self, ids: Sequence[int]) -> list[bytes]:
         """The text of a row between ids that are never scored. Ids outside the vocabulary are such, too."""

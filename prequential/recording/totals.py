@@ -3,7 +3,6 @@
 All sums are of integers, so their order does not matter: two ranks give what one gives, and a resumed run what a whole one gives.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from prequential_codecs.bit_coder import UNIT_BITS
 
 from prequential.evaluation.curves import GROUP, MODEL, Curve
 from prequential.exact.arrays import random_words
+from prequential.records import digest_of
 
 MAX_ROWS = 1 << 27  # hashes that a process keeps: 1 GiB
 N_COLUMNS = 1 << 20  # of a usual row
@@ -31,10 +31,7 @@ def _multipliers(name: str, device: str, n: int) -> torch.Tensor:
 
 
 def hash_rows(ids: torch.Tensor, name: str, within: torch.Tensor | None = None) -> torch.Tensor:
-    """A hash of each row, (rows,) int64 on the device of the ids, (rows, columns) int64. Names give different hashes.
-
-    within (rows, columns): 0 where a column does not count.
-    """
+    """A hash, (rows,) int64, of each row of ids (rows, columns) int64, by name. within (rows, columns): 0: does not count."""
     n = max(N_COLUMNS, 1 << ids.shape[1].bit_length())  # a longer list begins with the shorter one
     terms = (ids + N_NEGATIVE) * _multipliers(name, str(ids.device), n)[: ids.shape[1]]
     return (terms if within is None else terms * within).sum(1)
@@ -119,6 +116,15 @@ MAX_SEEN = 0.02  # share of new targets in text that was seen, beyond which the 
 UNITS_PER_NAT = 1 / (math.log(2.0) * UNIT_BITS)
 
 
+def _mark(points: list[tuple[int, int]], sums: Sequence[int]) -> None:
+    """A point of a curve, where bytes were added; bits without bytes belong to the last one."""
+    _, _, n_bytes, units = sums
+    if points and points[-1][0] == n_bytes:
+        points.pop()
+    if n_bytes:
+        points.append((n_bytes, units))
+
+
 @dataclass
 class Totals:
     """Sums up to a step. new, repeated: (rows, tokens, bytes, units of 2**-22 bits) of rows seen first and of rows seen again.
@@ -137,7 +143,7 @@ class Totals:
     repeated: list[int] = field(default_factory=lambda: [0] * 4)
     rows: int = 0
     keys: int = 0
-    order: str = hashlib.blake2b(digest_size=32).hexdigest()
+    order: str = digest_of(b"")
     steps: int = 0
     all_rows_kept: bool = True
     points: list[tuple[int, int]] = field(default_factory=list)
@@ -163,34 +169,28 @@ class Totals:
             self._mark_groups()
 
     def _mark_groups(self) -> None:
-        for code, (_, _, n_bytes, units) in self.groups.items():
-            points = self.group_points.setdefault(code, [])
-            if points and points[-1][0] == n_bytes:
-                points.pop()
-            if n_bytes:
-                points.append((n_bytes, units))
+        for code, sums in self.groups.items():
+            _mark(self.group_points.setdefault(code, []), sums)
         if max(map(len, self.group_points.values()), default=0) > MAX_GROUP_POINTS:
             self.group_stride *= 2
             self.group_points = {code: points[1::2] for code, points in self.group_points.items()}
 
-    def _group_name(self, code: int) -> str:
-        return {NO_GROUP: "no group", OTHERS: "other groups", **self.group_names}.get(code, str(code))
+    def _named_groups(self) -> dict[int, str]:
+        """The codes of groups with bytes, the largest first, and their names; {} if the loop gave none."""
+        if not self.groups.keys() - {NO_GROUP}:
+            return {}
+        names = {NO_GROUP: "no group", OTHERS: "other groups", **self.group_names}
+        codes = sorted(self.groups, key=lambda code: (-self.groups[code][2], code))
+        return {code: names.get(code, str(code)) for code in codes if self.groups[code][2]}
 
     def group_table(self) -> dict[str, Any]:
         """Of new rows, a row for each group with bytes, the largest first; {} if the loop gave none. They sum to `new`."""
-        if not self.groups.keys() - {NO_GROUP}:
-            return {}
-        rows = [
-            {
-                "name": self._group_name(code),
-                "n_bytes": sums[2],
-                "n_tokens": sums[1],
-                "bits": {MODEL: sums[3] * UNIT_BITS},
-            }
-            for code, sums in sorted(self.groups.items(), key=lambda each: (-each[1][2], each[0]))
-            if sums[2]
-        ]
-        return {"groups": {"rows": rows}}
+        rows = []
+        for code, name in self._named_groups().items():
+            _, n_tokens, n_bytes, units = self.groups[code]
+            bits = {MODEL: units * UNIT_BITS}
+            rows.append({"name": name, "n_bytes": n_bytes, "n_tokens": n_tokens, "bits": bits})
+        return {"groups": {"rows": rows}} if rows else {}
 
     def add_step(self, sums: np.ndarray, new: Sequence[int], hashes: np.ndarray) -> None:
         """The next step. sums (2, 4): of new and of repeated rows. new: the sums for `rows` and `keys`. hashes (n,): of all."""
@@ -198,21 +198,13 @@ class Totals:
             total[:] = [a + int(b) for a, b in zip(total, part, strict=True)]
         self.rows, self.keys = ((total + part) & MASK for total, part in zip((self.rows, self.keys), new, strict=True))
         step = int(hashes.sum(dtype=np.uint64)).to_bytes(8, "little") + len(hashes).to_bytes(8, "little")
-        self.order = hashlib.blake2b(bytes.fromhex(self.order) + step, digest_size=32).hexdigest()
+        self.order = digest_of(bytes.fromhex(self.order) + step)
         self.steps += 1
         if self.steps % self.stride == 0:
-            self.mark()
+            _mark(self.points, self.new)
         if len(self.points) > MAX_POINTS:
             self.stride *= 2
             self.points = self.points[1::2]
-
-    def mark(self) -> None:
-        """A point of the curve, where bytes were added; bits without bytes belong to the last one."""
-        point = (self.new[2], self.new[3])
-        if self.points and self.points[-1][0] == point[0]:
-            self.points.pop()
-        if point[0]:
-            self.points.append(point)
 
     @property
     def code_bits(self) -> float:
@@ -234,19 +226,14 @@ class Totals:
 
     def rows_digest(self) -> str:
         """A digest of the new rows, in whichever order they came."""
-        rows = self.rows.to_bytes(8, "little") + self.new[0].to_bytes(8, "little")
-        return hashlib.blake2b(rows, digest_size=32).hexdigest()
+        return digest_of(self.rows.to_bytes(8, "little") + self.new[0].to_bytes(8, "little"))
 
     def curves(self) -> dict[str, Curve]:
         """Cumulative bits at the ends of steps, up to the end, of all new rows, and of each group against its own bytes."""
-        self.mark()
+        _mark(self.points, self.new)
         self._mark_groups()
-        named = {MODEL: self.points}
-        if self.groups.keys() - {NO_GROUP}:
-            codes = sorted(self.groups, key=lambda code: (-self.groups[code][2], code))[:MAX_GROUP_CURVES]
-            named |= {
-                f"{GROUP}{self._group_name(code)}": points for code in codes if (points := self.group_points[code])
-            }
+        groups = list(self._named_groups().items())[:MAX_GROUP_CURVES]
+        named = {MODEL: self.points} | {f"{GROUP}{name}": self.group_points[code] for code, name in groups}
         parts = {name: np.array(points, np.float64).T for name, points in named.items()}
         return {name: Curve(n_bytes=x.astype(np.int64), bits=units * UNIT_BITS) for name, (x, units) in parts.items()}
 

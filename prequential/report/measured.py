@@ -35,7 +35,9 @@ def sections(found: Contents) -> Iterator[Section]:
         yield from _heldout(found.losses)
         for path, records in found.series.items():
             yield _series(path.name, records)
-        yield from _forecasts(found)
+        scores = {score["forecast_blake2b"]: score for score in found.scores if score["schema"] == SCORE_SCHEMA}
+        for forecast in found.forecasts:  # with its last score
+            yield _forecast(forecast, scores.get(forecast.record["blake2b"]))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:  # what its form does not check
         raise CorpusError(f"a record is damaged: {error}") from error
 
@@ -122,13 +124,6 @@ def _series(name: str, records: Sequence[Record]) -> Section:
 
 
 # ---- forecasts
-
-
-def _forecasts(found: Contents) -> Iterator[Section]:
-    """Each forecast with its last score."""
-    scores = {score["forecast_blake2b"]: score for score in found.scores if score["schema"] == SCORE_SCHEMA}
-    for forecast in found.forecasts:
-        yield _forecast(forecast, scores.get(forecast.record["blake2b"]))
 
 
 def _forecast(forecast: Forecast, score: Record | None) -> Section:

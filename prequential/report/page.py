@@ -6,16 +6,9 @@ from prequential.comparison.compare import Comparison, compare
 from prequential.comparison.differences import SEEDS_DOUBT
 from prequential.comparison.differences import sentence as difference_sentence
 from prequential.errors import ConfigError, CorpusError
+from prequential.evaluation import summary
 from prequential.evaluation.curves import MODEL, mean_curve
 from prequential.evaluation.runs import Run
-from prequential.evaluation.summary import (
-    is_coded,
-    is_reported,
-    learner_label,
-    seed_of,
-    verified_word,
-    without_common_arguments,
-)
 from prequential.records import IMPORTED
 from prequential.report import measured, run_panels, sections
 from prequential.report.contents import Contents
@@ -47,7 +40,7 @@ def html_report(runs: Sequence[Run], others: Contents | None = None, links: Mapp
 
 def _of_runs(runs: Sequence[Run]) -> Iterator[Section]:
     """One run; or the ranking on each corpus, and then each run."""
-    names = without_common_arguments(learner_label(run.record["config"]) for run in runs)
+    names = summary.without_common_arguments(summary.learner_label(run.record["config"]) for run in runs)
     said = [sections.conclusion(run, name) for run, name in zip(runs, names, strict=True)]
     if len(runs) == 1:
         yield Section(corpus_name(runs[0]), said[0], [_article(runs[0], names[0], 1, "h2")])
@@ -92,7 +85,7 @@ def _comparisons(rankings: Sequence[Groups]) -> Iterator[Section]:
         costs = {name: (_cost("wall_s", group), _mean("bits_per_byte", group)) for name, group in groups.items()}
         for each in max((run.record["baselines"] for group in groups.values() for _, run in group), key=len):
             costs[each["name"]] = each["wall_s"], each["bits_per_byte"]
-        of_training = [run_panels.equal_loss(curves)] if is_reported(run.record) else []
+        of_training = [run_panels.equal_loss(curves)] if summary.is_reported(run.record) else []
         figures = sections.curve_figures(curves, {}, *of_training, run_panels.against_time(curves, costs))
         yield Section(title, conclusion(groups, differences), [ranking_table(groups, differences), figures])
 
@@ -133,7 +126,7 @@ def conclusion(groups: Groups, compared: Comparison | str) -> str:
 def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
     """The groups, what each needs more than the best, and below what to expect with other seeds and on other texts."""
     records = [[run.record for _, run in group] for group in groups.values()]
-    size = "archive bytes" if all(is_coded(record) for group in records for record in group) else "bytes"
+    size = "archive bytes" if all(summary.is_coded(record) for group in records for record in group) else "bytes"
     columns: dict[str, Sequence[object]] = {
         "learner": [element("a", name, href=f"#run-{group[0][0]}") for name, group in groups.items()],
         "bits/byte": [_mean("bits_per_byte", group) for group in groups.values()],
@@ -148,9 +141,9 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
         costs = [_cost(field, group) for group in groups.values()]
         columns[title] = [cost and f"{cost / unit:,.{digits}f}" for cost in costs]
     columns[size] = [round(_mean("archive_bytes", group)) for group in groups.values()]
-    columns["verified"] = [", ".join(sorted({*map(verified_word, group)})) for group in records]
+    columns["verified"] = [", ".join(sorted({*map(summary.verified_word, group)})) for group in records]
     if max(map(len, records)) > 1:
-        columns["seeds"] = [", ".join(str(seed_of(record["config"])) for record in group) for group in records]
+        columns["seeds"] = [", ".join(str(summary.seed_of(record["config"])) for record in group) for group in records]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return html_table("Ranking", rows, caption, 0)
 
@@ -161,13 +154,13 @@ def ranking_table(groups: Groups, compared: Comparison | str) -> Html:
 def _article(run: Run, name: str, number: int, level: str) -> Html:
     """Everything about one run but its conclusion. number: on the page. level: h2 or h3."""
     record, labels = run.record, {**run_panels.PARTS, MODEL: name}
-    beside = [] if is_reported(record) else [element("div", *sections.sizes(record, name))]
+    beside = [] if summary.is_reported(record) else [element("div", *sections.sizes(record, name))]
     parts = {
         "Learning curves": sections.curves(run, labels),
         "What the text costs": sections.passages(record.get("passages", [])),
         "Where the bits went": [*sections.breakdowns(record.get("tables", {}))],
     }
-    if not is_reported(record):
+    if not summary.is_reported(record):
         parts["Total cost"] = [sections.ledger(record)]
     return element(
         "article",

@@ -29,24 +29,17 @@ MAX_NAME = 80  # letters
 PLAIN: dict[str, Any] = {"fontsize": "small", "parse_math": False}  # a name may look like a formula
 
 
-def draw(plot: Axes, panel: Panel) -> None:
+def draw(ax: Axes | None, panel: Panel) -> Axes:
     """Draws a panel, with the names of its lines beside it."""
-    lines = list[Any]()
+    plot, lines = new_axes(ax), list[Any]()
     for line in panel.series:
         width, order = (2.4, 2.1) if line.is_own else (1.4, 2.0)  # what the picture is about is on top
-        marker = "o" if len(line.x) == 1 else None
-        style: dict[str, Any] = {
-            "marker": marker,
-            "color": LINE_COLOURS[line.colour],
-            "linewidth": width,
-            "zorder": order,
-        }
-        lines += plot.plot(line.x, line.y, label=short(line.name), **style)
+        style: dict[str, Any] = {"color": LINE_COLOURS[line.colour], "linewidth": width, "zorder": order}
+        lines += plot.plot(line.x, line.y, label=short(line.name), marker="o" if len(line.x) == 1 else None, **style)
     for value in panel.references:
         plot.axhline(value, color="#888888", linewidth=0.8)
-    plot.set(
-        xscale="linear" if panel.dates else "log", xlabel=panel.x_title, ylabel=panel.y_title, ylim=plot.get_ylim()
-    )
+    scale = "linear" if panel.dates else "log"
+    plot.set(xscale=scale, xlabel=panel.x_title, ylabel=panel.y_title, ylim=plot.get_ylim())
     if panel.dates:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -60,6 +53,7 @@ def draw(plot: Axes, panel: Panel) -> None:
         name.set_parse_math(False)
     if panel.note:
         plot.text(0.0, -0.2, short(panel.note), transform=plot.transAxes, va="top", **PLAIN)
+    return plot
 
 
 def short(name: str) -> str:
@@ -93,7 +87,7 @@ def learning_curves(runs: Runs, *, ax: Axes | None = None) -> Axes:
     runs: one run, whose parts and baselines are drawn, too; or several, by their names in a mapping, each of which is one line.
     Lines begin where their rates come near those of the end.
     """
-    return _drawn(ax, run_panels.learning(*_curves(runs)))
+    return draw(ax, run_panels.learning(*_curves(runs)))
 
 
 def regret(run: Measured | Mapping[str, Curve], *, ax: Axes | None = None) -> Axes:
@@ -101,7 +95,7 @@ def regret(run: Measured | Mapping[str, Curve], *, ax: Axes | None = None) -> Ax
 
     run: or curves by name; that which is called "model", or else the first, is compared with the others.
     """
-    return _drawn(ax, run_panels.saved(*_curves(run)))
+    return draw(ax, run_panels.saved(*_curves(run)))
 
 
 def costs(run: Measured, table: str = "byte_classes", *, ax: Axes | None = None) -> Axes:
@@ -134,13 +128,7 @@ def text(run: Measured) -> ColouredText:
 
 def monorepo(records: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
     """The monorepo losses of a series over time, of all documents. records: of `read_series`. Raises CorpusError if none."""
-    return _drawn(ax, run_panels.monorepo(records))
-
-
-def _drawn(ax: Axes | None, panel: Panel) -> Axes:
-    plot = new_axes(ax)
-    draw(plot, panel)
-    return plot
+    return draw(ax, run_panels.monorepo(records))
 
 
 def _curves(runs: Runs) -> tuple[Curves, Mapping[str, str]]:

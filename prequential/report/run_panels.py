@@ -29,12 +29,8 @@ STYLE_SHEET = files(__package__).joinpath("page.css").read_text(encoding="utf-8"
 LIGHT: dict[str, str] = dict(re.findall(r"--(\w+): (#\w+);", STYLE_SHEET.partition("@media")[0]))  # colours by name
 LINE_COLOURS = tuple(LIGHT[f"s{i}"] for i in range(17))
 # The colours of lines by the names of their curves, the same in every picture. Other names have the colours after these.
-COLOURS = {
-    name: colour
-    for colour, name in enumerate(
-        (MODEL, GPT, MIXER, "ppmd", "bzip2", "xz", "zstd", "brotli", "gzip", "order3-static", "order2", "order0")
-    )
-}
+OTHERS = ("ppmd", "bzip2", "xz", "zstd", "brotli", "gzip", "order3-static", "order2", "order0")
+COLOURS = {name: colour for colour, name in enumerate((MODEL, GPT, MIXER, *OTHERS))}
 PARTS = {GPT: "GPT alone", MIXER: "mixer alone"}
 MAX_FULL = 5  # lines that a reader can tell apart
 MAX_DOTS = 12  # names that stand beside a picture
@@ -48,10 +44,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Series:
-    """A line through the points (x, y), (n,) float64, finite; a dot if n = 1. colour: its place in LINE_COLOURS.
-
-    is_own: the picture is about this line, which is thick.
-    """
+    """A line through (x, y), (n,) float64, finite; a dot if n = 1. colour: place in LINE_COLOURS. is_own: it is thick."""
 
     name: str
     x: NDArray[np.float64]
@@ -125,10 +118,7 @@ def group_names(runs: Sequence[Run]) -> list[str]:
 
 
 def learning(curves: Curves, labels: Mapping[str, str] = {}) -> Panel:
-    """Bits per byte up to each position: cumulative bits divided by bytes. It is about the model, or else the first curve.
-
-    labels: what lines are called by the names of their curves.
-    """
+    """Cumulative bits / bytes, up to each position. labels: what lines are called, by the names of their curves."""
     return _panel("Bits per byte up to each position", curves, _rates(curves), labels)
 
 
@@ -171,10 +161,7 @@ def _colours(curves: Curves) -> dict[str, int]:
 
 
 def _panel(title: str, curves: Curves, lines: Mapping[str, Points], labels: Mapping[str, str], **more: Any) -> Panel:
-    """First the own curve, then its parts, then the others by their last rate.
-
-    All panels of some curves show the same ones over the same bytes.
-    """
+    """First the own curve, its parts, and the others by their last rate: the same ones, over the same bytes, in all panels."""
     own, colours, rates = _own(curves), _colours(curves), _rates(curves)
     ranked = sorted(curves, key=lambda name: (name != own, name not in PARTS, rates[name][1][-1]))
     begins, series = _beginnings({name: rates[name] for name in ranked[:MAX_FULL]}), []
@@ -212,10 +199,7 @@ def _thinned(x: NDArray[Any], y: NDArray[np.float64]) -> Points:
 
 
 def monorepo(records: Sequence[Record]) -> Panel:
-    """The losses of a series (`read_series`) over all documents of each window. A line omits windows in which it has no bytes.
-
-    Raises CorpusError if the series is empty.
-    """
+    """The losses of a series over all documents of each window, where it has bytes. Raises CorpusError if it is empty."""
     if not records:
         raise CorpusError("the series has no points yet: there is nothing to draw")
     lines = {loss: (loss, "documents") for loss in LOSSES}

@@ -11,19 +11,10 @@ import numpy as np
 from prequential_codecs.baselines import BASELINES
 
 from prequential.errors import CorpusError
-from prequential.evaluation import breakdown
+from prequential.evaluation import breakdown, summary
 from prequential.evaluation.curves import GPT, MIXER, MODEL, Curves, cost_columns
 from prequential.evaluation.ledger import bits_per_byte
 from prequential.evaluation.runs import Run
-from prequential.evaluation.summary import (
-    is_coded,
-    is_reported,
-    learner_label,
-    proof,
-    recorded_findings,
-    report_figures,
-    split_text,
-)
 from prequential.printable import printable
 from prequential.report.markup import Html, element, folded, html_table
 from prequential.report.run_panels import LIGHT, Panel, full_name, learning, saved
@@ -47,9 +38,8 @@ def corpus_name(run: Run) -> str:
 def conclusion(run: Run, name: str) -> str:
     """What the run of the learner `name` shows, in one sentence: its rate, the best other compressor, and what the GPT is for."""
     record, parts = run.record, run.record.get("parts", {})
-    sentence = (
-        f"{full_name(name, record['config'])} needs {record['bits_per_byte']:.2f} bits/byte on {corpus_name(run)}"
-    )
+    rate = f"{record['bits_per_byte']:.2f} bits/byte on {corpus_name(run)}"
+    sentence = f"{full_name(name, record['config'])} needs {rate}"
     if record["baselines"]:
         best = min(record["baselines"], key=lambda baseline: baseline["compressed_bytes"])
         less = 1 - record["archive_bytes"] / best["compressed_bytes"]
@@ -58,7 +48,7 @@ def conclusion(run: Run, name: str) -> str:
     if {GPT, MIXER} <= set(parts):
         more = parts[MIXER] / parts[MODEL] - 1
         sentence += f"; without its GPT {percent(more)} more" if more > 0 else "; its GPT saves nothing"
-    return sentence if is_coded(record) else f"{sentence} ({proof(record)})"
+    return sentence if summary.is_coded(record) else f"{sentence} ({summary.proof(record)})"
 
 
 def _is_static(baseline: Record) -> bool:
@@ -77,14 +67,15 @@ def origin(run: Run) -> str:
     record = run.record
     corpus, time = record["corpus"], datetime.fromisoformat(record["time"]).astimezone(UTC)
     date = f"{time.day} {time:%B %Y, %H:%M} UTC"
-    facts = (f"{corpus_name(run)}, {corpus['n_bytes']:,} bytes", learner_label(record["config"]), date)
+    facts = (f"{corpus_name(run)}, {corpus['n_bytes']:,} bytes", summary.learner_label(record["config"]), date)
     return f"{'. '.join(facts)}. Run {run.path.resolve().name}"
 
 
 def figures(record: Record) -> Html:
     """The figures of the text report, but for those that stand above the table."""
     above = ("corpus", "data", "model", "proof")
-    rows = [{"figure": title, "value": text} for title, text in report_figures(record).items() if title not in above]
+    shown = summary.report_figures(record).items()
+    rows = [{"figure": title, "value": text} for title, text in shown if title not in above]
     return html_table("Figures", rows)
 
 
@@ -115,14 +106,14 @@ def _first_byte(byte: int | None) -> str:
 
 def findings(record: Record) -> list[Html]:
     """What the health watch found during the run, if anything."""
-    items = [element("li", f"Warning: {finding}") for finding in recorded_findings(record)]
+    items = [element("li", f"Warning: {finding}") for finding in summary.recorded_findings(record)]
     return [element("ul", *items)] if items else []
 
 
 def curves(run: Run, labels: Mapping[str, str]) -> list[Html]:
     """The bits saved and the learning curves, with an explanation."""
-    text = f"Code length: {split_text(run.split(), run.record['corpus']['n_bytes'])}. "
-    if not is_reported(run.record):
+    text = f"Code length: {summary.split_text(run.split(), run.record['corpus']['n_bytes'])}. "
+    if not summary.is_reported(run.record):
         text += "This run and its parts: ideal code length. Other compressors: sizes of prefixes, each compressed separately."
     return [curve_figures(run.curves, labels), element("p", text)]
 
@@ -220,6 +211,5 @@ def _passage(passage: Record) -> Html:
     levels = groupby(characters, lambda letter: int(np.searchsorted(LEVELS, letter[1], side="right")))
     bits = " ".join(f"{value:.2f}" for shown, value in characters for _ in shown)  # of each letter, for page.js
     spans = [element("span", *(shown for shown, _ in group), class_=f"h{level}") for level, group in levels]
-    return element(
-        "figure", element("figcaption", _title(passage)), element("pre", *spans, class_="passage", data_bits=bits)
-    )
+    text = element("pre", *spans, class_="passage", data_bits=bits)
+    return element("figure", element("figcaption", _title(passage)), text)

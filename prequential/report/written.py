@@ -43,9 +43,8 @@ def write_report(
             found.runs.append(each.as_run(f"result {i + 1}"))
             found.mode &= each.mode
         elif not isinstance(each, str | os.PathLike):
-            raise wrong_argument(
-                "results", each, "runs of read_runs, results of evaluate, or names of folders and files"
-            )
+            kinds = "runs of read_runs, results of evaluate, or names of folders and files"
+            raise wrong_argument("results", each, kinds)
     with output_file(path, overwrite=overwrite or is_own_page(path), mode=found.mode) as sink:
         sink.write(page_of(found, Path(path)))
     return Path(path)

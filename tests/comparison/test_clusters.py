@@ -68,18 +68,6 @@ def test_sizes_of_heavy_tails_are_covered(n_documents: int, tail: str) -> None:
     assert hits >= 0.9 * n
 
 
-def test_a_planted_difference_is_found_by_pairs_of_documents_and_hidden_without_pairs() -> None:
-    random = np.random.default_rng(1)
-    n_bytes, bits = documents(random, 60)
-    better = bits - n_bytes * random.normal(0.02, 0.02, 60)  # 0.02 bits/byte less; rates differ by 0.4 among documents
-    a, b = (cluster(n_bytes.tolist(), each.tolist()) for each in (bits, better))
-    paired = rate_interval(b.minus(a))
-    assert paired.high_bits_per_byte < 0
-    assert paired.low_bits_per_byte < -0.02 < paired.high_bits_per_byte
-    alone = [rate_interval(each) for each in (a, b)]
-    assert alone[1].high_bits_per_byte > alone[0].low_bits_per_byte  # the single intervals overlap
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("sigma", [0.0, 2.0])
 def test_clusters_of_equal_weight_find_a_difference_whatever_their_sizes(sigma: float) -> None:

@@ -257,8 +257,3 @@ def of_percent(low: float, high: float, **values) -> Interval:
 )
 def test_the_sentence_answers_three_questions(difference: Difference, expected: str) -> None:
     assert sentence(difference) == expected
-
-
-def test_runs_of_equal_costs_are_equal(tmp_path: Path) -> None:
-    a, same = (write_run(tmp_path / name, drawn_units(64, 0), model=name) for name in ("a", "same"))
-    assert str(compare([a, same])).splitlines()[-1] == "B and A are equal: they cost the same everywhere."

@@ -54,20 +54,6 @@ def test_the_crossing_is_the_last_time_that_the_model_falls_below_or_zero_or_nev
     assert crossing_byte(below, below) is None  # an equal length is not shorter
 
 
-@given(st.lists(st.tuples(st.integers(1, 100), st.floats(0.01, 50)), min_size=2, max_size=30), st.data())
-def test_after_the_crossing_no_baseline_point_is_below_the_model(steps, data):
-    n_bytes = np.cumsum([n for n, _ in steps])
-    model = Curve(n_bytes=n_bytes, bits=np.cumsum([b for _, b in steps]))
-    other = Curve(n_bytes=n_bytes, bits=np.cumsum([data.draw(st.floats(0.01, 50)) for _ in steps]))
-    at = crossing_byte(model, other)
-    lead = other.bits - model.bits
-    if at is None:
-        assert lead[-1] <= 0
-    else:
-        assert (lead[n_bytes >= max(at, 1)] > -1e-6).all()
-        assert at == 0 or (lead[n_bytes <= at] <= 1e-6).any()
-
-
 def test_a_table_is_read_as_it_was_written():
     curves = {"model": curve((1024, 1.25), (2000, 7.0)), "gzip": curve((2000, 8.0))}
     found = parse_curves(curve_table(curves), "c.parquet")

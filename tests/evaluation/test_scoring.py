@@ -46,12 +46,12 @@ def measured(folder, resume=False, on_progress=lambda done, n_bytes: None, data=
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """The evaluation, its archive, and its number of progress reports."""
-    reports, folder = [], tmp_path_factory.mktemp("uninterrupted")
+    """The evaluation and its archive."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluation, "warm_up", lambda *_: None)
-        result = measured(folder, on_progress=lambda done, n_bytes: reports.append(done))
-    return result, (folder / "archive.pq").read_bytes(), len(reports)
+        result = measured(folder)
+    return result, (folder / "archive.pq").read_bytes()
 
 
 def assert_same_results(found, expected):
@@ -62,16 +62,6 @@ def assert_same_results(found, expected):
         assert np.array_equal(found.curves[name].bits, curve.bits), name
     for part in expected.trace.parts:
         assert np.array_equal(found.trace.bits(part), expected.trace.bits(part)), part
-
-
-# coding takes the first half of all reports
-@pytest.mark.parametrize("share", [0.2, 0.9])
-def test_it_can_be_resumed_from_any_point(uninterrupted, tmp_path, share):
-    result, archive, n_reports = uninterrupted
-    with pytest.raises(InterruptionError):
-        measured(tmp_path, on_progress=stopping_at(max(1, int(share * n_reports))))
-    assert_same_results(measured(tmp_path, resume=True), result)
-    assert (tmp_path / "archive.pq").read_bytes() == archive
 
 
 def test_it_can_be_resumed_several_times(uninterrupted, tmp_path):

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 import prequential
 from prequential import ConfigError, CorpusError
 from prequential.forecasting.forecast import Forecast, Target, forecast_record
-from prequential.forecasting.members import read_ladder, what_is_known
+from prequential.forecasting.members import read_ladder
 from prequential.sweeps.ladder import Parameters, Size
 
 WIDTHS = (2, 3, 4, 6, 8)
@@ -58,7 +58,6 @@ def test_runs_of_a_recorder_are_a_ladder_by_their_parameters(folder: Path) -> No
     ladder = read_ladder(folder / "runs")
     assert [rung.n_weights for rung in ladder.rungs] == [n_parameters(width) for width in WIDTHS]
     assert str(ladder.sizes[0]) == "1,280 parameters"
-    assert what_is_known(ladder)["rows"] == "the same rows, in the same order"
     last, n_bytes = ladder.rungs[-1], N_STEPS * N_ROWS * COLUMNS
     assert last.operations(n_bytes) == 6 * last.n_weights * n_bytes  # a byte is a token here
     with pytest.raises(ConfigError, match="the ladder is of training loops: give --target-parameters"):
