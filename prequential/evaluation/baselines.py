@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.baselines import BASELINES, BaselineResult, measure_installed
+from prequential_codecs.baselines import BASELINES, BaselineResult, measure_each
 from prequential_corpora.corpus import Document
 
 from prequential.errors import ConfigError, wrong_argument
@@ -51,7 +51,7 @@ def measure_baselines(
         rate, curves[name] = bits_per_byte(size, len(source)), Curve(n_bytes=at, bits=bits)
         results.append(BaselineFields(name=name, label=label, compressed_bytes=size, bits_per_byte=rate, wall_s=wall_s))
 
-    measured, notes = measure_installed(given + data, names)
+    measured, notes = measure_each(given + data, names)
     for each in measured:
         compressor = BASELINES[each.name]
         known = len(compressor.compress(given)) if given else 0

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
-from prequential_codecs.baselines import measure_installed
+from prequential_codecs.baselines import measure_each
 from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.overlap import measure_overlap
@@ -232,7 +232,7 @@ def measure_trained(
     del learner, costs
     untrained = loss("untrained", dynamic_costs(spec, spec.make(), symbols))
     begin(on_progress, "baselines")
-    others, _ = measure_installed(symbols.tobytes(), BASELINES)
+    others, _ = measure_each(symbols.tobytes(), BASELINES)
     return heldout_record(
         train=about,
         test=test.about,
