@@ -51,10 +51,9 @@ def open_corpus(spec: Any) -> Corpus:
 
             return open_named(spec.removeprefix("hf:"))
         if spec.startswith("shards:"):
-            from prequential_corpora.shards import find_shards  # imports pyarrow, which takes a quarter of a second
+            from prequential_corpora.shards import open_shards  # imports pyarrow, which takes a quarter of a second
 
-            shards = find_shards(spec.removeprefix("shards:"))
-            return shards.open("shards", unicode_name(Path(shards.name).absolute().name), {})
+            return open_shards(spec.removeprefix("shards:"))
         if spec.startswith("git:"):
             return _open_git(*_git_options(spec))
     path = Path(spec)

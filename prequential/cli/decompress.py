@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prequential.cli import options
@@ -11,7 +10,6 @@ from prequential.errors import OutputError
 
 if TYPE_CHECKING:
     from prequential.decompression import DecompressionResult
-    from prequential.online.runtime import Runtime
 
 SUFFIX = ".pq"
 OPTIONS = (options.Group(options.ARCHIVES), *options.OUTPUT, options.RUNTIME)
@@ -20,19 +18,18 @@ OPTIONS = (options.Group(options.ARCHIVES), *options.OUTPUT, options.RUNTIME)
 def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, but there are several archives: leave out -o")
-    return for_each(args.names, partial(_decompress, args, options.runtime(args)), verbose=args.verbose)
+    chosen = {"runtime": options.runtime(args), "overwrite": args.force, "resume": args.resume}
+
+    def decompress(name: str) -> None:
+        path = _output_path(args, name)
+        result = decoded(args, name, path or sys.stdout.buffer, **chosen)
+        to = f" -> {path}" if path else ""
+        print_summary(args, f"{name}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
+
+    return for_each(args.names, decompress, verbose=args.verbose)
 
 
-def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
-    path = _output_path(args, name)
-    result = decoded(args, runtime, name, path or sys.stdout.buffer, overwrite=args.force, resume=args.resume)
-    to = f" -> {path}" if path else ""
-    print_summary(args, f"{name}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
-
-
-def decoded(
-    args: argparse.Namespace, runtime: "Runtime", name: str, output: Any, **keywords: Any
-) -> "DecompressionResult":
+def decoded(args: argparse.Namespace, name: str, output: Any, **chosen: Any) -> "DecompressionResult":
     """Decodes the archive to the output, with the options of `decompress` and `test`."""
     import prequential
 
@@ -41,10 +38,9 @@ def decoded(
             sys.stdin.buffer if name == "-" else name,
             output,
             given=args.given,
-            runtime=runtime,
             max_output_bytes=args.max_output,
             on_progress=show,
-            **keywords,
+            **chosen,
         )
 
 

@@ -90,12 +90,12 @@ def _evaluate_alone(words: Sequence[str], name: str) -> Measured:
 
 def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], name: str) -> Measured:
     from prequential.evaluation.evaluation import evaluate
-    from prequential.online.source import mode_of
+    from prequential.online.source import mode_of, open_source
 
     with _run_folder(args) as folder:
         with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
             evaluation = evaluate(
-                [_contents(each) for each in args.names] if args.joint else name,
+                [open_source(each).symbols.tobytes() for each in args.names] if args.joint else name,
                 **chosen,
                 given=args.given,
                 limit=args.limit,
@@ -107,13 +107,6 @@ def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], name: str) -> Me
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         mode = evaluation.mode & mode_of(*args.names) if args.joint else evaluation.mode
         return record, folder.finish(root, record, evaluation.curves, mode=mode) if folder else None, name
-
-
-def _contents(name: str) -> bytes:
-    from prequential.online.source import open_source
-
-    with open_source(name) as source:
-        return source.symbols[:].tobytes()
 
 
 def _run_folder(args: argparse.Namespace) -> AbstractContextManager[DraftFolder | None]:

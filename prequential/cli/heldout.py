@@ -117,8 +117,8 @@ def _write_documents(args: argparse.Namespace) -> int:
     from prequential.heldout_loss.documents import HeldoutCorpus, write_documents
     from prequential.online.source import open_source
 
-    with open_source(args.test[0], args.limit) as source:
-        write_documents(HeldoutCorpus.of(source).texts(), args.documents, overwrite=args.force)
+    texts = HeldoutCorpus.of(open_source(args.test[0], args.limit)).texts()
+    write_documents(texts, args.documents, overwrite=args.force)
     return 0
 
 

@@ -143,7 +143,8 @@ def evaluate(
     if runs is not None:
         with new_run_folder(runs):
             pass  # before the work: it can be written
-    with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, byte_count(limit)) as opened:
+    opened = open_source(source, byte_count(limit))
+    with plain_torch() if not spec or spec.config else nullcontext():
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
         spec = spec or own_spec(default_for(opened.n_bytes), runtime, given)
@@ -247,8 +248,7 @@ def _temporary_draft() -> Iterator[DraftFolder]:
 
 
 def _bytes_of(source: CorpusLike) -> bytes:
-    with open_source(source) as opened:
-        return opened.symbols[:].tobytes()
+    return open_source(source).symbols.tobytes()
 
 
 def _spec(

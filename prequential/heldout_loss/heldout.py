@@ -186,8 +186,8 @@ def trained_model(
         spec = learner if isinstance(learner, LearnerSpec) else None if learner is None else other_spec(learner)
         spec = spec or own_spec(config or preset(), runtime)
         check_learner(spec, context, runtime)
-        with open_source(train, limit_bytes) as source:
-            load = partial(train_on, source, spec, on_progress)
+        source = open_source(train, limit_bytes)
+        load = partial(train_on, source, spec, on_progress)
         about = {"train": source.describe(), "config": spec.description}
         if not spec.config and spec.description[OTHER]["source"] is None:
             about["call"] = token_hex()  # its code may be another one the next time

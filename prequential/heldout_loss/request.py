@@ -196,14 +196,14 @@ def measure(
     cluster: str | None,
     make: Callable[[HeldoutCorpus, OnProgress], Model],
     place: tuple[Path, int] | None,
-    open_progress: Callable[[], AbstractContextManager[OnProgress]] | None = None,
+    open_progress: Callable[[], AbstractContextManager[OnProgress]] = lambda: nullcontext(ignore),
 ) -> Heldout:
     """What `make` gives is measured, unless the file at this place has its record. It is what an executor calls.
 
     Raises ClaimedError, and as `heldout`.
     """
-    with open_progress() if open_progress else nullcontext(ignore) as show, open_source(test, limit_bytes) as source:
-        corpus = HeldoutCorpus.of(source, cluster, test)
+    with open_progress() as show:
+        corpus = HeldoutCorpus.of(open_source(test, limit_bytes), cluster, test)
         corpus.about["limit_bytes"] = limit_bytes
         model = make(corpus, show)
         depends_on = json.dumps([VERSION, corpus.about, cluster, model.depends_on], sort_keys=True)

@@ -30,15 +30,15 @@ class Text:
     def of(cls, text: CorpusLike) -> "Text":
         """text: what `evaluate` takes, read once. Raises CorpusError."""
         total, n_documents, n_bytes, samples = 0, 0, 0, [np.zeros(0, np.uint64)]
-        with open_source(text) as source:
-            for document in source.documents or [Document("", 0, source.n_bytes)]:
-                digest = hashlib.blake2b(digest_size=32)
-                for start in range(document.offset, document.offset + document.n_bytes, CHUNK):
-                    end = min(start + CHUNK, document.offset + document.n_bytes)
-                    digest.update(np.asarray(source.symbols[start:end]).tobytes())
-                    samples.append(sampled(np.asarray(source.symbols[max(document.offset, start - GRAM + 1) : end])))
-                total += int.from_bytes(digest.digest(), "little")
-                n_documents, n_bytes = n_documents + 1, n_bytes + document.n_bytes
+        source = open_source(text)
+        for document in source.documents or [Document("", 0, source.n_bytes)]:
+            digest = hashlib.blake2b(digest_size=32)
+            for start in range(document.offset, document.offset + document.n_bytes, CHUNK):
+                end = min(start + CHUNK, document.offset + document.n_bytes)
+                digest.update(np.asarray(source.symbols[start:end]).tobytes())
+                samples.append(sampled(np.asarray(source.symbols[max(document.offset, start - GRAM + 1) : end])))
+            total += int.from_bytes(digest.digest(), "little")
+            n_documents, n_bytes = n_documents + 1, n_bytes + document.n_bytes
         combined = hashlib.blake2b(f"{n_documents} {total % (1 << 256)}".encode(), digest_size=32).hexdigest()
         return cls(combined, n_documents, n_bytes, np.unique(np.concatenate(samples)))
 

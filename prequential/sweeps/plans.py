@@ -195,10 +195,10 @@ def corpus_key(source: CorpusLike, limit_bytes: int | None = None) -> CorpusKey:
     """The key of the corpus, or of its beginning. Raises CorpusError for an empty corpus, and for standard input."""
     if isinstance(source, str) and source == "-":
         raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
-    with open_source(source, limit_bytes) as opened:
-        if not opened.n_bytes:
-            raise CorpusError("the corpus is empty: there is nothing to run")
-        return CorpusKey(opened.n_bytes, opened.blake2b.hex())
+    opened = open_source(source, limit_bytes)
+    if not opened.n_bytes:
+        raise CorpusError("the corpus is empty: there is nothing to run")
+    return CorpusKey(opened.n_bytes, opened.blake2b.hex())
 
 
 def recorded_corpus(record: Mapping[str, Any]) -> CorpusKey:
