@@ -28,10 +28,7 @@ _PPMD_MEMORY_BYTES = 256 << 20  # model memory, in the compressor and in the dec
 
 @dataclass(frozen=True, kw_only=True)
 class Compressor:
-    """A compressor of complete files with fixed settings. `decompress` may raise any exception for bytes that are not its own.
-
-    label: its name and settings for tables.
-    """
+    """A compressor of complete files. label: name and settings for tables. `decompress` may raise anything for other bytes."""
 
     label: str
     compress: Callable[[bytes], bytes]
@@ -95,10 +92,7 @@ class BaselineResult:
 
 
 def measure(name: str, data: bytes) -> BaselineResult:
-    """Compresses `data` with baseline `name`, decompresses it again, and returns the size.
-
-    Raises PrequentialError if the data differ.
-    """
+    """Compresses `data`, decompresses it again, and returns the size. Raises PrequentialError if the data differ."""
     compressor = BASELINES[name]
     start_s = time.perf_counter()
     compressed = compressor.compress(data)

@@ -25,15 +25,7 @@ import zstandard
 from prequential.errors import CorpusError
 from prequential.files import open_regular, reading
 from prequential.files.strict_json import bounded_lines, parse_row
-from prequential_corpora.corpus import (
-    CHUNK_N_BYTES,
-    Corpus,
-    Documents,
-    NamedParts,
-    copied,
-    read_file,
-    unicode_name,
-)
+from prequential_corpora.corpus import CHUNK_N_BYTES, Corpus, Documents, NamedParts, copied, read_file, unicode_name
 from prequential_corpora.rows import BadRowError, RowOptions, columns_of, parse_options, text_of
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeEntry, host_path

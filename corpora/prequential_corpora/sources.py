@@ -152,12 +152,6 @@ def _git_mode(repository: str) -> int:
 # ---- the bundled sample
 
 
-def samples() -> dict[str, Path]:
-    """All samples, from name to file, sorted by name. samples/README.md states their origins and licences."""
-    with as_file(files("prequential_corpora") / "samples") as folder:
-        return {path.stem: path for path in sorted(folder.glob("*.txt"))}
-
-
 def sample_path(name: str) -> Path:
     """The file of one sample. Raises CorpusError for an unknown name; the message lists all names.
 
@@ -166,7 +160,8 @@ def sample_path(name: str) -> Path:
         >>> len(prequential.sample_path("christmas_carol").read_bytes())
         158515
     """
-    paths = samples()
+    with as_file(files("prequential_corpora") / "samples") as folder:  # its README.md states origins and licences
+        paths = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if name not in paths:
         raise CorpusError(f"there is no sample {name!r}; choose from {', '.join(paths)}")
     return paths[name]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prequential.heldout_loss.request import Heldout
 
 ONLY_TRAINED = ("train_limit", "no_overlap", "learner")
+OF_EQUAL_NAME = ("static", "scores", "train", "context", "stride", "cluster", "orders", "limit", "train_limit")
 LOSS = {
     "--train CORPUS|MODEL *": "what is read first, or a model of `train`",
     "--test CORPUS ! ... *": f"{options.CORPUS}; repeatable",
@@ -65,18 +66,10 @@ def run(args: argparse.Namespace) -> int:
     ):
         measure = partial(
             heldout,
-            static=args.static,
-            scores=args.scores,
-            train=args.train,
+            **{name: getattr(args, name) for name in OF_EQUAL_NAME},
             config=options.given_config(args),
             learner=learner,
-            context=args.context,
-            stride=args.stride,
-            cluster=args.cluster,
-            orders=args.orders,
             overlap=not args.no_overlap,
-            limit=args.limit,
-            train_limit=args.train_limit,
             runtime=options.runtime(args),
             runs=None if args.no_run else args.runs,
             executor=executor,
@@ -108,9 +101,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     if "-" in args.test and len(args.static + args.scores) > 1:
         args.parser.error("each model reads the test corpus again: save standard input to a file first")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
-    options.refuse(
-        args, options.given_of(args, "learner") if args.jobs else [], "--jobs takes learners of this program"
-    )
+    if args.jobs:
+        options.refuse(args, options.given_of(args, "learner"), "--jobs takes learners of this program")
 
 
 def _write_documents(args: argparse.Namespace) -> int:
@@ -127,7 +119,6 @@ def show(args: argparse.Namespace, *found: Heldout) -> None:
     records = [record for each in found for record in each.records]
     comparisons = [each.comparison.to_dict() for each in found if each.comparison]
     figure = "\n".join(f"{(each['dynamic'] or each['frozen'])['bits_per_byte']:.4f}" for each in records)
-
     rows = [{"test": each.record["test"].get("name"), **row} for each in found for row in each.rows]
     print_result(args, "\n\n".join(map(str, found)), *records, *comparisons, figure=figure, rows=lambda: rows)
 

@@ -77,9 +77,8 @@ class _Help(argparse.Action):
 
     def __call__(self, parser: Any, *rest: Any) -> None:
         is_short = rest[-1] == "-h" and parser.synopsis
-        parser.exit(
-            0, parser._print_message(parser.format_short_help() if is_short else parser.format_help(), sys.stdout)
-        )
+        parser._print_message(parser.format_short_help() if is_short else parser.format_help(), sys.stdout)
+        parser.exit()
 
 
 @dataclass(frozen=True)
@@ -242,9 +241,7 @@ JSON = {"--json *": "print JSON, one object a line, instead of text"}
 TABLES = {"--csv *": "print the table as CSV, with all digits", "--markdown": "print the table in Markdown"}
 FORMATS = Group({**JSON, **TABLES}, is_choice=True)
 FORCE = {"-f, --force *": "overwrite existing outputs; write to a terminal"}
-JOBS = {
-    "--jobs N *": "work on so many at a time, each in a process of its own, which has its share of the cores",
-}
+JOBS = {"--jobs N *": "work on so many at a time, each in a process of its own, which has its share of the cores"}
 RUNS = {"--runs FOLDER [runs] *": "folder of the new run folder"}
 CONTEXT = {
     "--context {carried,isolated} *": "what the frozen learner sees before a byte: everything, across documents (carried; "

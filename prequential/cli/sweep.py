@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.evaluation.summary import run_figures
     from prequential.machine.facts import usable_memory_bytes
     from prequential.sweeps.ladder import Rung, diverged_runs, ladder_of
-    from prequential.sweeps.plans import corpus_key, finished_runs, format_plan, plan_record
+    from prequential.sweeps.plans import corpus_key, finished_runs, format_plan
     from prequential.sweeps.sweep import summarise
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
@@ -86,8 +86,18 @@ def run(args: argparse.Namespace) -> int:
         print(fitted(in_options(format_plan(plan, corpus, n_finished))), flush=True)
     outcomes = [] if args.dry_run else _run_all(args, plan, runtime)
     made = [outcome.run for outcome in outcomes if outcome.run]
-    record = {"schema": SCHEMA, "kind": "ladder" if args.ladder else "sweep", **plan_record(plan, corpus)}
-    record["runs"] = [outcome.to_record() for outcome in outcomes]
+    record = {
+        "schema": SCHEMA,
+        "kind": "ladder" if args.ladder else "sweep",
+        "corpus": corpus._asdict(),
+        "plan": [
+            {"name": each.name, "memory_bytes": each.memory_bytes, "configs": [one.to_dict() for one in each.configs]}
+            for each in plan.variants
+        ],
+        "refused": [{"name": name, "reason": reason} for name, reason in plan.refusals.items()],
+        "flops": plan.flops(corpus.n_bytes),
+        "runs": [outcome.to_record() for outcome in outcomes],
+    }
     text, figure, rows = "", "", lambda: [run_figures(run.path, run.record) for run in made]
     if made and args.ladder:
         ladder = ladder_of(map(Rung, made))

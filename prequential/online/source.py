@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora import is_data_set, is_path, is_stream
-from prequential_corpora.corpus import Corpus, Document, Documents, NamedParts, beginning, copied
+from prequential_corpora.corpus import Document, Documents, NamedParts, beginning, copied
 from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
@@ -178,27 +178,23 @@ def open_source(source: CorpusLike, limit_bytes: int | None = None) -> Source:
     held: Any = source if is_stream(source) else in_memory(source)
     _check_meaning(held)
     if is_data_set(held) or isinstance(held, str | os.PathLike):
-        return _source_of(open_corpus(held), limit_bytes)
+        corpus = open_corpus(held)
+        symbols = corpus.bytes(limit_bytes)
+        is_whole = len(symbols) == corpus.n_bytes
+        documents = corpus.documents if is_whole else beginning(corpus.documents, len(symbols))
+        return Source(
+            symbols=symbols,
+            origin=corpus.describe(),
+            documents=documents,
+            whole_bytes=corpus.n_bytes,
+            file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
+            commits=corpus.commits[: len(documents)],
+            mode=corpus.mode,
+            skipped=corpus.skipped,
+        )
     if isinstance(held, bytes | bytearray | memoryview | np.ndarray):
         whole = np.frombuffer(held, np.uint8)
         return Source(whole[:limit_bytes], {}, [], len(whole))
     places = Documents()
     symbols = copied(places.stream(_contents(held)))
     return Source(symbols[:limit_bytes], {}, beginning(places, len(symbols[:limit_bytes])), len(symbols))
-
-
-def _source_of(corpus: Corpus, limit_bytes: int | None) -> Source:
-    """A corpus, or its beginning, as a Source."""
-    symbols = corpus.bytes(limit_bytes)
-    complete = len(symbols) == corpus.n_bytes
-    documents = corpus.documents if complete else beginning(corpus.documents, len(symbols))
-    return Source(
-        symbols=symbols,
-        origin=corpus.describe(),
-        documents=documents,
-        whole_bytes=corpus.n_bytes,
-        file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
-        commits=corpus.commits[: len(documents)],
-        mode=corpus.mode,
-        skipped=corpus.skipped,
-    )
