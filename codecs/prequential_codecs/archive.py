@@ -195,6 +195,10 @@ class ArchiveSummary:
     header_bytes: int
     archive_bytes: int
 
+    @property
+    def payload_bytes(self) -> int:
+        return sum(block.payload_bytes for block in self.blocks)
+
 
 def summarise(path: str | os.PathLike[str], *, may_end_early: bool = False) -> ArchiveSummary:
     """What the archive at `path` holds, or of a beginning if may_end_early. Raises OSError and as ArchiveReader."""

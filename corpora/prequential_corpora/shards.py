@@ -90,7 +90,8 @@ def read_shards(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> C
 
     data = copied(places.stream(documents()))
     opened = tree.files if options.rows is None else tree.files[:n_opened]
-    about = {"n_shards": len(opened), "n_skipped": n_skipped, "shards_blake2b": _list_digest(tree.root, opened)}
+    about: dict[str, str | int | None] = {"n_shards": len(opened), "n_skipped": n_skipped}
+    about["shards_blake2b"] = _list_digest(tree.root, opened)
     about |= options.describe(len(places), is_text=kind == "text")
     return Corpus("shards", unicode_name(Path(name).absolute().name), data, places, about, tree.mode)
 

@@ -53,7 +53,12 @@ OPTIONS = (
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.documents:
-        return _write_documents(args)
+        from prequential.heldout_loss.documents import HeldoutCorpus, write_documents
+        from prequential.online.source import open_source
+
+        texts = HeldoutCorpus.of(open_source(args.test[0], args.limit)).texts()
+        write_documents(texts, args.documents, overwrite=args.force)
+        return 0
     from prequential.heldout_loss.request import RECORDS, heldout
 
     learner, found, code = options.other_learner(args), list[Any](), 0
@@ -64,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         ThreadPoolExecutor(len(args.test)) as threads,  # which only wait for the jobs
         Jobs(args.jobs) if args.jobs else nullcontext() as executor,
     ):
-        measure = partial(
+        measure: Any = partial(
             heldout,
             **{name: getattr(args, name) for name in OF_EQUAL_NAME},
             config=options.given_config(args),
@@ -103,15 +108,6 @@ def _check_usage(args: argparse.Namespace) -> None:
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
     if args.jobs:
         options.refuse(args, options.given_of(args, "learner"), "--jobs takes learners of this program")
-
-
-def _write_documents(args: argparse.Namespace) -> int:
-    from prequential.heldout_loss.documents import HeldoutCorpus, write_documents
-    from prequential.online.source import open_source
-
-    texts = HeldoutCorpus.of(open_source(args.test[0], args.limit)).texts()
-    write_documents(texts, args.documents, overwrite=args.force)
-    return 0
 
 
 def show(args: argparse.Namespace, *found: Heldout) -> None:

@@ -38,7 +38,7 @@ def _record(name: str) -> dict[str, Any]:
         "n_bytes_held": sum(head.n_bytes for head in summary.blocks),
         "archive_bytes": summary.archive_bytes,
         "header_bytes": summary.header_bytes,
-        "payload_bytes": sum(head.payload_bytes for head in summary.blocks),
+        "payload_bytes": summary.payload_bytes,
         "n_bytes": summary.header.n_bytes,
         "blake2b": summary.header.blake2b.hex(),
         "corpus": summary.header.corpus,

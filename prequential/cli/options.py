@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from prequential.cli.streams import EXIT_USAGE, foreign_code
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, OutputError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -353,6 +353,15 @@ def given_learner_options(args: argparse.Namespace) -> list[str]:
     """Names of the options LEARNER that the command line contains."""
     level = ["-1..-6 or --config"] if args.preset or args.config else []
     return level + given_of(args, "pure", "seed")
+
+
+def output_path(args: argparse.Namespace, name: str, default: str | None, nameless: str) -> str | None:
+    """The path of the output of input `name`; None for standard output. Raises OutputError(nameless) without -o and a default."""
+    if args.stdout or (args.output or name) == "-":
+        return None
+    if args.output is None and default is None:
+        raise OutputError(nameless)
+    return default if args.output is None else str(args.output)
 
 
 def refuse(args: argparse.Namespace, given: Iterable[str], reason: str) -> None:

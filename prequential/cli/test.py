@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from prequential.cli import options
-from prequential.cli.decompress import decoded
-from prequential.cli.streams import for_each, print_summary
+from prequential.cli.decompress import decode
+from prequential.cli.streams import for_each
 
 OPTIONS = (options.Group(options.ARCHIVES), options.RUNTIME)
 
@@ -19,8 +19,7 @@ def run(args: argparse.Namespace) -> int:
 
     def test(name: str) -> None:
         with Path(os.devnull).open("wb") as devnull:
-            result = decoded(args, name, devnull, runtime=runtime)
-        print_summary(args, f"{name}: ok, {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
+            decode(args, name, devnull, f"{name}: ok,", runtime=runtime)
 
     return for_each(args.names, test, verbose=args.verbose)
 
