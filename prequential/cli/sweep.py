@@ -13,16 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prequential.cli import options
-from prequential.cli.streams import (
-    EXIT_FAILURE,
-    fitted,
-    in_options,
-    is_text,
-    print_result,
-    progress_bar,
-    report_failure,
-)
+from prequential.cli import options, streams
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
     corpus, bad = corpus_key(args.source, args.limit), list[Exception]()
     n_finished = len(finished_runs(args.runs, corpus, plan.configs, bad.append))
     for error in bad:
-        report_failure(None, error, verbose=args.verbose)
-    if is_text(args) or (args.dry_run and not args.json):
-        print(fitted(in_options(format_plan(plan, corpus, n_finished))), flush=True)
+        streams.report_failure(None, error, verbose=args.verbose)
+    if streams.is_text(args) or (args.dry_run and not args.json):
+        print(streams.fitted(streams.in_options(format_plan(plan, corpus, n_finished))), flush=True)
     outcomes = [] if args.dry_run else _run_all(args, plan, runtime)
     made = [outcome.run for outcome in outcomes if outcome.run]
     record = {
@@ -108,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
         figure = f"{min(result.bits_per_byte for result in summary.results):.4f}"
         record |= asdict(summary)
     if made or args.json:
-        print_result(args, f"\n{text}", record, figure=figure, rows=rows)
-    return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
+        streams.print_result(args, f"\n{text}", record, figure=figure, rows=rows)
+    return streams.EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
@@ -148,7 +139,7 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
     from prequential.machine.jobs import Jobs
     from prequential.sweeps.plans import RunOutcome, run_plan
 
-    outcomes, progress = list[RunOutcome](), partial(progress_bar, quiet=args.quiet)
+    outcomes, progress = list[RunOutcome](), partial(streams.progress_bar, quiet=args.quiet)
     try:
         with Jobs(args.jobs) if args.jobs else nullcontext() as executor:
             chosen = {"limit_bytes": args.limit, "runtime": runtime, "executor": executor, "open_progress": progress}
@@ -160,9 +151,9 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
                     return outcomes
                 outcomes.append(outcome)
                 if outcome.error:
-                    report_failure(outcome.name, outcome.error, verbose=args.verbose)
-                elif is_text(args):
-                    print(fitted(outcome.to_text()), flush=True)
+                    streams.report_failure(outcome.name, outcome.error, verbose=args.verbose)
+                elif streams.is_text(args):
+                    print(streams.fitted(outcome.to_text()), flush=True)
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise

@@ -58,11 +58,6 @@ POLICIES: dict[Context, str] = {
 }
 
 
-def check_context(context: str) -> None:
-    if context not in POLICIES:
-        raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(POLICIES)}")
-
-
 def check_learner(spec: LearnerSpec, context: Context, runtime: Runtime) -> None:
     """Raises ConfigError for a learner that is too large or too slow, or that cannot be measured so."""
     if spec.config:  # a frozen learner has a second ring of the history
@@ -170,7 +165,6 @@ def trained_model(
     ConfigError for what can be refused before the work.
     """
     config, learner, limit_bytes = given
-    check_context(context)
     load: Callable[[], Trained]
     if is_model(train):
         if given != (None, None, None):

@@ -26,7 +26,7 @@ from prequential.files import PathLike
 from prequential.files.claims import claimed
 from prequential.files.outputs import prepare_records
 from prequential.heldout_loss.documents import HeldoutCorpus
-from prequential.heldout_loss.heldout import Context, Model, trained_model
+from prequential.heldout_loss.heldout import POLICIES, Context, Model, trained_model
 from prequential.heldout_loss.scored import models
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
@@ -122,9 +122,8 @@ def heldout(
     are appended; what has a record there is not measured again. executor: measures several models in parallel
     (docs/MACHINES.md).
 
-    With two models or more, the result holds their paired differences, and intervals. One that fails lets the others end. Then
-    its error is raised. Raises ConfigError, CorpusError, MissingDependencyError, OutputError, and what the learner raises.
-    docs/MEASURES.md explains the losses.
+    With two models or more, the result holds their paired differences, and intervals (docs/MEASURES.md). One that fails lets the
+    others end; then its error is raised. Raises ConfigError, CorpusError, MissingDependencyError, OutputError, and the learner's.
 
     Examples:
         >>> import prequential
@@ -139,6 +138,8 @@ def heldout(
     static, scores = _names("static", static), _names("scores", scores)
     if bool(static or scores) == (train is not None):
         raise ConfigError("name what is measured: either train=, or models with static= or scores=")
+    if context not in (None, *POLICIES):
+        raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(POLICIES)}")
     runtime, named = runtime or Runtime(), in_memory if executor is None else corpus_name
     if train is None:
         makers = models(static, scores, context, stride, orders, runtime)
