@@ -10,12 +10,8 @@ from prequential.cli import options
 from prequential.cli.streams import for_each, print_summary, progress_bar
 
 NAMELESS = "this input has no file name to name the archive after: give -o NAME.pq"
-OPTIONS = (
-    options.Group({"names: FILE ... [-]": options.CORPUS}),
-    *options.OUTPUT,
-    options.Group(options.GIVEN),
-    *options.LEARNER,
-)
+NAMES = {"names: FILE ... [-]": options.CORPUS}
+OPTIONS = (options.Group(NAMES), *options.OUTPUT, options.Group(options.GIVEN), *options.LEARNER)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -29,15 +29,10 @@ def decode(args: argparse.Namespace, name: str, output: Any, heading: str, **cho
     """Decodes the archive to the output, with the options of `decompress` and `test`. Says so, after the heading."""
     import prequential
 
+    archive = sys.stdin.buffer if name == "-" else name
+    chosen |= {"given": args.given, "max_output_bytes": args.max_output}
     with progress_bar(name, quiet=args.quiet) as show:
-        result = prequential.decompress(
-            sys.stdin.buffer if name == "-" else name,
-            output,
-            given=args.given,
-            max_output_bytes=args.max_output,
-            on_progress=show,
-            **chosen,
-        )
+        result = prequential.decompress(archive, output, **chosen, on_progress=show)
     print_summary(args, f"{heading} {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
 
 

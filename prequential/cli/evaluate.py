@@ -143,6 +143,5 @@ def _baselines(args: argparse.Namespace) -> list[Baseline]:
         return [*named, *(StaticModel(name, **sizes) for name in args.static)]
 
 
-COMMAND = options.Command(
-    "evaluate", __doc__, "-5 sample:christmas_carol --verify", options=OPTIONS, run=run, inputs=("names", "given")
-)
+EXAMPLE = "-5 sample:christmas_carol --verify"
+COMMAND = options.Command("evaluate", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("names", "given"))

@@ -40,14 +40,8 @@ LOSS = {
     **options.FORCE,
 }
 RECORD = {"--runs FOLDER [runs]": "folder of heldout.jsonl, which has the records", "--no-run": "append no record"}
-OPTIONS = (
-    options.Group(LOSS),
-    options.FORMATS,
-    options.Group(RECORD, is_choice=True),
-    options.SCORED,
-    *options.LEARNER,
-    options.OWN_LEARNER,
-)
+OWN = (options.Group(LOSS), options.FORMATS, options.Group(RECORD, is_choice=True), options.SCORED)
+OPTIONS = (*OWN, *options.LEARNER, options.OWN_LEARNER)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -119,6 +113,5 @@ def show(args: argparse.Namespace, *found: Heldout) -> None:
     print_result(args, "\n\n".join(map(str, found)), *records, *comparisons, figure=figure, rows=lambda: rows)
 
 
-COMMAND = options.Command(
-    "heldout", __doc__, "--train old-code/ --test new-code/", options=OPTIONS, run=run, inputs=("train", "test")
-)
+EXAMPLE = "--train old-code/ --test new-code/"
+COMMAND = options.Command("heldout", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("train", "test"))

@@ -159,6 +159,5 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
         raise
 
 
-COMMAND = options.Command(
-    "sweep", __doc__, "book.txt --width 64,128 --seeds 1,2", options=OPTIONS, run=run, inputs=("source",)
-)
+EXAMPLE = "book.txt --width 64,128 --seeds 1,2"
+COMMAND = options.Command("sweep", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("source",))

@@ -197,7 +197,9 @@ def _measured(
         archive.settle()
     curves = {part: Curve(n_bytes=scored.ends, bits=trace.sums(part, scored.ends)) for part in trace.parts}
     begin(on_progress, "baselines")
-    known = b"" if spec.given is None or is_model(spec.given) else _bytes_of(spec.given)  # nothing of a model
+    known = (
+        b"" if spec.given is None or is_model(spec.given) else open_source(spec.given).symbols.tobytes()
+    )  # nothing of a model
     others, other_curves, notes = measure_baselines(symbols, baselines, source.documents, known)
     # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
     own = curves[MODEL]
@@ -245,10 +247,6 @@ def _temporary_draft() -> Iterator[DraftFolder]:
         folder = tempfile.TemporaryDirectory(dir=temporary_folder(), prefix="prequential-")
     with folder as name:
         yield DraftFolder(path=Path(name))
-
-
-def _bytes_of(source: CorpusLike) -> bytes:
-    return open_source(source).symbols.tobytes()
 
 
 def _spec(
