@@ -100,10 +100,9 @@ def compress(
         runtime.check(config)  # before the source is read
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
-    with (
-        open_source(source) as opened,
-        open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=opened.mode & given_mode) as sink,
-    ):
+    opened = open_source(source)
+    mode = opened.mode & given_mode
+    with open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=mode) as sink:
         opened.check_complete()
         learner, description = _learner(config, given, opened.n_bytes, runtime)
         header, start_s = opened.header(description), time.perf_counter()

@@ -126,14 +126,13 @@ class ArchiveReader:
     """Reads the header at once; `blocks` reads the rest. source: binary stream, not necessarily seekable.
 
     Memory: one block, about six bytes for every earlier block, and at most 1 MiB more than the stream has delivered.
-    Counters of the blocks read so far, in bytes: `n_bytes_covered` of the original; `payload_bytes`; `n_bytes_read` of the
-    archive.
+    Counters of the blocks read so far, in bytes: `n_bytes_covered` of the original; `n_bytes_read` of the archive.
     Raises UnsupportedVersionError, CorruptArchiveError.
     """
 
     def __init__(self, source: BinaryIO) -> None:
         self._source, self.index = ByteSource(source), Index()
-        self.n_bytes_covered = self.payload_bytes = 0
+        self.n_bytes_covered = 0
         try:
             self.header: Header = read_header(self._source)
         except CorruptArchiveError as error:
@@ -184,7 +183,6 @@ class ArchiveReader:
             raise CorruptArchiveError(f"{where}: {error}") from error
         self.index.add(source.n_bytes_taken - record_start, block.n_bytes)
         self.n_bytes_covered += block.n_bytes
-        self.payload_bytes += block.payload_bytes
         return block
 
 
@@ -195,8 +193,11 @@ class ArchiveSummary:
     header: Header
     blocks: tuple[Block, ...]
     header_bytes: int
-    payload_bytes: int
     archive_bytes: int
+
+    @property
+    def payload_bytes(self) -> int:
+        return sum(block.payload_bytes for block in self.blocks)
 
 
 def summarise(path: str | os.PathLike[str], *, may_end_early: bool = False) -> ArchiveSummary:
@@ -214,6 +215,5 @@ def summarise(path: str | os.PathLike[str], *, may_end_early: bool = False) -> A
             header=reader.header,
             blocks=tuple(blocks),
             header_bytes=reader.header_bytes,
-            payload_bytes=reader.payload_bytes,
             archive_bytes=file.seek(0, os.SEEK_END),
         )

@@ -1,19 +1,21 @@
 """All baselines by name, at their strongest usual settings: windows and dictionaries cover the complete corpus where possible.
 
-Each output is decoded again before its size is reported. Optional libraries are imported when they are used.
+Each output is decoded again before its size is reported.
 """
 
 import bz2
 import gzip
-import importlib.util
 import io
 import lzma
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
 
-from prequential.errors import ConfigError, MissingDependencyError, PrequentialError
+import brotli
+import pyppmd
+import zstandard
+
+from prequential.errors import PrequentialError
 from prequential_codecs.byte_source import ByteSource, varint
 
 _XZ_PRESET = 9 | lzma.PRESET_EXTREME
@@ -26,20 +28,11 @@ _PPMD_MEMORY_BYTES = 256 << 20  # model memory, in the compressor and in the dec
 
 @dataclass(frozen=True, kw_only=True)
 class Compressor:
-    """A compressor of complete files with fixed settings. `decompress` may raise any exception for bytes that are not its own.
-
-    label: its name and settings for tables. requires: the module that must be installed, or None.
-    """
+    """A compressor of complete files. label: name and settings for tables. `decompress` may raise anything for other bytes."""
 
     label: str
     compress: Callable[[bytes], bytes]
     decompress: Callable[[bytes], bytes]
-    requires: str | None = None
-
-    @property
-    def installed(self) -> bool:
-        """Whether `requires` is installed. Imports nothing."""
-        return self.requires is None or importlib.util.find_spec(self.requires) is not None
 
 
 def _compress_xz(data: bytes) -> bytes:
@@ -48,8 +41,6 @@ def _compress_xz(data: bytes) -> bytes:
 
 
 def _compress_zstd(data: bytes) -> bytes:
-    import zstandard
-
     parameters = zstandard.ZstdCompressionParameters.from_level(
         22, source_size=len(data), window_log=_ZSTD_WINDOW_LOG, enable_ldm=True
     )
@@ -57,22 +48,16 @@ def _compress_zstd(data: bytes) -> bytes:
 
 
 def _decompress_zstd(data: bytes) -> bytes:
-    import zstandard
-
     return zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG).decompress(data)
 
 
 def _compress_ppmd(data: bytes) -> bytes:
-    import pyppmd
-
     # The stream has no end mark, and the decoder drops a final NUL if it does not know the length. So the length is stored.
     coder = pyppmd.Ppmd8Encoder(_PPMD_ORDER, _PPMD_MEMORY_BYTES)
     return varint(len(data)) + coder.encode(data) + coder.flush()
 
 
 def _decompress_ppmd(data: bytes) -> bytes:
-    import pyppmd
-
     source = ByteSource(io.BytesIO(data))
     n_bytes = source.take_varint()
     decoder = pyppmd.Ppmd8Decoder(_PPMD_ORDER, _PPMD_MEMORY_BYTES)
@@ -86,18 +71,13 @@ BASELINES: dict[str, Compressor] = {
     ),
     "bzip2": Compressor(label="bzip2 -9", compress=bz2.compress, decompress=bz2.decompress),
     "xz": Compressor(label="xz -9e", compress=_compress_xz, decompress=lzma.decompress),
-    "zstd": Compressor(
-        label="zstd -22 --ultra --long=27", compress=_compress_zstd, decompress=_decompress_zstd, requires="zstandard"
-    ),
+    "zstd": Compressor(label="zstd -22 --ultra --long=27", compress=_compress_zstd, decompress=_decompress_zstd),
     "brotli": Compressor(
         label="brotli -q 11",
-        compress=lambda data: import_module("brotli").compress(data, quality=11, lgwin=24),
-        decompress=lambda data: import_module("brotli").decompress(data),
-        requires="brotli",
+        compress=lambda data: brotli.compress(data, quality=11, lgwin=24),
+        decompress=brotli.decompress,
     ),
-    "ppmd": Compressor(
-        label="ppmd var I, order 16", compress=_compress_ppmd, decompress=_decompress_ppmd, requires="pyppmd"
-    ),
+    "ppmd": Compressor(label="ppmd var I, order 16", compress=_compress_ppmd, decompress=_decompress_ppmd),
 }
 
 
@@ -112,16 +92,8 @@ class BaselineResult:
 
 
 def measure(name: str, data: bytes) -> BaselineResult:
-    """Compresses `data` with baseline `name`, decompresses it again, and returns the size.
-
-    Raises ConfigError for an unknown name, MissingDependencyError without its library, PrequentialError if the data differ.
-    """
-    if name not in BASELINES:
-        raise ConfigError(f"baseline {name!r} is unknown; choose from {', '.join(BASELINES)}")
+    """Compresses `data`, decompresses it again, and returns the size. Raises PrequentialError if the data differ."""
     compressor = BASELINES[name]
-    if not compressor.installed:
-        package = compressor.requires
-        raise MissingDependencyError(f"baseline {name} needs the package {package}: pip install {package}")
     start_s = time.perf_counter()
     compressed = compressor.compress(data)
     wall_s = time.perf_counter() - start_s
@@ -134,14 +106,12 @@ def measure(name: str, data: bytes) -> BaselineResult:
     return BaselineResult(name=name, n_bytes=len(data), compressed_bytes=len(compressed), wall_s=wall_s)
 
 
-def measure_installed(data: bytes, names: Iterable[str] = tuple(BASELINES)) -> tuple[list[BaselineResult], list[str]]:
-    """The results of all `names` that are installed and decode correctly, and one note for each other. Raises ConfigError."""
+def measure_each(data: bytes, names: Iterable[str]) -> tuple[list[BaselineResult], list[str]]:
+    """The results of all `names` that decode correctly, and one note for each other."""
     results, notes = [], []
     for name in names:
         try:
             results.append(measure(name, data))
-        except ConfigError:
-            raise
         except PrequentialError as error:
             notes.append(f"skipped: {error}")
     return results, notes

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from prequential.errors import CorpusError, PrequentialError
 from prequential_corpora.corpus import Corpus, Documents, copied, unicode_name
 from prequential_corpora.rows import BadRowError, RowOptions, columns_of, parse_options, text_of
-from prequential_corpora.shards import HIDDEN, Shards, shard_kind, shards_of
+from prequential_corpora.shards import HIDDEN, read_shards, shard_kind
 from prequential_corpora.tree import Tree, is_saved, scan_tree
 from prequential_corpora.tree_restore import TreeEntry
 
@@ -58,8 +58,9 @@ def open_named(text: str) -> Corpus:
             commit = str(HfApi().dataset_info(name, revision=revision or None, timeout=HUB_TIMEOUT_S).sha)
         about: dict[str, str | int | None] = {"revision": revision or "main", "commit": commit}
         if options.files is not None:
-            shards = _hub_shards(name, commit, options.files, options)
-            return shards.open("dataset", name, about | {"files": options.files})
+            corpus = _hub_shards(name, commit, options.files, options)
+            origin = {**about, "files": options.files, **corpus.origin}
+            return replace(corpus, kind="dataset", name=name, origin=origin)
         how = {"split": options.split, "revision": commit, "streaming": options.streaming}
         return _open(load_dataset(name, options.config, **how), name, options, about)
 
@@ -112,7 +113,7 @@ def _texts(data: Any, option: str | None) -> Iterator[bytes]:
         raise CorpusError(f"row {row} of the data set: {error}") from error
 
 
-def _hub_shards(name: str, commit: str, files: str, rows: RowOptions) -> Shards:
+def _hub_shards(name: str, commit: str, files: str, rows: RowOptions) -> Corpus:
     """The plain files of a commit on the hub that are shards and fit the pattern `files`. They come into the library's cache."""
     from huggingface_hub import HfApi, hf_hub_download
 
@@ -121,7 +122,7 @@ def _hub_shards(name: str, commit: str, files: str, rows: RowOptions) -> Shards:
     paths = {each: Path(hf_hub_download(name, each, repo_type="dataset", revision=commit)) for each in wanted}
     entries = [TreeEntry(fsencode(each), path.stat().st_size, False) for each, path in paths.items()]
     root = next(iter(paths.values())).parents[wanted[0].count("/")] if paths else Path(name)
-    return shards_of(Tree(root, entries, (), 0o777), name, rows, len(listed) - len(wanted))
+    return read_shards(Tree(root, entries, (), 0o777), name, rows, len(listed) - len(wanted))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from os import fsencode
 from pathlib import Path
@@ -25,16 +25,7 @@ import zstandard
 from prequential.errors import CorpusError
 from prequential.files import open_regular, reading
 from prequential.files.strict_json import bounded_lines, parse_row
-from prequential_corpora.corpus import (
-    CHUNK_N_BYTES,
-    Corpus,
-    Documents,
-    Kind,
-    NamedParts,
-    copied,
-    read_file,
-    unicode_name,
-)
+from prequential_corpora.corpus import CHUNK_N_BYTES, Corpus, Documents, NamedParts, copied, read_file, unicode_name
 from prequential_corpora.rows import BadRowError, RowOptions, columns_of, parse_options, text_of
 from prequential_corpora.tree import Tree, scan_tree
 from prequential_corpora.tree_restore import TreeEntry, host_path
@@ -56,55 +47,8 @@ INPUT_N_BYTES = 1 << 11
 FOREIGN_ERRORS = (OSError, ValueError, pa.ArrowException, EOFError, zlib.error, zstandard.ZstdError)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shards:
-    """Shards of one kind in reading order. tree: the shards as its entries. name: of what holds them, for messages."""
-
-    name: str
-    tree: Tree
-    kind: ShardKind
-    options: RowOptions
-    n_skipped: int
-
-    def open(self, kind: Kind, name: str, about: dict[str, str | int | None]) -> Corpus:
-        """All documents in a temporary file. about: JSON values that say where the shards come from. Raises CorpusError."""
-        files, is_text, n_opened = self.tree.files, self.kind == "text", 0
-
-        def documents() -> Iterator[NamedParts]:
-            nonlocal n_opened
-            for shard, document in islice(self._read(files), self.options.rows):
-                n_opened = max(n_opened, shard + 1)
-                yield document
-
-        places = Documents(self.options.separator.encode())
-        data = copied(places.stream(documents()))
-        opened = files if self.options.rows is None else files[:n_opened]
-        about |= {"n_shards": len(opened), "n_skipped": self.n_skipped, "shards_blake2b": self._list_digest(opened)}
-        about |= self.options.describe(len(places), is_text=is_text)
-        return Corpus(kind, name, data, places, about, self.tree.mode)
-
-    def _read(self, files: Sequence[TreeEntry]) -> Iterator[tuple[int, NamedParts]]:
-        for number, file in enumerate(files):
-            path, name = host_path(self.tree.root, file.path), unicode_name(file.path)
-            if self.kind == "text":
-                yield number, (name, read_text(path, name))
-            else:
-                texts = read_rows(path, name, self.kind, self.options.column)
-                yield from ((number, (None, (text,))) for text in texts)
-
-    def _list_digest(self, files: Sequence[TreeEntry]) -> str:
-        """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
-        digest = hashlib.blake2b(digest_size=32)
-        for file in files:
-            contents = hashlib.blake2b(digest_size=32)
-            for chunk in read_file(host_path(self.tree.root, file.path), file.n_bytes):
-                contents.update(chunk)
-            digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
-        return digest.hexdigest()
-
-
-def find_shards(text: str) -> Shards:
-    """The shards that `text` names, the part after `shards:`. Opens none. Raises CorpusError for none or several kinds."""
+def open_shards(text: str) -> Corpus:
+    """The documents of the shards that `text` names, the part after `shards:`. Raises CorpusError for none or several kinds."""
     folder, _, query = text.partition("?")
     options, path = parse_options(query, RowOptions), Path(folder)
     with reading(path):
@@ -117,11 +61,14 @@ def find_shards(text: str) -> Shards:
         tree = Tree(path.parent, [entry], (), status.st_mode & 0o777 | 0o600)
         files = [entry] if shard_kind(entry.name) else []
     n_skipped = len(tree.skipped) + len(tree.entries) - len(files)
-    return shards_of(replace(tree, entries=files), folder, options, n_skipped)
+    return read_shards(replace(tree, entries=files), folder, options, n_skipped)
 
 
-def shards_of(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Shards:
-    """All files of the tree as shards, in reading order. Raises CorpusError if there are none or several kinds."""
+def read_shards(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Corpus:
+    """The documents of all files of the tree, which are shards of one kind in reading order. name: of the folder or data set.
+
+    Raises CorpusError if there are none or several kinds.
+    """
     kinds = {shard_kind(file.name): unicode_name(file.path) for file in reversed(tree.files)}
     if not kinds:
         known = ".parquet, .jsonl, .txt, .gz, .zst (links and hidden files are skipped)"
@@ -133,7 +80,41 @@ def shards_of(tree: Tree, name: str, options: RowOptions, n_skipped: int) -> Sha
     assert kind
     if kind == "text" and options.column is not None:
         raise CorpusError(f"the shards of {name!r} are text, without a column {options.column!r}: leave out ?column=")
-    return Shards(name=name, tree=tree, kind=kind, options=options, n_skipped=n_skipped)
+    n_opened, places = 0, Documents(options.separator.encode())
+
+    def documents() -> Iterator[NamedParts]:
+        nonlocal n_opened
+        for shard, document in islice(_documents(tree, kind, options.column), options.rows):
+            n_opened = shard + 1
+            yield document
+
+    data = copied(places.stream(documents()))
+    opened = tree.files if options.rows is None else tree.files[:n_opened]
+    about: dict[str, str | int | None] = {"n_shards": len(opened), "n_skipped": n_skipped}
+    about["shards_blake2b"] = _list_digest(tree.root, opened)
+    about |= options.describe(len(places), is_text=kind == "text")
+    return Corpus("shards", unicode_name(Path(name).absolute().name), data, places, about, tree.mode)
+
+
+def _documents(tree: Tree, kind: ShardKind, column: str | None) -> Iterator[tuple[int, NamedParts]]:
+    """Each document with the number of its shard."""
+    for number, file in enumerate(tree.files):
+        path, name = host_path(tree.root, file.path), unicode_name(file.path)
+        if kind == "text":
+            yield number, (name, read_text(path, name))
+        else:
+            yield from ((number, (None, (text,))) for text in read_rows(path, name, kind, column))
+
+
+def _list_digest(root: Path, files: Sequence[TreeEntry]) -> str:
+    """BLAKE2b, 32 bytes, of one line for each shard in reading order: name NUL length NUL BLAKE2b of its bytes in hex LF."""
+    digest = hashlib.blake2b(digest_size=32)
+    for file in files:
+        contents = hashlib.blake2b(digest_size=32)
+        for chunk in read_file(host_path(root, file.path), file.n_bytes):
+            contents.update(chunk)
+        digest.update(b"%s\0%d\0%s\n" % (file.path, file.n_bytes, contents.hexdigest().encode()))
+    return digest.hexdigest()
 
 
 def shard_kind(name: str) -> ShardKind | None:

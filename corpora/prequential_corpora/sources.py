@@ -51,10 +51,9 @@ def open_corpus(spec: Any) -> Corpus:
 
             return open_named(spec.removeprefix("hf:"))
         if spec.startswith("shards:"):
-            from prequential_corpora.shards import find_shards  # imports pyarrow, which takes a quarter of a second
+            from prequential_corpora.shards import open_shards  # imports pyarrow, which takes a quarter of a second
 
-            shards = find_shards(spec.removeprefix("shards:"))
-            return shards.open("shards", unicode_name(Path(shards.name).absolute().name), {})
+            return open_shards(spec.removeprefix("shards:"))
         if spec.startswith("git:"):
             return _open_git(*_git_options(spec))
     path = Path(spec)
@@ -153,12 +152,6 @@ def _git_mode(repository: str) -> int:
 # ---- the bundled sample
 
 
-def samples() -> dict[str, Path]:
-    """All samples, from name to file, sorted by name. samples/README.md states their origins and licences."""
-    with as_file(files("prequential_corpora") / "samples") as folder:
-        return {path.stem: path for path in sorted(folder.glob("*.txt"))}
-
-
 def sample_path(name: str) -> Path:
     """The file of one sample. Raises CorpusError for an unknown name; the message lists all names.
 
@@ -167,7 +160,8 @@ def sample_path(name: str) -> Path:
         >>> len(prequential.sample_path("christmas_carol").read_bytes())
         158515
     """
-    paths = samples()
+    with as_file(files("prequential_corpora") / "samples") as folder:  # its README.md states origins and licences
+        paths = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if name not in paths:
         raise CorpusError(f"there is no sample {name!r}; choose from {', '.join(paths)}")
     return paths[name]

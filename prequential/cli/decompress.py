@@ -2,61 +2,38 @@
 
 import argparse
 import sys
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prequential.cli import options
 from prequential.cli.streams import for_each, print_summary, progress_bar
-from prequential.errors import OutputError
-
-if TYPE_CHECKING:
-    from prequential.decompression import DecompressionResult
-    from prequential.online.runtime import Runtime
 
 SUFFIX = ".pq"
+NAMELESS = f"the name does not end in {SUFFIX}; name the output with -o"
 OPTIONS = (options.Group(options.ARCHIVES), *options.OUTPUT, options.RUNTIME)
 
 
 def run(args: argparse.Namespace) -> int:
     if len(args.names) > 1 and args.output not in (None, "-"):
         args.parser.error("-o names one output, but there are several archives: leave out -o")
-    return for_each(args.names, partial(_decompress, args, options.runtime(args)), verbose=args.verbose)
+    chosen = {"runtime": options.runtime(args), "overwrite": args.force, "resume": args.resume}
+
+    def decompress(name: str) -> None:
+        has_suffix = name.endswith(SUFFIX) and name != SUFFIX
+        path = options.output_path(args, name, name.removesuffix(SUFFIX) if has_suffix else None, NAMELESS)
+        decode(args, name, path or sys.stdout.buffer, f"{name} -> {path}:" if path else f"{name}:", **chosen)
+
+    return for_each(args.names, decompress, verbose=args.verbose)
 
 
-def _decompress(args: argparse.Namespace, runtime: "Runtime", name: str) -> None:
-    path = _output_path(args, name)
-    result = decoded(args, runtime, name, path or sys.stdout.buffer, overwrite=args.force, resume=args.resume)
-    to = f" -> {path}" if path else ""
-    print_summary(args, f"{name}{to}: {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
-
-
-def decoded(
-    args: argparse.Namespace, runtime: "Runtime", name: str, output: Any, **keywords: Any
-) -> "DecompressionResult":
-    """Decodes the archive to the output, with the options of `decompress` and `test`."""
+def decode(args: argparse.Namespace, name: str, output: Any, heading: str, **chosen: Any) -> None:
+    """Decodes the archive to the output, with the options of `decompress` and `test`. Says so, after the heading."""
     import prequential
 
+    archive = sys.stdin.buffer if name == "-" else name
+    chosen |= {"given": args.given, "max_output_bytes": args.max_output}
     with progress_bar(name, quiet=args.quiet) as show:
-        return prequential.decompress(
-            sys.stdin.buffer if name == "-" else name,
-            output,
-            given=args.given,
-            runtime=runtime,
-            max_output_bytes=args.max_output,
-            on_progress=show,
-            **keywords,
-        )
-
-
-def _output_path(args: argparse.Namespace, name: str) -> str | None:
-    """The path of the restored file or folder; None for standard output."""
-    if args.stdout or (args.output or name) == "-":
-        return None
-    if args.output is not None:
-        return str(args.output)
-    if not name.endswith(SUFFIX) or name == SUFFIX:
-        raise OutputError(f"the name does not end in {SUFFIX}; name the output with -o")
-    return name.removesuffix(SUFFIX)
+        result = prequential.decompress(archive, output, **chosen, on_progress=show)
+    print_summary(args, f"{heading} {result.n_bytes:,} bytes, {result.wall_s:.1f} s")
 
 
 COMMAND = options.Command("decompress", __doc__, "book.txt.pq", options=OPTIONS, run=run, inputs=("names", "given"))

@@ -74,10 +74,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """The learner, and what it is compared with."""
+    """The learner, what it is compared with, and how."""
     learner, runtime = options.other_learner(args), options.runtime(args)
     config = None if learner else options.given_config(args)
-    return {"learner": learner, "config": config, "runtime": runtime, "baselines": _baselines(args)}
+    chosen = {"learner": learner, "config": config, "runtime": runtime, "baselines": _baselines(args)}
+    return chosen | {name: getattr(args, name) for name in ("given", "limit", "verify")}
 
 
 def _evaluate_alone(words: Sequence[str], name: str) -> Measured:
@@ -90,30 +91,17 @@ def _evaluate_alone(words: Sequence[str], name: str) -> Measured:
 
 def _evaluate(args: argparse.Namespace, chosen: dict[str, Any], name: str) -> Measured:
     from prequential.evaluation.evaluation import evaluate
-    from prequential.online.source import mode_of
+    from prequential.online.source import mode_of, open_source
 
     with _run_folder(args) as folder:
         with foreign_code(), progress_bar(name, quiet=args.quiet) as show:
-            evaluation = evaluate(
-                [_contents(each) for each in args.names] if args.joint else name,
-                **chosen,
-                given=args.given,
-                limit=args.limit,
-                verify=args.verify,
-                draft=folder,
-                on_progress=show,
-            ).declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
+            corpus = [open_source(each).symbols.tobytes() for each in args.names] if args.joint else name
+            evaluation = evaluate(corpus, **chosen, draft=folder, on_progress=show)
+        evaluation = evaluation.declaring(n_configs=args.configs_tried, n_seeds=args.seeds_tried)
         record = evaluation.record
         root = Path(args.runs) if args.resume is None else Path(args.resume).parent
         mode = evaluation.mode & mode_of(*args.names) if args.joint else evaluation.mode
         return record, folder.finish(root, record, evaluation.curves, mode=mode) if folder else None, name
-
-
-def _contents(name: str) -> bytes:
-    from prequential.online.source import open_source
-
-    with open_source(name) as source:
-        return source.symbols[:].tobytes()
 
 
 def _run_folder(args: argparse.Namespace) -> AbstractContextManager[DraftFolder | None]:
@@ -155,6 +143,5 @@ def _baselines(args: argparse.Namespace) -> list[Baseline]:
         return [*named, *(StaticModel(name, **sizes) for name in args.static)]
 
 
-COMMAND = options.Command(
-    "evaluate", __doc__, "-5 sample:christmas_carol --verify", options=OPTIONS, run=run, inputs=("names", "given")
-)
+EXAMPLE = "-5 sample:christmas_carol --verify"
+COMMAND = options.Command("evaluate", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("names", "given"))

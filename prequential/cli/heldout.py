@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prequential.heldout_loss.request import Heldout
 
 ONLY_TRAINED = ("train_limit", "no_overlap", "learner")
+OF_EQUAL_NAME = ("static", "scores", "train", "context", "stride", "cluster", "orders", "limit", "train_limit")
 LOSS = {
     "--train CORPUS|MODEL *": "what is read first, or a model of `train`",
     "--test CORPUS ! ... *": f"{options.CORPUS}; repeatable",
@@ -39,20 +40,19 @@ LOSS = {
     **options.FORCE,
 }
 RECORD = {"--runs FOLDER [runs]": "folder of heldout.jsonl, which has the records", "--no-run": "append no record"}
-OPTIONS = (
-    options.Group(LOSS),
-    options.FORMATS,
-    options.Group(RECORD, is_choice=True),
-    options.SCORED,
-    *options.LEARNER,
-    options.OWN_LEARNER,
-)
+OWN = (options.Group(LOSS), options.FORMATS, options.Group(RECORD, is_choice=True), options.SCORED)
+OPTIONS = (*OWN, *options.LEARNER, options.OWN_LEARNER)
 
 
 def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.documents:
-        return _write_documents(args)
+        from prequential.heldout_loss.documents import HeldoutCorpus, write_documents
+        from prequential.online.source import open_source
+
+        texts = HeldoutCorpus.of(open_source(args.test[0], args.limit)).texts()
+        write_documents(texts, args.documents, overwrite=args.force)
+        return 0
     from prequential.heldout_loss.request import RECORDS, heldout
 
     learner, found, code = options.other_learner(args), list[Any](), 0
@@ -63,20 +63,12 @@ def run(args: argparse.Namespace) -> int:
         ThreadPoolExecutor(len(args.test)) as threads,  # which only wait for the jobs
         Jobs(args.jobs) if args.jobs else nullcontext() as executor,
     ):
-        measure = partial(
+        measure: Any = partial(
             heldout,
-            static=args.static,
-            scores=args.scores,
-            train=args.train,
+            **{name: getattr(args, name) for name in OF_EQUAL_NAME},
             config=options.given_config(args),
             learner=learner,
-            context=args.context,
-            stride=args.stride,
-            cluster=args.cluster,
-            orders=args.orders,
             overlap=not args.no_overlap,
-            limit=args.limit,
-            train_limit=args.train_limit,
             runtime=options.runtime(args),
             runs=None if args.no_run else args.runs,
             executor=executor,
@@ -108,18 +100,8 @@ def _check_usage(args: argparse.Namespace) -> None:
     if "-" in args.test and len(args.static + args.scores) > 1:
         args.parser.error("each model reads the test corpus again: save standard input to a file first")
     options.refuse(args, options.given_of(args, "audit_every"), "heldout has no audit")
-    options.refuse(
-        args, options.given_of(args, "learner") if args.jobs else [], "--jobs takes learners of this program"
-    )
-
-
-def _write_documents(args: argparse.Namespace) -> int:
-    from prequential.heldout_loss.documents import HeldoutCorpus, write_documents
-    from prequential.online.source import open_source
-
-    with open_source(args.test[0], args.limit) as source:
-        write_documents(HeldoutCorpus.of(source).texts(), args.documents, overwrite=args.force)
-    return 0
+    if args.jobs:
+        options.refuse(args, options.given_of(args, "learner"), "--jobs takes learners of this program")
 
 
 def show(args: argparse.Namespace, *found: Heldout) -> None:
@@ -127,11 +109,9 @@ def show(args: argparse.Namespace, *found: Heldout) -> None:
     records = [record for each in found for record in each.records]
     comparisons = [each.comparison.to_dict() for each in found if each.comparison]
     figure = "\n".join(f"{(each['dynamic'] or each['frozen'])['bits_per_byte']:.4f}" for each in records)
-
     rows = [{"test": each.record["test"].get("name"), **row} for each in found for row in each.rows]
     print_result(args, "\n\n".join(map(str, found)), *records, *comparisons, figure=figure, rows=lambda: rows)
 
 
-COMMAND = options.Command(
-    "heldout", __doc__, "--train old-code/ --test new-code/", options=OPTIONS, run=run, inputs=("train", "test")
-)
+EXAMPLE = "--train old-code/ --test new-code/"
+COMMAND = options.Command("heldout", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("train", "test"))

@@ -28,6 +28,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 OPTIONS = (options.Group(LABELS), options.FORMATS, *options.LEARNER)
-COMMAND = options.Command(
-    "labels", __doc__, "questions.jsonl --label answer", options=OPTIONS, run=run, inputs=("name",)
-)
+EXAMPLE = "questions.jsonl --label answer"
+COMMAND = options.Command("labels", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("name",))

@@ -25,6 +25,7 @@ WINDOW = {
     "--train-limit BYTES": "train only on the beginning of the tree",
     "--series FILE *": "append the point to this file (default: runs/REPO.series.jsonl)",
 }
+OF_EQUAL_NAME = ("since", "until", "languages", "context", "train_limit")
 OPTIONS = (options.Group(WINDOW), options.FORMATS, *options.LEARNER)
 
 
@@ -37,13 +38,9 @@ def run(args: argparse.Namespace) -> int:
     with progress_bar("", quiet=args.quiet) as watch:
         monorepo(
             args.repository,
-            since=args.since,
-            until=args.until,
-            languages=args.languages,
-            context=args.context,
+            **{name: getattr(args, name) for name in OF_EQUAL_NAME},
             series=series,
             config=options.given_config(args),
-            train_limit=args.train_limit,
             runtime=options.runtime(args),
             on_progress=watch,
             show=partial(show, args),  # before it is appended, which may fail

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from prequential.cli.streams import EXIT_USAGE, foreign_code
-from prequential.errors import ConfigError
+from prequential.errors import ConfigError, OutputError
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -77,9 +77,8 @@ class _Help(argparse.Action):
 
     def __call__(self, parser: Any, *rest: Any) -> None:
         is_short = rest[-1] == "-h" and parser.synopsis
-        parser.exit(
-            0, parser._print_message(parser.format_short_help() if is_short else parser.format_help(), sys.stdout)
-        )
+        parser._print_message(parser.format_short_help() if is_short else parser.format_help(), sys.stdout)
+        parser.exit()
 
 
 @dataclass(frozen=True)
@@ -242,9 +241,7 @@ JSON = {"--json *": "print JSON, one object a line, instead of text"}
 TABLES = {"--csv *": "print the table as CSV, with all digits", "--markdown": "print the table in Markdown"}
 FORMATS = Group({**JSON, **TABLES}, is_choice=True)
 FORCE = {"-f, --force *": "overwrite existing outputs; write to a terminal"}
-JOBS = {
-    "--jobs N *": "work on so many at a time, each in a process of its own, which has its share of the cores",
-}
+JOBS = {"--jobs N *": "work on so many at a time, each in a process of its own, which has its share of the cores"}
 RUNS = {"--runs FOLDER [runs] *": "folder of the new run folder"}
 CONTEXT = {
     "--context {carried,isolated} *": "what the frozen learner sees before a byte: everything, across documents (carried; "
@@ -356,6 +353,15 @@ def given_learner_options(args: argparse.Namespace) -> list[str]:
     """Names of the options LEARNER that the command line contains."""
     level = ["-1..-6 or --config"] if args.preset or args.config else []
     return level + given_of(args, "pure", "seed")
+
+
+def output_path(args: argparse.Namespace, name: str, default: str | None, nameless: str) -> str | None:
+    """The path of the output of input `name`; None for standard output. Raises OutputError(nameless) without -o and a default."""
+    if args.stdout or (args.output or name) == "-":
+        return None
+    if args.output is None and default is None:
+        raise OutputError(nameless)
+    return default if args.output is None else str(args.output)
 
 
 def refuse(args: argparse.Namespace, given: Iterable[str], reason: str) -> None:

@@ -65,9 +65,8 @@ def _follow(name: str, folder: Path) -> int:
     from prequential.evaluation.runs import unfinished_trainings
 
     def so_far() -> dict[str, Any] | None:
-        known = [
-            values for path, values in unfinished_trainings(folder) if name in (values["name"], path.name, str(path))
-        ]
+        drafts = unfinished_trainings(folder)
+        known = [values for path, values in drafts if name in (values["name"], path.name, str(path))]
         return max(known, key=lambda values: values["time"], default=None)
 
     values, last = so_far(), -1

@@ -13,16 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prequential.cli import options
-from prequential.cli.streams import (
-    EXIT_FAILURE,
-    fitted,
-    in_options,
-    is_text,
-    print_result,
-    progress_bar,
-    report_failure,
-)
+from prequential.cli import options, streams
 from prequential.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.evaluation.summary import run_figures
     from prequential.machine.facts import usable_memory_bytes
     from prequential.sweeps.ladder import Rung, diverged_runs, ladder_of
-    from prequential.sweeps.plans import corpus_key, finished_runs, format_plan, plan_record
+    from prequential.sweeps.plans import corpus_key, finished_runs, format_plan
     from prequential.sweeps.sweep import summarise
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
@@ -81,13 +72,23 @@ def run(args: argparse.Namespace) -> int:
     corpus, bad = corpus_key(args.source, args.limit), list[Exception]()
     n_finished = len(finished_runs(args.runs, corpus, plan.configs, bad.append))
     for error in bad:
-        report_failure(None, error, verbose=args.verbose)
-    if is_text(args) or (args.dry_run and not args.json):
-        print(fitted(in_options(format_plan(plan, corpus, n_finished))), flush=True)
+        streams.report_failure(None, error, verbose=args.verbose)
+    if streams.is_text(args) or (args.dry_run and not args.json):
+        print(streams.fitted(streams.in_options(format_plan(plan, corpus, n_finished))), flush=True)
     outcomes = [] if args.dry_run else _run_all(args, plan, runtime)
     made = [outcome.run for outcome in outcomes if outcome.run]
-    record = {"schema": SCHEMA, "kind": "ladder" if args.ladder else "sweep", **plan_record(plan, corpus)}
-    record["runs"] = [outcome.to_record() for outcome in outcomes]
+    record = {
+        "schema": SCHEMA,
+        "kind": "ladder" if args.ladder else "sweep",
+        "corpus": corpus._asdict(),
+        "plan": [
+            {"name": each.name, "memory_bytes": each.memory_bytes, "configs": [one.to_dict() for one in each.configs]}
+            for each in plan.variants
+        ],
+        "refused": [{"name": name, "reason": reason} for name, reason in plan.refusals.items()],
+        "flops": plan.flops(corpus.n_bytes),
+        "runs": [outcome.to_record() for outcome in outcomes],
+    }
     text, figure, rows = "", "", lambda: [run_figures(run.path, run.record) for run in made]
     if made and args.ladder:
         ladder = ladder_of(map(Rung, made))
@@ -98,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
         figure = f"{min(result.bits_per_byte for result in summary.results):.4f}"
         record |= asdict(summary)
     if made or args.json:
-        print_result(args, f"\n{text}", record, figure=figure, rows=rows)
-    return EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
+        streams.print_result(args, f"\n{text}", record, figure=figure, rows=rows)
+    return streams.EXIT_FAILURE if bad or any(outcome.error for outcome in outcomes) else 0
 
 
 def _check_usage(args: argparse.Namespace) -> None:
@@ -138,7 +139,7 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
     from prequential.machine.jobs import Jobs
     from prequential.sweeps.plans import RunOutcome, run_plan
 
-    outcomes, progress = list[RunOutcome](), partial(progress_bar, quiet=args.quiet)
+    outcomes, progress = list[RunOutcome](), partial(streams.progress_bar, quiet=args.quiet)
     try:
         with Jobs(args.jobs) if args.jobs else nullcontext() as executor:
             chosen = {"limit_bytes": args.limit, "runtime": runtime, "executor": executor, "open_progress": progress}
@@ -150,14 +151,13 @@ def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[Run
                     return outcomes
                 outcomes.append(outcome)
                 if outcome.error:
-                    report_failure(outcome.name, outcome.error, verbose=args.verbose)
-                elif is_text(args):
-                    print(fitted(outcome.to_text()), flush=True)
+                    streams.report_failure(outcome.name, outcome.error, verbose=args.verbose)
+                elif streams.is_text(args):
+                    print(streams.fitted(outcome.to_text()), flush=True)
     except (KeyboardInterrupt, SystemExit) as end:
         end.add_note("finished runs are kept: the same command continues with the others")
         raise
 
 
-COMMAND = options.Command(
-    "sweep", __doc__, "book.txt --width 64,128 --seeds 1,2", options=OPTIONS, run=run, inputs=("source",)
-)
+EXAMPLE = "book.txt --width 64,128 --seeds 1,2"
+COMMAND = options.Command("sweep", __doc__, EXAMPLE, options=OPTIONS, run=run, inputs=("source",))

@@ -29,16 +29,13 @@ def run(args: argparse.Namespace) -> int:
     config, runtime = options.learner_config(args), options.runtime(args)
     check_new_folder(args.output)
     runtime.check(config)
-    with (
-        training_checkpoints(args.output, resume=args.resume) as checkpoints,
-        open_source(args.name, args.limit) as source,
-    ):
-        learner, mode = runtime.learner(config), source.mode
+    with training_checkpoints(args.output, resume=args.resume) as checkpoints:
+        source, learner = open_source(args.name, args.limit), runtime.learner(config)
         with progress_bar(args.name, quiet=args.quiet) as show:
-            done = train(learner, source.symbols[:], show, (checkpoints, source.header(config.to_dict())))
+            done = train(learner, source.symbols, show, (checkpoints, source.header(config.to_dict())))
         made = {"limit_bytes": args.limit, "code_bits": done.code_bits, "prequential": VERSION}
         trained_on = {**source.describe(), **made}
-        digest = save_model(args.output, learner, trained_on, mode=mode)
+        digest = save_model(args.output, learner, trained_on, mode=source.mode)
     record = {"kind": "training", "model": args.output, "digest": digest, "trained_on": trained_on}
     figure = f"{done.code_bits / trained_on['n_bytes']:.4f}"
     read = f"{trained_on['name']}: {trained_on['n_bytes']:,} bytes read at {figure} bits/byte (prequential)"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from prequential_codecs.baselines import BASELINES, BaselineResult, measure_installed
+from prequential_codecs.baselines import BASELINES, BaselineResult, measure_each
 from prequential_corpora.corpus import Document
 
 from prequential.errors import ConfigError, wrong_argument
@@ -50,7 +50,7 @@ def measure_baselines(
         curves[name] = Curve(n_bytes=at, bits=bits)
         results.append(_fields(name, label, math.ceil(bits[-1] / 8), len(source), wall_s))
 
-    measured, notes = measure_installed(given + data, names)
+    measured, notes = measure_each(given + data, names)
     for each in measured:
         compressor = BASELINES[each.name]
         known = len(compressor.compress(given)) if given else 0

@@ -142,7 +142,8 @@ def evaluate(
     if runs is not None:
         with new_run_folder(runs):
             pass  # before the work: it can be written
-    with plain_torch() if not spec or spec.config else nullcontext(), open_source(source, byte_count(limit)) as opened:
+    opened = open_source(source, byte_count(limit))
+    with plain_torch() if not spec or spec.config else nullcontext():
         if not opened.n_bytes:
             raise CorpusError("nothing to evaluate: the corpus is empty")
         spec = spec or own_spec(default_for(opened.n_bytes), runtime, given)
@@ -197,8 +198,7 @@ def _measured(
     begin(on_progress, "baselines")
     known = b""  # nothing of a model
     if spec.given is not None and not is_model(spec.given):
-        with open_source(spec.given) as given:
-            known = given.symbols[:].tobytes()
+        known = open_source(spec.given).symbols[:].tobytes()
     others, other_curves, notes = measure_baselines(symbols, baselines, source.documents, known)
     # Sizes of files are compared with those of archives; code lengths of static models, of no registered compressor, with ours.
     own = curves[MODEL]

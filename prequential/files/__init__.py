@@ -2,8 +2,8 @@
 
 # fmt: off
 from prequential.files.folders import (  # noqa: I001
-    check_can_write, check_new_folder, common_mode, delete_incomplete, new_folder, permissions, set_mode, share_folder,
-    sync_folder, write_bytes, write_text,
+    check_can_write, check_new_folder, common_mode, delete_incomplete, new_folder, set_mode, share_folder, sync_folder,
+    write_bytes,
 )
 from prequential.files.outputs import RESUMABLE, check_output, is_device, output_file
 from prequential.files.streams import (
@@ -16,7 +16,6 @@ from prequential.files.work_folder import (
 __all__ = [
     "RESUMABLE", "PathLike", "Sink", "check_can_write", "check_new_folder", "check_output", "check_own_folder", "checkpoint_path",
     "common_mode", "delete_checkpoint", "delete_incomplete", "hold_work_folder", "is_device", "new_folder",
-    "open_own_file", "open_regular", "output_file", "partial_path", "permissions", "possible_name", "read_regular", "reading",
-    "set_mode", "share_folder", "stream_output", "sync", "sync_folder", "temporary_folder", "work_folder", "write_bytes",
-    "write_text", "writing",
+    "open_own_file", "open_regular", "output_file", "partial_path", "possible_name", "read_regular", "reading", "set_mode",
+    "share_folder", "stream_output", "sync", "sync_folder", "temporary_folder", "work_folder", "write_bytes", "writing",
 ]

@@ -117,10 +117,6 @@ def write_bytes(path: Path, data: bytes) -> None:
         sync(file.fileno())
 
 
-def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
-
-
 def sync_folder(folder: Path) -> None:
     """Waits until new and renamed files of the folder are stored, if the file system supports this. Raises OSError."""
     try:

@@ -160,6 +160,5 @@ def _column(name: str, field: str) -> list[str]:
     """The values of a field in the order of the rows: the documents of the same corpus with this text column."""
     corpus, _, query = name.partition("?")
     kept = [option for option in query.split("&") if option and not option.startswith("column=")]
-    with open_source(f"{corpus}?{'&'.join([*kept, f'column={quote(field)}'])}") as rows:
-        symbols = rows.symbols[:]
-        return [bytes(symbols[d.offset : d.offset + d.n_bytes]).decode() for d in rows.documents]
+    rows = open_source(f"{corpus}?{'&'.join([*kept, f'column={quote(field)}'])}")
+    return [rows.symbols[d.offset : d.offset + d.n_bytes].tobytes().decode() for d in rows.documents]

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
-from prequential_codecs.baselines import measure_installed
+from prequential_codecs.baselines import measure_each
 from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.overlap import measure_overlap
@@ -56,11 +56,6 @@ POLICIES: dict[Context, str] = {
     "carried": "carried: one stream; window and contexts continue from the training corpus and from document to document",
     "isolated": "isolated: each document begins with an empty window and fresh contexts",
 }
-
-
-def check_context(context: str) -> None:
-    if context not in POLICIES:
-        raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(POLICIES)}")
 
 
 def check_learner(spec: LearnerSpec, context: Context, runtime: Runtime) -> None:
@@ -170,7 +165,6 @@ def trained_model(
     ConfigError for what can be refused before the work.
     """
     config, learner, limit_bytes = given
-    check_context(context)
     load: Callable[[], Trained]
     if is_model(train):
         if given != (None, None, None):
@@ -186,8 +180,8 @@ def trained_model(
         spec = learner if isinstance(learner, LearnerSpec) else None if learner is None else other_spec(learner)
         spec = spec or own_spec(config or preset(), runtime)
         check_learner(spec, context, runtime)
-        with open_source(train, limit_bytes) as source:
-            load = partial(train_on, source, spec, on_progress)
+        source = open_source(train, limit_bytes)
+        load = partial(train_on, source, spec, on_progress)
         about = {"train": source.describe(), "config": spec.description}
         if not spec.config and spec.description[OTHER]["source"] is None:
             about["call"] = token_hex()  # its code may be another one the next time
@@ -232,7 +226,7 @@ def measure_trained(
     del learner, costs
     untrained = loss("untrained", dynamic_costs(spec, spec.make(), symbols))
     begin(on_progress, "baselines")
-    others, _ = measure_installed(symbols.tobytes(), BASELINES)
+    others, _ = measure_each(symbols.tobytes(), BASELINES)
     return heldout_record(
         train=about,
         test=test.about,

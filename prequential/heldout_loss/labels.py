@@ -130,8 +130,15 @@ def labels(
         (2, True)
     """
     check_arguments(label=label, given_field=given_field, config=config, runtime=runtime, on_progress=on_progress)
-    read = read_rows(rows, label, given_field)
-    return label_cost(read, config or preset(), runtime or Runtime(), on_progress=on_progress)
+    config, runtime, read = config or preset(), runtime or Runtime(), read_rows(rows, label, given_field)
+    symbols = np.frombuffer(b"".join(given + b"\t" + label + b"\n" for given, label in read), np.uint8)
+    ends = np.cumsum([len(given) + len(label) + 2 for given, label in read])
+    starts = ends - np.array([len(label) + 1 for _, label in read])
+    costs = np.concatenate(list(reported(code_lengths(runtime.learner(config), symbols), symbols, on_progress)))
+    total = np.concatenate(([0.0], np.cumsum(costs)))
+    online, coded = np.asarray(total[ends] - total[starts]), [label for _, label in read]
+    codes = {"online": float(online.sum()), **codes_without_inputs(coded)}
+    return LabelCost(config=config, n_labels=len(set(coded)), online=online, codes=codes)
 
 
 def read_rows(source: RowsLike, code: str, given: str | None = None) -> list[tuple[bytes, bytes]]:
@@ -200,20 +207,6 @@ def value_of(text: str) -> Any:
 
 def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def label_cost(
-    rows: Sequence[tuple[bytes, bytes]], config: Config, runtime: Runtime, *, on_progress: OnProgress = ignore
-) -> LabelCost:
-    """The cost of the labels of rows (input, label), at least one, under a fresh learner."""
-    symbols = np.frombuffer(b"".join(given + b"\t" + label + b"\n" for given, label in rows), np.uint8)
-    ends = np.cumsum([len(given) + len(label) + 2 for given, label in rows])
-    starts = ends - np.array([len(label) + 1 for _, label in rows])
-    costs = np.concatenate(list(reported(code_lengths(runtime.learner(config), symbols), symbols, on_progress)))
-    total = np.concatenate(([0.0], np.cumsum(costs)))
-    online, labels = np.asarray(total[ends] - total[starts]), [label for _, label in rows]
-    codes = {"online": float(online.sum()), **codes_without_inputs(labels)}
-    return LabelCost(config=config, n_labels=len(set(labels)), online=online, codes=codes)
 
 
 def codes_without_inputs(labels: Sequence[bytes]) -> dict[str, float]:

@@ -114,19 +114,18 @@ def monorepo(
     chosen = {"config": config, "languages": languages, "context": context}
     setting = _setting(points, {**chosen, "train_limit_bytes": byte_count(train_limit)})
     named = partial(corpus_name, repository, setting["languages"])
-    with open_source(named(since=since or points[-1]["test"]["until"], until=until)) as window:
-        if (before := window.origin["since"]) is None:
-            raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
-        if points:  # it must continue the series
-            _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
-        if not window.n_bytes:
-            text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
-            show(empty := Heldout(records=(), rows=(), text=text))
-            return empty
-        end, mode = str(window.origin["until"]), window.mode
+    window = open_source(named(since=since or points[-1]["test"]["until"], until=until))
+    if (before := window.origin["since"]) is None:
+        raise CorpusError(f"there is no tree to train on before the window: {window.name!r} begins later")
+    if points:  # it must continue the series
+        _check_same(points[-1]["test"], {"name": window.name, "rules": window.origin["rules"], "until": before})
+    if not window.n_bytes:
+        text = f"{window.name}: nothing to score, and nothing is appended; {window_line(window.origin)}"
+        show(empty := Heldout(records=(), rows=(), text=text))
+        return empty
     if series is not None:
-        prepare_records(series, mode)
-    test, train = named(since=str(before), until=end), named(until=str(before))
+        prepare_records(series, window.mode)
+    test, train = named(since=str(before), until=str(window.origin["until"])), named(until=str(before))
     about = {"train_limit": setting["train_limit_bytes"], "runtime": runtime, "on_progress": on_progress}
     point = heldout(test, train=train, config=setting["config"], context=setting["context"], **about)
     more = {"kind": "monorepo", "setting": {**setting, "config": setting["config"].to_dict()}}
@@ -134,5 +133,5 @@ def monorepo(
     show(point)
     if series is not None:
         losses = {loss: {k: v for k, v in point.record[loss].items() if k not in NOT_IN_SERIES} for loss in LOSSES}
-        append_record(series, {**point.record, **losses}, mode)
+        append_record(series, {**point.record, **losses}, window.mode)
     return point

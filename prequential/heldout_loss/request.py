@@ -26,7 +26,7 @@ from prequential.files import PathLike
 from prequential.files.claims import claimed
 from prequential.files.outputs import prepare_records
 from prequential.heldout_loss.documents import HeldoutCorpus
-from prequential.heldout_loss.heldout import Context, Model, trained_model
+from prequential.heldout_loss.heldout import POLICIES, Context, Model, trained_model
 from prequential.heldout_loss.scored import models
 from prequential.heldout_loss.summary import languages_of
 from prequential.heldout_loss.text import format_heldout, format_models
@@ -122,9 +122,8 @@ def heldout(
     are appended; what has a record there is not measured again. executor: measures several models in parallel
     (docs/MACHINES.md).
 
-    With two models or more, the result holds their paired differences, and intervals. One that fails lets the others end. Then
-    its error is raised. Raises ConfigError, CorpusError, MissingDependencyError, OutputError, and what the learner raises.
-    docs/MEASURES.md explains the losses.
+    With two models or more, the result holds their paired differences, and intervals (docs/MEASURES.md). One that fails lets the
+    others end; then its error is raised. Raises ConfigError, CorpusError, MissingDependencyError, OutputError, and the learner's.
 
     Examples:
         >>> import prequential
@@ -139,6 +138,8 @@ def heldout(
     static, scores = _names("static", static), _names("scores", scores)
     if bool(static or scores) == (train is not None):
         raise ConfigError("name what is measured: either train=, or models with static= or scores=")
+    if context not in (None, *POLICIES):
+        raise ConfigError(f"unknown context {context!r}; choose one of {', '.join(POLICIES)}")
     runtime, named = runtime or Runtime(), in_memory if executor is None else corpus_name
     if train is None:
         makers = models(static, scores, context, stride, orders, runtime)
@@ -196,14 +197,14 @@ def measure(
     cluster: str | None,
     make: Callable[[HeldoutCorpus, OnProgress], Model],
     place: tuple[Path, int] | None,
-    open_progress: Callable[[], AbstractContextManager[OnProgress]] | None = None,
+    open_progress: Callable[[], AbstractContextManager[OnProgress]] = lambda: nullcontext(ignore),
 ) -> Heldout:
     """What `make` gives is measured, unless the file at this place has its record. It is what an executor calls.
 
     Raises ClaimedError, and as `heldout`.
     """
-    with open_progress() if open_progress else nullcontext(ignore) as show, open_source(test, limit_bytes) as source:
-        corpus = HeldoutCorpus.of(source, cluster, test)
+    with open_progress() as show:
+        corpus = HeldoutCorpus.of(open_source(test, limit_bytes), cluster, test)
         corpus.about["limit_bytes"] = limit_bytes
         model = make(corpus, show)
         depends_on = json.dumps([VERSION, corpus.about, cluster, model.depends_on], sort_keys=True)

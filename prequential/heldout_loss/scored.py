@@ -15,7 +15,7 @@ from prequential_corpora.corpus import unicode_name
 from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import HeldoutCorpus, read_scores
-from prequential.heldout_loss.heldout import Context, Model, check_context, heldout_record
+from prequential.heldout_loss.heldout import Context, Model, heldout_record
 from prequential.heldout_loss.order_test import MIN_ORDERS, check_order, order_test
 from prequential.heldout_loss.summary import summarise_documents
 from prequential.learners.loading import HUB_PREFIX
@@ -45,7 +45,6 @@ def models(
     context = context or ("carried" if orders else "isolated")
     if orders is not None and (scores or orders < MIN_ORDERS or context != "carried"):
         raise ConfigError(f"orders= takes {MIN_ORDERS} or more, and static models with the context carried")
-    check_context(context)
     for path in (name.removeprefix(HUB_PREFIX) for name in static):
         if path.startswith((".", "/", "~")) and not Path(path).exists():
             raise ConfigError(f"the folder {path!r} does not exist: name that of a model")

@@ -38,9 +38,9 @@ def describe(config: Config | None, given: Given, runtime: Runtime) -> dict[str,
         raise ConfigError("a learner that reads a text needs a configuration")
     if isinstance(given, str) and given == "-":  # of an array, == compares elements
         raise ConfigError("a given text is read more than once: save standard input to a file")
-    with open_source(given) as source:
-        runtime.check(with_history_for(config, source.n_bytes))
-        entry = {"kind": "text", "blake2b": source.blake2b.hex(), "n_symbols": source.n_bytes}
+    source = open_source(given)
+    runtime.check(with_history_for(config, source.n_bytes))
+    entry = {"kind": "text", "blake2b": source.blake2b.hex(), "n_symbols": source.n_bytes}
     return {**config.to_dict(), GIVEN: entry}
 
 
@@ -80,10 +80,10 @@ def conditioned_learner(
         return model.learner, description
     assert config is not None
     learner = runtime.learner(with_history_for(config, description[GIVEN]["n_symbols"]))
-    with open_source(given) as source:
-        train(learner, source.symbols[:])
-        if source.blake2b.hex() != description[GIVEN]["blake2b"]:
-            raise CorpusError("the given text changed while it was read")
+    source = open_source(given)
+    train(learner, source.symbols)
+    if source.blake2b.hex() != description[GIVEN]["blake2b"]:
+        raise CorpusError("the given text changed while it was read")
     return learner, description
 
 

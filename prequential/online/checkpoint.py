@@ -69,11 +69,10 @@ class Checkpoints:
         *,
         resume: bool,
         sync: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """partial: the output so far. resume: continue from both. sync: called before each checkpoint, for other files."""
-        self.path, self.partial, self.resume, self._sync, self._clock = path, partial, resume, sync, clock
-        self._due_s, self._is_first, self._signals = clock() + FIRST_AFTER_S, True, HeldSignals()
+        self.path, self.partial, self.resume, self._sync = path, partial, resume, sync
+        self._due_s, self._is_first, self._signals = time.monotonic() + FIRST_AFTER_S, True, HeldSignals()
         self.spent_s = 0.0  # in saving
 
     @contextmanager
@@ -97,7 +96,7 @@ class Checkpoints:
 
     def save_if_due(self, direction: str, header: Header, learner: Learner, saved: Callable[[], Saved]) -> None:
         """Saves a run between two segments if due, or if a signal waits, which is then delivered. A failure is only a warning."""
-        start_s, ends = self._clock(), self._signals.pending is not None
+        start_s, ends = time.monotonic(), self._signals.pending is not None
         if self._is_first:
             self._is_first = False
             n_bytes = sum(array.nbytes for array in learner.state().values())
@@ -109,7 +108,7 @@ class Checkpoints:
             except OSError as error:
                 then = "" if ends else "; the run continues without it"
                 logging.getLogger(__name__).warning("cannot save a checkpoint: %s%s", error.strerror, then)
-            took_s = self._clock() - start_s
+            took_s = time.monotonic() - start_s
             self.spent_s += took_s
             self._due_s = start_s + took_s + max(FIRST_AFTER_S, took_s / COST)  # after a full disk, too
         self._signals.deliver()
@@ -121,15 +120,13 @@ def write(path: Path, expected: Mapping[str, Any], learner: Learner, saved: Save
     arrays |= {"coder": saved.coder.view(np.int64), "words": saved.words.view(np.int32), "symbols": saved.symbols}
     about = {"version": VERSION, **expected, **{name: getattr(saved, name) for name in FIELDS}}
     text = json.dumps({**about, "digest": _digest(arrays, about)}, sort_keys=True)
-    folder = path.with_name(NEW_CHECKPOINT)
-    delete_incomplete(folder)
-    folder.mkdir(mode=0o700)
+    draft = path.with_name(NEW_CHECKPOINT)
+    delete_incomplete(draft)
     try:
-        draft = folder / path.name
         write_packed(draft, arrays, {METADATA: text})
         draft.replace(path)
     finally:
-        delete_incomplete(folder)
+        delete_incomplete(draft)  # after success it has another name
     sync_folder(path.parent)
 
 

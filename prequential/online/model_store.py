@@ -13,7 +13,7 @@ from typing import Any
 
 from prequential.errors import CheckpointError, ConfigError, UnsupportedVersionError
 from prequential.exact.arrays import digest
-from prequential.files import PathLike, new_folder, read_regular, write_text
+from prequential.files import PathLike, new_folder, read_regular, write_bytes
 from prequential.model.config import Config
 from prequential.model.learner import OnlineLearner
 from prequential.online.checkpoint import read_arrays
@@ -55,7 +55,8 @@ def save_model(folder: PathLike, learner: OnlineLearner, trained_on: Mapping[str
     }
     with new_folder(folder, mode=mode) as draft:
         write_packed(draft / TENSORS, arrays)
-        write_text(draft / DESCRIPTION, json.dumps({**about, "digest": _digest_of_text(about)}, indent=2) + "\n")
+        text = json.dumps({**about, "digest": _digest_of_text(about)}, indent=2)
+        write_bytes(draft / DESCRIPTION, text.encode() + b"\n")
     return state_digest
 
 

@@ -42,10 +42,9 @@ class SilentProgress:
         except Exception:  # the terminal or the stream is closed: the run continues without a display
             self._has_failed = True
 
-    def phase(self, name: str) -> str:
-        """Begins a part of the work, which is named until the next one begins. Returns the name of the part before it."""
-        before, self._phase = self._phase, printable(name)
-        return before
+    def phase(self, name: str) -> None:
+        """Begins a part of the work, which is named until the next one begins."""
+        self._phase = printable(name)
 
     def warn(self, messages: Iterable[Finding | str]) -> None:
         for message in messages:
@@ -108,12 +107,11 @@ class ProgressBar(SilentProgress):
         if self._bar is not None:
             self._bar.set_description_str(" ".join(filter(None, [self._short_title, self._phase, *parts])))
 
-    def phase(self, name: str) -> str:
+    def phase(self, name: str) -> None:
         """Shows the name at once, also where nothing is reported."""
-        before = super().phase(name)
+        super().phase(name)
         if not self._has_failed:
             self._describe()
-        return before
 
     def update(self, done: Progress, n_bytes: int) -> None:
         if self._bar is None:

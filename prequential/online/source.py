@@ -5,7 +5,6 @@ import io
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import Header
 from prequential_corpora import is_data_set, is_path, is_stream
-from prequential_corpora.corpus import Corpus, Document, Documents, NamedParts, beginning, copied
+from prequential_corpora.corpus import Document, Documents, NamedParts, beginning, copied
 from prequential_corpora.rows import BadRowError, encoded
 from prequential_corpora.sources import corpus_mode, open_corpus
 from prequential_corpora.tree_restore import is_git
@@ -53,7 +52,8 @@ class Source:
     """A corpus, or the beginning of one, as bytes. symbols: (n,) uint8.
 
     origin: JSON values that identify it, {} for bytes in memory. whole_bytes: of the complete corpus. file: if it is one file.
-    commits: of a window of a repository, id and date of the commit of each document; otherwise empty.
+    commits: of a window of a repository, id and date of the commit of each document; otherwise empty. mode: the permissions that
+    all files of the corpus have: those of outputs that contain its bytes. skipped: names in a folder that are not in the bytes.
     """
 
     symbols: NDArray[np.uint8]
@@ -62,29 +62,26 @@ class Source:
     whole_bytes: int
     file: Path | None = None
     commits: Sequence[tuple[str, str]] = ()
-    _corpus: Corpus | None = None
+    mode: int = 0o777
+    skipped: Sequence[str] = ()
 
     @property
     def n_bytes(self) -> int:
         return len(self.symbols)
 
-    @property
-    def mode(self) -> int:
-        """The permissions that all files of the corpus have: those of outputs that contain its bytes."""
-        return self._corpus.mode if self._corpus else 0o777
-
     def check_complete(self) -> None:
         """Raises CorpusError for a folder of which an archive would lose more than `.git`. Warns of that."""
-        skipped = self._corpus.skipped if self._corpus else ()
-        lost = [name for name in skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
+        lost = [name for name in self.skipped if not is_git(os.fsencode(name).rpartition(b"/")[2])]
         if lost:
             names = ", ".join(map(repr, lost[:MAX_NAMED])) + " and others" * (len(lost) > MAX_NAMED)
             reason = "links that lead out of the folder, or no files; move them away first"
             if self.origin.get("kind") == "dataset":
                 reason = "they are a data set, of whose texts hf:FOLDER makes an archive"
             raise CorpusError(f"an archive cannot hold {names}: {reason}")
-        if skipped:
-            logging.getLogger(__name__).warning("%r is not in the archive: git's own files are left out", skipped[0])
+        if self.skipped:
+            logging.getLogger(__name__).warning(
+                "%r is not in the archive: git's own files are left out", self.skipped[0]
+            )
 
     @property
     def name(self) -> str:
@@ -173,8 +170,7 @@ def _check_meaning(source: Any) -> None:
         raise ConfigError(f"a list holds documents, and {source[0]!r} is the name of a file: {hint}")
 
 
-@contextmanager
-def open_source(source: CorpusLike, limit_bytes: int | None = None) -> Iterator[Source]:
+def open_source(source: CorpusLike, limit_bytes: int | None = None) -> Source:
     """The corpus that `source` names (prequential_corpora/sources.py), or is: bytes, an open file, a data set, or documents.
 
     At most the first limit_bytes. Raises what `open_corpus` raises, and ConfigError if `source` cannot be a corpus.
@@ -182,27 +178,23 @@ def open_source(source: CorpusLike, limit_bytes: int | None = None) -> Iterator[
     held: Any = source if is_stream(source) else in_memory(source)
     _check_meaning(held)
     if is_data_set(held) or isinstance(held, str | os.PathLike):
-        yield source_of(open_corpus(held), limit_bytes)
-    elif isinstance(held, bytes | bytearray | memoryview | np.ndarray):
+        corpus = open_corpus(held)
+        symbols = corpus.bytes(limit_bytes)
+        is_whole = len(symbols) == corpus.n_bytes
+        documents = corpus.documents if is_whole else beginning(corpus.documents, len(symbols))
+        return Source(
+            symbols=symbols,
+            origin=corpus.describe(),
+            documents=documents,
+            whole_bytes=corpus.n_bytes,
+            file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
+            commits=corpus.commits[: len(documents)],
+            mode=corpus.mode,
+            skipped=corpus.skipped,
+        )
+    if isinstance(held, bytes | bytearray | memoryview | np.ndarray):
         whole = np.frombuffer(held, np.uint8)
-        yield Source(whole[:limit_bytes], {}, [], len(whole))
-    else:
-        places = Documents()
-        symbols = copied(places.stream(_contents(held)))
-        yield Source(symbols[:limit_bytes], {}, beginning(places, len(symbols[:limit_bytes])), len(symbols))
-
-
-def source_of(corpus: Corpus, limit_bytes: int | None = None) -> Source:
-    """A corpus, or its beginning, as a Source."""
-    symbols = corpus.bytes(limit_bytes)
-    complete = len(symbols) == corpus.n_bytes
-    documents = corpus.documents if complete else beginning(corpus.documents, len(symbols))
-    return Source(
-        symbols=symbols,
-        origin=corpus.describe(),
-        documents=documents,
-        whole_bytes=corpus.n_bytes,
-        file=corpus.data if corpus.kind == "file" and isinstance(corpus.data, Path) else None,
-        commits=corpus.commits[: len(documents)],
-        _corpus=corpus,
-    )
+        return Source(whole[:limit_bytes], {}, [], len(whole))
+    places = Documents()
+    symbols = copied(places.stream(_contents(held)))
+    return Source(symbols[:limit_bytes], {}, beginning(places, len(symbols[:limit_bytes])), len(symbols))

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def _unpacked(name: str, frame: np.ndarray, n_bytes: int) -> np.ndarray:
 
 
 def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes a safetensors file durably, with large arrays packed. Raises OSError."""
+    """Writes a new safetensors file durably, with large arrays packed; only its owner may read it. Raises OSError."""
     import zstandard
 
     names = {dtype: name for name, dtype in DTYPES.items()}
@@ -120,7 +121,7 @@ def write_packed(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping
     room = -(-len(header(dict.fromkeys(arrays, LARGEST_PLACE))) // 8) * 8
     places: dict[str, tuple[int, int]] = {}
     end = 0
-    with path.open("wb") as file:
+    with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:  # "x" does not follow links
         file.seek(8 + room)
         # The widest items first and frames last: so all are aligned, as in files of the library.
         for name in sorted(arrays, key=lambda name: (name in packed, -arrays[name].itemsize)):

@@ -30,16 +30,15 @@ class Text:
     @classmethod
     def of(cls, text: CorpusLike) -> "Text":
         """text: what `evaluate` takes, read once. Raises CorpusError."""
-        total, samples = 0, [np.zeros(0, np.uint64)]
-        with open_source(text) as source:
-            documents = source.documents or [Document("", 0, source.n_bytes)]
-            for document in documents:
-                digest = hashlib.blake2b(digest_size=32)
-                for start in range(document.offset, document.offset + document.n_bytes, CHUNK):
-                    end = min(start + CHUNK, document.offset + document.n_bytes)
-                    digest.update(np.asarray(source.symbols[start:end]).tobytes())
-                    samples.append(sampled(np.asarray(source.symbols[max(document.offset, start - GRAM + 1) : end])))
-                total += int.from_bytes(digest.digest(), "little")
+        source, total, samples = open_source(text), 0, [np.zeros(0, np.uint64)]
+        documents = source.documents or [Document("", 0, source.n_bytes)]
+        for document in documents:
+            digest = hashlib.blake2b(digest_size=32)
+            for start in range(document.offset, document.offset + document.n_bytes, CHUNK):
+                end = min(start + CHUNK, document.offset + document.n_bytes)
+                digest.update(np.asarray(source.symbols[start:end]).tobytes())
+                samples.append(sampled(np.asarray(source.symbols[max(document.offset, start - GRAM + 1) : end])))
+            total += int.from_bytes(digest.digest(), "little")
         combined = digest_of(f"{len(documents)} {total % (1 << 256)}".encode())
         n_bytes = sum(document.n_bytes for document in documents)
         return cls(combined, len(documents), n_bytes, np.unique(np.concatenate(samples)))

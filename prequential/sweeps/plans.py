@@ -21,9 +21,8 @@ from prequential.files.claims import claimed
 from prequential.machine.facts import MAX_DEFAULT_THREADS, PROGRAM_WITH_GPT_BYTES
 from prequential.machine.jobs import Executor, results
 from prequential.model.config import Config
-from prequential.online.coding import ignore
+from prequential.online.coding import OnProgress, ignore
 from prequential.online.costs import memory_bytes, total_flops
-from prequential.online.progress import SilentProgress
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, corpus_name, in_memory, open_source
 from prequential.printable import format_table, printable
@@ -94,18 +93,6 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int) -> str:
     )
     refused = (f"refused: {name}: {reason}" for name, reason in plan.refusals.items())
     return "\n".join([head, format_table(("", "seeds", "FLOPs/byte", "MiB"), rows), *refused, ""])
-
-
-def plan_record(plan: Plan, corpus: CorpusKey) -> dict[str, Any]:
-    return {
-        "corpus": corpus._asdict(),
-        "plan": [
-            {"name": each.name, "memory_bytes": each.memory_bytes, "configs": [one.to_dict() for one in each.configs]}
-            for each in plan.variants
-        ],
-        "refused": [{"name": name, "reason": reason} for name, reason in plan.refusals.items()],
-        "flops": plan.flops(corpus.n_bytes),
-    }
 
 
 # ---- the plans of sweeps
@@ -195,10 +182,10 @@ def corpus_key(source: CorpusLike, limit_bytes: int | None = None) -> CorpusKey:
     """The key of the corpus, or of its beginning. Raises CorpusError for an empty corpus, and for standard input."""
     if isinstance(source, str) and source == "-":
         raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
-    with open_source(source, limit_bytes) as opened:
-        if not opened.n_bytes:
-            raise CorpusError("the corpus is empty: there is nothing to run")
-        return CorpusKey(opened.n_bytes, opened.blake2b.hex())
+    opened = open_source(source, limit_bytes)
+    if not opened.n_bytes:
+        raise CorpusError("the corpus is empty: there is nothing to run")
+    return CorpusKey(opened.n_bytes, opened.blake2b.hex())
 
 
 def recorded_corpus(record: Mapping[str, Any]) -> CorpusKey:
@@ -257,9 +244,6 @@ def check_archive(run: Run) -> None:
 # ---- the runs
 
 
-OpenProgress = Callable[[str], AbstractContextManager[SilentProgress]]  # from the name of a run to its `on_progress`
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
     """One planned run, and its result: a run folder or an error. is_new: False for one that was finished before the plan."""
@@ -299,7 +283,7 @@ def make_run(
     folder: PathLike,
     limit_bytes: int | None,
     runtime: Runtime | None,
-    open_progress: Callable[[], AbstractContextManager[SilentProgress]] | None = None,
+    open_progress: Callable[[], AbstractContextManager[OnProgress]] = lambda: nullcontext(ignore),
 ) -> str:
     """Makes a run folder of `config` over `source`, unless there is one, and returns its path.
 
@@ -312,7 +296,7 @@ def make_run(
         for run in finished_runs(folder, corpus, [config]).values():  # by another process, since the plan began
             return str(run.path)
         chosen: dict[str, Any] = {"config": config, "limit": limit_bytes, "baselines": (), "runtime": runtime}
-        with open_progress() if open_progress else nullcontext(ignore) as progress:
+        with open_progress() as progress:
             evaluation = evaluate(source, **chosen, on_progress=progress)
         if recorded_corpus(evaluation.record) != corpus:
             raise CorpusError("the corpus changed during the runs: its digest is another one now")
@@ -332,14 +316,14 @@ def run_plan(
     limit_bytes: int | None = None,
     runtime: Runtime | None = None,
     executor: Executor | None = None,
-    open_progress: OpenProgress = lambda name: nullcontext(SilentProgress(name)),
+    open_progress: Callable[[str], AbstractContextManager[OnProgress]] = lambda name: nullcontext(ignore),
 ) -> Iterator[RunOutcome]:
     """Runs the plan over `source` and yields each outcome as soon as it is known. A failed run does not stop the others.
 
     folder: where finished runs are looked for and new run folders are written. executor: what calls `make_run` for each run, in
-    the order of the plan; `source` is then a name. None: this thread, where open_progress opens the progress of a run. Runs that
-    other processes have claimed come last. The other arguments are those of `evaluate`. Raises CorpusError if the corpus cannot
-    be read, and for a finished run that is not to be trusted.
+    the order of the plan; `source` is then a name. None: this thread, where open_progress opens the `on_progress` of a run, by
+    its name. Runs that other processes have claimed come last. The other arguments are those of `evaluate`. Raises CorpusError
+    if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
     source = in_memory(source) if executor is None else corpus_name(source)
     corpus = corpus_key(source, limit_bytes)

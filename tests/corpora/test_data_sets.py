@@ -155,8 +155,8 @@ def data() -> Any:
 
 
 def coded(corpus: Any) -> tuple[bytes, dict[str, Any]]:
-    with open_source(corpus) as source:
-        return source.symbols[:].tobytes(), dict(source.origin)
+    source = open_source(corpus)
+    return source.symbols.tobytes(), dict(source.origin)
 
 
 def test_a_data_set_its_columns_and_its_streams_are_their_texts_as_stored(data: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_folder_of_save_to_disk_is_its_texts_and_no_archive_takes_it_for_its_f
     assert (text, about["name"]) == ("2 + 2?\n4\0NA\nzwölf\r\n\0".encode(), "saved")
     data.rename_column("prompt", "text").save_to_disk(tmp_path / "one")
     assert coded(tmp_path / "one")[0] == PROMPTS
-    with open_source(tmp_path / "one") as source, pytest.raises(CorpusError, match=r"cannot hold 'data-.* hf:FOLDER"):
-        source.check_complete()
+    with pytest.raises(CorpusError, match=r"cannot hold 'data-.* hf:FOLDER"):
+        open_source(tmp_path / "one").check_complete()
     with pytest.raises(CorpusError, match=r"is not a folder of save_to_disk, .*; files of your own are shards:FOLDER"):
         open_corpus(f"hf:{tmp_path}")

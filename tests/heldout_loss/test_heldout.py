@@ -9,9 +9,10 @@ from prequential_corpora.corpus import Document
 from prequential_corpora.sources import sample_path
 from small import DEEPER
 
+import prequential
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import MODEL
-from prequential.heldout_loss.heldout import POLICIES, check_context, code_frozen, traced
+from prequential.heldout_loss.heldout import POLICIES, code_frozen, traced
 from prequential.learners.spec import code_lengths
 from prequential.model.config import MixerConfig
 from prequential.online.runtime import Runtime
@@ -111,7 +112,7 @@ def test_every_frozen_code_decodes(trained, name, context):
 
 def test_an_unknown_context_is_refused():
     with pytest.raises(ConfigError, match="choose one of carried, isolated"):
-        check_context("strided")
+        prequential.heldout(b"text", train=b"text", context="strided")
 
 
 # ---- dynamic

@@ -12,14 +12,7 @@ from prequential_codecs.bit_coder import DECODE, ENCODE, SCORE, BitCoder
 
 import prequential
 from prequential.errors import ConfigError, CorpusError
-from prequential.heldout_loss.labels import (
-    codes_without_inputs,
-    label_cost,
-    label_record,
-    read_rows,
-    spelled,
-    value_of,
-)
+from prequential.heldout_loss.labels import codes_without_inputs, label_record, labels, read_rows, spelled, value_of
 from prequential.model.config import blocks
 from prequential.online.loop import run
 from prequential.online.runtime import Runtime
@@ -41,9 +34,13 @@ def named_characters(n):
 ROWS = named_characters(800)
 
 
+def cost_of(rows):
+    return labels([{"t": given.decode(), "y": label.decode()} for given, label in rows], "y", "t", CONFIG, RUNTIME)
+
+
 @pytest.fixture(scope="module")
 def cost():
-    return label_cost(ROWS, CONFIG, RUNTIME)
+    return cost_of(ROWS)
 
 
 def test_the_online_code_is_the_cost_of_the_labels_bytes_in_one_run(cost):
@@ -62,9 +59,9 @@ def test_the_online_code_is_the_cost_of_the_labels_bytes_in_one_run(cost):
 
 
 def test_inputs_tell_about_labels_and_random_labels_cost_at_least_their_entropy(cost):
-    labels = [label for _, label in ROWS]
-    random.Random(1).shuffle(labels)
-    drawn = label_cost([(name, label) for (name, _), label in zip(ROWS, labels, strict=True)], CONFIG, RUNTIME)
+    shuffled = [label for _, label in ROWS]
+    random.Random(1).shuffle(shuffled)
+    drawn = cost_of([(name, label) for (name, _), label in zip(ROWS, shuffled, strict=True)])
     assert "inputs tell the labels: " in str(cost)
     assert "Nothing shows" in str(drawn)
     assert cost.codes["online"] < 0.9 * drawn.codes["online"]
@@ -74,7 +71,7 @@ def test_inputs_tell_about_labels_and_random_labels_cost_at_least_their_entropy(
 @pytest.mark.thorough
 def test_determined_labels_cost_less_than_2_percent_of_the_uniform_code():
     kinds = [(b"alpha", b"A"), (b"beta", b"B"), (b"gamma", b"C"), (b"delta", b"D")]
-    costs = [label_cost(random.Random(seed).choices(kinds, k=3000), CONFIG, RUNTIME) for seed in range(3)]
+    costs = [cost_of(random.Random(seed).choices(kinds, k=3000)) for seed in range(3)]
     assert max(cost.codes["online"] for cost in costs) < 0.02 * costs[0].codes["uniform"] == 120
 
 
@@ -102,19 +99,19 @@ def decoded_label(learner, coder):
 
 
 def test_a_decoder_that_has_the_inputs_restores_every_label_from_the_bits_that_were_counted(tmp_path):
-    path, labels = tmp_path / "a.jsonl", LABELS * 4
-    random.Random(0).shuffle(labels)
-    path.write_text("".join(json.dumps({"t": f"row\t{i % 7}\n", "y": label}) + "\n" for i, label in enumerate(labels)))
+    path, values = tmp_path / "a.jsonl", LABELS * 4
+    random.Random(0).shuffle(values)
+    path.write_text("".join(json.dumps({"t": f"row\t{i % 7}\n", "y": label}) + "\n" for i, label in enumerate(values)))
     rows = read_rows(path, "y", "t")
     learner, coder, bits = RUNTIME.learner(CONFIG), BitCoder(ENCODE), 0.0
     for given, label in rows:
         next_bytes(learner, BitCoder(SCORE), np.frombuffer(given + b"\t", np.uint8).copy())
         bits += next_bytes(learner, coder, np.frombuffer(label + b"\n", np.uint8).copy())
     payload = coder.payload()
-    assert bits == pytest.approx(label_cost(rows, CONFIG, RUNTIME).codes["online"], rel=1e-12)
+    assert bits == pytest.approx(labels(path, "y", "t", CONFIG, RUNTIME).codes["online"], rel=1e-12)
     assert bits <= 8 * len(payload) < bits + 100
     learner, coder = RUNTIME.learner(CONFIG), BitCoder(DECODE, payload)
-    for (given, _), label in zip(rows, labels, strict=True):
+    for (given, _), label in zip(rows, values, strict=True):
         next_bytes(learner, BitCoder(SCORE), np.frombuffer(given + b"\t", np.uint8).copy())
         found = value_of(decoded_label(learner, coder).decode())
         assert (found, type(found)) == (label, type(label))
@@ -138,7 +135,7 @@ def test_codes_without_inputs():
 
 
 def test_one_label_costs_nothing_to_choose():
-    cost = label_cost([(b"x", b"a")] * 20, CONFIG, RUNTIME)
+    cost = cost_of([(b"x", b"a")] * 20)
     assert cost.codes["uniform"] == 0.0
     assert "-" in str(cost) and "Nothing shows" in str(cost)
 

@@ -2,6 +2,7 @@
 
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -200,7 +201,8 @@ def test_checkpoints_take_at_most_their_share_of_the_time_also_if_they_fail(erro
             raise error
 
     monkeypatch.setattr(checkpoint, "write", slow)
-    checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False, clock=lambda: now[0])
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    checkpoints = checkpoint.Checkpoints(tmp_path / "c", tmp_path / "p", resume=False)
     learner, header = ONE.learner(CONFIG), Header(n_bytes=1, blake2b=bytes(32), config={})
     while now[0] < 20_000:
         checkpoints.save_if_due("compress", header, learner, lambda: None)

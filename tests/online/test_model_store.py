@@ -136,7 +136,7 @@ def test_two_models_have_the_same_digest_if_they_predict_alike_and_their_folders
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("last", ["write_packed", "write_text"])
+@pytest.mark.parametrize("last", ["write_packed", "write_bytes"])
 def test_a_save_that_fails_leaves_nothing(error, last, monkeypatch, tmp_path):
     learner = shared_learner()
 

@@ -28,13 +28,13 @@ TEXT = b"It was the best of times, it was the worst of times. " * 100
 
 def test_a_source_describes_the_beginning_that_is_coded(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(TEXT)
-    with open_source(tmp_path / "a", 100) as source:
-        assert (source.n_bytes, source.whole_bytes, source.name) == (100, len(TEXT), "a")
-        assert source.blake2b == digest_of(np.frombuffer(TEXT[:100], np.uint8))
-        assert [document.n_bytes for document in source.documents] == [100]
-    with open_source(TEXT) as source:
-        assert source.header(SMALL.to_dict()).blake2b == digest_of(np.frombuffer(TEXT, np.uint8))
-        assert source.origin == {}
+    source = open_source(tmp_path / "a", 100)
+    assert (source.n_bytes, source.whole_bytes, source.name) == (100, len(TEXT), "a")
+    assert source.blake2b == digest_of(np.frombuffer(TEXT[:100], np.uint8))
+    assert [document.n_bytes for document in source.documents] == [100]
+    source = open_source(TEXT)
+    assert source.header(SMALL.to_dict()).blake2b == digest_of(np.frombuffer(TEXT, np.uint8))
+    assert source.origin == {}
 
 
 def test_an_archive_holds_the_bytes_that_were_copied(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ class Column:
 
 
 def found(corpus: Any) -> tuple[bytes, list[tuple[str, int, int]]]:
-    with open_source(corpus) as source:
-        return source.symbols[:].tobytes(), [tuple(document) for document in source.documents]
+    source = open_source(corpus)
+    return source.symbols.tobytes(), [tuple(document) for document in source.documents]
 
 
 def test_a_name_a_path_bytes_an_array_and_an_open_file_are_the_same_corpus(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_documents_in_a_list_a_column_or_a_stream_are_texts_or_bytes_with_an_end
     expected = b"a\0" + "bé".encode() + b"\0", [("0", 0, 1), ("1", 2, 3)]
     assert found(["a", "bé"]) == found((b"a", "bé".encode())) == found(Column("a", "bé")) == expected
     assert found(iter(["a", "bé"])) == found(pyarrow.chunked_array([["a"], ["bé"]])) == expected
-    with open_source(["abc", "d"], 2) as source:
-        assert source.documents == [("0", 0, 2)] and source.whole_bytes == 6
+    source = open_source(["abc", "d"], 2)
+    assert source.documents == [("0", 0, 2)] and source.whole_bytes == 6
 
 
 def test_a_column_of_a_data_frame_is_a_corpus() -> None:
