@@ -77,7 +77,10 @@ def _test_lines(record: Record) -> list[str]:
     n_bytes, n_all = test["n_bytes"], test["whole_bytes"]
     extent = f"all {n_bytes:,} bytes" if n_bytes == n_all else f"the first {n_bytes:,} of {n_all:,} bytes"
     lines = [f"test: {_name(test)}, {extent}, {count_of('document', loss['documents']['n_documents'])}"]
-    return [*lines, window_line(test)] if test.get("read") == "window" else lines
+    if test.get("read") != "window":
+        return lines
+    n_commits = len(loss["commits"] or [])
+    return [*lines, window_line(test) + (f"; {n_commits} added text" if n_commits < test["n_commits"] else "")]
 
 
 def window_line(test: Record) -> str:
