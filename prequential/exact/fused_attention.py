@@ -40,7 +40,7 @@ Tensor = torch.Tensor
 
 WEIGHT_LIMIT = 255  # levels of attention weights times value scales, and of gradients at the scores by rows
 SOFTMAX_LIMIT = 2047  # levels of gradients at the attention weights, in the sum of the softmax gradient
-FIRST_BYTE = 16  # 1023 levels are 16 * 64 - 1
+FIRST_BITS, FIRST_BYTE = 4, 16  # 1023 levels are 16 * 64 - 1
 
 
 def attention(
@@ -110,7 +110,7 @@ def _split(levels: Array, first: Array, second: Array) -> None:
     """The two shifted bytes of levels, float32 integers."""
     for i in range(levels.size):
         level = np.int32(levels[i])
-        upper = (level + FIRST_BYTE // 2) >> 4
+        upper = (level + FIRST_BYTE // 2) >> FIRST_BITS
         first[i] = upper + OFFSET
         second[i] = level - FIRST_BYTE * upper + OFFSET
 

@@ -26,7 +26,7 @@ TARGETS = ("label", "target")  # parts of names of what a model may be called wi
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the model in training: arguments and ids as they were, and what it ran under. lost: why there is no copy."""
+    """A call of the model in training: its ids and arguments before it, what it ran under; lost: why they cannot be copied."""
 
     ids: torch.Tensor
     args: tuple[Any, ...]
@@ -64,7 +64,7 @@ class Call:
 
 
 class CallHook:
-    """A forward hook: `saw` gets ids and arguments of calls of `model` in training. Copies and pickles of it forget the hook."""
+    """A forward hook: `saw` gets ids and arguments of calls of `model` in training. Copies of the model forget the hook."""
 
     def __init__(self, model: Any = None, saw: Callable[..., None] | None = None) -> None:
         self._model, self._saw = model, saw

@@ -84,7 +84,7 @@ def _dot(typing_context: Any, weights: Any, place: Any, inputs: Any) -> Any:
 
 @intrinsic
 def _learn_row(typing_context: Any, weights: Any, place: Any, centred: Any, error: Any) -> Any:
-    """Rounding to 2**-STEP_SHIFT needs only the upper 16 bits of a product. error: int16."""
+    """The upper half h of a product p is enough: p / 2**18, rounded, is (h + 2) >> 2 (STEP_SHIFT = 18). error: int16."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         undefined = ir.Constant(VECTOR, ir.Undefined)
