@@ -19,6 +19,7 @@ from prequential.cli.options import Command, Parser, listed
 from prequential.cli.streams import EXIT_FAILURE, open_missing_streams, printable_streams, report_failure, with_notes
 from prequential.errors import ConfigError, CorpusError
 from prequential.machine.facts import check_address_space
+from prequential.machine.process import SIGNALS
 from prequential.version import VERSION
 
 NAMES = {
@@ -37,7 +38,7 @@ decodes bit-exactly on any machine, so its length is the number of bits that the
 data cost that learner."""
 EPILOG = """`prequential COMMAND -h` shows what is used most, `prequential help COMMAND` all of it.
 BYTES are 65536, 64K, 10M or 4G (powers of 1024).
-Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM."""
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM, 138 after SIGUSR1."""
 
 
 def build_parser() -> Parser:
@@ -135,7 +136,8 @@ def _check_names(args: argparse.Namespace) -> None:
 
 
 def _unwind_on_signals() -> None:
-    """SIGTERM, SIGHUP and SIGXCPU (`ulimit -S -t`) end the program like an exception, so that temporary files are deleted.
+    """Signals end the program like an exception, so that temporary files are deleted: SIGTERM, SIGHUP, SIGXCPU (`ulimit -S -t`)
+    and SIGUSR1, which queues send before the end of a job.
 
     Python drops an exception that is raised in a callback from C, such as a callback that loads compiled kernels. If an exception
     was dropped, its signal is sent again a moment later.
@@ -161,6 +163,6 @@ def _unwind_on_signals() -> None:
         timer.start()
 
     report_dropped, sys.unraisablehook = sys.unraisablehook, send_again
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):
+    for number in SIGNALS[1:]:
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP: do not change that
             signal.signal(number, unwind)

@@ -58,15 +58,11 @@ def results(
 class Jobs(ThreadPoolExecutor):
     """Calls each function in a new process of this machine, so many at a time. One that dies fails its own task alone.
 
-    In the body, SIGUSR1, which queues send before the end of a job, acts as SIGTERM. After the body no process is left.
+    After the body no process is left.
     """
 
     def submit(self, function: Any, /, *arguments: Any) -> Any:  # type: ignore[override]
         return super().submit(_alone, function, arguments)
-
-    def __enter__(self) -> "Jobs":
-        signal.signal(signal.SIGUSR1, lambda *_: signal.raise_signal(signal.SIGTERM))
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.shutdown(wait=False, cancel_futures=True)
@@ -75,7 +71,6 @@ class Jobs(ThreadPoolExecutor):
                 process.terminate()
             time.sleep(0.1)
         self.shutdown()
-        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
 
 def _alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -40,7 +40,7 @@ def test_a_closed_pipe_is_not_reported(run, archive, tmp_path):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGXCPU, 152)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 138), (signal.SIGINT, 130), (signal.SIGXCPU, 152)])
 @pytest.mark.first_quick
 def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_path, number, code):
     """Long before its first checkpoint is due."""

@@ -151,7 +151,7 @@ def test_the_signal_of_a_queue_ends_jobs_and_leaves_whole_runs_which_the_next_co
         time.sleep(0.05)
     process.send_signal(signal.SIGUSR1)
     _, shown = process.communicate(timeout=60)
-    assert process.returncode == 143 and "the same command continues with the others" in shown
+    assert process.returncode == 138 and "the same command continues with the others" in shown
     before = prequential.read_runs(folder)
     assert len(before) == len(list(folder.iterdir())) < 4
     done = subprocess.run(jobs, cwd=study, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
