@@ -136,8 +136,7 @@ def _check_names(args: argparse.Namespace) -> None:
 
 
 def _unwind_on_signals() -> None:
-    """Signals end the program like an exception, so that temporary files are deleted: SIGTERM, SIGHUP, SIGXCPU (`ulimit -S -t`)
-    and SIGUSR1, which queues send before the end of a job.
+    """Signals end the program like an exception, so that temporary files are deleted; also SIGUSR1, which queues send.
 
     Python drops an exception that is raised in a callback from C, such as a callback that loads compiled kernels. If an exception
     was dropped, its signal is sent again a moment later.

@@ -60,7 +60,12 @@ def breakdown(source: NDArray[np.uint8], trace: Trace, documents: Sequence[Docum
     and 5 us per document, and at most about 350 MiB, as many bytes as the corpus has, and 100 bytes per document.
     """
     tables = {POSITIONS: _by_position(trace)} | (_by_document(trace, documents) if len(documents) > 1 else {})
-    tables |= {CLASSES: _by_class(source, trace), WORDS: _by_word(source, trace), COPIES: _by_copy(source, trace)}
+    by_byte = _sums(trace, 256, source)
+    tables[CLASSES] = {"rows": [by_byte.row(name, list(members)) for name, members in BYTE_CLASSES.items()]}
+    is_copied, n_forgotten = repeated_bytes(source, MAX_COPIES_MEMORY_BYTES)
+    by_copy = _sums(trace, 2, is_copied.view(np.uint8))
+    tables[WORDS] = _by_word(source, trace)
+    tables[COPIES] = {"rows": [by_copy.row("novel", 0), by_copy.row("copied", 1)], "n_forgotten": n_forgotten}
     return {name: table | {"rows": [row for row in table["rows"] if row["n_bytes"]]} for name, table in tables.items()}
 
 
@@ -156,11 +161,6 @@ def _costliest(sums: _Sums, groups: Iterable[tuple[str, list[int]]], n: int) -> 
     return [*rows, sums.row("all others", rest, n_documents=int(rest.sum()))] if rest.any() else rows
 
 
-def _by_class(source: NDArray[np.uint8], trace: Trace) -> Table:
-    sums = _sums(trace, 256, source)
-    return {"rows": [sums.row(name, list(members)) for name, members in BYTE_CLASSES.items()]}
-
-
 class Words:
     """How common the word of each byte of `source` (n,) uint8 is.
 
@@ -203,12 +203,6 @@ def _by_word(source: NDArray[np.uint8], trace: Trace) -> Table:
         rows.append(sums.row(f"decile {decile + 1}: {span} time{'s' * (many != 1)}", decile, **more))
     rows.append(sums.row("outside words", N_DECILES, n_words=0, n_distinct=0))
     return {"rows": rows, "n_untracked": words.n_untracked}
-
-
-def _by_copy(source: NDArray[np.uint8], trace: Trace) -> Table:
-    is_copied, n_forgotten = repeated_bytes(source, MAX_COPIES_MEMORY_BYTES)
-    sums = _sums(trace, 2, is_copied.view(np.uint8))
-    return {"rows": [sums.row("novel", 0), sums.row("copied", 1)], "n_forgotten": n_forgotten}
 
 
 # ---- as text, from a record: a recorded run prints the same as a new one

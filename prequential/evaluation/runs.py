@@ -38,6 +38,7 @@ from prequential.evaluation.curves import (
 )
 from prequential.evaluation.summary import COLUMNS, comparison_rows, is_reported, learner_label, run_line, seed_of
 from prequential.files import PathLike
+from prequential.online.source import CorpusLike, check_outside
 from prequential.printable import printable
 
 if TYPE_CHECKING:
@@ -376,11 +377,12 @@ class DraftFolder:
 
 
 @contextmanager
-def new_run_folder(root: PathLike, *, hint: Hint | None = None) -> Iterator[DraftFolder]:
-    """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError.
+def new_run_folder(root: PathLike, *corpora: CorpusLike, hint: Hint | None = None) -> Iterator[DraftFolder]:
+    """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError, and as `check_outside`.
 
     hint: it stays if its run can be resumed, and this is what the error then says about it; None: it never stays.
     """
+    check_outside(root, *corpora)
     with files.writing(root):
         Path(root).mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))

@@ -37,7 +37,7 @@ from prequential.machine.process import engine_call
 from prequential.model.config import Config
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, corpus_name, in_memory, mode_of, open_source
+from prequential.online.source import CorpusLike, check_outside, corpus_name, in_memory, mode_of, open_source
 from prequential.records import LOSSES, HeldoutRecord, append_record, check_record, parse_object, read_lines
 from prequential.version import VERSION
 
@@ -148,15 +148,16 @@ def heldout(
     else:
         given = (config, learner, byte_count(train_limit))
         makers = [partial(trained_model, named(train), given, context or "carried", overlap, runtime)]
-    place = None if runs is None else _place(runs, mode_of(train, test))
+    place = None if runs is None else _place(runs, train, test)
     tasks = [(named(test), byte_count(limit), cluster, make, place) for make in makers]
     return _together(results(measure, tasks, executor, lambda i: nullcontext(on_progress)))
 
 
-def _place(runs: PathLike, mode: int) -> tuple[Path, int]:
+def _place(runs: PathLike, *corpora: CorpusLike | None) -> tuple[Path, int]:
     """The file of records in a folder, ready for more, and the permissions of what is appended. Raises OutputError."""
     check_arguments(runs=runs)
-    path = Path(runs).absolute() / RECORDS
+    check_outside(runs, *corpora)
+    path, mode = Path(runs).absolute() / RECORDS, mode_of(*corpora)
     prepare_records(path, mode)
     return path, mode
 

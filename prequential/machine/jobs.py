@@ -56,10 +56,7 @@ def results(
 
 
 class Jobs(ThreadPoolExecutor):
-    """Calls each function in a new process of this machine, so many at a time. One that dies fails its own task alone.
-
-    After the body no process is left.
-    """
+    """Calls each function in a new process, so many at a time. One that dies fails its own task. None outlives the body."""
 
     def submit(self, function: Any, /, *arguments: Any) -> Any:  # type: ignore[override]
         return super().submit(_alone, function, arguments)

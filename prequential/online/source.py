@@ -109,6 +109,14 @@ def mode_of(*sources: CorpusLike | None) -> int:
     return reduce(and_, named, 0o777)
 
 
+def check_outside(folder: PathLike, *sources: CorpusLike | None) -> None:
+    """Raises ConfigError if results in this folder would become part of a corpus, which would then be another one."""
+    for source in sources:
+        if isinstance(source, str | os.PathLike) and Path(folder).resolve().is_relative_to(Path(source).resolve()):
+            place = f"{os.fspath(folder)!r} lies in the corpus {os.fspath(source)!r}, which results would change"
+            raise ConfigError(f"{place}: choose a folder outside for them, such as --runs ../runs")
+
+
 def drawn_order(n: int, seed: int) -> list[int]:
     """The numbers 0 to n - 1 in the order of their BLAKE2b digests with the seed as key: the same on every machine."""
     key = seed.to_bytes(8, "little")

@@ -24,7 +24,7 @@ from prequential.model.config import Config
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.costs import memory_bytes, total_flops
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, corpus_name, in_memory, open_source
+from prequential.online.source import CorpusLike, check_outside, corpus_name, in_memory, open_source
 from prequential.printable import format_table, printable
 from prequential.records import WITHOUT_ARCHIVE
 from prequential.version import VERSION
@@ -325,6 +325,7 @@ def run_plan(
     its name. Runs that other processes have claimed come last. The other arguments are those of `evaluate`. Raises CorpusError
     if the corpus cannot be read, and for a finished run that is not to be trusted.
     """
+    check_outside(folder, source)
     source = in_memory(source) if executor is None else corpus_name(source)
     corpus = corpus_key(source, limit_bytes)
     finished, planned = finished_runs(folder, corpus, plan.configs), list[RunOutcome]()

@@ -46,16 +46,14 @@ def test_an_interrupted_run_saves_itself_and_says_how_to_resume(run, start, tmp_
     """Long before its first checkpoint is due."""
     (tmp_path / "a").write_bytes(os.urandom(1 << 18))
     assert run(tmp_path, "compress", "a", "-o", "whole.pq").returncode == 0
-    process = start(tmp_path, "compress", "a")
-    deadline = time.monotonic() + 60
+    process, deadline = start(tmp_path, "compress", "a"), time.monotonic() + 60
     while not any(partial.stat().st_size for partial in tmp_path.glob(".*/partial")) and time.monotonic() < deadline:
         time.sleep(0.01)  # before that there is nothing to save
     for _ in range(4 if number == signal.SIGXCPU else 1):  # the system repeats it with each second of CPU time
         process.send_signal(number)
         time.sleep(0.01)
     _, errors = process.communicate(timeout=60)
-    word = "interrupted" if number == signal.SIGINT else "ended"
-    said = f"prequential: {word}; --resume continues from the last checkpoint\n"
+    said = f"prequential: {'interrupted' if code == 130 else 'ended'}; --resume continues from the last checkpoint\n"
     assert (process.returncode, errors.decode()) == (code, said)
     refused = run(tmp_path, "compress", "a")
     assert refused.returncode == 1 and b"; --resume continues it, -f starts again\n" in refused.stderr

@@ -39,6 +39,8 @@ REFUSALS = [
     ("evaluate --no-run --baselines gzip,arj a", 1, "unknown baseline 'arj'"),
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
+    ("evaluate -1 .", 1, "'runs' lies in the corpus '.'"),
+    ("sweep --config gpt.json --json --runs x/y .", 2, "'x/y' lies in the corpus '.'"),
     ("labels --config small.json --label q rows.jsonl", 1, "line 1: no field 'q'"),
     ("labels --config small.json --label y --given y rows.jsonl", 2, "'y' cannot be both coded and given"),
     ("heldout --train a --test b --stride 4", 2, "--stride needs --static"),
