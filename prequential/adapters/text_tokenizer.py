@@ -35,6 +35,7 @@ class TextTokenizer:
         described = json.loads(library.to_str())  # in the form of today
         family, added = _family(described), library.get_added_tokens_decoder()
         special = {i for i, token in added.items() if token.special}
+        self.keeps_text = _keeps_text(described, family)
         self.ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
         alone, marked = (library.encode("a", add_special_tokens=marked).ids[:1] for marked in (False, True))
         self.begins_with: int | None = marked[0] if marked != alone and marked[0] in special else None
@@ -135,6 +136,14 @@ def _family(described: dict[str, Any]) -> Family:
     return Family("ByteLevel" in kinds, byte_fallback, (spaces[0] or None) if spaces else None)
 
 
+def _keeps_text(described: dict[str, Any], family: Family) -> bool:
+    """Whether the bytes of tokens are those of their text: no signs for parts of words, and spaces are in tokens."""
+    has_signs = any(described["model"].get(name) for name in ("continuing_subword_prefix", "end_of_word_suffix"))
+    drop_spaces = {"Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit"}
+    drops = drop_spaces & {step.get("type") for step in _steps(described.get("pre_tokenizer"))}
+    return not has_signs and (not drops or family.byte_level or family.space is not None)
+
+
 def _take_prefix(described: dict[str, Any], family: Family) -> bool:
     """Switches off every step that puts a space before a text. Whether there was one."""
     has_prefix = False
@@ -195,6 +204,9 @@ def bytes_of_ids(tokenizer: Any) -> tuple[list[bytes], str]:
     decoder, name = tokenizer_of(tokenizer), str(getattr(tokenizer, "name_or_path", "") or "tokenizer")
     if isinstance(decoder, TextTokenizer):
         ids, name = set(decoder.ids.values()), str(tokenizer) if isinstance(tokenizer, str | Path) else name
+        if not decoder.keeps_text:
+            lost = "its tokens have no spaces, or signs that the text has not"
+            raise ConfigError(f"{name}: {lost}: declare the bytes of each id by units=")
     elif isinstance(decoder, TiktokenTokenizer):
         special = {tokenizer.encode_single_token(text) for text in tokenizer.special_tokens_set}
         ids, name = {*range(tokenizer.n_vocab)} - special, f"tiktoken {tokenizer.name}"

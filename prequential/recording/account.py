@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ class Account:
         if groups is None or isinstance(groups, torch.Tensor):
             return groups
         try:
-            codes = {each: int(each) if str(each).isdecimal() else code_of(str(each)) for each in {*groups}}
+            given = [(each, isinstance(each, Integral) and int(each) >= 0) for each in {*groups}]
+            codes = {each: int(each) if is_number else code_of(str(each)) for each, is_number in given}
             self._names |= {code: str(each) for each, code in codes.items() if code >= 1 << 62}
             return torch.tensor([codes[each] for each in groups])
         except (TypeError, ValueError, RuntimeError) as error:
@@ -116,8 +118,8 @@ class Account:
         """Adds the steps before n_steps to the totals; returns the mistakes in them. All ranks call it after the same step."""
         self._sum_up()
         ready = [[each for each in queue if each[0] < n_steps] for queue in (self._scored, self._called)]
-        calls = [(step, head_hashes(ids)[:, None]) for step, ids in ready[1]]
-        (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(calls, ("head",))
+        calls = [(step, torch.stack([head_hashes(ids), head_hashes(ids[:, :-1])], 1)) for step, ids in ready[1]]
+        (own, grams), (heads, _) = on_host(ready[0], FIELDS), on_host(calls, ("head", "shorter"))
         parts = self._ranks.gathered((own, heads, grams, self._lost, self._names, self._looked_up()))
         rows, called = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         most = max(part[2].shape[1] for part in parts)
@@ -233,13 +235,14 @@ def impossible_rows(rows: np.ndarray) -> dict[str, np.ndarray]:
 def mistakes(called: np.ndarray, rows: np.ndarray) -> list[str]:
     """The steps that trained on rows which no score had, and targets that are the inputs themselves.
 
-    called: the rows that the model was called for in training. Rows are recognised by their first inputs; a step whose scores had
-    no inputs is not checked.
+    called: the rows that the model was called for in training. Rows are recognised by their first inputs, also if the model read
+    one column more than was scored; a step whose scores had no inputs is not checked.
     """
     unshifted = np.unique(rows["step"][rows["unshifted"] > 0])
     faults = [f"step {step + 1}: the targets are the inputs; shift them by one" for step in unshifted[:1]]
     for step in np.unique(called["step"]):
-        calls, scores = (set(each[each["step"] == step]["head"].tolist()) for each in (called, rows))
-        if 0 not in scores and (n := len(calls - scores)):
+        calls, scores = called[called["step"] == step], rows[rows["step"] == step]["head"]
+        unknown = calls["head"][~np.isin(calls["head"], scores) & ~np.isin(calls["shorter"], scores)]
+        if 0 not in scores and (n := len(np.unique(unknown))):
             faults.append(f"step {step + 1} trained on {n} rows that were not scored before it")
     return faults

@@ -154,9 +154,14 @@ def look_ahead(
 
 @contextmanager
 def _quiet(model: Any, call: Call) -> Iterator[Callable[[], None]]:
-    """A function after which equal calls draw equal random numbers. In the end, neither generators nor buffers have changed."""
-    device = call.ids.device
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    """A function after which equal calls draw equal random numbers. In the end, generators, buffers, and the numbers and tensors
+    that modules have as attributes are those from before.
+    """
+    device, before = call.ids.device, list[Any]()
+    for module in model.modules():
+        own, buffers = vars(module), module._buffers
+        before += [(buffers, name, x, x.clone()) for name, x in buffers.items() if x is not None]
+        before += [(own, name, x, None) for name, x in own.items() if isinstance(x, int | float | torch.Tensor)]
     own = [value for module in model.modules() for value in vars(module).values() if isinstance(value, torch.Generator)]
     states = [(generator, generator.get_state()) for generator in own]
     of_python, of_numpy = random.getstate(), np.random.get_state()
@@ -178,5 +183,5 @@ def _quiet(model: Any, call: Call) -> Iterator[Callable[[], None]]:
         for generator, state in states:
             generator.set_state(state)
         with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
+            for place, name, value, contents in before:
+                place[name] = value if contents is None else value.copy_(contents)

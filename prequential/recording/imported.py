@@ -173,7 +173,9 @@ def _kept(lines: np.ndarray, factor: int | None, is_heldout: bool, where: str) -
         kept = np.append(lines[:-1, 0] < np.minimum.accumulate(lines[:0:-1, 0])[::-1], True)
         notes.append(f"the run was resumed: {np.count_nonzero(~kept):,} lines that it made again are not counted")
         lines = lines[kept]
-    lines = lines[np.diff(lines[:, 0], prepend=-1.0) != 0]  # several ranks may print a line
+    n_lines, lines = len(lines), lines[np.diff(lines[:, 0], prepend=-1.0) != 0]  # several ranks may print a line
+    if len(lines) <= 2 < n_lines / 8:
+        raise CorpusError(f"{where}: {n_lines:,} lines, but {len(lines)} numbers of tokens, or steps, so far")
     if factor:
         lines[:, 0] = (lines[:, 0] + (lines[0, 0] == 0 and not is_heldout)) * factor  # step 0 is the first one
     begin, apart = lines[0, 0], np.median(np.diff(lines[:, 0])) / factor if factor and len(lines) > 1 else 0.0

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,6 +62,7 @@ GENERIC = re.compile(  # names that say nothing of a run: its folder does
 )
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 WANDB_HEADER, WANDB_BLOCK = 7, 1 << 15  # bytes
+DECODE = json.JSONDecoder(parse_constant=str).decode  # NaN is a text then, and not a missing cell
 
 
 class Log(NamedTuple):
@@ -130,11 +132,14 @@ def _parse(text: str, patterns: Sequence[str] | None) -> Log:
 
 
 def _json_log(text: str) -> Log:
-    decode = json.JSONDecoder(parse_constant=str).decode  # NaN is a text then, and not a missing cell
     try:
-        state = decode(text)
+        state = DECODE(text)
     except ValueError:
-        return _of_rows("JSON lines", [decode(line) for line in text.splitlines() if line.strip()])
+        *lines, last = filter(str.strip, text.splitlines())
+        rows = [DECODE(line) for line in lines]
+        with suppress(ValueError):  # it may have been cut off
+            rows.append(DECODE(last))
+        return _of_rows("JSON lines", rows)
     return _of_rows("trainer_state.json", state.get("log_history", [state]))
 
 
@@ -176,11 +181,16 @@ def _imported(library: str, module: str) -> Any:
 
 
 def _tensorboard_rows(path: PathLike) -> list[dict[str, Any]]:
-    """A row for each scalar."""
+    """A row for each step, with its scalars."""
     accumulator = _imported("tensorboard", "backend.event_processing.event_accumulator")
     events = accumulator.EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
-    return [{"step": e.step, tag: e.value} for tag in events.Tags()["scalars"] for e in events.Scalars(tag)]
+    rows = dict[int, dict[str, Any]]()
+    for tag in events.Tags()["scalars"]:
+        for each in events.Scalars(tag):
+            value = "nan" if each.value != each.value else each.value  # a missing cell would be left out
+            rows.setdefault(each.step, {"step": each.step})[tag] = value
+    return [rows[step] for step in sorted(rows)]
 
 
 def _wandb_rows(contents: bytes) -> tuple[str, list[dict[str, Any]]]:
@@ -191,7 +201,7 @@ def _wandb_rows(contents: bytes) -> tuple[str, list[dict[str, Any]]]:
         record = Record.FromString(part)
         name = record.run.display_name or record.run.run_id or name
         if items := record.history.item:
-            rows.append({each.key or "/".join(each.nested_key): json.loads(each.value_json) for each in items})
+            rows.append({each.key or "/".join(each.nested_key): DECODE(each.value_json) for each in items})
     return name, rows
 
 

@@ -33,7 +33,7 @@ from prequential.recording.score import IGNORED, n_parameters, scores_of, units_
 from prequential.recording.text import Text
 
 FLUSH_STEPS = 64
-STATE_VERSION = 5
+STATE_VERSION = 6
 MAX_FAULTS = 100
 
 
@@ -275,10 +275,12 @@ class Recorder:
         documents: Sequence[Any],
         logits: torch.Tensor | None = None,
         nll: torch.Tensor | None = None,
+        inputs: torch.Tensor | None = None,
     ) -> None:
         """Scores held-out rows, which the loop does not learn from. documents (rows,): the name or number of each row's document.
 
-        Rows of one step are one evaluation; a later step begins a new one. `finish` writes the last one of each name to
+        Rows of one step are one evaluation; a later step begins a new one. A row of a document counts once: one of equal targets
+        and, if given, inputs (rows, columns), is the same. `finish` writes the last one of each name to
         heldout-NAME.jsonl in the run folder. `prequential compare A/heldout-NAME.jsonl B/heldout-NAME.jsonl` gives the paired
         difference over documents. Rows with values that no model gives are left out: a mistake. Raises ConfigError.
         """
@@ -286,11 +288,22 @@ class Recorder:
         step, sums = self._heldout.get(checked_name(name), (n_steps, {}))
         if step != n_steps:
             sums = {}
-        scores = scores_of(self._units, self._ignored, targets=targets, logits=logits, nll=nll)
-        n_wrong = add_documents(sums, documents, scores, self._units)
+        scores = scores_of(self._units, self._ignored, targets=targets, logits=logits, nll=nll, inputs=inputs)
+        n_wrong, n_others = add_documents(sums, documents, scores, self._units)
         self._heldout[name] = (n_steps, sums)
+        at = f"rec.heldout({name!r}), step {n_steps}"
         if n_wrong:
-            self._fault(f"rec.heldout({name!r}), step {n_steps}: {n_wrong} rows of impossible values are left out")
+            self._fault(f"{at}: {n_wrong} rows of impossible values are left out")
+        if n_others:
+            self._fault(f"{at}: {n_others} rows have the targets of other rows, and are left out: give inputs=")
+
+    def _heldout_of_all(self) -> dict[str, tuple[int, Sums]]:
+        """The last scores of each name, of all ranks. All ranks call it."""
+        parts, whole = self._ranks.gathered(self._heldout), {}
+        for name in sorted({name for part in parts for name in part}):
+            step = max(part[name][0] for part in parts if name in part)
+            whole[name] = step, joined(part[name][1] for part in parts if name in part and part[name][0] == step)
+        return whole
 
     # ---- the end, and interruptions
 
@@ -316,12 +329,8 @@ class Recorder:
         record, curves = self._record(), self._account.totals.curves()
         for _, hook in self._hooks:
             hook.remove()
-        parts, others = self._ranks.gathered(self._heldout), {}
-        for name in sorted({name for part in parts for name in part}):
-            step = max(part[name][0] for part in parts if name in part)
-            documents = joined(part[name][1] for part in parts if name in part and part[name][0] == step)
-            if documents:
-                others[f"heldout-{name}.jsonl"] = heldout_record(name, documents, step, record)
+        scored = {name: (step, sums) for name, (step, sums) in self._heldout_of_all().items() if sums}
+        others = {f"heldout-{n}.jsonl": heldout_record(n, sums, step, record) for n, (step, sums) in scored.items()}
         if self._ranks.own:
             return Run(Path(self._folder) / "elsewhere", record, curve_table(curves))
         return save_run(self._folder, record, curves, others, partial=self._partial)
@@ -357,7 +366,7 @@ class Recorder:
             **self._account.state(),
             "observed": asdict(self.observed),
             "faults": list(self.faults),
-            "heldout": copy.deepcopy(self._heldout),
+            "heldout": self._heldout_of_all(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -107,7 +107,8 @@ def scores_of(
 ) -> Scores:  # fmt: skip
     """What a loop gives (`Recorder.score`): nats in float32 or float64, ids in int64. Inputs that are no ids are left out.
 
-    ignored: targets that are not scored, like IGNORED. codes (rows,): of groups. Raises ConfigError.
+    ignored: targets that are not scored; they, and ids that never are, become IGNORED. codes (rows,): of groups.
+    Raises ConfigError.
     """
     if (logits is None) == (nll is None):
         raise ConfigError("rec.score(): give logits= or nll=, one of them")
@@ -117,8 +118,9 @@ def scores_of(
     if not isinstance(targets, torch.Tensor) or targets.is_floating_point():
         raise ConfigError("rec.score(): targets are not a tensor of integers")
     given, targets = given.detach(), targets.detach().long()
-    if ignored != IGNORED:
-        targets = targets.masked_fill(targets == ignored, IGNORED)
+    n_bytes, inside = units.on(targets.device), (targets >= 0) & (targets < units.n_symbols)
+    never = inside & (n_bytes[torch.where(inside, targets, 0)] < 0)
+    targets = targets.masked_fill(never | (targets == ignored), IGNORED)
     if targets.dim() != 2:
         targets = targets.reshape(given.shape[:2] if given.dim() == n_dims else (1, -1))
     n, shape = targets.numel(), given.shape if logits is None else given.shape[:-1]

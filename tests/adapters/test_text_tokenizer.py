@@ -113,6 +113,18 @@ def test_a_piece_has_the_bytes_of_its_family() -> None:
     assert byte_lengths(plain)[described["model"]["vocab"]["\u00e9"]] == 2
 
 
+PIECES = {"type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"pre_tokenizer": {"type": "Whitespace"}}, {"model": PIECES | {"vocab": {"?": 0, "a": 1, "##b": 2}}}]
+)
+def test_tokens_that_are_not_their_text_have_no_bytes(changed: dict[str, Any]) -> None:
+    plain = byte_level() | {"pre_tokenizer": None, "decoder": None, "added_tokens": []}
+    with pytest.raises(ConfigError, match="declare the bytes of each id by units="):
+        byte_lengths(library(plain | changed))
+
+
 def test_tokenizers_of_other_libraries_have_bytes() -> None:
     transformers = pytest.importorskip("transformers")
     described = sentencepiece("prepend")

@@ -180,16 +180,20 @@ def test_a_prefix_that_is_not_scored_may_be_read_in_both_directions(tmp_path: Pa
 
 
 class Drawing(Bigrams):
-    """It draws by each generator that a loop may use, needs autocast, and counts its calls in a buffer."""
+    """It draws by each generator that a loop may use, needs autocast, and counts its calls: in buffers, and an attribute."""
 
     def __init__(self) -> None:
         super().__init__(dropout=0.3)
         self.own = torch.Generator().manual_seed(3)
-        self.register_buffer("n_calls", torch.zeros(1))
+        self.n_again = 0
+        for name in ("n_calls", "mean"):
+            self.register_buffer(name, torch.zeros(1))
 
     def forward(self, ids: Any) -> Any:
         assert torch.is_autocast_enabled("cpu")
         self.n_calls += 1
+        self.n_again += 1
+        self.mean = 0.9 * self.mean + self.n_again  # another tensor
         drawn = (random.random(), np.random.random(), float(torch.rand((), generator=self.own)))
         return super().forward(ids) * (1.0 + sum(drawn))
 

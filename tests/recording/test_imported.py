@@ -30,7 +30,7 @@ def nats(run: Run) -> float:
 def test_every_form_of_a_log_becomes_the_same_run(tmp_path: Path, form: str) -> None:
     text = {
         "state": json.dumps({"log_history": LINES, "global_step": 20}, indent=1),
-        "lines": "\n".join(map(json.dumps, LINES)),
+        "lines": "\n".join(map(json.dumps, LINES)) + '\n{"loss": 2.0, "num_inp',  # a crash cut it off
         "table": "\ufeffstep,loss,num_input_tokens_seen\n10,6.0,1000\n15,,\n20,3.0,3000\n",
     }[form]
     run = prequential.read_run(imported(tmp_path, text).path)
@@ -52,6 +52,7 @@ def test_every_form_of_a_log_becomes_the_same_run(tmp_path: Path, form: str) -> 
         ("loss,num_input_tokens_seen\n1,1e40\n", "row 1: 'num_input_tokens_seen' is 1e40"),
         ('{"loss": 1, "num_input_tokens_seen": 5}\n{"loss": NaN, "num_input_tokens_seen": 9}', "row 2: 'loss' is NaN"),
         ("epoch,loss,num_input_tokens_seen\n1.5,1,1000\n1.6,1,1010\n1.7,1,1020", "no line of the first epoch"),
+        ("loss,num_input_tokens_seen\n" + "2.5,100\n" * 20, "20 lines, but 1 numbers of tokens, or steps, so far"),
         ("{", "is no log of these"),
         ("", "is no log of these"),
     ],
@@ -177,8 +178,9 @@ def test_tables_are_known_by_the_names_of_their_columns(tmp_path: Path, seen: st
 def test_files_of_tensorboard_and_wandb_are_read_by_their_libraries(tmp_path: Path) -> None:
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     with tensorboard.SummaryWriter(str(tmp_path / "muon")) as writer:
-        for step in range(3):
+        for step in range(6):
             writer.add_scalar("train/loss", 6.0 - step, step)
+            writer.add_scalar("train/epoch", (step + 1) / 3, step)  # the second one does not count
     (events,) = (tmp_path / "muon").iterdir()
     run = prequential.import_log(events, tmp_path / "runs", bytes_per_token=4.0, tokens_per_step=100)
     assert nats(run) == pytest.approx(1500) and run.record["config"]["learner"]["name"] == "muon"

@@ -15,6 +15,7 @@ import prequential
 from prequential.comparison.documents import compare_documents, read_document_losses
 from prequential.errors import CausalityError, ConfigError, OutputError
 from prequential.evaluation.summary import format_run
+from prequential.recording.heldout import joined
 
 
 def test_the_code_length_is_the_sum_of_the_online_losses(tmp_path: Path) -> None:
@@ -63,14 +64,15 @@ def test_rows_with_equal_targets_and_other_inputs_are_other_rows(tmp_path: Path)
 
 
 def test_padding_does_not_make_a_row_another_row(tmp_path: Path) -> None:
-    loop = Loop(tmp_path, audit_every=0)
-    text = torch.arange(10)[None]
-    for n_padding in (0, 3, 7):
+    """By targets that are not scored, or by a special id, which never is."""
+    loop = Loop(tmp_path, audit_every=0, units=[-1] + [1] * (V - 1))
+    text = torch.arange(1, 11)[None]
+    for n_padding, padding in ((0, -100), (3, -100), (7, -100), (5, 0)):
         x = torch.cat((text[:, :-1], torch.full((1, n_padding), 250)), 1)
-        y = torch.cat((text[:, 1:], torch.full((1, n_padding), -100)), 1)
+        y = torch.cat((text[:, 1:], torch.full((1, n_padding), padding)), 1)
         loop.take(x, y)
     reported = loop.rec.finish().record["reported"]
-    assert (reported["new"]["n_rows"], reported["repeated"]["n_rows"]) == (1, 2)
+    assert (reported["new"]["n_rows"], reported["repeated"]["n_rows"]) == (1, 3)
 
 
 def test_losses_that_a_loop_has_and_flat_targets_are_scored_as_logits_are(tmp_path: Path) -> None:
@@ -217,6 +219,16 @@ def test_a_mistake_that_somebody_catches_stays_in_the_record(tmp_path: Path) -> 
     assert len(prequential.read_runs(tmp_path)) == 1  # it is written before the mistake is raised
     record = loop.rec.finish().record
     assert len(record["findings"]) == 3 and record["reported"]["n_rows"] == 9
+
+
+def test_short_rows_of_which_the_model_reads_one_column_more_are_scored(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    for rows in (each[:, :9] for each in batches(3)):
+        logits = loop.model(rows)[:, :-1]
+        loop.rec.score(logits=logits, targets=rows[:, 1:], inputs=rows[:, :-1])
+        loop.learn(logits, rows[:, 1:])
+    record = loop.rec.finish().record
+    assert not record["findings"] and record["reported"]["n_checked_steps"] == 3
 
 
 def test_targets_that_nobody_shifted_are_caught(tmp_path: Path) -> None:
@@ -422,8 +434,11 @@ def test_held_out_rows_count_once_a_step_survive_a_resumption_and_impossible_one
         loop.rec.heldout("val", nll=nll, targets=targets, documents=range(4))
     loop.rec.heldout("none", nll=nll * torch.nan, targets=targets, documents=range(4))
     file = io.BytesIO()
-    torch.save(loop.rec.state_dict(), file)
+    state = loop.rec.state_dict()
+    torch.save(state, file)
     file.seek(0)
+    sums = state["heldout"]["val"][1]
+    assert joined([sums, sums]) == sums != {}  # of ranks that scored the same row, or loaded the same state
     other = Loop(tmp_path)
     other.rec.load_state_dict(torch.load(file, weights_only=True))
     run = other.rec.finish()
@@ -431,6 +446,18 @@ def test_held_out_rows_count_once_a_step_survive_a_resumption_and_impossible_one
     assert not (run.path / "heldout-none.jsonl").exists()
     message = run.record["findings"][0]["message"]
     assert "rec.heldout('val'), step 1: 1 rows of impossible values are left out" in message
+
+
+@pytest.mark.parametrize(("gives", "n_bytes"), [(True, 4), (False, 1)])
+def test_held_out_rows_of_equal_targets_are_told_apart_by_inputs(tmp_path: Path, gives: bool, n_bytes: int) -> None:
+    (rows,), loop = batches(1), Loop(tmp_path, strict=False).run(batches(1))
+    answers = torch.full((4, COLUMNS), -100)
+    answers[:, -1] = 7
+    options = {"nll": torch.arange(1.0, 5.0)[:, None].expand(4, COLUMNS), "targets": answers, "documents": ["a"] * 4}
+    loop.rec.heldout("val", inputs=rows[:, :-1] if gives else None, **options)
+    run = loop.rec.finish()
+    assert json.loads((run.path / "heldout-val.jsonl").read_text())["frozen"]["total"]["n_bytes"] == n_bytes
+    assert ("3 rows have the targets of other rows" in str(run.record["findings"])) == (not gives)
 
 
 def test_held_out_documents_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -465,6 +492,12 @@ def test_the_costs_of_groups_sum_to_the_total_and_each_has_a_curve(tmp_path: Pat
     assert run.curves[f"group {fr}"].n_bytes.tolist() == [3 * COLUMNS * i for i in range(1, 6)]
     assert run.curves[f"group {fr}"].bits[-1] == pytest.approx(bits["fr"], rel=1e-6)
     assert "groups" not in prequential.read_run(Loop(tmp_path).run(batches(2)).rec.finish().path).record["tables"]
+
+
+def test_names_of_digits_are_names(tmp_path: Path) -> None:
+    loop, (rows,) = Loop(tmp_path), batches(1)
+    loop.take(rows[:, :-1], rows[:, 1:], groups=["1", "01", "02", 3])
+    assert sorted(loop.rec.finish().table("groups").index) == ["01", "02", "1", "3"]
 
 
 def test_rows_without_a_group_and_groups_beyond_the_limit_are_counted(
