@@ -22,7 +22,7 @@ from prequential.online import coding
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.loop import Learner
 from prequential.online.runtime import Runtime
-from prequential.online.source import CorpusLike, PathLike, mode_of, open_source
+from prequential.online.source import CorpusLike, PathLike, check_outside, mode_of, open_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +100,7 @@ def compress(
         runtime.check(config)  # before the source is read
     if isinstance(output, str | os.PathLike):
         check_output(output, overwrite=overwrite)
+        check_outside(output, source, given)
     opened = open_source(source)
     mode = opened.mode & given_mode
     with open_sink(target, overwrite=overwrite, resume=resume, like=opened.file, mode=mode) as sink:

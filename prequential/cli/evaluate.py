@@ -112,7 +112,7 @@ def _run_folder(args: argparse.Namespace) -> AbstractContextManager[DraftFolder 
 
     if args.resume is not None:
         return interrupted_run_folder(args.resume, hint=hint)
-    return nullcontext() if args.no_run else new_run_folder(args.runs, *args.names, hint=hint)
+    return nullcontext() if args.no_run else new_run_folder(args.runs, *args.names, args.given, hint=hint)
 
 
 def _print_all(args: argparse.Namespace, done: Sequence[Measured], *, is_one: bool) -> None:

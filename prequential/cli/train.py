@@ -22,12 +22,13 @@ TRAIN = {
 def run(args: argparse.Namespace) -> int:
     from prequential.files import check_new_folder
     from prequential.online.model_store import save_model
-    from prequential.online.source import open_source
+    from prequential.online.source import check_outside, open_source
     from prequential.online.training import train, training_checkpoints
     from prequential.version import VERSION
 
     config, runtime = options.learner_config(args), options.runtime(args)
     check_new_folder(args.output)
+    check_outside(args.output, args.name)
     runtime.check(config)
     with training_checkpoints(args.output, resume=args.resume) as checkpoints:
         source, learner = open_source(args.name, args.limit), runtime.learner(config)

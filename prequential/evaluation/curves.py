@@ -115,14 +115,14 @@ def mean_curve(curves: Sequence[Curve], at: NDArray[np.int64] | None = None) -> 
 
 
 def crossing_byte(curve: Curve, other: Curve) -> int | None:
-    """The byte from which on `curve` stays below `other` up to its end; 0: everywhere; None: it is not below at the end."""
+    """The byte from which on `curve` stays below `other`, at the earliest the first one that is known; None: not at the end."""
     at = other.n_bytes[other.n_bytes <= curve.n_bytes[-1]]
     lead = other.at(at) - curve.at(at)  # bits by which `curve` is below `other`
     if not len(at) or lead[-1] <= 0:
         return None
     not_below = np.nonzero(lead <= 0)[0]
     if not len(not_below):
-        return 0
+        return int(at[0])
     i = not_below[-1]
     share = -lead[i] / (lead[i + 1] - lead[i])
     return int(at[i] + np.ceil(share * (at[i + 1] - at[i])))

@@ -140,7 +140,7 @@ def evaluate(
         only = "only one of bytes that says `deterministic = True` is coded"
         raise ConfigError(f"this learner has no archive to verify: {only}")
     if runs is not None:
-        with new_run_folder(runs, source):
+        with new_run_folder(runs, source, given):
             pass  # before the work: it can be written
     opened = open_source(source, byte_count(limit))
     with plain_torch() if not spec or spec.config else nullcontext():

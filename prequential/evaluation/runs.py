@@ -377,7 +377,7 @@ class DraftFolder:
 
 
 @contextmanager
-def new_run_folder(root: PathLike, *corpora: CorpusLike, hint: Hint | None = None) -> Iterator[DraftFolder]:
+def new_run_folder(root: PathLike, *corpora: CorpusLike | None, hint: Hint | None = None) -> Iterator[DraftFolder]:
     """A new draft in the folder `root`, deleted if the body does not finish it. Raises OutputError, and as `check_outside`.
 
     hint: it stays if its run can be resumed, and this is what the error then says about it; None: it never stays.

@@ -109,12 +109,15 @@ def mode_of(*sources: CorpusLike | None) -> int:
     return reduce(and_, named, 0o777)
 
 
-def check_outside(folder: PathLike, *sources: CorpusLike | None) -> None:
-    """Raises ConfigError if results in this folder would become part of a corpus, which would then be another one."""
-    for source in sources:
-        if isinstance(source, str | os.PathLike) and Path(folder).resolve().is_relative_to(Path(source).resolve()):
-            place = f"{os.fspath(folder)!r} lies in the corpus {os.fspath(source)!r}, which results would change"
-            raise ConfigError(f"{place}: choose a folder outside for them, such as --runs ../runs")
+def check_outside(output: PathLike, *sources: CorpusLike | None) -> None:
+    """Raises ConfigError for an output within a folder that is read: the next run, or a resumed one, would read other bytes."""
+    for source in (each for each in sources if isinstance(each, str | os.PathLike)):
+        name = os.fspath(source)
+        if isinstance(source, str) and not is_path(source):  # of `git:`, what is committed does not change
+            name = "" if name.startswith("git:") else name.partition(":")[2].partition("?")[0]
+        if name and Path(name).is_dir() and Path(output).resolve().is_relative_to(Path(name).resolve()):
+            inside = f"{os.fspath(output)!r} lies in {os.fspath(source)!r}, which it would change"
+            raise ConfigError(f"{inside}: choose a place outside, such as ../{Path(output).name}")
 
 
 def drawn_order(n: int, seed: int) -> list[int]:

@@ -101,7 +101,7 @@ def sizes(record: Record, name: str) -> list[Html]:
 
 
 def _first_byte(byte: int | None) -> str:
-    return "never" if byte is None else "0: everywhere" if byte == 0 else f"{byte:,}"
+    return "never" if byte is None else f"{byte:,}"
 
 
 def findings(record: Record) -> list[Html]:

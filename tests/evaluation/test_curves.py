@@ -43,13 +43,13 @@ def test_a_rate_that_rises_to_the_end_leaves_bits_below_it():
     assert curve((900, 900), (1000, 1200)).split() == (pytest.approx(3.0), pytest.approx(-1800.0))
 
 
-def test_the_crossing_is_the_last_time_that_the_model_falls_below_or_zero_or_never():
+def test_the_crossing_is_the_last_time_that_the_model_falls_below_from_the_first_known_byte_or_never():
     other = curve((100, 100), (200, 200), (300, 300), (400, 400))
     model = curve((100, 90), (200, 220), (300, 290), (400, 350))
     assert crossing_byte(model, other) == 267  # 20 above at 200, 10 below at 300
     assert crossing_byte(other, model) is None
     below, above = curve((100, 50), (200, 100)), curve((100, 60), (200, 120))
-    assert crossing_byte(below, above) == 0
+    assert crossing_byte(below, above) == 100
     assert crossing_byte(above, below) is None
     assert crossing_byte(below, below) is None  # an equal length is not shorter
 

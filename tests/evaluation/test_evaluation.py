@@ -83,6 +83,6 @@ def test_a_crossing_compares_an_archive_with_files():
     crossings = result.crossings
     beyond = result.archive_bits - result.code_bits
     for name, byte in crossings.items():
-        assert crossing_byte(result.curve, result.curves[name]) == 0 < byte < len(data)
+        assert crossing_byte(result.curve, result.curves[name]) == result.curves[name].n_bytes[0] < byte < len(data)
         lead = result.curves[name].at(byte) - result.curve.at(byte)
         assert lead == pytest.approx(beyond, rel=0.1)  # curves are straight between their points

@@ -205,11 +205,11 @@ def test_the_entries_of_the_ledger_sum_to_the_total_cost(runs: list[Run], page: 
 
 
 def test_every_baseline_is_in_the_table_with_its_crossing(runs: list[Run], tmp_path: Path) -> None:
-    run = changed(runs[0], tmp_path, crossings={"gzip": 0, "ppmd": None, "bzip2": 1234})
+    run = changed(runs[0], tmp_path, crossings={"gzip": 1024, "ppmd": None, "bzip2": 1234})
     rows = {row[0]: row for row in Page(html_report([run])).cells if len(row) == 6}
     labels = {baseline["name"]: baseline["label"] for baseline in run.record["baselines"]}
     crossings = {name: rows[label][5] for name, label in labels.items()}
-    assert crossings == {"gzip": "0: everywhere", "ppmd": "never", "bzip2": "1,234"}
+    assert crossings == {"gzip": "1,024", "ppmd": "never", "bzip2": "1,234"}
     sizes = [int(row[3].replace(",", "")) for name, row in rows.items() if name in {*labels.values(), OWN}]
     assert sizes == sorted(sizes)
     assert len(sizes) == 4
