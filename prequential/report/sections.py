@@ -84,6 +84,7 @@ def sizes(record: Record, name: str) -> list[Html]:
     size, n_bytes = record["archive_bytes"], record["corpus"]["n_bytes"]
     own = {"label": full_name(name, record["config"]), "compressed_bytes": size, "wall_s": record["wall_s"]}
     results = sorted([own, *record["baselines"]], key=lambda row: row["compressed_bytes"])
+    first_bytes = {other: f"{byte:,}" for other, byte in record["crossings"].items() if byte is not None}
     rows = [
         {
             "compressor": row["label"] + f" ({NOT_PROVED})" * (row is not own and _is_static(row)),
@@ -91,17 +92,13 @@ def sizes(record: Record, name: str) -> list[Html]:
             "seconds": f"{row['wall_s']:,.2f}",
             "bytes": row["compressed_bytes"],
             f"{name} saves": None if row is own else percent(1 - size / row["compressed_bytes"]),
-            f"{name} ahead from byte": None if row is own else _first_byte(record["crossings"].get(row["name"])),
+            f"{name} ahead from byte": None if row is own else first_bytes.get(row["name"], "never"),
         }
         for row in results
     ]
     caption = "Compressed sizes of all bytes. Each result of a compressor was decoded and compared."
     notes = (element("p", note) for note in record["notes"])
     return [html_table("Sizes", rows, caption, results.index(own)), *notes]
-
-
-def _first_byte(byte: int | None) -> str:
-    return "never" if byte is None else f"{byte:,}"
 
 
 def findings(record: Record) -> list[Html]:
