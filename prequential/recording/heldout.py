@@ -62,7 +62,7 @@ def joined(parts: Iterable[Sums]) -> Sums:
 
 
 def _number(rows: Mapping[int, tuple[int, int, int, int]]) -> int:
-    """What tells documents apart: of their text, if it is known."""
+    """The number of a document's text or, where the bytes of ids are not known, of its rows: equal for equal documents."""
     number = 0
     for _, _, n, part in rows.values():
         number = (number * pow(256, n, PRIME) + part) % PRIME

@@ -184,6 +184,10 @@ def test_files_of_tensorboard_and_wandb_are_read_by_their_libraries(tmp_path: Pa
     (events,) = (tmp_path / "muon").iterdir()
     run = prequential.import_log(events, tmp_path / "runs", bytes_per_token=4.0, tokens_per_step=100)
     assert nats(run) == pytest.approx(1500) and run.record["config"]["learner"]["name"] == "muon"
+    with tensorboard.SummaryWriter(str(tmp_path / "nan")) as writer:
+        writer.add_scalar("train/loss", math.nan, 1)
+    with pytest.raises(CorpusError, match="'train/loss' is nan"):
+        prequential.import_log(next((tmp_path / "nan").iterdir()), tmp_path, bytes_per_token=4.0, tokens_per_step=100)
     proto = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     parts, records = [], [proto.Record(run=proto.RunRecord(run_id="r1", display_name="adam"))]
     for step in range(2000):  # several blocks of the file, so that records are cut in pieces

@@ -69,13 +69,16 @@ def _exact(rank: int, world: int, folder: str, fault_at: int | None = None) -> t
     rec = prequential.Recorder(folder, **options)
     for step, rows in enumerate(_rows()):
         if step == 33 and world > 1 and not fault_at:
-            state = rec.state_dict()
+            state = rec._ranks.gathered(rec.state_dict())[0]  # the first rank saved its own
             rec.finish()
             rec = prequential.Recorder(folder, **options)
             rec.load_state_dict(state)
         own = rows[rank::world]
         x, y = own[:, :-1], own[:, 1:]
         logits = called(x)
+        if step == 32:  # each rank scores half of them
+            names = [f"document {i}" for i in range(rank, len(rows), world)]
+            rec.heldout("val", nll=(y % 7) / 4.0, targets=y, documents=names)
         rec.score(nll=(y % 7) / 4.0, targets=y, inputs=x, groups=[f"g{first % 3}" for first in y[:, 0].tolist()])
         if rank == 1 and step == fault_at:
             called(x.flip(1))  # one rank trains on rows without a score
@@ -106,6 +109,8 @@ def test_two_ranks_that_resume_give_what_one_gives(tmp_path: Path) -> None:
         for record in (one, both)
     )
     assert first == second and one["tables"] == both["tables"]
+    kept = [json.loads(path.read_text()) for path in tmp_path.glob("**/heldout-val.jsonl")]
+    assert len(kept) == 3 and len({json.dumps([each["test"], each["frozen"]]) for each in kept}) == 1
     assert sum(row["bits"]["model"] for row in both["tables"]["groups"]["rows"]) == both["code_bits"]
     assert said[0][:2] == said[1][:2] == [one["code_bits"], one["corpus"]]  # every rank returns the run
     n_grams, n_seen = (one["reported"][name] for name in ("n_grams", "n_grams_seen"))
