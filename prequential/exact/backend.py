@@ -36,6 +36,19 @@ class Arithmetic:
     pool: Pool
 
 
+def muon_step_(w: Tensor, g: Tensor, n_blocks: int, step_size: float, backend: Arithmetic) -> None:
+    """w -= step_size * orthogonalise(g), for each of n_blocks blocks of equal numbers of columns. w, g: (R, C) float32."""
+    if backend.primitives.COMPILED and backend.matmul.name == "int8":
+        from prequential.exact.byte_products import has_byte_products
+        from prequential.exact.fused_muon import muon_step_in_kernel
+
+        if has_byte_products():
+            muon_step_in_kernel(w, g, n_blocks, step_size, NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ)
+            return
+    for block, direction in zip(w.chunk(n_blocks, 1), g.chunk(n_blocks, 1), strict=True):
+        block.sub_(orthogonalise(direction, backend).mul_(step_size))
+
+
 def orthogonalise(g: Tensor, backend: Arithmetic) -> Tensor:
     """An approximately orthogonal matrix with the row and column spaces of g, for each matrix of the stack.
 
@@ -45,12 +58,6 @@ def orthogonalise(g: Tensor, backend: Arithmetic) -> Tensor:
     if g.shape[-2] > g.shape[-1]:
         return orthogonalise(g.mT, backend).mT.contiguous()
     ops, matmul = backend.primitives, backend.matmul
-    if ops.COMPILED and matmul.name == "int8":
-        from prequential.exact.byte_products import has_byte_products
-        from prequential.exact.fused_muon import orthogonalise_in_kernel
-
-        if has_byte_products():
-            return orthogonalise_in_kernel(g, NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ)
     a, b, c = NEWTON_SCHULZ
     q, s = ops.quantise_rows(g)
 

@@ -1,4 +1,4 @@
-"""Muon's orthogonalisation as one compiled loop, with the bits of `backend.orthogonalise`, for processors with byte products.
+"""Muon's step as one compiled loop, with the bits of `backend.orthogonalise`, for processors with byte products.
 
 STRIP rows of a product stay in the processor's cache until they are rounded again. Letters as in backend.py; R <= C.
 """
@@ -34,16 +34,37 @@ from prequential.machine.compiled import Array, helper, inlined, kernel
 Tensor = torch.Tensor
 
 
-def orthogonalise_in_kernel(g: Tensor, n_steps: int, coefficients: tuple[float, float, float]) -> Tensor:
-    """`backend.orthogonalise` of one matrix. Zeros fill up its blocks and change no bit of the others."""
-    n_rows, n_columns = g.shape
-    x = torch.zeros(n_rows + -n_rows % ROWS, n_columns + -n_columns % ROWS)
-    x[:n_rows, :n_columns] = g
-    _orthogonalise(x.numpy(), n_steps, *map(np.float32, coefficients))
-    return x[:n_rows, :n_columns].contiguous()
+def muon_step_in_kernel(
+    w: Tensor, g: Tensor, n_blocks: int, step_size: float, n_steps: int, coefficients: tuple[float, float, float]
+) -> None:
+    """`backend.muon_step_`."""
+    _step(w.numpy(), g.numpy(), n_blocks, np.float32(step_size), n_steps, *map(np.float32, coefficients))
 
 
 @kernel
+def _step(
+    w: Array, g: Array, n_blocks: int, step_size: np.float32, n_steps: int, a: np.float32, b: np.float32, c: np.float32
+) -> None:  # fmt: skip
+    """Zeros fill up the tiles of a block and change no bit of it."""
+    n_rows, width = len(w), w.shape[1] // n_blocks
+    is_tall, shape = n_rows > width, (-(-min(n_rows, width) // ROWS) * ROWS, -(-max(n_rows, width) // ROWS) * ROWS)
+    for start in range(0, w.shape[1], width):
+        x = np.zeros(shape, np.float32)
+        for i in range(n_rows):
+            row = g[i, start : start + width]
+            for j in range(width):
+                if is_tall:
+                    x[j, i] = row[j]
+                else:
+                    x[i, j] = row[j]
+        _orthogonalise(x, n_steps, a, b, c)
+        for i in range(n_rows):
+            row = w[i, start : start + width]
+            for j in range(width):
+                row[j] -= (x[j, i] if is_tall else x[i, j]) * step_size
+
+
+@helper
 def _orthogonalise(x: Array, n_steps: int, a: np.float32, b: np.float32, c: np.float32) -> None:
     """x (R, C) float32: from the matrix to the orthogonal one. q, p and w are the rounded x, X X^T and factor of x, shifted."""
     n_rows, n_columns = x.shape

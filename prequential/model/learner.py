@@ -7,7 +7,7 @@ coded.
 Letters: n symbols, t of them at a time, R rows, T columns, C inputs of a prediction of the GPT, V = 256.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 class OnlineLearner:
     """GPT and mixer, or one of them. For each segment of n symbols: `begin(n)`, `code(symbols, coder)` and `end(n)`."""
 
+    _update: Callable[[], None] | None = None  # the step on the symbols before the open segment, until it starts
+
     def __init__(
         self, config: Config, gpt: "GPT | None" = None, *, step_thread: bool = False, mixer_threads: int = 1
     ) -> None:
         """gpt: the GPT of `config`, on any device; None if config.gpt is None. step_thread: take the GPT's steps in a thread.
 
-        mixer_threads: at most so many threads mix, and read for the GPT before that.
+        mixer_threads: at most so many threads mix beside it. With that one, they read known symbols for the GPT before the step.
         """
         self.config, self.gpt = config, gpt
         self.history: History = History.of(config)
@@ -48,10 +50,10 @@ class OnlineLearner:
             import torch
 
             self._step_thread = ThreadPoolExecutor(1, "prequential-learner", torch.set_num_threads, (1,))
-        if gpt and mixer_threads > 1:
+        if gpt and mixer_threads + step_thread > 1:
             from prequential.exact.pool import Pool
 
-            gpt._reader.pool = Pool(mixer_threads)
+            gpt._reader.pool = Pool(mixer_threads + step_thread)
 
     @property
     def schedule(self) -> ScheduleConfig:
@@ -64,28 +66,35 @@ class OnlineLearner:
         return self.history.n_symbols
 
     def begin(self, n_symbols: int) -> None:
-        """Opens a segment of n_symbols symbols: fixes the weights for it and starts the step on the symbols before it."""
+        """Opens a segment of n_symbols symbols: fixes the weights for it and chooses the rows of the step beside it."""
         if self.gpt:
             self.gpt.begin(n_symbols)
             if self._last_segment_size:
                 rows = training_rows(self.config, self.history, self._last_segment_size)
-                update = partial(self.gpt.update, *map(to_tensor, rows))
-                if self._step_thread:
-                    self._step = self._step_thread.submit(update)
-                else:
-                    update()
+                self._update = partial(self.gpt.update, *map(to_tensor, rows))
+
+    def _start_step(self) -> None:
+        """Starts the step on the symbols before the open segment, once."""
+        update, self._update = self._update, None
+        if update and self._step_thread:
+            self._step = self._step_thread.submit(update)
+        elif update:
+            update()
 
     def code(self, symbols: np.ndarray, coder: BitCoder) -> np.ndarray:
         """Codes the symbols (n,) int64 of the segment. A decoder fills them in. Returns their ideal code lengths in bits, (n,).
 
-        The GPT reads known symbols all at once, and symbols to decode one by one. The bits are the same.
+        The GPT reads known symbols all at once, before its step starts, and symbols to decode one by one, beside the step. The
+        bits are the same.
         """
         coder.reserve(len(symbols))
-        self.gpt_bits = None
+        frequencies = self.gpt_bits = None
+        if self.gpt and not coder.decodes:
+            frequencies = self.gpt_frequencies(self.inputs(symbols), 0)
+        self._start_step()
         if self.gpt is None:
             coded = code_symbols(None, self.mixer, symbols, coder)
-        elif not coder.decodes:
-            frequencies = self.gpt_frequencies(self.inputs(symbols), 0)
+        elif frequencies is not None:
             self.gpt_bits = symbol_bits(frequencies, symbols)
             coded = code_symbols(frequencies, self.mixer, symbols, coder)
         elif column := self.gpt.column_decoder():
@@ -123,6 +132,7 @@ class OnlineLearner:
     def end(self, n_symbols: int) -> None:
         """Closes the segment and waits for the step. Raises the step's error, if there was one."""
         if self.gpt:
+            self._start_step()  # if nothing was coded
             if self._step:
                 self.gpt.backend.pool.wait_for(self._step)  # whose helper works meanwhile
                 self._step = None

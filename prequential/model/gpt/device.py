@@ -24,7 +24,7 @@ from prequential.exact.tables import ROTARY_PERIOD
 from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
 from prequential.model.gpt.context_table import ContextGradient, ContextTable, DeviceContextTable
-from prequential.model.gpt.gpt import GPT
+from prequential.model.gpt.gpt import GPT, n_blocks
 from prequential.model.gpt.reader import Reader
 from prequential.model.gpt.weights import Weights, phases_of_rows, rotary_phases
 
@@ -170,7 +170,9 @@ class DeviceGPT(GPT):
             if name not in self._hidden_matrices or isinstance(gradient, ContextGradient):
                 self._update_parameter(name, gradient, factor)
                 continue
-            for w, g, step_size in self._muon_blocks(name, self._momentum_direction(name, gradient()), factor):
+            whole = self._hidden_matrices[name].weight, self._momentum_direction(name, gradient())
+            step_size = self._muon_step_size(name) * factor
+            for w, g in zip(*(t.chunk(n_blocks(name), 1) for t in whole), strict=True):
                 if w.shape[0] > w.shape[1]:
                     w, g = w.t(), g.t()  # orthogonalise would transpose it too
                 stacks.setdefault(w.shape, []).append((w, g, step_size))

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from prequential.errors import ConfigError
-from prequential.exact.backend import Arithmetic, Primitives, orthogonalise
+from prequential.exact.backend import Arithmetic, Primitives, muon_step_
 from prequential.exact.tables import HOST
 from prequential.model.config import GPTConfig
 from prequential.model.gpt.column import ColumnDecoder
@@ -35,6 +35,11 @@ MAX_MAGNITUDE = 1e6  # of the floats in a checkpoint: nothing overflows below it
 MAX_SQUARE = 1e30  # of sums of squares; those of contexts are sums over all steps, which have no smaller bound
 # Prefixes of names in a state: of sums of squares and scales, which are never negative.
 NOT_NEGATIVE = ("contexts.squares", "adam.square.", "carried.k_r", "carried.v_scale")
+
+
+def n_blocks(name: str) -> int:
+    """How many blocks of columns of a hidden matrix are orthogonalised separately: query, key and value."""
+    return 3 if name.endswith("qkv") else 1
 
 
 class GPT:
@@ -212,9 +217,9 @@ class GPT:
             self._weights.contexts.stage_update(gradient)
             return
         if name in self._hidden_matrices:
-            for w, g, step_size in self._muon_blocks(name, self._momentum_direction(name, gradient()), factor):
-                w.sub_(orthogonalise(g, self.backend).mul_(step_size))
-            self._hidden_matrices[name].quantise()
+            linear, direction = self._hidden_matrices[name], self._momentum_direction(name, gradient())
+            muon_step_(linear.weight, direction, n_blocks(name), self._muon_step_size(name) * factor, self.backend)
+            linear.quantise()
             return
         c, weights = self.config, self._weights
         weight = weights.embedding if name == "embedding" else weights.head.weight
@@ -228,14 +233,10 @@ class GPT:
         """The direction of Muon's step before it is orthogonalised: Nesterov momentum, which it advances."""
         return self._ops.nesterov_(self._momentum[name], gradient, self.config.momentum)
 
-    def _muon_blocks(
-        self, name: str, direction: Tensor, factor: float | Tensor
-    ) -> Iterator[tuple[Tensor, Tensor, float | Tensor]]:
-        """The blocks of a matrix that are orthogonalised separately: weights, direction and step size of each."""
-        n_blocks, weight = 3 if name.endswith("qkv") else 1, self._hidden_matrices[name].weight  # query, key and value
-        for w, g in zip(weight.chunk(n_blocks, 1), direction.chunk(n_blocks, 1), strict=True):
-            shape_factor = math.sqrt(max(1.0, g.shape[1] / g.shape[0]))
-            yield w, g, self.config.matrix_step * shape_factor * factor
+    def _muon_step_size(self, name: str) -> float:
+        """The step size of the blocks of a matrix, without warm-up and decay. Wide ones take larger steps."""
+        n_rows, n_columns = self._hidden_matrices[name].weight.shape
+        return self.config.matrix_step * math.sqrt(max(1.0, n_columns / n_blocks(name) / n_rows))
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Copies the `state` of another GPT of this configuration. Raises ValueError for values that no GPT can have."""
