@@ -15,7 +15,6 @@ from prequential.exact.fused_attention import attention, attention_backward  # n
 from prequential.exact.fused_loops import (
     INVERSE_GRADIENT_LIMIT,
     INVERSE_INT8_LIMIT,
-    ONE,
     SMALLEST_SCALE,
     array,
     int8_level,
@@ -35,6 +34,7 @@ from prequential.exact.plain import (  # noqa: F401
     INT8_LIMIT,
     TINY,
     TOTAL,
+    adagrad_change,
     loss_gradient,
     peak_of,
     row_squares,
@@ -339,35 +339,3 @@ def _nesterov(momentum: Array, gradient: Array, mu: np.float32, rest: np.float32
             m = momentum[i, j] * mu + scaled
             momentum[i, j] = m = np.float32(0.0) if abs(m) < SMALLEST_SCALE else m
             y[i, j] = scaled + m * mu
-
-
-def adagrad_change(
-    sums: Tensor, unit: Tensor, squares: Tensor, step_size: float, units: float, limit: float
-) -> tuple[Tensor, Tensor]:
-    new, change = torch.empty(squares.shape), torch.empty(sums.shape, dtype=torch.int32)
-    _adagrad_change(
-        array(sums), array(unit), array(squares), np.float32(step_size), np.float32(units), np.float32(limit),
-        np.float32(1.0 / sums.shape[1]), new.numpy(), change.numpy(),
-    )  # fmt: skip
-    return new, change
-
-
-@kernel
-def _adagrad_change(
-    sums: Array, unit: Array, squares: Array, step_size: np.float32, units: np.float32, limit: np.float32, share: np.float32,
-    new: Array, change: Array,
-) -> None:  # fmt: skip
-    n_columns = sums.shape[1]
-    g, levels = np.empty(n_columns, np.float32), np.empty(n_columns, np.int8)
-    for i in range(sums.shape[0]):
-        for j in range(n_columns):
-            g[j] = np.float32(sums[i, j]) * unit[0]
-        magnitude, total = round_row_to_int8(g, 0, levels)
-        scale = magnitude * INVERSE_INT8_LIMIT
-        mean_square = (np.float32(total) * (scale * scale)) * share
-        new[i] = squares[i] + (np.float32(0.0) if mean_square < SMALLEST_SCALE else mean_square)
-        root = np.float32(math.sqrt(np.float64(new[i])))
-        factor = (ONE / (root + np.float32(1e-8))) * step_size
-        for j in range(n_columns):
-            level = np.rint((g[j] * factor) * units)
-            change[i, j] = np.int32(max(-limit, min(limit, level))) if level == level else 0  # NaN: 0

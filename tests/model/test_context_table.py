@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prequential.exact import plain
+from prequential.exact import fused, plain
 from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, MOST_CONTEXT_TERMS, RECALL_CONTEXTS, GPTConfig
 from prequential.model.gpt.context_table import (
     LONGEST,
@@ -16,7 +16,7 @@ from prequential.model.gpt.context_table import (
     ContextTable,
     compressed,
     context_rows,
-    sum_by_row,
+    row_changes,
 )  # fmt: skip
 
 CONFIG = GPTConfig(width=16, n_heads=1, contexts=("2", "word"), context_bits=6, memory_bits=13)
@@ -191,18 +191,31 @@ def test_rows_spread_evenly():
     assert chi_squared < 120  # 63 degrees of freedom: by chance with a probability of 2e-5
 
 
-def test_sums_by_row_are_those_of_the_rounded_gradient_in_any_order():
+@pytest.mark.parametrize("scale", [1.0, 1e-16, 1e12])
+def test_the_kernel_of_a_step_has_the_bits_of_the_primitives_in_any_order(scale):
+    tables = [ContextTable(CONFIG, ops) for ops in (plain, fused, fused)]
+    for step in range(4):
+        (recent, g), ascending = drawn(60, step), torch.arange(60)
+        orders = ascending, ascending, torch.from_numpy(np.random.default_rng(step).permutation(60))
+        for table, order in zip(tables, orders, strict=True):
+            rows = torch.cat((table.row_indices(recent), ~ascending[:, None]), 1)
+            table.stage_update(table.gradient(g[order] * scale, rows[order]))
+            table.commit()
+    expected = tables[0].state()
+    assert bool(expected["contexts"].any()) == (scale >= 1) and SUM_LIMIT * MOST_CONTEXT_TERMS < 1 << 31
+    for table in tables[1:]:
+        assert all(torch.equal(tensor, expected[name]) for name, tensor in table.state().items())
+
+
+def test_a_change_is_that_of_the_sum_of_rounded_gradients():
     random = np.random.default_rng(2)
-    g = random.normal(size=(50, 8)).astype(np.float32)
-    rows = random.integers(0, 9, (50, 3))
-    peak = np.float32(np.abs(g).max())
-    sums = np.zeros((9, 8), np.int32)
-    sum_by_row(g, peak, rows, sums)
+    g, rows = random.normal(size=(50, 8)).astype(np.float32), random.integers(0, 9, (50, 3))
+    peak, squares = np.float32(np.abs(g).max()), np.zeros(16, np.float32)
+    touched, change = row_changes(g, peak, rows, squares, np.float32(0.1))
     levels = np.rint(g * ((np.float32(1) / peak) * np.float32(SUM_LIMIT))).astype(np.int64)
-    expected = np.zeros((9, 8), np.int64)
-    np.add.at(expected, rows.ravel(), np.repeat(levels, 3, 0))
-    assert np.array_equal(sums, expected)
-    order = random.permutation(50)
-    again = np.zeros_like(sums)
-    sum_by_row(g[order], peak, rows[order], again)
-    assert np.array_equal(sums, again) and SUM_LIMIT * MOST_CONTEXT_TERMS < 1 << 31
+    sums = np.zeros((16, 8), np.int64)
+    np.add.at(sums, rows.ravel(), np.repeat(levels, 3, 0))
+    assert sorted(touched) == sorted(set(rows.ravel())) and (squares[touched] > 0).all() and not squares[9:].any()
+    # The first step of Adagrad is the gradient over the root of its mean square.
+    expected = sums[touched] / np.sqrt((sums[touched] ** 2).mean(1, keepdims=True)) * 0.1 * UNITS
+    assert np.abs(change - expected).max() < 0.03 * np.abs(expected).max()

@@ -14,7 +14,7 @@ from prequential.exact.matmul import Matmul
 from prequential.exact.pool import Pool
 from prequential.model.config import GPTConfig
 from prequential.model.gpt import reader
-from prequential.model.gpt.context_table import SUM_LIMIT, UNITS
+from prequential.model.gpt.context_table import UNITS
 from prequential.model.gpt.gpt import GPT
 from prequential.model.gpt.weights import rotary_phases
 
@@ -208,9 +208,9 @@ def float_logits(gpt, parameters, symbols):
 
 def dense(gradient, gpt):
     """A ContextGradient as a tensor of the table's shape."""
-    touched, peak = gradient.rows.unique(), gradient.peaks()
     g = torch.zeros(gpt._weights.contexts.rows.shape)
-    g[touched] = gradient.sums(torch.searchsorted(touched, gradient.rows), len(touched), peak) * (peak / SUM_LIMIT)
+    for rows in gradient.rows.t():
+        g.index_add_(0, rows, gradient.g)
     return g
 
 

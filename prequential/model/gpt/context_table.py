@@ -12,6 +12,7 @@ symbol was new, as int8 levels times a power of two. Replayed places get that su
 Letters as in weights.py; K contexts, U distinct rows that a step touches.
 """
 
+import math
 from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +22,13 @@ import torch
 from numpy.typing import NDArray
 
 from prequential.exact.backend import Primitives
-from prequential.exact.fused_loops import levels_per_unit
+from prequential.exact.fused_loops import (
+    INVERSE_INT8_LIMIT,
+    ONE,
+    SMALLEST_SCALE,
+    levels_per_unit,
+    round_row_to_int8,
+)
 from prequential.exact.plain import TINY, peak_of
 from prequential.machine.atomics import prefetch
 from prequential.machine.compiled import Array, inlined, kernel
@@ -32,6 +39,7 @@ Tensor = torch.Tensor
 
 UNITS = 4096.0  # of a row's numbers in 1
 MAX_LEVEL = (1 << 15) - 1
+CHANGE_LIMIT = 2.0 * MAX_LEVEL  # of a row's numbers in a step
 TENSORS = ("rows", "squares", "levels", "shifts")  # of a ContextTable
 MOST_SHIFTS = 17  # of a sum below 2**24
 
@@ -104,20 +112,32 @@ class ContextTable:
 
     def stage_update(self, gradient: "ContextGradient") -> None:
         """Computes a step for the rows that the gradient touches, and what is kept of its positions. `commit` writes both."""
-        touched, places = torch.unique(gradient.rows.cpu(), return_inverse=True)
-        peak = gradient.peaks().cpu()
-        sums = gradient.sums(places, len(touched), peak)
-        self.stage_update_from_sums(touched, sums, peak, gradient.rows, gradient.places)
-
-    def stage_update_from_sums(self, touched: Tensor, sums: Tensor, peak: Tensor, rows: Tensor, places: Tensor) -> None:
-        """The same from sums (U, D) int32 at the rows `touched` (U,), and the peak (1,). rows, places: of new positions."""
-        squares, change = self._ops.adagrad_change(
-            sums, peak * (1.0 / SUM_LIMIT), self.squares[touched], self._step_size, UNITS, 2.0 * MAX_LEVEL
-        )
-        self.squares[touched] = squares  # only steps read the squares
+        peak = peak_of(gradient.g) if len(gradient.g) else gradient.g.new_full((1,), TINY)
+        if self._ops.COMPILED:
+            g, rows, squares = gradient.g.contiguous(), gradient.rows.contiguous(), self.squares.numpy()
+            found = row_changes(g.numpy(), np.float32(peak[0]), rows.numpy(), squares, np.float32(self._step_size))
+            touched, change = map(torch.from_numpy, found)
+        else:
+            touched, change = self._changes(gradient, peak)
         kept = slice(None if self.n_places else 0)
-        places = ~places[kept].to(self.levels.device)
-        self.pending.append(StagedStep(touched, change, places, *compressed(self.sums(rows[kept]))))
+        places, sums = ~gradient.places[kept].to(self.levels.device), self.sums(gradient.rows[kept])
+        self.pending.append(StagedStep(touched, change, places, *compressed(sums)))
+
+    def _changes(self, gradient: "ContextGradient", peak: Tensor) -> tuple[Tensor, Tensor]:
+        """`row_changes` by the primitives: the rows (U,) and what is subtracted from them, (U, D) int32."""
+        touched, places = self._distinct(gradient.rows)
+        levels = (gradient.g * (peak.reciprocal() * float(SUM_LIMIT))).round().to(torch.int32)
+        sums = levels.new_zeros(len(touched), levels.shape[1])
+        for column in places.t():
+            sums.index_add_(0, column, levels)
+        self.squares[touched], change = self._ops.adagrad_change(
+            sums, peak * (1.0 / SUM_LIMIT), self.squares[touched], self._step_size, UNITS, CHANGE_LIMIT
+        )
+        return touched, change
+
+    def _distinct(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The distinct rows among `rows` (N, K), and the place of each, (N, K)."""
+        return torch.unique(rows, return_inverse=True)
 
     def commit(self) -> None:
         """Writes the staged updates."""
@@ -158,16 +178,6 @@ class ContextGradient:
     g: Tensor
     rows: Tensor
     places: Tensor
-
-    def peaks(self) -> Tensor:
-        """The largest magnitude of g, at least TINY: (1,) float32."""
-        return peak_of(self.g) if len(self.g) else self.g.new_full((1,), TINY)
-
-    def sums(self, places: Tensor, n: int, peak: Tensor) -> Tensor:
-        """The sums (n, D) int32 of g by row, on the host. places (N, K): below n, of `rows`. peak (1,): at least that of g."""
-        sums = torch.zeros(n, self.g.shape[1], dtype=torch.int32)
-        sum_by_row(self.g.cpu().contiguous().numpy(), np.float32(peak[0]), places.numpy(), sums.numpy())
-        return sums
 
 
 # ---- on a device
@@ -211,14 +221,8 @@ class DeviceContextTable(ContextTable):
         rows = torch.where(is_new[:, None], rows[:, :-1], self.n_rows)
         return ContextGradient(torch.where(is_new[:, None], g, 0.0), rows, torch.where(is_new, places, ~spare))
 
-    def stage_update(self, gradient: ContextGradient) -> None:
-        touched, places = distinct(gradient.rows, self.n_rows)
-        peak = gradient.peaks()
-        levels = (gradient.g * (peak.reciprocal() * float(SUM_LIMIT))).round().to(torch.int32)
-        sums = levels.new_zeros(len(touched), levels.shape[1])
-        for column in places.t():
-            sums.index_add_(0, column, levels)
-        self.stage_update_from_sums(touched, sums, peak, gradient.rows, gradient.places)
+    def _distinct(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return distinct(rows, self.n_rows)
 
     def _subtract(self, step: StagedStep) -> None:
         self.rows[step.rows] = (self.rows[step.rows] - step.change).clamp(-MAX_LEVEL, MAX_LEVEL).to(torch.int16)
@@ -316,17 +320,53 @@ def subtract_rows(table: Array, rows: Array, change: Array, limit: int) -> None:
 
 
 @kernel
-def sum_by_row(g: Array, peak: np.float32, rows: Array, sums: Array) -> None:
-    """sums[rows[i, k]] += g[i], rounded to levels of peak / SUM_LIMIT. g (N, D) float32, rows (N, K) int64, sums (U, D) int32.
+def row_changes(g: Array, peak: np.float32, rows: Array, squares: Array, step_size: np.float32) -> tuple[Array, Array]:
+    """The distinct rows (U,) int64 among `rows` (N, K) int64, and what a step subtracts from them, (U, D) int32.
 
-    The sums are exact in any order if N * K <= 2**16.
+    g (N, D) float32: the gradient at the sum of the rows of each position. peak: at least its largest magnitude. Its levels of
+    peak / SUM_LIMIT are summed by row: exact in any order if N * K <= 2**16. squares (2**context_bits,): advanced. The bits are
+    those of `adagrad_change`.
     """
-    factor = levels_per_unit(peak, SUM_LIMIT)
-    levels = np.empty(g.shape[1], np.int32)
-    for i in range(g.shape[0]):
-        for j in range(levels.size):
-            levels[j] = np.int32(np.rint(g[i, j] * factor))
-        for k in range(rows.shape[1]):
-            total = sums[rows[i, k]]
-            for j in range(levels.size):
-                total[j] += levels[j]
+    n_terms, n_kinds, n, mask = rows.size, rows.shape[1], 0, 1
+    while mask < 2 * n_terms:
+        mask *= 2
+    mask -= 1
+    numbers = np.full(mask + 1, -1, np.int32)  # of the rows found so far, hashed; rows are hashes themselves
+    touched, last, before = np.empty(n_terms, np.int64), np.empty(n_terms, np.int32), np.empty(n_terms, np.int32)
+    for term in range(n_terms):  # before[term]: the term before it of the same row, or -1
+        row = rows[term // n_kinds, term % n_kinds]
+        slot = row & mask
+        while numbers[slot] >= 0 and touched[numbers[slot]] != row:
+            slot = (slot + 1) & mask
+        if numbers[slot] < 0:
+            numbers[slot], touched[n], last[n] = n, row, -1
+            n += 1
+        before[term], last[numbers[slot]] = last[numbers[slot]], term
+    factor, levels = levels_per_unit(peak, SUM_LIMIT), np.empty(g.shape, np.int16)
+    for i in range(len(g)):
+        level = levels[i]
+        for j in range(level.size):
+            level[j] = np.int32(np.rint(g[i, j] * factor))
+    unit, share, limit = peak * np.float32(1.0 / SUM_LIMIT), np.float32(1.0 / g.shape[1]), np.float32(CHANGE_LIMIT)
+    change, total = np.empty((n, g.shape[1]), np.int32), np.empty(g.shape[1], np.int32)
+    value, rounded = np.empty(total.size, np.float32), np.empty(total.size, np.int8)
+    for u in range(n):
+        out, term = change[u], last[u]
+        total[:] = 0
+        while term >= 0:
+            level = levels[term // n_kinds]
+            for j in range(total.size):
+                total[j] += np.int32(level[j])
+            term = before[term]
+        for j in range(total.size):
+            value[j] = np.float32(total[j]) * unit
+        magnitude, energy = round_row_to_int8(value, 0, rounded)
+        scale = magnitude * INVERSE_INT8_LIMIT
+        mean_square = (np.float32(energy) * (scale * scale)) * share
+        square = squares[touched[u]] + (np.float32(0.0) if mean_square < SMALLEST_SCALE else mean_square)
+        squares[touched[u]] = square
+        step = (ONE / (np.float32(math.sqrt(np.float64(square))) + np.float32(1e-8))) * step_size
+        for j in range(total.size):
+            exact = np.rint((value[j] * step) * np.float32(UNITS))
+            out[j] = np.int32(max(-limit, min(limit, exact))) if exact == exact else 0  # NaN: 0
+    return touched[:n], change
