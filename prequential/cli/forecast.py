@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from prequential.files import check_output
     from prequential.forecasting.forecast import forecast
 
-    check_output(args.output, overwrite=False)
+    check_output(args.output, overwrite=None)
     arguments = {name: getattr(args, name) for name in (*MADE, "corpus")}
     made = forecast(args.runs, **arguments, proxies=args.proxy)
     made.save(args.output)

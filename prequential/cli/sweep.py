@@ -57,11 +57,13 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     from prequential.evaluation.summary import run_figures
     from prequential.machine.facts import usable_memory_bytes
+    from prequential.online.source import check_outside
     from prequential.sweeps.ladder import Rung, diverged_runs, ladder_of
     from prequential.sweeps.plans import corpus_key, finished_runs, format_plan
     from prequential.sweeps.sweep import summarise
 
     args.runs = args.runs or ("ladder" if args.ladder else "runs")
+    check_outside(args.runs, args.source)  # also of a plan that is only printed
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
     plan = plan.part(*args.part) if args.part else plan

@@ -25,14 +25,15 @@ LOCK_WAIT_S = 10.0  # another run holds the lock of a file of records for the ti
 RESUMABLE = "resume=True continues from the last checkpoint"  # the note of an error
 
 
-def check_output(target: PathLike, *, overwrite: bool) -> None:
-    """Raises OutputError if `target` cannot be a file's name, is a folder, or is a file and not `overwrite`. Cheap."""
+def check_output(target: PathLike, *, overwrite: bool | None) -> None:
+    """Raises OutputError if `target` cannot be a file's name, is a folder, or is a file and not `overwrite` (None: never)."""
     check_name(target)
     path = Path(target)
     if path.is_dir():
         raise OutputError(f"{str(target)!r} is a folder; give the name of a file")
     if not overwrite and (path.is_symlink() or path.is_file()) and not is_device(target):
-        raise OutputError(f"{str(target)!r} exists; choose another name, or overwrite=True replaces it")
+        choice = "choose another name" + ", or overwrite=True replaces it" * (overwrite is not None)
+        raise OutputError(f"{str(target)!r} exists; {choice}")
 
 
 def is_device(target: PathLike) -> bool:

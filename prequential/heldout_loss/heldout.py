@@ -168,7 +168,7 @@ def trained_model(
     load: Callable[[], Trained]
     if is_model(train):
         if given != (None, None, None):
-            raise ConfigError("train= names a trained learner: leave out config=, learner= and train_limit=")
+            raise ConfigError("train= is a trained learner: leave out the level or config=, learner= and train_limit=")
         load = partial(stored_model, train, runtime)
         about: dict[str, Any] = {"state_digest": read_description(train)["state_digest"]}
     else:

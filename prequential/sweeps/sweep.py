@@ -65,7 +65,8 @@ class Summary:
 
     def to_text(self) -> str:
         """The table of configurations, and the best of them."""
-        best = min(self.results, key=lambda result: result.bits_per_byte)
+        least = min(self.results, key=lambda result: result.bits_per_byte)
+        best = f"best: {least.name}, {least.bits_per_byte:.4f} bits/byte. {self.verdict}".rstrip()
         cheapest = min(self.results, key=lambda result: result.flops_per_byte)
         names = without_common_arguments(result.name for result in self.results)
         titles, rows = ("", "seeds", "bits/byte", "spread", "FLOPs/byte", "kB/s", "data", "front"), []
@@ -75,7 +76,7 @@ class Summary:
             front = "*" * result.on_front
             rows.append([*map(str, row), f"{result.bytes_per_s / 1e3:,.2f}", str(result.data_multiple or "-"), front])
         return (
-            f"{format_table(titles, rows)}\n\nbest: {best.name}, {best.bits_per_byte:.4f} bits/byte. {self.verdict}\n"
+            f"{format_table(titles, rows)}\n\n{best}\n"
             "front: no other configuration has fewer bits for as few operations; spread: largest minus smallest over seeds\n"
             f"data: those that {cheapest.name} needs, as a multiple of those needed here to learn as much "
             f"({LEVEL:.0%} interval over texts); -: not known"

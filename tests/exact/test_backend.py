@@ -27,9 +27,7 @@ def backend(ops: Primitives, products: str = "float64") -> Arithmetic:
 
 
 def stepped(g: torch.Tensor, ops: Primitives, products: str = "float64", n_blocks: int = 1) -> torch.Tensor:
-    """A step of size 1 from zero."""
-    w = torch.zeros(g.shape)
-    muon_step_(w, g, n_blocks, -1.0, backend(ops, products))
+    muon_step_(w := torch.zeros(g.shape), g, n_blocks, -1.0, backend(ops, products))  # a step of size 1 from zero
     return w
 
 
