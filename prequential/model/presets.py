@@ -84,7 +84,7 @@ def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
     return dataclasses.replace(mixer, sets=(*mixer.sets, "gpt"), curves=(*mixer.curves, "gpt"), table_bits=table_bits)
 
 
-# Four rows take 0.02 % fewer bits on enwik6, and a tenth longer (dev/LOG.md, 2026-11-29).
+# Four rows take as many bits, and some 3 % longer (dev/LOG.md, 2026-11-29).
 _DEFAULT = _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23), n_rows=5)
 _BEST = _with_memory(_with_gpt(2, 192, 20, _beside_gpt(_FULL, 25)))
 

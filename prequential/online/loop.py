@@ -60,8 +60,8 @@ def run(learner: Learner, coder: BitCoder, block: slice, symbols: np.ndarray) ->
     for segment in segments(block, learner.schedule):
         n = segment.stop - segment.start
         part = symbols[done : done + n].astype(np.int64)
-        learner.begin(n)  # the GPT starts to learn from what came before
-        bits = learner.code(part, coder)  # predict, code; the mixer learns from each bit
+        learner.begin(n)  # the GPT's weights are fixed
+        bits = learner.code(part, coder)  # predict, code; the mixer learns from each bit, the GPT from what came before
         learner.end(n)  # the GPT has learned
         coder.check()
         symbols[done : done + n] = part

@@ -31,7 +31,7 @@ from prequential.exact.fused_loops import (
 )
 from prequential.exact.plain import TINY, peak_of
 from prequential.machine.atomics import prefetch
-from prequential.machine.compiled import Array, inlined, kernel
+from prequential.machine.compiled import Array, helper, inlined, kernel
 from prequential.model.config import CONTEXT_REACH, GPT_CONTEXTS, HASHED_CONTEXTS, GPTConfig
 from prequential.model.hashing import hashed, is_letter
 
@@ -324,49 +324,63 @@ def row_changes(g: Array, peak: np.float32, rows: Array, squares: Array, step_si
     """The distinct rows (U,) int64 among `rows` (N, K) int64, and what a step subtracts from them, (U, D) int32.
 
     g (N, D) float32: the gradient at the sum of the rows of each position. peak: at least its largest magnitude. Its levels of
-    peak / SUM_LIMIT are summed by row: exact in any order if N * K <= 2**16. squares (2**context_bits,): advanced. The bits are
-    those of `adagrad_change`.
+    peak / SUM_LIMIT are summed by row: exact in any order if N * K <= 2**16. squares (2**context_bits,): advanced.
     """
-    n_terms, n_kinds, n, mask = rows.size, rows.shape[1], 0, 1
-    while mask < 2 * n_terms:
-        mask *= 2
-    mask -= 1
-    numbers = np.full(mask + 1, -1, np.int32)  # of the rows found so far, hashed; rows are hashes themselves
-    touched, last, before = np.empty(n_terms, np.int64), np.empty(n_terms, np.int32), np.empty(n_terms, np.int32)
-    for term in range(n_terms):  # before[term]: the term before it of the same row, or -1
-        row = rows[term // n_kinds, term % n_kinds]
-        slot = row & mask
-        while numbers[slot] >= 0 and touched[numbers[slot]] != row:
-            slot = (slot + 1) & mask
-        if numbers[slot] < 0:
-            numbers[slot], touched[n], last[n] = n, row, -1
-            n += 1
-        before[term], last[numbers[slot]] = last[numbers[slot]], term
+    touched, last, before = _terms_of_rows(rows)
     factor, levels = levels_per_unit(peak, SUM_LIMIT), np.empty(g.shape, np.int16)
     for i in range(len(g)):
         level = levels[i]
         for j in range(level.size):
             level[j] = np.int32(np.rint(g[i, j] * factor))
-    unit, share, limit = peak * np.float32(1.0 / SUM_LIMIT), np.float32(1.0 / g.shape[1]), np.float32(CHANGE_LIMIT)
-    change, total = np.empty((n, g.shape[1]), np.int32), np.empty(g.shape[1], np.int32)
-    value, rounded = np.empty(total.size, np.float32), np.empty(total.size, np.int8)
-    for u in range(n):
-        out, term = change[u], last[u]
+    change, total = np.empty((len(touched), g.shape[1]), np.int32), np.empty(g.shape[1], np.int32)
+    unit, value, rounded = (
+        peak * np.float32(1.0 / SUM_LIMIT),
+        np.empty(total.size, np.float32),
+        np.empty(total.size, np.int8),
+    )
+    for u in range(len(touched)):
+        term = last[u]
         total[:] = 0
         while term >= 0:
-            level = levels[term // n_kinds]
+            level = levels[term // rows.shape[1]]
             for j in range(total.size):
                 total[j] += np.int32(level[j])
             term = before[term]
         for j in range(total.size):
             value[j] = np.float32(total[j]) * unit
-        magnitude, energy = round_row_to_int8(value, 0, rounded)
-        scale = magnitude * INVERSE_INT8_LIMIT
-        mean_square = (np.float32(energy) * (scale * scale)) * share
-        square = squares[touched[u]] + (np.float32(0.0) if mean_square < SMALLEST_SCALE else mean_square)
-        squares[touched[u]] = square
-        step = (ONE / (np.float32(math.sqrt(np.float64(square))) + np.float32(1e-8))) * step_size
-        for j in range(total.size):
-            exact = np.rint((value[j] * step) * np.float32(UNITS))
-            out[j] = np.int32(max(-limit, min(limit, exact))) if exact == exact else 0  # NaN: 0
-    return touched[:n], change
+        squares[touched[u]] = _adagrad_change(value, squares[touched[u]], step_size, rounded, change[u])
+    return touched, change
+
+
+@helper
+def _terms_of_rows(rows: Array) -> tuple[Array, Array, Array]:
+    """The distinct rows (U,), the last place of each in rows.ravel(), (U,), and for each place the one before it, or -1."""
+    n_terms, n_kinds, n, size = rows.size, rows.shape[1], 0, 1
+    while size < 2 * n_terms:
+        size *= 2
+    numbers = np.full(size, -1, np.int32)  # of the rows found so far, hashed; rows are hashes themselves
+    touched, last, before = np.empty(n_terms, np.int64), np.empty(n_terms, np.int32), np.empty(n_terms, np.int32)
+    for term in range(n_terms):
+        row = rows[term // n_kinds, term % n_kinds]
+        slot = row & (size - 1)
+        while numbers[slot] >= 0 and touched[numbers[slot]] != row:
+            slot = (slot + 1) & (size - 1)
+        if numbers[slot] < 0:
+            numbers[slot], touched[n], last[n] = n, row, -1
+            n += 1
+        before[term], last[numbers[slot]] = last[numbers[slot]], term
+    return touched[:n], last, before
+
+
+@helper
+def _adagrad_change(g: Array, square: np.float32, step_size: np.float32, levels: Array, change: Array) -> np.float32:
+    """change = that of one row, with the bits of `plain.adagrad_change`; returns the new square. levels: scratch memory."""
+    magnitude, energy = round_row_to_int8(g, 0, levels)
+    scale, limit = magnitude * INVERSE_INT8_LIMIT, np.float32(CHANGE_LIMIT)
+    mean_square = (np.float32(energy) * (scale * scale)) * np.float32(1.0 / g.size)
+    square = square + (np.float32(0.0) if mean_square < SMALLEST_SCALE else mean_square)
+    factor = (ONE / (np.float32(math.sqrt(np.float64(square))) + np.float32(1e-8))) * step_size
+    for j in range(g.size):
+        level = np.rint((g[j] * factor) * np.float32(UNITS))
+        change[j] = np.int32(max(-limit, min(limit, level))) if level == level else 0  # NaN: 0
+    return square
