@@ -1,6 +1,6 @@
 """Compare runs over the same corpus: on this text, with other seeds, on other texts.
 
-The first run of `evaluate` is the reference. Runs that differ only in the seed form one group. Records of `heldout` or `monorepo`
+The first run named is the reference. Runs that differ only in the seed form one group. Records of `heldout` or `monorepo`
 over the same documents are compared, too (docs/MEASURES.md).
 """
 

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("--resume needs exactly one corpus: give the one corpus of the interrupted evaluation")
     if args.jobs and "-" in args.names:
         args.parser.error("--jobs opens each corpus in another process: save standard input to a file first")
-    chosen, done = {} if args.jobs else _chosen(args), list[Measured]()
+    chosen, done = _chosen(args), list[Measured]()
     with Jobs(args.jobs) if args.jobs else nullcontext() as executor:
         alone = [executor.submit(_evaluate_alone, args.words, name) for name in names] if executor else []
 

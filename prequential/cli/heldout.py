@@ -8,9 +8,9 @@ interval. Losses are also given by document and by language (docs/MEASURES.md). 
 from __future__ import annotations
 
 import argparse
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,9 @@ LOSS = {
     "--test CORPUS ! ... *": f"{options.CORPUS}; repeatable",
     **options.CONTEXT,
     "--stride N": "of static models: tokens that are scored at a time (default: the window)",
-    "--cluster FIELD *": "what depends on each other: rows with one value of this field; 2: documents of one folder, two levels "
-    "deep; document: none (default: 1)",
-    "--orders N": "of static models: also score so many drawn orders of the rows (19 or more), to see whether one has read this "
+    "--cluster FIELD *": "groups of dependent documents: rows with one value of this field; 2: folders, two levels deep; "
+    "document: each alone (default: commits, or else 1)",
+    "--orders N": "of static models: also score N random orders of the rows (19 or more), to see whether one has read this "
     "file",
     "--no-overlap": "do not search for text of the test corpus in the training corpus",
     "--limit BYTES": "use only the beginning of the test corpus",
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         runs_foreign_code,
         progress_bar("", quiet=args.quiet) as watch,
-        ThreadPoolExecutor(len(args.test)) as threads,  # which only wait for the jobs
+        ThreadPool(len(args.test)) as threads,  # daemons, which only wait for the jobs
         Jobs(args.jobs) if args.jobs else nullcontext() as executor,
     ):
         measure: Any = partial(
@@ -78,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
             found.append(measure(args.test[0]))
         else:
             calls = {
-                test: threads.submit(measure, test).result if executor else partial(measure, test) for test in args.test
+                test: threads.apply_async(measure, (test,)).get if executor else partial(measure, test)
+                for test in args.test
             }
             code = for_each(args.test, lambda test: found.append(calls[test]()), verbose=args.verbose)
     if found:

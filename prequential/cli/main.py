@@ -34,8 +34,8 @@ COMMANDS: dict[str, list[Command]] = {
     for title, names in NAMES.items()
 }
 DESCRIPTION = """Compress with a GPT and a context mixer that learn the data online. The archive
-decodes bit-exactly on any machine, so its length is the number of bits that the
-data cost that learner."""
+decodes to the same bytes on every machine tried, so its length is the number of
+bits that the data cost that learner."""
 EPILOG = """`prequential COMMAND -h` shows what is used most, `prequential help COMMAND` all of it.
 BYTES are 65536, 64K, 10M or 4G (powers of 1024).
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM, 138 after SIGUSR1."""

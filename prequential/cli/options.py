@@ -272,20 +272,20 @@ OUTPUT_FILE = {
 LEVEL = {
     "-1, -2, -3, -4, -5, -6, --fast, --best *": "preset, from -1 or --fast to -6 or --best, the smallest archive; -1 to -4 have "
     "no GPT (default: -5; compress and evaluate take -4 below 256 KiB)",
-    "--preset {gpu-small}": "a learner for --device cuda, with a GPT of 7 million weights (docs/MACHINES.md)",
+    "--preset {gpu-small}": "for --device cuda: a GPT of 7 million weights and a table of 403 million (docs/MACHINES.md)",
     "--config FILE": "a complete configuration as JSON (the `config` of `list --json`), instead of a preset",
 }
 OF_CONFIG = {
-    "--pure": "the GPT of -5 without the context mixer",
+    "--pure": "a GPT like that of -6, without a mixer",
     "--seed INTEGER": "seed of the initial weights and of the rows drawn for replay (default: 0)",
 }
 COMPUTATION = {
     "--threads INTEGER *": "number of threads (default: the usable cores, or OMP_NUM_THREADS if that is less; at most 8)",
     "--backend {int8,float32,float64}": "numbers in the matrix products of the GPT (default: the fastest that are exact here)",
-    "--kernels {fused,plain}": "fused: compiled by numba (default); plain: operations of torch, slower, as a check",
+    "--kernels {fused,plain}": "fused: numba, or Triton on a GPU (default); plain: torch, slower, as a check",
     "--device {cpu,cuda,auto} [cpu]": "where the GPT learns; auto: on a GPU if there is one that passes its tests",
-    "--audit-every INTEGER [0]": "check computation and memory: a replica reads along, and all arrays are compared after so "
-    "many segments; 0: none (docs/RELIABILITY.md)",
+    "--audit-every INTEGER [0]": "check computation and memory: a replica reads along, and all arrays are compared after every "
+    "INTEGER segments; 0: none (docs/RELIABILITY.md)",
     "--max-memory BYTES": "refuse a learner that needs more memory (default: 6G, or what this process may use if that is less)",
 }
 OWN = {

@@ -67,16 +67,16 @@ def run(args: argparse.Namespace) -> int:
     runtime = options.runtime(args)
     plan = _plan(args, runtime)
     plan = plan.part(*args.part) if args.part else plan
-    needed, usable = (args.jobs or 0) * max([0, *(each.memory_bytes for each in plan.variants)]), usable_memory_bytes()
-    if needed > usable:
+    corpus, bad = corpus_key(args.source, args.limit), list[Exception]()
+    memory = [each.memory_bytes(corpus.n_bytes, runtime) for each in plan.variants]
+    if (needed := (args.jobs or 0) * max(memory, default=0)) > (usable := usable_memory_bytes()):
         there_is = f"the {usable >> 20:,} MiB that this process may use"
         raise ConfigError(f"--jobs {args.jobs} may need {needed >> 20:,} MiB, more than {there_is}: choose fewer")
-    corpus, bad = corpus_key(args.source, args.limit), list[Exception]()
     n_finished = len(finished_runs(args.runs, corpus, plan.configs, bad.append))
     for error in bad:
         streams.report_failure(None, error, verbose=args.verbose)
     if streams.is_text(args) or (args.dry_run and not args.json):
-        print(streams.fitted(streams.in_options(format_plan(plan, corpus, n_finished))), flush=True)
+        print(streams.fitted(streams.in_options(format_plan(plan, corpus, n_finished, runtime))), flush=True)
     outcomes = [] if args.dry_run else _run_all(args, plan, runtime)
     made = [outcome.run for outcome in outcomes if outcome.run]
     record = {
@@ -84,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
         "kind": "ladder" if args.ladder else "sweep",
         "corpus": corpus._asdict(),
         "plan": [
-            {"name": each.name, "memory_bytes": each.memory_bytes, "configs": [one.to_dict() for one in each.configs]}
-            for each in plan.variants
+            {"name": each.name, "memory_bytes": n_bytes, "configs": [one.to_dict() for one in each.configs]}
+            for each, n_bytes in zip(plan.variants, memory, strict=True)
         ],
         "refused": [{"name": name, "reason": reason} for name, reason in plan.refusals.items()],
         "flops": plan.flops(corpus.n_bytes),

@@ -6,7 +6,6 @@ two processes take over an expired claim in the same moment, both do the work.
 """
 
 import os
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +19,11 @@ RENEWAL_S, EXPIRY_S = 60.0, 600.0
 
 
 class ClaimedError(PrequentialError):
-    """Another process does this work. The message is the path of its claim."""
+    """Another process does this work. path: its claim."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path)
+        self.path = Path(path)
 
 
 @contextmanager
@@ -44,11 +47,12 @@ def claimed(path: Path) -> Iterator[None]:
 
 def is_claimed(path: Path) -> bool:
     """Whether a process holds the claim at `path`."""
-    with suppress(FileNotFoundError):
+    try:
         number, _, place = path.read_text(encoding="utf-8", errors="replace").partition(" ")
         is_gone = place == _place() != "?" and not Path("/proc", number).exists()
         return not is_gone and time.time() - path.stat().st_mtime < EXPIRY_S
-    return False
+    except OSError as error:  # another one, of a network: look again later
+        return not isinstance(error, FileNotFoundError)
 
 
 def _created(path: Path) -> bool:
@@ -65,7 +69,7 @@ def _renew(path: Path, over: Event) -> None:
 
 
 def _place() -> str:
-    """Where the numbers of processes have a meaning: this machine and this container. "?" where the system does not say it."""
+    """Where the numbers of processes have a meaning: this start of this machine, and this container. "?" if it is not known."""
     with suppress(OSError):
-        return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     return "?"

@@ -57,14 +57,17 @@ def hold_work_folder(target: PathLike) -> Iterator[Path]:
             with suppress(OSError):
                 folder.rmdir()  # made just now; fails if it is not empty
             raise
-    with owner:
-        try:
-            yield folder
-        finally:
-            with suppress(OSError):
-                if os.listdir(folder) == [OWNER]:  # noqa: PTH208
-                    (folder / OWNER).unlink()
-                    folder.rmdir()
+    try:
+        with owner:
+            try:
+                yield folder
+            finally:
+                with suppress(OSError):
+                    if os.listdir(folder) == [OWNER]:  # noqa: PTH208
+                        (folder / OWNER).unlink()
+    finally:
+        with suppress(OSError):
+            folder.rmdir()  # if it is empty; NFS keeps a file until it is closed
 
 
 def _locked_owner(folder: Path, target: PathLike) -> BinaryIO:

@@ -163,10 +163,12 @@ def _place(runs: PathLike, *corpora: CorpusLike | None) -> tuple[Path, int]:
 
 
 def _together(outcomes: Iterable[tuple[int, Any]]) -> Heldout:
-    """The results of several models as one. Raises the first error among them."""
+    """The results of several models as one. Raises the first error among them, with the others as notes."""
     measured = [each for _, each in sorted(outcomes, key=itemgetter(0))]
-    for error in (each for each in measured if isinstance(each, Exception)):
-        raise error
+    if errors := [each for each in measured if isinstance(each, Exception)]:
+        for other in errors[1:]:
+            errors[0].add_note(str(other))
+        raise errors[0]
     if len(measured) == 1:
         return measured[0]
     records, labels = tuple(each.record for each in measured), [label_of(i) for i in range(len(measured))]

@@ -4,7 +4,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,45 +29,64 @@ def results(
     executor: Executor | None,
     open_progress: Callable[[int], Any],
 ) -> Iterator[tuple[int, Any]]:
-    """The number of each task, which is arguments of `function`, with its result or error, as soon as it is known.
+    """The number of each task, which is arguments of `function`, with its result or error, in order.
 
     executor: what calls the function, of a module, for each task in order. None: this thread, with one more argument, a function
-    that opens the progress of the task. One that another process has claimed is called again when that claim has ended.
+    that opens the progress of the task. What another process has claimed is called again when that claim has ended.
     """
     waiting, claims = dict(enumerate(tasks)), dict[int, Path]()
     while waiting:
         free = {i: task for i, task in waiting.items() if not (i in claims and is_claimed(claims[i]))}
         if executor:
-            calls = {i: executor.submit(function, *task).result for i, task in free.items()}
+            calls = {i: executor.submit(_called, function, *task).result for i, task in free.items()}
         else:
-            calls = {i: partial(function, *task, partial(open_progress, i)) for i, task in free.items()}
+            calls = {i: partial(_called, function, *task, partial(open_progress, i)) for i, task in free.items()}
         for i, call in calls.items():
             try:
                 result = call()
-            except ClaimedError as claim:
-                claims[i] = Path(str(claim))
-                continue
             except Exception as error:  # the caller reports it
                 result = error
+            if isinstance(result, ClaimedError):
+                claims[i] = result.path
+                continue
             del waiting[i]
             yield i, result
         if waiting:
             time.sleep(POLL_S)
 
 
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns, or a ClaimedError: some executors change what is raised."""
+    try:
+        return function(*arguments)
+    except ClaimedError as claim:
+        return claim
+
+
 class Jobs(ThreadPoolExecutor):
-    """Calls each function in a new process, so many at a time. One that dies fails its own task. None outlives the body."""
+    """Calls each function in a new process, N at a time. One that dies fails its own task. None outlives the body."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self._submitted = list[Future[Any]]()
 
     def submit(self, function: Any, /, *arguments: Any) -> Any:  # type: ignore[override]
-        return super().submit(_alone, function, arguments)
+        self._submitted.append(super().submit(_alone, function, arguments))
+        return self._submitted[-1]
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Ends each process once: a second signal would act at once. What they say about resuming becomes a note of the error."""
         self.shutdown(wait=False, cancel_futures=True)
-        while children := multiprocessing.active_children():
-            for process in children:
-                process.terminate()
+        ended = set[int | None]()
+        while not all(each.done() for each in self._submitted):
+            for process in multiprocessing.active_children():
+                if process.pid not in ended:
+                    process.terminate()
+                    ended.add(process.pid)
             time.sleep(0.1)
-        self.shutdown()
+        if error:
+            for each in [each for each in self._submitted if not each.cancelled()]:
+                error.__notes__ = [*getattr(error, "__notes__", []), *getattr(each.exception(), "__notes__", [])]
 
 
 def _alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -76,7 +95,9 @@ def _alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         try:
             return pool.submit(function, *arguments).result()
         except (BrokenExecutor, SystemExit) as error:
-            raise PrequentialError("its process was ended, perhaps because the system lacked memory") from error
+            ended = PrequentialError("its process was ended, perhaps because the system lacked memory")
+            ended.__notes__ = getattr(error, "__notes__", [])
+            raise ended from error
 
 
 def _end_on_signals() -> None:

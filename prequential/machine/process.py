@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
 from threading import Lock, current_thread, main_thread
+from time import monotonic
 from types import FrameType
 from typing import Any
 
@@ -124,11 +125,15 @@ def _precision() -> Callable[[], None]:
 
 
 class HeldSignals:
-    """The signal that came while signals were held. A second one acts at once, except SIGXCPU, which comes each second."""
+    """The signal that came while signals were held. A second one acts at once, except SIGXCPU, which comes each second.
+
+    Within a second it counts as the same: a terminal and Slurm signal a process and its parent, which passes it on.
+    """
 
     def __init__(self) -> None:
         self.over = False
         self.pending: Callable[[], Any] | None = None
+        self.since = 0.0
 
     def deliver(self) -> None:
         """Does now what the pending signal asks for, which raises its exception; nothing without one."""
@@ -137,11 +142,11 @@ class HeldSignals:
             deliver()
 
     def hold(self, original: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
-        if self.pending and number == signal.SIGXCPU:
+        if self.pending and (number == signal.SIGXCPU or monotonic() < self.since + 1):
             return
         if self.over or self.pending:
             original(number, frame)
-        self.pending = None if self.over else partial(original, number, None)
+        self.pending, self.since = None if self.over else partial(original, number, None), monotonic()
 
 
 @contextmanager

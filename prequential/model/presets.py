@@ -61,15 +61,13 @@ _FULL = MixerConfig(
 )
 
 
-def _with_gpt(
-    n_layers: int, width: int, context_bits: int, mixer: MixerConfig | None, *, mlp_factor: int = 4, n_rows: int = 4
-) -> Config:
+def _with_gpt(n_layers: int, width: int, bits: int, mixer: MixerConfig | None, mlp: int = 4, rows: int = 4) -> Config:
     """A GPT that learns once from each symbol. Without a memory of contexts, replay costs bits (dev/LOG.md)."""
     gpt = GPTConfig(
-        n_layers=n_layers, width=width, n_heads=width // 64, mlp_factor=mlp_factor, contexts=GPT_CONTEXTS,
-        context_bits=context_bits, context_step=0.16,
+        n_layers=n_layers, width=width, n_heads=width // 64, mlp_factor=mlp, contexts=GPT_CONTEXTS, context_bits=bits,
+        context_step=0.16,
     )  # fmt: skip
-    schedule = ScheduleConfig(segment_symbols=ScheduleConfig.row_symbols * n_rows, n_rows=n_rows)
+    schedule = ScheduleConfig(segment_symbols=ScheduleConfig.row_symbols * rows, n_rows=rows)
     return Config(gpt=gpt, mixer=mixer, schedule=schedule)
 
 
@@ -87,7 +85,7 @@ def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
 
 
 # Beside this mixer an MLP twice as wide, or four rows, take as many bits, and longer (dev/LOG.md, 2026-11-29).
-_DEFAULT = _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23), mlp_factor=2, n_rows=5)
+_DEFAULT = _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23), mlp=2, rows=5)
 _BEST = _with_memory(_with_gpt(2, 192, 20, _beside_gpt(_FULL, 25)))
 
 PRESETS: dict[int, Config] = {

@@ -29,6 +29,8 @@ from prequential.printable import format_table, printable
 from prequential.records import WITHOUT_ARCHIVE
 from prequential.version import VERSION
 
+TRACE_BYTES = 14  # of a byte of the corpus: itself, and what the result holds about it
+
 
 class CorpusKey(NamedTuple):
     """What bytes are recognised by; BLAKE2b-256 in hexadecimal digits."""
@@ -48,10 +50,10 @@ class Variant:
         """Operations of one run over n_bytes."""
         return total_flops(self.configs[0], n_bytes)
 
-    @property
-    def memory_bytes(self) -> int:
-        """What the process of a run may need, with the program: an estimate on the high side."""
-        return memory_bytes(self.configs[0], n_threads=MAX_DEFAULT_THREADS) + PROGRAM_WITH_GPT_BYTES
+    def memory_bytes(self, n_bytes: int, runtime: Runtime) -> int:
+        """What the process of a run over n_bytes may need, with the program and a trace: an estimate on the high side."""
+        learner = memory_bytes(self.configs[0], n_threads=MAX_DEFAULT_THREADS) * (2 if runtime.audit_every else 1)
+        return learner + PROGRAM_WITH_GPT_BYTES + TRACE_BYTES * n_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +82,13 @@ class Plan:
         return sum(len(variant.configs) * variant.flops(n_bytes) for variant in self.variants)
 
 
-def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int) -> str:
+def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, runtime: Runtime) -> str:
     """The plan before it runs, with a final newline."""
     rows = []
     for variant in plan.variants:
         seeds = ", ".join(str(config.seed) for config in variant.configs)
         flops = f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}"
-        rows.append((variant.name, seeds, flops, f"{variant.memory_bytes >> 20:,}"))
+        rows.append((variant.name, seeds, flops, f"{variant.memory_bytes(corpus.n_bytes, runtime) >> 20:,}"))
     head = (
         f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
         f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all"
@@ -338,5 +340,8 @@ def run_plan(
     for i, made in results(make_run, tasks, executor, lambda i: open_progress(new[i].name)):
         if isinstance(made, Exception):
             yield replace(new[i], error=made)
-        else:
+            continue
+        try:
             yield replace(new[i], run=read_run(Path(folder) / Path(made).name))
+        except PrequentialError as error:  # of a network: the folder of another machine is not seen here
+            yield replace(new[i], error=error)

@@ -28,15 +28,22 @@ SWEEP = [sys.executable, "-m", "prequential", "sweep", "--config", "gpt.json", "
 
 
 class Minimal:
-    """An executor with `submit` alone, whose tasks have `result` alone. What it is given is pickled."""
+    """An executor with `submit` alone, whose tasks have `result` alone. It pickles, and changes errors, as submitit does."""
 
     def __init__(self):
         self.configs = []
 
     def submit(self, function, /, *arguments):
         function, arguments = pickle.loads(pickle.dumps((function, arguments)))
-        self.configs.append(arguments[2])
-        return SimpleNamespace(result=lambda: pickle.loads(pickle.dumps(function(*arguments))))
+        self.configs.append(arguments[3])
+
+        def result():
+            try:
+                return pickle.loads(pickle.dumps(function(*arguments)))
+            except Exception:
+                raise RuntimeError("a task failed") from None
+
+        return SimpleNamespace(result=result)
 
 
 def measured(folder):
@@ -61,11 +68,11 @@ def test_an_executor_makes_the_runs_in_the_order_of_the_plan_and_they_equal_the_
 
 
 def test_a_claim_is_held_until_it_ends_expires_or_its_process_dies(tmp_path):
-    path = tmp_path / ".claim"
+    path = tmp_path / "two  spaces"
     with claimed(path):
         with pytest.raises(ClaimedError) as held, claimed(path):
             pass
-        assert str(pickle.loads(pickle.dumps(held.value))) == str(path)
+        assert pickle.loads(pickle.dumps(held.value)).path == path
         os.utime(path, (0, time.time() - EXPIRY_S - 1))
         with claimed(path):
             pass
@@ -77,9 +84,15 @@ def test_a_claim_is_held_until_it_ends_expires_or_its_process_dies(tmp_path):
     path.write_text(text)
     with claimed(path):
         assert path.read_text() != text
+    path.write_text(text.replace("-", "+"))  # of a machine with the same name
+    with pytest.raises(ClaimedError), claimed(path):
+        pass
 
 
-def test_a_run_that_another_process_makes_is_awaited_and_not_made_again(finished, corpus, tmp_path, monkeypatch):
+@pytest.mark.parametrize("executor", [None, Minimal()])
+def test_a_run_that_another_process_makes_is_awaited_and_not_made_again(
+    executor, finished, corpus, tmp_path, monkeypatch
+):
     plan, made = sweep_plan(TINY, seeds=[0, 1]), []
 
     def slept(_):
@@ -94,7 +107,7 @@ def test_a_run_that_another_process_makes_is_awaited_and_not_made_again(finished
 
         claim = _claim(tmp_path, corpus_key(corpus, N_BYTES), plan.configs[0])
         claim.write_text("1\nanother machine")
-        outcomes = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED))
+        outcomes = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=executor))
     assert [outcome.config.seed for outcome in outcomes] == [1, 0]
     assert [outcome.run.path for outcome in outcomes[1:]] == made
     assert len(prequential.read_runs(tmp_path)) == 2
@@ -107,12 +120,20 @@ def test_a_process_that_dies_fails_its_own_run_alone_and_a_repetition_makes_it(c
 
         class Deadly:
             def submit(self, function, /, *arguments):
-                return jobs.submit(os._exit, 9) if arguments[2].seed == 0 else jobs.submit(function, *arguments)
+                return jobs.submit(os._exit, 9) if arguments[3].seed == 0 else jobs.submit(function, *arguments)
 
         first = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=Deadly()))
         assert "its process was ended" in str(first[0].error) and first[1].run
         again = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=jobs))
     assert [outcome.is_new for outcome in again] == [False, True] and all(outcome.run for outcome in again)
+
+
+def test_jobs_end_a_process_that_is_only_starting():
+    begun_s = time.monotonic()
+    with pytest.raises(KeyError), Jobs(1) as jobs:
+        jobs.submit(time.sleep, 300)
+        raise KeyError
+    assert time.monotonic() - begun_s < 100
 
 
 def test_parts_are_the_plan():
@@ -157,6 +178,50 @@ def test_the_signal_of_a_queue_ends_jobs_and_leaves_whole_runs_which_the_next_co
     done = subprocess.run(jobs, cwd=study, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
     runs = json.loads(done.stdout)["runs"]
     assert sum(run["is_new"] for run in runs) == 4 - len(before) == len(prequential.read_runs(folder)) - len(before)
+
+
+@pytest.mark.thorough
+def test_jobs_that_a_signal_ends_leave_drafts_and_say_how_to_resume_each(study):
+    for name in ("b", "c"):
+        (study / name).write_bytes(os.urandom(1 << 20))
+    command = [*SWEEP[:3], "evaluate", "--config", "gpt.json", "--baselines", "none", "--jobs", "2", "b", "c"]
+    process = subprocess.Popen(command, cwd=study, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    while len(list(study.glob("runs/.run-*/.archive*"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
+    _, shown = process.communicate(timeout=100)
+    assert process.returncode == 143 and shown.count("--resume") == 2, shown
+
+
+@pytest.mark.thorough
+def test_heldout_ends_by_a_signal_while_another_process_holds_its_claims(study):
+    (study / "b").write_bytes(b"it was the age of wisdom " * 20)
+    command = [
+        *SWEEP[:3],
+        "heldout",
+        "--config",
+        "gpt.json",
+        "--train",
+        "a",
+        "--jobs",
+        "2",
+        "--test",
+        "a",
+        "--test",
+        "b",
+    ]
+    subprocess.run(command, cwd=study, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+    records = study / "runs" / "heldout.jsonl"
+    for line in records.read_text().splitlines():
+        (study / "runs" / f".claim-{json.loads(line)['key']}").write_text("1 another machine")
+    records.unlink()
+    process = subprocess.Popen(command, cwd=study, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    time.sleep(20)
+    assert process.poll() is None and not records.read_text()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
 
 
 @pytest.mark.thorough

@@ -217,8 +217,8 @@ class GPT:
             self._weights.contexts.stage_update(gradient)
             return
         if name in self._hidden_matrices:
-            linear, direction = self._hidden_matrices[name], self._momentum_direction(name, gradient())
-            muon_step_(linear.weight, direction, n_blocks(name), self._muon_step_size(name) * float(factor), self.backend)
+            linear, g = self._hidden_matrices[name], self._momentum_direction(name, gradient())
+            muon_step_(linear.weight, g, n_blocks(name), self._muon_step_size(name) * float(factor), self.backend)
             linear.quantise()
             return
         c, weights = self.config, self._weights
