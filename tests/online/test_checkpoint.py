@@ -1,6 +1,7 @@
 """An interrupted run resumes, and its result has the bytes of an uninterrupted run."""
 
 import signal
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -90,6 +91,8 @@ def test_a_signal_waits_until_the_run_is_saved(monkeypatch, archives, tmp_path, 
 
         def twice(done, n_bytes):
             signal.raise_signal(number)
+            signal.raise_signal(number)  # as of a terminal and of a parent: the same
+            monkeypatch.setattr("prequential.machine.process.monotonic", lambda: time.monotonic() + 2)
             signal.raise_signal(number)
             pytest.fail("the second signal acts at once")
 
