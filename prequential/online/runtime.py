@@ -71,7 +71,7 @@ class Runtime:
     def n_step_threads(self) -> int:
         """Threads of a GPT's step while the learner codes, which takes the others; at least 1.
 
-        The mixer takes half of them or more: it is the larger part, and the default's step has 4 rows (dev/LOG.md).
+        The mixer takes half of them or more: it is the larger part, and the default's step has 5 rows (dev/LOG.md).
         """
         return min(max(1, self.n_threads // 2), 4)
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,6 +137,12 @@ def test_jobs_end_a_process_that_is_only_starting():
     assert time.monotonic() - begun_s < 100
 
 
+def test_the_memory_of_a_run_counts_its_corpus_and_the_replica_of_an_audit():
+    (variant,), audited = sweep_plan(TINY).variants, replace(FUSED, audit_every=8)
+    assert variant.memory_bytes(10**9, FUSED) - variant.memory_bytes(0, FUSED) > 13.1e9  # measured: 13.1 bytes a byte
+    assert variant.memory_bytes(0, audited) - variant.memory_bytes(0, FUSED) >= prequential.memory_bytes(TINY)
+
+
 def test_parts_are_the_plan():
     plan = sweep_plan(TINY, widths=[16, 32, 48], seeds=[0, 1])
     parts = [plan.part(k, 4).configs for k in range(1, 5)]
@@ -198,20 +205,8 @@ def test_jobs_that_a_signal_ends_leave_drafts_and_say_how_to_resume_each(study):
 @pytest.mark.thorough
 def test_heldout_ends_by_a_signal_while_another_process_holds_its_claims(study):
     (study / "b").write_bytes(b"it was the age of wisdom " * 20)
-    command = [
-        *SWEEP[:3],
-        "heldout",
-        "--config",
-        "gpt.json",
-        "--train",
-        "a",
-        "--jobs",
-        "2",
-        "--test",
-        "a",
-        "--test",
-        "b",
-    ]
+    words = "heldout --config gpt.json --train a --jobs 2 --test a --test b"
+    command = [*SWEEP[:3], *words.split()]
     subprocess.run(command, cwd=study, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
     records = study / "runs" / "heldout.jsonl"
     for line in records.read_text().splitlines():

@@ -333,11 +333,8 @@ def row_changes(g: Array, peak: np.float32, rows: Array, squares: Array, step_si
         for j in range(level.size):
             level[j] = np.int32(np.rint(g[i, j] * factor))
     change, total = np.empty((len(touched), g.shape[1]), np.int32), np.empty(g.shape[1], np.int32)
-    unit, value, rounded = (
-        peak * np.float32(1.0 / SUM_LIMIT),
-        np.empty(total.size, np.float32),
-        np.empty(total.size, np.int8),
-    )
+    unit = peak * np.float32(1.0 / SUM_LIMIT)
+    value, rounded = np.empty(total.size, np.float32), np.empty(total.size, np.int8)
     for u in range(len(touched)):
         term = last[u]
         total[:] = 0
