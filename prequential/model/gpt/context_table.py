@@ -107,6 +107,7 @@ class ContextTable:
 
     def gradient(self, g: Tensor, rows: Tensor) -> "ContextGradient":
         """The gradient from g (N, D) float32 at the input h. rows (N, K + 1): as for `add_to`. Replayed positions have none."""
+        g, rows = g.cpu(), rows.cpu()  # a device may learn while the table is on the host
         is_new = rows[:, -1] < 0
         return ContextGradient(g[is_new], rows[is_new, :-1], rows[is_new, -1])
 
@@ -120,7 +121,7 @@ class ContextTable:
         else:
             touched, change = self._changes(gradient, peak)
         kept = slice(None if self.n_places else 0)
-        places, sums = ~gradient.places[kept].to(self.levels.device), self.sums(gradient.rows[kept])
+        places, sums = ~gradient.places[kept], self.sums(gradient.rows[kept])
         self.pending.append(StagedStep(touched, change, places, *compressed(sums)))
 
     def _changes(self, gradient: "ContextGradient", peak: Tensor) -> tuple[Tensor, Tensor]:
