@@ -187,11 +187,17 @@ def document_losses(record: Any, where: str) -> DocumentLosses:
     return DocumentLosses(
         where=where,
         learner=learner_label(record["config"]),
-        train=record["train"].get("name", "a corpus"),
+        train=trained_on(record["train"]),
         test={name: record["test"].get(name) for name in ("name", "n_bytes", "blake2b")},
         context=record["policy"].partition(":")[0] if record["policy"] else None,
         losses=losses,
     )
+
+
+def trained_on(train: Mapping[str, Any]) -> str:
+    """What a learner read before the test: the field `train` of its record, in words."""
+    name, n_bytes = train.get("name", "a corpus"), train.get("n_bytes")
+    return str(name) if n_bytes is None else f"{n_bytes:,} bytes of {name}"
 
 
 def compare_documents(records: Sequence[DocumentLosses]) -> DocumentComparison:

@@ -87,7 +87,10 @@ def learner_label(config: Record) -> str:
     if other := config.get(OTHER):
         return ", ".join([str(other["name"]), *_argument_texts(other.get("arguments") or {})])
     own = {name: value for name, value in config.items() if name != GIVEN}
-    return (name_of(own) or _sizes(own)) + (", given" if GIVEN in config else "")
+    entry = config.get(GIVEN)
+    n_given = entry.get("n_symbols") if isinstance(entry, dict) else None
+    given = f", given {n_given:,} bytes" if type(n_given) is int else ", given" * (GIVEN in config)
+    return (name_of(own) or _sizes(own)) + given
 
 
 def _argument_texts(arguments: Record) -> list[str]:

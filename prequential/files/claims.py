@@ -29,11 +29,12 @@ class ClaimedError(PrequentialError):
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
     """Claims the file while the body runs. Raises ClaimedError if another process holds it, and OutputError."""
+    mark = f"{os.getpid()} {_place()}"
     with writing(path):
-        if not _created(path):
+        if not _created(path, mark):
             if not is_claimed(path):
                 path.unlink(missing_ok=True)
-            if not _created(path):
+            if not _created(path, mark):
                 raise ClaimedError(path)
     over = Event()
     Thread(target=_renew, args=(path, over), daemon=True).start()
@@ -42,7 +43,8 @@ def claimed(path: Path) -> Iterator[None]:
     finally:
         over.set()
         with suppress(OSError):  # the work is done
-            path.unlink()
+            if path.read_text(encoding="utf-8", errors="replace") == mark:  # not of who took over an expired claim
+                path.unlink()
 
 
 def is_claimed(path: Path) -> bool:
@@ -55,11 +57,17 @@ def is_claimed(path: Path) -> bool:
         return not isinstance(error, FileNotFoundError)
 
 
-def _created(path: Path) -> bool:
-    with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
-        file.write(f"{os.getpid()} {_place()}")
-        return True
-    return False
+def _created(path: Path, mark: str) -> bool:
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    try:
+        path.write_text(mark, encoding="utf-8")
+    except OSError:  # a full disk: nobody waits for an empty claim
+        path.unlink()
+        raise
+    return True
 
 
 def _renew(path: Path, over: Event) -> None:

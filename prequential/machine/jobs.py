@@ -1,16 +1,19 @@
 """Tasks, here or in other processes: the part of an executor that this program uses, and `Jobs`, an executor of this machine."""
 
+import logging
 import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Protocol
 
 from prequential.errors import PrequentialError
 from prequential.files.claims import ClaimedError, is_claimed
+from prequential.machine.process import SIGNALS
 
 POLL_S = 3.0  # between two looks at work that other processes do
 PATIENCE_S = 10  # for a process that was told to end
@@ -52,6 +55,10 @@ def results(
             del waiting[i]
             yield i, result
         if waiting:
+            if waiting.keys() & free.keys():
+                logging.getLogger(__name__).warning(
+                    "waiting for other processes: they do %d of the tasks", len(waiting)
+                )
             time.sleep(POLL_S)
 
 
@@ -69,6 +76,9 @@ class Jobs(ThreadPoolExecutor):
     def __init__(self, n: int) -> None:
         super().__init__(n)
         self._submitted = list[Future[Any]]()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        resource_tracker.ensure_running()  # multiprocessing's own process: a signal to the whole group does not end it
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def submit(self, function: Any, /, *arguments: Any) -> Any:  # type: ignore[override]
         self._submitted.append(super().submit(_alone, function, arguments))
@@ -93,7 +103,7 @@ def _alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     spawn = multiprocessing.get_context("spawn")  # a fork would copy the locks of threads
     with ProcessPoolExecutor(1, spawn, _end_on_signals, max_tasks_per_child=1) as pool:
         try:
-            return pool.submit(function, *arguments).result()
+            return pool.submit(_once, function, arguments).result()
         except (BrokenExecutor, SystemExit) as error:
             ended = PrequentialError("its process was ended, perhaps because the system lacked memory")
             ended.__notes__ = getattr(error, "__notes__", [])
@@ -102,9 +112,22 @@ def _alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 def _end_on_signals() -> None:
     def end(number: int, _: Any) -> None:
-        signal.signal(number, signal.SIG_IGN)
+        _ignore_signals()  # the parent repeats what was sent to the whole group
         signal.alarm(PATIENCE_S)  # Python drops an exception that is raised in a callback from C
         raise SystemExit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, end)
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup does
+            signal.signal(number, end)
+
+
+def _once(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return function(*arguments)
+    finally:
+        _ignore_signals()  # the process ends by itself
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: None)  # SIG_IGN would make Python print what came in the same moment

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from prequential.comparison.documents import compare_documents, document_losses, sentence
+from prequential.comparison.documents import compare_documents, document_losses, sentence, trained_on
 from prequential.errors import CorpusError
 from prequential.evaluation.summary import learner_label
 from prequential.forecasting.forecast import Forecast, ForecastScore, conclusion, forecast_warnings
@@ -88,7 +88,7 @@ def _name(record: Record) -> str:
     train, learner = record["train"], learner_label(record["config"])
     if "source" not in train:  # a training loop: who it was, and after which step
         return str(train["name"])
-    return learner if train["source"] in ("static model", "scores") else f"{learner} after {train['name']}"
+    return learner if train["source"] in ("static model", "scores") else f"{learner} after {trained_on(train)}"
 
 
 def _compared(best: Record, other: Record) -> str:

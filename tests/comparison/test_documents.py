@@ -42,7 +42,7 @@ def record(shift: float, *, n: int = N, context: str = "carried", blake2b: str =
         "schema": 1,
         "kind": "heldout",
         "test": {"name": "test", "n_bytes": int(ends[-1]), "blake2b": blake2b},
-        "train": {"name": "train"},
+        "train": {"name": "train", "n_bytes": 2000},
         "config": CONFIG,
         "policy": f"{context}: in words",
         "frozen": loss,
@@ -131,7 +131,7 @@ def test_the_report_and_the_json_agree() -> None:
         ends = f"{equal['low_bits_per_byte']:+.4f} to {equal['high_bits_per_byte']:+.4f}"
         assert f"{equal['bits_per_byte']:+.4f} {ends} lower in {equal['n_lower']} of {N}" in report
         assert f"{difference['bits_per_byte']:+.4f} exact" in report
-    assert "C: 1 contexts, trained on train (x.jsonl:-0.1)" in report
+    assert "C: 1 contexts, trained on 2,000 bytes of train (x.jsonl:-0.1)" in report
 
 
 def test_records_of_other_documents_are_refused_and_a_single_one() -> None:

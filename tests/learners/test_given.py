@@ -52,7 +52,7 @@ def test_the_cost_is_that_of_a_learner_that_was_trained():
     assert set(result.trace.parts) == {"model", "gpt", "mixer"}
     assert result.trace.total_bits("mixer") < 8 * len(B)
     record = result.record
-    assert record["config"]["given"]["n_symbols"] == len(A)
+    assert record["config"]["given"]["n_symbols"] == len(A) and f", given {len(A):,} bytes" in str(result)
     assert "after what was given" in record["baselines"][0]["label"]
     alone = prequential.evaluate(B, config=ALONE, runtime=ONE, baselines=("xz",)).baselines[0]
     assert result.baselines[0].compressed_bytes < alone.compressed_bytes

@@ -1,5 +1,6 @@
 """Studies in several processes: what executors are asked for, claims, `--jobs`, `--part`, and a real cluster of Dask."""
 
+import errno
 import json
 import os
 import pickle
@@ -16,7 +17,7 @@ import pytest
 from studies import FUSED, N_BYTES, TINY
 
 import prequential
-from prequential import ConfigError
+from prequential import ConfigError, OutputError
 from prequential.files.claims import EXPIRY_S, ClaimedError, claimed
 from prequential.machine.jobs import Jobs
 from prequential.sweeps.ladder import Size, ladder_plan
@@ -68,13 +69,24 @@ def test_an_executor_makes_the_runs_in_the_order_of_the_plan_and_they_equal_the_
         sweep(b"bytes", finished.plan, tmp_path, executor=executor)
 
 
-def test_a_claim_is_held_until_it_ends_expires_or_its_process_dies(tmp_path):
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_a_claim_is_held_until_it_ends_expires_or_its_process_dies(tmp_path, monkeypatch):
     path = tmp_path / "two  spaces"
     with claimed(path):
         with pytest.raises(ClaimedError) as held, claimed(path):
             pass
         assert pickle.loads(pickle.dumps(held.value)).path == path
         os.utime(path, (0, time.time() - EXPIRY_S - 1))
+        with claimed(path):
+            pass
+        path.write_text("1 of who took it over when it had expired")
+    assert path.exists()
+    path.unlink()
+    with pytest.raises(OutputError), monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full_disk)
         with claimed(path):
             pass
     assert not path.exists()
@@ -92,7 +104,7 @@ def test_a_claim_is_held_until_it_ends_expires_or_its_process_dies(tmp_path):
 
 @pytest.mark.parametrize("executor", [None, Minimal()])
 def test_a_run_that_another_process_makes_is_awaited_and_not_made_again(
-    executor, finished, corpus, tmp_path, monkeypatch
+    executor, finished, corpus, tmp_path, monkeypatch, caplog
 ):
     plan, made = sweep_plan(TINY, seeds=[0, 1]), []
 
@@ -109,6 +121,7 @@ def test_a_run_that_another_process_makes_is_awaited_and_not_made_again(
         claim = _claim(tmp_path, corpus_key(corpus, N_BYTES), plan.configs[0])
         claim.write_text("1\nanother machine")
         outcomes = list(run_plan(corpus, plan, tmp_path, limit_bytes=N_BYTES, runtime=FUSED, executor=executor))
+    assert caplog.messages == ["waiting for other processes: they do 1 of the tasks"]
     assert [outcome.config.seed for outcome in outcomes] == [1, 0]
     assert [outcome.run.path for outcome in outcomes[1:]] == made
     assert len(prequential.read_runs(tmp_path)) == 2
@@ -173,13 +186,15 @@ def test_two_equal_commands_at_once_make_each_run_once(study):
 @pytest.mark.thorough
 def test_the_signal_of_a_queue_ends_jobs_and_leaves_whole_runs_which_the_next_command_completes(study):
     folder, jobs = study / "runs", [*SWEEP, "--jobs", "2", "a"]
-    process = subprocess.Popen(jobs, cwd=study, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    alone = {"start_new_session": True}  # a group of processes, to all of which Slurm sends the signal
+    process = subprocess.Popen(jobs, cwd=study, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, **alone)
     while not list(folder.glob("a-*")):
         assert process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGUSR1)
+    os.killpg(process.pid, signal.SIGUSR1)
     _, shown = process.communicate(timeout=60)
     assert process.returncode == 138 and "the same command continues with the others" in shown
+    assert "Traceback" not in shown
     before = prequential.read_runs(folder)
     assert len(before) == len(list(folder.iterdir())) < 4
     done = subprocess.run(jobs, cwd=study, env=ENVIRONMENT, stdout=subprocess.PIPE, check=True)
