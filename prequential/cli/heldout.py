@@ -48,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.documents:
         from prequential.heldout_loss.documents import HeldoutCorpus, write_documents
-        from prequential.online.source import open_source
+        from prequential.online.source import check_outside, open_source
 
+        check_outside(args.documents, args.test[0])
         texts = HeldoutCorpus.of(open_source(args.test[0], args.limit)).texts()
         write_documents(texts, args.documents, overwrite=args.force)
         return 0

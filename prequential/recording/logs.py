@@ -55,6 +55,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
         "val_loss", "eval_loss", "val/loss", "eval/loss", "loss/val", "valid_loss", "validation_loss", "test_loss",
     ),
 }  # fmt: skip
+SPLITS = ("split", "phase", "mode", "stage", "subset")  # columns that say of what a loss is: train, val, ...
 GENERIC = re.compile(  # names that say nothing of a run: its folder does
     r"(log|logs|train|training|trainer_state|output|out|stdout|history|metrics|main|wandb|files|tensorboard|version_\d+"
     r"|checkpoint-\d+|events\.out\.tfevents.*|(offline-)?run-.*|[0-9a-f]{8}[0-9a-f-]*)(\.\w+)?",
@@ -128,7 +129,7 @@ def _parse(text: str, patterns: Sequence[str] | None) -> Log:
         name = max(counts, key=lambda name: counts[name])
         return _of_rows(f"standard output of {name}", _matches(text, PROGRAMS[name]))
     table = pandas.read_csv(io.StringIO(text), dtype=object, keep_default_na=False, na_values=[""])
-    return Log("a table", table, _named(table.columns))
+    return _of_rows("a table", table)
 
 
 def _json_log(text: str) -> Log:
@@ -158,6 +159,11 @@ def _of_rows(kind: str, rows: Any) -> Log:
     table = pandas.DataFrame.from_records(rows) if isinstance(rows, list) else rows
     if not len(table):
         raise ValueError("no line has a loss")
+    split = next((name for name in SPLITS if name in table and "loss" in table), None)
+    if split:  # loss -> train_loss, val_loss, ...
+        for name, part in table["loss"].groupby(table[split].fillna("train").astype(str).str.lower()):
+            table[f"{name}_loss"] = part
+        table = table.drop(columns="loss")
     return Log(kind, table, _named(table.columns))
 
 

@@ -3,8 +3,8 @@
 The online loss of a training run, each row scored before the step that uses it, is a prequential code length. The recorder sums
 it, counts rows that were seen before apart, and looks for the mistakes that make such a sum worthless (docs/RECORDING.md).
 
-Scoring queues small sums on the device. Every FLUSH_STEPS steps the account (account.py) reads the complete steps, and all ranks
-exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported up to FLUSH_STEPS steps later.
+Scoring queues small sums on the device. After 1, 2, 4, ... and every FLUSH_STEPS steps the account (account.py) reads the
+complete steps, and all ranks exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported later.
 """
 
 import copy
@@ -203,10 +203,10 @@ class Recorder:
             self._fault(f"step {n_steps}: the optimiser stepped without a score: call rec.score() before each step")
         if self._call:
             self._audit(self._call)
-        elif self._model is not None and self._is_due(n_steps):
+        elif self._model is not None and _is_due(n_steps, self._audit_every):
             self.observed.not_audited = "the model was called without ids"
         self._call = None
-        if n_steps % FLUSH_STEPS == 0:
+        if _is_due(n_steps, FLUSH_STEPS):
             self._read()
 
     def _stepped(self, optimizer: Any) -> None:
@@ -218,12 +218,7 @@ class Recorder:
     def _saw(self, ids: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The model is called in training: for rows that must be scored before the next step. An audit copies the last call."""
         self._account.add_call(self.observed.n_steps, rows_of(ids))
-        self._call = Call.copied(ids, args, kwargs) if self._is_due(self.observed.n_steps + 1) else None
-
-    def _is_due(self, step: int) -> bool:
-        """Whether the step is 1, 2, 4, ... up to `audit_every`, or a multiple of it."""
-        every = self._audit_every
-        return every > 0 and (step % every == 0 or (step < every and step & (step - 1) == 0))
+        self._call = Call.copied(ids, args, kwargs) if _is_due(self.observed.n_steps + 1, self._audit_every) else None
 
     def _audit(self, call: Call) -> None:
         try:
@@ -249,7 +244,9 @@ class Recorder:
             self.observed.wall_s, self._since_s = self.observed.wall_s + now_s - self._since_s, now_s
         mistakes = self._account.read(self.observed.n_steps)
         totals, n_steps = self._account.totals, self.observed.n_steps
-        if self._ranks.own == 0 and (n_bytes := totals.new[2]):  # for `runs list` after a crash
+        if (
+            self._ranks.own == 0 and n_steps >= FLUSH_STEPS and (n_bytes := totals.new[2])
+        ):  # for `runs list` after a crash
             try:
                 self._partial.append(name=self._name, n_steps=n_steps, n_bytes=n_bytes, code_bits=totals.code_bits)
             except OutputError as error:  # at its end, the run is written nevertheless
@@ -389,3 +386,8 @@ class Recorder:
 
     hf_callback = hf_callback
     lightning_callback = lightning_callback
+
+
+def _is_due(step: int, every: int) -> bool:
+    """Whether the step is 1, 2, 4, ... up to `every`, or a multiple of it. 0: never."""
+    return every > 0 and (step % every == 0 or (step < every and step & (step - 1) == 0))

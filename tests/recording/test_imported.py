@@ -161,12 +161,14 @@ def test_standard_output_of_a_known_program_needs_only_the_size_of_its_steps(tmp
     assert run.record["config"]["learner"]["name"] == "2024-10-10_Muon"  # of the record's folder, not of its digest
 
 
-@pytest.mark.parametrize("seen", ["trainer_state.json", "JSON lines", "W&B's export"])
+@pytest.mark.parametrize("seen", ["trainer_state.json", "JSON lines", "splits", "W&B's export"])
 def test_tables_are_known_by_the_names_of_their_columns(tmp_path: Path, seen: str) -> None:
     text = {
         "trainer_state.json": json.dumps({"log_history": LINES, "global_step": 20}),
         "JSON lines": '{"step": 1, "n_tokens_seen": 1000, "loss_metrics/global_avg_loss": 6.0}\n'
         '{"step": 2, "n_tokens_seen": 3000, "loss_metrics/global_avg_loss": 3.0}',
+        "splits": '{"split": "train", "step": 1, "tokens": 1000, "loss": 6.0}\n{"split": "val", "step": 1, "loss": 9.0}\n'
+        '{"split": "train", "step": 2, "tokens": 3000, "loss": 3.0}',
         "W&B's export": '"Step","run-a - train/loss","run-a - train/tokens"\n"1","6.0","1000"\n"2","3.0","3000"\n',
     }[seen]
     (tmp_path / "log.txt").write_text(text)
