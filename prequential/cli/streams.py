@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 EXIT_FAILURE, EXIT_USAGE = 1, 2
 _OF_EQUAL_NAME = (
     "target_width", "target_parameters", "given", "context", "stride", "since", "cluster", "orders", "tokens_per_step",
-    "audit_every", "train", "train_limit", "static", "scores", "config", "learner",
+    "audit_every", "train", "train_limit", "static", "scores", "config", "learner", "bytes_per_token", "tokens", "loss",
+    "pattern", "steps",
 )  # fmt: skip
 # What messages of the library tell to give, and the option that gives it on the command line.
 OPTIONS = {
     "overwrite=True": "-f", "resume=True": "--resume", "after_the_fact=True": "--after-the-fact", "groups=": "--group",
     "max_memory_bytes=": "--max-memory", "max_output_bytes=": "--max-output",
-    'device="cuda"': "--device cuda",
+    'device="cuda"': "--device cuda", "heldout_curve=True": "--heldout-curve",
     **{f"{name}=": f"--{name.replace('_', '-')}" for name in _OF_EQUAL_NAME},
 }  # fmt: skip
 _QUOTED = r"""(?<!\w)'[^']*'|(?<!\w)"[^"]*\""""  # names of files, which may be anything

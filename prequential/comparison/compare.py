@@ -106,12 +106,20 @@ def compare_runs(opened: Sequence[Run], groups: Labels = None) -> Comparison:
     differences = _decided([_difference(made, i, first) for i in range(1, len(made))])
     about: dict[str, Any] = {}
     if summary.is_reported(first):
-        wrong = [f"{run.name} ({len(f)}: {f[0]['message']})" for run in opened if (f := run.record["findings"])]
-        warning = f"; MISTAKES were seen in {', '.join(wrong)}: its figures are worth nothing" if wrong else ""
+        warnings = list[str]()
+        for run in opened:
+            seen = [each["message"] for each in run.record["findings"]]
+            is_wrong = any(each["kind"] != "seen" for each in run.record["findings"])
+            worth = f" ({len(seen)}): MISTAKES of the loop, so its figures are worth nothing" if is_wrong else ""
+            warnings += [f"; {run.name}: {seen[0]}{worth}"] if seen else []
         rows = summary.rows_known([run.record for run in opened])
         if rows.startswith((summary.OTHER_ORDER, summary.SAME_TEXT)):
             rows += ": cells hold different rows, so intervals are wide"
-        about = {"proof": summary.proof(first) + warning, "rows": rows, "sources": _sources(list(members.values()))}
+        about = {
+            "proof": summary.proof(first) + "".join(warnings),
+            "rows": rows,
+            "sources": _sources(list(members.values())),
+        }
     return Comparison(corpus=first["corpus"], groups=made, differences=differences, **about)
 
 

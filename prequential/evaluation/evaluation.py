@@ -144,7 +144,7 @@ def evaluate(
             pass  # before the work: it can be written
     opened = open_source(source, byte_count(limit))
     with plain_torch() if not spec or spec.config else nullcontext():
-        if not opened.n_bytes:
+        if opened.is_empty:
             raise CorpusError("nothing to evaluate: the corpus is empty")
         spec = spec or own_spec(default_for(opened.n_bytes), runtime, given)
         _check_memory(spec, baselines, runtime)

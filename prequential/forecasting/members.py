@@ -44,8 +44,8 @@ class ReportedRung(Rung):
     @property
     def fault(self) -> str:
         """Why it cannot be a member; empty if it can."""
-        if self.run.record.get("findings"):
-            return "a mistake was seen in its loop, so its figures are worth nothing"
+        if findings := self.run.record.get("findings"):
+            return f"of its loop: {findings[0]['message']}"
         if not self.n_weights:
             return "its size is not known: give model= to the Recorder, or arguments={'n_parameters': N} (import: --parameters)"
         return ""

@@ -133,7 +133,7 @@ class Trained(NamedTuple):
 def train_on(source: Source, spec: LearnerSpec, on_progress: OnProgress) -> Trained:
     """A new learner that has read the corpus. Raises CorpusError for an empty one, and what the learner raises."""
     begin(on_progress, "training")
-    if not source.n_bytes:
+    if source.is_empty:
         raise CorpusError(f"nothing to learn from: the training corpus {source.name!r} is empty")
     learner, symbols = spec.make(), source.symbols
     if spec.config:

@@ -40,13 +40,15 @@ class Finding(Struct, frozen=True, kw_only=True):
         byte 65,536, block 0: the cost doubled; most likely the data
     """
 
-    kind: Annotated[str, Meta(description="`not finite`, `spike` or `repeated`")]
+    kind: Annotated[str, Meta(description="`not finite`, `spike`, `repeated`; of a loop `law` or `seen`")]
     position: Annotated[int, Meta(ge=0, le=1 << 62, description="byte of the corpus at which it begins, from 0")]
     block: Annotated[int, Meta(ge=0, le=1 << 62, description="block of the archive, from 0")]
     message: Annotated[str, Meta(description="what was seen")]
     cause: Annotated[str, Meta(description="the most likely one: data or model")]
 
     def __str__(self) -> str:
+        if self.kind in ("law", "seen"):
+            return self.message
         return f"byte {self.position:,}, block {self.block}: {self.message}; most likely the {self.cause}"
 
 

@@ -100,9 +100,9 @@ def _declared(data: str | None, name: str, curve: Curve, begin: float) -> dict[s
 def _check(**numbers: Any) -> None:
     for argument, value in numbers.items():
         if value is not None and not (isinstance(value, int | float) and 0 < value < 1e18):
-            raise ConfigError(f"import_log: {argument} is {value!r}: give a positive number")
+            raise ConfigError(f"{argument}= is {value!r}: give a positive number")
     if numbers["steps"] is not None and numbers["tokens_per_step"] is None:
-        raise ConfigError("import_log: steps= needs tokens_per_step=")
+        raise ConfigError("steps= needs tokens_per_step=")
 
 
 def _curve(parts: np.ndarray, nats: np.ndarray, bytes_per_token: float, where: str) -> Curve:
@@ -125,15 +125,15 @@ def _columns(
     for option, given, kind in (("tokens", tokens, position), ("loss", loss, "heldout" if is_heldout else "loss")):
         columns.append(given or log.columns.get(kind, ""))
         if columns[-1] not in log.table.columns:
-            usual = f"known column of the {'steps' if kind == 'step' else kind}, give {option}"
+            usual = f"known column of the {'steps' if kind == 'step' else kind}, give {option}="
             known = ", ".join(map(repr, list(log.table.columns)[:12])) or "none"
-            if kind == "loss" and "heldout" in log.columns:
-                known += "; it has a held-out loss: give heldout_curve"
+            if kind == "loss" and not given and "heldout" in log.columns:
+                known += "; it has a held-out loss: give heldout_curve=True"
             what = f"column {given!r}" if given else usual
             raise CorpusError(f"{where} ({log.kind}) has no {what}; it has {known}")
     if not has_steps and (columns[0].lower() in STEPS or (tokens is None and position == "step")):
-        counts = f"the column {columns[0]!r} counts steps: give tokens_per_step"
-        raise ConfigError(f"import_log: {where} ({log.kind}): {counts}")
+        counts = f"the column {columns[0]!r} counts steps: give tokens_per_step="
+        raise ConfigError(f"{where} ({log.kind}): {counts}")
     return columns
 
 

@@ -102,17 +102,17 @@ def read_log(path: PathLike, pattern: str | None = None) -> Log:
         return log._replace(name=log_name(path))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         known = f"{', '.join(PROGRAMS)}, a table (CSV), JSON lines, trainer_state.json, TensorBoard, W&B"
-        what = f"{str(path)!r} is no log of these: {known}; a regular expression reads others"
-        raise CorpusError(f"{what}: {str(error)[:200]}") from error
+        what = f"{str(path)!r} is no log of these: {known}"
+        raise CorpusError(f"{what} ({str(error)[:200]}); for others give pattern=") from error
 
 
 def _checked(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:
-        raise ConfigError(f"import_log: the pattern is no regular expression: {error}") from error
+        raise ConfigError(f"the pattern is no regular expression: {error}") from error
     if not {"step", "tokens"} & groups.keys() or not {"loss", "heldout"} & groups.keys():
-        raise ConfigError("import_log: the pattern needs a group (?P<step>...) or tokens, and one of loss or heldout")
+        raise ConfigError("the pattern needs a group (?P<step>...) or tokens, and one of loss or heldout")
     return pattern
 
 
@@ -160,10 +160,11 @@ def _of_rows(kind: str, rows: Any) -> Log:
     if not len(table):
         raise ValueError("no line has a loss")
     split = next((name for name in SPLITS if name in table and "loss" in table), None)
-    if split:  # loss -> train_loss, val_loss, ...
-        for name, part in table["loss"].groupby(table[split].fillna("train").astype(str).str.lower()):
+    if split:
+        of = table[split].fillna("train").astype(str).str.lower()
+        for name, part in table["loss"][~of.str.startswith("train")].groupby(of):
             table[f"{name}_loss"] = part
-        table = table.drop(columns="loss")
+        table = table.assign(loss=table["loss"].where(of.str.startswith("train"))).dropna(axis="columns", how="all")
     return Log(kind, table, _named(table.columns))
 
 
@@ -183,7 +184,7 @@ def _imported(library: str, module: str) -> Any:
     try:
         return import_module(f"{library}.{module}")
     except ImportError as error:
-        raise ConfigError(f"import_log: this log needs the library {library}: pip install {library}") from error
+        raise ConfigError(f"this log needs the library {library}: pip install {library}") from error
 
 
 def _tensorboard_rows(path: PathLike) -> list[dict[str, Any]]:

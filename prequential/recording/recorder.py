@@ -191,7 +191,8 @@ class Recorder:
 
     def metrics(self) -> dict[str, float]:
         """Figures so far, for a logger, as of the last reading: at most FLUSH_STEPS steps ago. Nothing is synchronised."""
-        return self._account.totals.metrics() | {"prequential/mistakes": len(self.faults)}
+        totals = self._account.totals
+        return totals.metrics() | {"prequential/mistakes": len(self.faults) + len(totals.not_of_the_data())}
 
     def step(self) -> None:
         """Ends a step. A given optimiser calls it. Raises only if `strict`."""

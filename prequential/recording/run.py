@@ -110,7 +110,7 @@ def reported_record(
         n_tokens=n_tokens,
         findings=[
             *(("law", "program", fault) for fault in faults),
-            *(("repeated", "data", message) for message in totals.not_of_the_data()),
+            *(("seen", "data", message) for message in totals.not_of_the_data()),
         ],
         wall_s=wall_s,
         device=device,

@@ -89,8 +89,9 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, runtime: Runtime
         seeds = ", ".join(str(config.seed) for config in variant.configs)
         flops = f"{variant.flops(corpus.n_bytes) / corpus.n_bytes:,.0f}"
         rows.append((variant.name, seeds, flops, f"{variant.memory_bytes(corpus.n_bytes, runtime) >> 20:,}"))
+    n, k = len(plan.configs), len(plan.variants)
     head = (
-        f"{len(plan.configs)} runs of {corpus.n_bytes:,} bytes: {len(plan.variants)} configurations; "
+        f"{n} run{'s' * (n > 1)} of {corpus.n_bytes:,} bytes: {k} configuration{'s' * (k > 1)}; "
         f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all"
     )
     refused = (f"refused: {name}: {reason}" for name, reason in plan.refusals.items())
@@ -185,7 +186,7 @@ def corpus_key(source: CorpusLike, limit_bytes: int | None = None) -> CorpusKey:
     if isinstance(source, str) and source == "-":
         raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
     opened = open_source(source, limit_bytes)
-    if not opened.n_bytes:
+    if opened.is_empty:
         raise CorpusError("the corpus is empty: there is nothing to run")
     return CorpusKey(opened.n_bytes, opened.blake2b.hex())
 

@@ -39,6 +39,7 @@ REFUSALS = [
     ("evaluate --no-run --baselines gzip,arj a", 1, "unknown baseline 'arj'"),
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
+    ("evaluate -1 hollow", 1, "nothing to evaluate: the corpus is empty"),
     ("evaluate -1 .", 1, "'runs' lies in '.', which it would change: choose a place outside, such as ../runs"),
     ("evaluate -1 --given . a", 1, "'runs' lies in '.'"),
     ("evaluate -1 shards:.?column=x", 1, "'runs' lies in 'shards:."),
@@ -97,6 +98,7 @@ def folder(text: bytes, archive: bytes, small_config: Path, tmp_path_factory: py
         "gpt.json": json.dumps(TINY.to_dict()).encode(), "mine.py": Path(own_learners.__file__).read_bytes(),
         "rows.jsonl": b'{"x": "a", "y": "b"}\n',
     }  # fmt: skip
+    (folder / "hollow" / "inside").mkdir(parents=True)  # folders without a file
     for name, data in files.items():
         (folder / name).write_bytes(data)
     for name, blake2b in (("a0", "ab"), ("b0", "ab"), ("b1", "ab"), ("other", "cd")):

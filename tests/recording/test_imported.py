@@ -65,7 +65,7 @@ def test_a_log_that_cannot_be_used_is_refused(tmp_path: Path, text: str, message
 
 def test_wrong_options_are_refused(tmp_path: Path) -> None:
     for options, message in (
-        ({"bytes_per_token": 0}, "bytes_per_token is 0"),
+        ({"bytes_per_token": 0}, "bytes_per_token= is 0"),
         ({"tokens": "Step"}, "counts steps: give tokens_per_step"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -172,7 +172,8 @@ def test_tables_are_known_by_the_names_of_their_columns(tmp_path: Path, seen: st
         "W&B's export": '"Step","run-a - train/loss","run-a - train/tokens"\n"1","6.0","1000"\n"2","3.0","3000"\n',
     }[seen]
     (tmp_path / "log.txt").write_text(text)
-    run = prequential.import_log(tmp_path / "log.txt", tmp_path / "runs", bytes_per_token=4.0)
+    given = {"loss": "loss"} if seen == "splits" else {}
+    run = prequential.import_log(tmp_path / "log.txt", tmp_path / "runs", bytes_per_token=4.0, **given)
     assert run.record["n_tokens"] == 3000 and nats(run) == pytest.approx(12_000)
 
 
@@ -237,7 +238,7 @@ def test_a_heldout_loss_is_integrated_and_only_first_steps_count(tmp_path: Path)
     exact = 100 * (9.0 * 700 - (703 * math.log(703) - 703 - 3 * math.log(3) + 3))
     assert run.record["n_tokens"] == 70_000 and nats(run) == pytest.approx(exact, rel=1e-9)
     assert "integrated" in run.record["notes"][0]
-    with pytest.raises(CorpusError, match="give heldout_curve"):
+    with pytest.raises(CorpusError, match="give heldout_curve=True"):
         prequential.import_log(tmp_path / "log.csv", tmp_path / "runs", **options)
     (tmp_path / "all.csv").write_text("step,loss\n" + "".join(f"{s},2.0\n" for s in range(1, 1001)))
     whole = prequential.import_log(tmp_path / "all.csv", tmp_path / "runs", limit=280_000, **options)

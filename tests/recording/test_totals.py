@@ -11,6 +11,7 @@ import torch
 
 import prequential
 from prequential.cli.main import main
+from prequential.evaluation.summary import recorded_findings
 from prequential.recording.totals import GRAM, MAX_POINTS, SeenRows, Totals
 
 WHAT_IT_SAYS = "this is not the code length of the data"
@@ -104,6 +105,7 @@ def test_samples_estimate_the_share_and_the_record_says_what_it_means(
     n = run.record["reported"]["n_grams"]
     assert abs(share(run) - exact) < 4 * math.sqrt(exact / n) and exact > 0.3
     (finding,) = run.record["findings"]
+    assert str(recorded_findings(run.record)[0]) == finding["message"]  # of a loop: no byte, no block
     assert WHAT_IT_SAYS in finding["message"] and f"{share(run):.1%} or more of the new targets" in finding["message"]
     (warning,) = caplog.records
     assert WHAT_IT_SAYS in warning.getMessage()
