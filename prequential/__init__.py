@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from prequential.online.runtime import Runtime
     from prequential.recording.imported import import_log
     from prequential.recording.recorder import Recorder
-    from prequential.report.written import write_report
+    from prequential.report.page import write_report
     from prequential.sweeps.plans import sweep_plan
     from prequential.sweeps.sweep import sweep
 
@@ -65,7 +65,7 @@ _NAMES_OF = {  # by module; others are errors
     "learners.protocol": "OnlineModel", "model.config": "Config GPTConfig MixerConfig ScheduleConfig",
     "model.presets": "preset without", "online.coding": "Progress", "online.costs": "memory_bytes",
     "online.health": "Finding Health", "online.progress": "progress", "online.runtime": "Runtime",
-    "recording.imported": "import_log", "recording.recorder": "Recorder", "report.written": "write_report",
+    "recording.imported": "import_log", "recording.recorder": "Recorder", "report.page": "write_report",
     "sweeps.plans": "sweep_plan", "sweeps.sweep": "sweep",
 }  # fmt: skip
 _MODULE_OF = {name: f"prequential.{module}" for module, names in _NAMES_OF.items() for name in names.split()}

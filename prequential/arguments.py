@@ -51,8 +51,6 @@ def _is_runtime(value: Any) -> bool:
 
 
 _SIZE = re.compile(r"0*([1-9]\d*)([kmgKMG]?)", re.ASCII)
-
-
 _BYTES = "bytes, a numpy array (n,) of uint8, a path"
 _CORPUS = f"{_BYTES} or the name of a corpus, a file open for bytes, a data set, documents, or a column of a data frame"
 _KINDS: dict[tuple[str, ...], tuple[Callable[[Any], bool], str]] = {
@@ -84,17 +82,11 @@ _OR_NONE = {
 
 def check_arguments(**values: Any) -> None:
     """Raises ConfigError for the first value that is not of the kind of its name; with a runtime, where none can compute."""
-    if "runtime" in values:
-        _check_caller()
+    one, little = 1.0, 2.0**-60
+    if "runtime" in values and (one + little != one or one - little != one):
+        raise ConfigError("this thread does not round to nearest: fesetround(FE_TONEAREST) before the call")
     for name, value in values.items():
         is_right, give = _KIND_OF[name]
         may_be_none = name in _OR_NONE
         if not (is_right(value) or (may_be_none and value is None)):
             raise wrong_argument(name, value, f"{give}, or None" if may_be_none else give)
-
-
-def _check_caller() -> None:
-    """Raises ConfigError in another rounding mode."""
-    one, little = 1.0, 2.0**-60
-    if one + little != one or one - little != one:
-        raise ConfigError("this thread does not round to nearest: fesetround(FE_TONEAREST) before the call")

@@ -115,11 +115,9 @@ def compress(
     return CompressionResult.from_progress(done, header=header, wall_s=wall_s)
 
 
-def _learner(
-    config: Config | None, given: Given | None, n_bytes: int, runtime: Runtime
-) -> tuple[Learner, dict[str, Any]]:
-    """The learner before the first byte, and its description in the header."""
+def _learner(config: Config | None, given: Given | None, n: int, runtime: Runtime) -> tuple[Learner, dict[str, Any]]:
+    """The learner before the first of n bytes, and its description in the header."""
     if given is not None:
-        return conditioned_learner(config or (None if is_model(given) else default_for(n_bytes)), given, runtime)
-    config = config or default_for(n_bytes)
+        return conditioned_learner(config or (None if is_model(given) else default_for(n)), given, runtime)
+    config = config or default_for(n)
     return runtime.learner(config), config.to_dict()

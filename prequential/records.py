@@ -152,6 +152,14 @@ def _decompressed(path: PathLike) -> io.BufferedIOBase:
     raise CorpusError(f"{str(path)!r} is a damaged zstd frame, or does not say its length, or has too many bytes")
 
 
+def read_records(path: PathLike, form: type[Struct], having: bytes = b"") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The records of this form in the lines of a file that have these bytes, and where each is. Raises CorpusError."""
+    for number, line in enumerate(read_lines(path), 1):
+        if having in line:
+            where = f"line {number} of {str(path)!r}"
+            yield where, check_record(parse_object(line, where), form, where)
+
+
 def read_object(path: PathLike) -> Any:
     """The single JSON value in the file at `path`; objects in it are Fields. Raises CorpusError."""
     with reading(path):

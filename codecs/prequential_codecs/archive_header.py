@@ -71,12 +71,6 @@ class Header:
     config: dict[str, Any] = field(default_factory=dict)
     corpus: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.n_bytes < 1 << 63:
-            raise ConfigError(f"an original of {self.n_bytes} bytes cannot be archived; the limit is 2**63 - 1")
-        if len(self.blake2b) != DIGEST_BYTES:
-            raise ConfigError(f"the digest of the original has {len(self.blake2b)} bytes, not {DIGEST_BYTES}")
-
 
 def pack_header(header: Header) -> bytes:
     """The first bytes of an archive. Raises ConfigError if `read_header` would not accept config or corpus."""

@@ -1,7 +1,6 @@
 """The coder that writes archives: range coding of single bits inside compiled loops. docs/FORMAT.md specifies its steps.
 
-The total is 2**16: the coder rounds a width down to a multiple of the total, and 2**24 would
-cost 1.3e-4 bits per decision.
+The total is 2**16: the coder rounds a width down to a multiple of the total, and 2**24 would cost 1.3e-4 bits per decision.
 
 state (6,) uint64: low, width, number of words written or read, offset, mode, fault. words (n,) uint32.
 """
@@ -47,7 +46,10 @@ def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:
         else:
             width = boundary
         if width <= WORD_MAX:
-            offset = (offset << WORD_BITS) | next_word(state, words)
+            read = np.int64(state[N_WORDS])
+            word = np.uint64(words[read]) if read < words.size else np.uint64(0)  # zero after the payload's end
+            state[N_WORDS] = np.uint64(read + 1)
+            offset = (offset << WORD_BITS) | word
             width = width << WORD_BITS
         state[OFFSET] = offset
         state[WIDTH] = width
@@ -70,14 +72,6 @@ def code_bit(bit: int, frequency: int, state: Array, words: Array) -> int:
     state[LOW] = low
     state[WIDTH] = width
     return bit
-
-
-@inlined
-def next_word(state: Array, words: Array) -> np.uint64:
-    """The next word of the payload; zero after its end."""
-    n = np.int64(state[N_WORDS])
-    state[N_WORDS] = np.uint64(n + 1)
-    return np.uint64(words[n]) if n < words.size else np.uint64(0)
 
 
 @inlined

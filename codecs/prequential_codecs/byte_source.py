@@ -18,8 +18,7 @@ class ByteSource:
     """Reads from `source`. `checksum` is the CRC-32 of all bytes taken so far, except stored checksums.
 
     Stored checksums are not part of the chain. The CRC-32 of data followed by their own CRC-32 is always the same value, so it
-    would break the chain after every record.
-    Every method that reads raises CorruptArchiveError if the stream ends early.
+    would break the chain after every record. Every method that reads raises CorruptArchiveError if the stream ends early.
     """
 
     def __init__(self, source: BinaryIO) -> None:

@@ -29,12 +29,9 @@ Kind = Literal["file", "stdin", "tree", "dataset", "shards", "sample", "git"]
 
 def read_chunks(stream: IO[bytes], what: str | PathLike[str]) -> Iterator[bytes]:
     """The rest of `stream` in chunks of at most 1 MiB, none of them empty. Raises CorpusError; its message names `what`."""
-    while True:
-        with reading(what):
-            chunk = stream.read(CHUNK_N_BYTES)
-        if not chunk:
-            return
-        yield chunk
+    with reading(what):
+        while chunk := stream.read(CHUNK_N_BYTES):
+            yield chunk
 
 
 def read_file(path: Path, n_bytes: int, limit_bytes: int | None = None, *, follow_links: bool = True) -> Chunks:

@@ -146,8 +146,7 @@ def read_window(repo: PathLike, since: str, until: str = "HEAD", rules: Rules | 
 
     since, until: a revision, or an ISO 8601 date (UTC if it has no zone; a day means its first moment). A date as `until` is
     looked up on HEAD's first-parent line. `since` must be on the first-parent line of `until`; a date before the first commit
-    takes all history.
-    Raises CorpusError, also for a shallow clone that lacks the window, and MissingDependencyError without git.
+    takes all history. Raises CorpusError, also for a shallow clone that lacks the window; MissingDependencyError without git.
     """
     repository = git.find_repository(repo)
     since_s, until_s = git.parse_date(since), git.parse_date(until)

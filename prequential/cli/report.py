@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if output != "-":
         check_output(output, overwrite=overwrite)
     found = read_contents(args.names)
-    from prequential.report.written import page_of
+    from prequential.report.page import page_of
 
     page = page_of(found, None if output == "-" else Path(output))
     stdout = stream_output(sys.stdout.buffer, overwrite=args.force)

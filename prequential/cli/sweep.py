@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from prequential.sweeps.plans import Plan, RunOutcome
 
 SCHEMA = 1
-DEFAULT_SEEDS = (0, 1, 2)  # of a ladder
 OF_GRID = ("replay", "width", "layers", "update_size")
 OWN = {
     "source: CORPUS": "file, folder, sample:NAME, hf:NAME or shards:FOLDER",
@@ -123,17 +122,10 @@ def _plan(args: argparse.Namespace, runtime: Runtime) -> Plan:
     base = options.learner_config(args)
     if args.ladder:
         sizes, repeated = ([Size(*size) for size in given or ()] for given in (args.sizes, args.seeded))
-        seeds = args.seeds or DEFAULT_SEEDS
+        seeds = args.seeds or (0, 1, 2)
         return ladder_plan(base, sizes or DEFAULT_SIZES, seeds=seeds, repeated=repeated or None, runtime=runtime)
-    return sweep_plan(
-        base,
-        replay=args.replay,
-        widths=args.width,
-        layers=args.layers,
-        update_symbols=args.update_size,
-        seeds=args.seeds,
-        runtime=runtime,
-    )
+    grid = {"replay": args.replay, "widths": args.width, "layers": args.layers, "update_symbols": args.update_size}
+    return sweep_plan(base, **grid, seeds=args.seeds, runtime=runtime)
 
 
 def _run_all(args: argparse.Namespace, plan: Plan, runtime: Runtime) -> list[RunOutcome]:

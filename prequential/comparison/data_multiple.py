@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from prequential.comparison.prediction import MIN_CELLS, draw_noise, integral, text_cells, transforms
+from prequential.comparison.prediction import MIN_CELLS, Values, draw_noise, integral, text_cells, transforms
 from prequential.evaluation.curves import Curve
-
-Values = NDArray[np.float64]
 
 LEVEL = 0.9
 MAX_MULTIPLE = 16.0

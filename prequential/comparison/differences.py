@@ -17,12 +17,10 @@ from prequential.printable import format_table, printable
 if TYPE_CHECKING:
     import pandas
 
-GROUP_TITLES = ("", "learner", "runs", "seeds", "bits", "bits/byte")
 FRAME_COLUMNS = (
     "reference", "other", "bits", "bits_per_byte", "percent", "crossing_byte", "n_documents", "seeds_low_percent",
     "seeds_high_percent", "texts_low_percent", "texts_high_percent", "eighths",
 )  # fmt: skip
-DIFFERENCE_TITLES = ("", "bits", "bits/byte", "%")
 SEEDS_DIFFER = 1.4  # percent: the largest of 48 differences of two seeds of one small GPT, on ten ladders
 SEEDS_DOUBT = "seeds could make this difference"
 MOST_DIVIDED = 6  # eighths of one sign: with more, the text is of one mind
@@ -167,9 +165,9 @@ class Comparison(ShownAsTable):
         parts = [
             [f"corpus {name}, {n_bytes:,} bytes, BLAKE2b {corpus['blake2b'][:16]}"],
             *reported,
-            format_table(GROUP_TITLES, group_rows).split("\n"),
+            format_table(("", "learner", "runs", "seeds", "bits", "bits/byte"), group_rows).split("\n"),
             [f"{group.name} on {name}: {', '.join(group.runs)}" for group in groups],
-            format_table(DIFFERENCE_TITLES, rows).split("\n"),
+            format_table(("", "bits", "bits/byte", "%"), rows).split("\n"),
             *([format_table(*self._source_table()).split("\n")] if self.sources else []),
             *([f"{title:<20}{text}" for title, text in _details(each)] for each in differences),
             map(sentence, differences),

@@ -23,8 +23,8 @@ from prequential.comparison.clusters import (
     label_of,
     plural,
 )
-from prequential.errors import ConfigError, CorpusError
-from prequential.evaluation.curves import ShownAsTable
+from prequential.errors import CorpusError
+from prequential.evaluation.curves import ShownAsTable, data_frame
 from prequential.evaluation.summary import learner_label
 from prequential.printable import format_table, printable
 from prequential.records import LOSSES, HeldoutRecord, MonorepoRecord, check_record, parse_object, read_lines
@@ -106,10 +106,8 @@ class DocumentComparison(ShownAsTable):
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each loss of each record but A: its bits_per_byte above that of A, and equal_...: over clusters."""
-        import pandas
-
         rows = [difference.to_dict() for difference in self.differences]
-        return pandas.DataFrame([r | {f"equal_{k}": v for k, v in (r.pop("equal") or {}).items()} for r in rows])
+        return data_frame([r | {f"equal_{k}": v for k, v in (r.pop("equal") or {}).items()} for r in rows])
 
     def __str__(self) -> str:
         test = self.records[0].test
@@ -201,9 +199,7 @@ def trained_on(train: Mapping[str, Any]) -> str:
 
 
 def compare_documents(records: Sequence[DocumentLosses]) -> DocumentComparison:
-    """Every record compared with the first one. Raises CorpusError for other documents, ConfigError for fewer than two."""
-    if len(records) < 2:
-        raise ConfigError("a comparison needs two records or more")
+    """Every record compared with the first one. Raises CorpusError for other documents."""
     reference, differences, notes = records[0], [], []
     for i, other in enumerate(records[1:], 1):
         for loss in (each for each in LOSSES if each in reference.losses and each in other.losses):

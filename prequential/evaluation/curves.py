@@ -184,6 +184,13 @@ def _curves(table: Any) -> Curves:
 COUNTS = {"n_documents": "documents", "n_words": "words", "n_distinct": "distinct"}  # columns of some tables
 
 
+def data_frame(rows: Any, **options: Any) -> "pandas.DataFrame":
+    """A data frame of these rows, or columns. pandas is imported when one is made: it is slow."""
+    import pandas
+
+    return pandas.DataFrame(rows, **options)
+
+
 def curve_frame(curves: Mapping[str, Curve]) -> "pandas.DataFrame":
     """A table of all curves with the columns series, n_bytes, bits and bits_per_byte."""
     import pandas

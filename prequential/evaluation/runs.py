@@ -32,6 +32,7 @@ from prequential.evaluation.curves import (
     cost_columns,
     curve_frame,
     curve_table,
+    data_frame,
     frame_html,
     parse_curves,
     table_of,
@@ -86,19 +87,15 @@ class Result:
 
     def table(self, name: str) -> "pandas.DataFrame":
         """The table of where the bits went of this name. Raises ConfigError if there is none."""
-        import pandas
-
-        return pandas.DataFrame(cost_columns(table_of(self.record.get("tables", {}), name))).set_index("")
+        return data_frame(cost_columns(table_of(self.record.get("tables", {}), name))).set_index("")
 
     def as_run(self, name: str) -> "Run":
         """Itself, or a run of this name that is in no folder."""
         return self if isinstance(self, Run) else Run(Path(name), self.record, curve_table(self.curves))
 
     def _repr_html_(self) -> str:
-        import pandas
-
         rows = [] if is_reported(self.record) else comparison_rows(self.record)
-        return frame_html(repr(self), pandas.DataFrame(rows, columns=COLUMNS))
+        return frame_html(repr(self), data_frame(rows, columns=COLUMNS))
 
 
 def _figure(name: str, text: str) -> Any:
@@ -364,7 +361,6 @@ class DraftFolder:
             files.write_bytes(draft / CURVE, table)
             files.write_bytes(draft / RECORD, records.record_line(record))
             files.share_folder(draft, mode)
-            files.sync_folder(draft)
             path = _rename_to_free_name(draft, root / run_name(record))
             with suppress(OSError):  # the run is complete
                 for name in (COSTS, SECONDS, UNFINISHED):  # not earlier: until here the draft can be resumed

@@ -36,7 +36,6 @@ from prequential.records import MAX_TIME_S
 
 MAX_EXACT_BITS = 2.0**31  # up to here code lengths are exact sums of float64
 START_AGAIN = "start again without resume=True"
-WRONG_COSTS = f"the recorded costs do not belong to this run: {START_AGAIN}"
 
 
 class Scored(NamedTuple):
@@ -132,7 +131,7 @@ class Scoring:
         """Goes on after the first n_bytes, whose costs an earlier run has written. Raises CheckpointError if they are others."""
         costs = self.trace.sums(MODEL, np.array([n_bytes]))[0]
         if not (costs and math.isclose(costs, code_bits, rel_tol=1e-9 if costs > MAX_EXACT_BITS else 0.0)):
-            raise CheckpointError(WRONG_COSTS)
+            raise CheckpointError(f"the recorded costs do not belong to this run: {START_AGAIN}")
         for part in {MODEL, GPT} & set(self.trace.parts):
             self.trace.resume(part, n_bytes)
         self._before_s = float(self._seconds.read(0, 1)[0]) if before_s is None else before_s

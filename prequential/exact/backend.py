@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -43,7 +45,8 @@ def muon_step_(w: Tensor, g: Tensor, n_blocks: int, step_size: float, backend: A
         from prequential.exact.fused_muon import muon_step_in_kernel
 
         if has_byte_products():
-            muon_step_in_kernel(w, g, n_blocks, step_size, NEWTON_SCHULZ_STEPS, NEWTON_SCHULZ)
+            size, *factors = map(np.float32, (step_size, *NEWTON_SCHULZ))
+            muon_step_in_kernel(w.numpy(), g.numpy(), n_blocks, size, NEWTON_SCHULZ_STEPS, *factors)
             return
     for block, direction in zip(w.chunk(n_blocks, 1), g.chunk(n_blocks, 1), strict=True):
         block.sub_(orthogonalise(direction, backend).mul_(step_size))

@@ -91,11 +91,15 @@ def has_byte_products() -> bool:
     return not IS_INTERPRETED and "+avx512vnni" in features.split(",")
 
 
-def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) -> Any:
-    """See `multiply_row`. It generates vector operations of LLVM: the instruction for bytes, or operations on pairs of int16
-    that LLVM translates to the multiply-adds of other processors. All of these are exact.
+@intrinsic
+def multiply_bytes(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
+    """totals (ROWS,) int32 = x (P * PART,) uint8 times w (P or more, ROWS) uint32, a block in the layout of `interleave`.
+
+    Or the same for TILE rows, one after the other: totals (TILE, ROWS), x (TILE, P * PART). It generates vector operations of
+    LLVM: the instruction for bytes, or operations on pairs of int16 that LLVM translates to the multiply-adds of other
+    processors. All of these are exact.
     """
-    word, lanes = ir.IntType(32), 16
+    word, lanes, n_rows = ir.IntType(32), 16, TILE if totals.ndim == 2 else 1
     words, wide = ir.VectorType(word, lanes), ir.VectorType(word, 2 * lanes)
     shorts = ir.VectorType(ir.IntType(16), 2 * lanes)
     n_sums, step = ROWS // lanes, lanes * PART
@@ -149,24 +153,12 @@ def _multiply(n_rows: int, totals: types.Array, x: types.Array, w: types.Array) 
     return types.void(totals, x, w), generate
 
 
-@intrinsic
-def multiply_row(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
-    """totals (ROWS,) int32 = x (P * PART,) uint8 times w (P or more, ROWS) uint32, a block in the layout of `interleave`."""
-    return _multiply(1, totals, x, w)
-
-
-@intrinsic
-def multiply_tile(typing_context: Any, totals: types.Array, x: types.Array, w: types.Array) -> Any:
-    """The same for TILE rows, one after the other: totals (TILE, ROWS), x (TILE, P * PART)."""
-    return _multiply(TILE, totals, x, w)
-
-
 @helper
 def fill_shifts(levels: Array, shift: Array) -> None:
     """shift (B * ROWS,) int32 = minus OFFSET times the sum of each column. levels: in the layout of `interleave`."""
     x = np.full(levels.shape[1] * PART, OFFSET, np.uint8)
     for b in range(levels.shape[0]):
-        multiply_row(shift[b * ROWS : (b + 1) * ROWS], x, levels[b])
+        multiply_bytes(shift[b * ROWS : (b + 1) * ROWS], x, levels[b])
     for j in range(shift.size):
         shift[j] = -shift[j]
 
@@ -176,7 +168,7 @@ def multiply_strip(x: Array, w: Array, first: int, shift: Array, tile: Array, su
     """sums (STRIP, B * ROWS) int32 = shift + x (STRIP, P * PART) uint8 times w (B, P, ROWS), from block `first` on."""
     for r in range(0, STRIP, TILE):
         for b in range(first, len(w)):
-            multiply_tile(tile, x[r : r + TILE], w[b])
+            multiply_bytes(tile, x[r : r + TILE], w[b])
             columns = slice(b * ROWS, (b + 1) * ROWS)
             for i in range(TILE):
                 out, own, more = sums[r + i, columns], tile[i], shift[columns]

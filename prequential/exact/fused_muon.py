@@ -6,7 +6,6 @@ STRIP rows of a product stay in the processor's cache until they are rounded aga
 import math
 
 import numpy as np
-import torch
 
 from prequential.exact.byte_products import (
     OFFSET,
@@ -31,21 +30,12 @@ from prequential.exact.fused_loops import (
 from prequential.exact.plain import INT8_LIMIT
 from prequential.machine.compiled import Array, helper, inlined, kernel
 
-Tensor = torch.Tensor
-
-
-def muon_step_in_kernel(
-    w: Tensor, g: Tensor, n_blocks: int, step_size: float, n_steps: int, coefficients: tuple[float, float, float]
-) -> None:
-    """`backend.muon_step_`."""
-    _step(w.numpy(), g.numpy(), n_blocks, np.float32(step_size), n_steps, *map(np.float32, coefficients))
-
 
 @kernel
-def _step(
+def muon_step_in_kernel(
     w: Array, g: Array, n_blocks: int, step_size: np.float32, n_steps: int, a: np.float32, b: np.float32, c: np.float32
 ) -> None:  # fmt: skip
-    """Zeros fill up the tiles of a block and change no bit of it."""
+    """`backend.muon_step_`. Zeros fill up the tiles of a block and change no bit of it."""
     n_rows, width = len(w), w.shape[1] // n_blocks
     is_tall, shape = n_rows > width, (-(-min(n_rows, width) // ROWS) * ROWS, -(-max(n_rows, width) // ROWS) * ROWS)
     for start in range(0, w.shape[1], width):

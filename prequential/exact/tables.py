@@ -47,28 +47,22 @@ def attention_table(device: torch.device = HOST) -> torch.Tensor:
     return torch.tensor(table, dtype=torch.float32, device=device)
 
 
-def _quarter_sine() -> list[int]:
-    """round(2**20 * sin(2*pi*j / ROTARY_PERIOD)) for j = 0 .. ROTARY_PERIOD / 4, by Taylor series in 40 digits."""
+@cache
+def rotary_table() -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin of 2*pi*j / 4096 for j = 0..4095: two (4096,) float32 tensors of multiples of 2**-20, so exact."""
+    # quarter[j] = round(2**20 * sin(2*pi*j / ROTARY_PERIOD)) for j = 0 .. n, by Taylor series in 40 digits.
+    n, quarter = ROTARY_PERIOD // 4, list[int]()
     with localcontext() as context:
         context.prec = 40
         step = 2 * PI / ROTARY_PERIOD
-        sines = []
-        for j in range(ROTARY_PERIOD // 4 + 1):
+        for j in range(n + 1):
             x = step * j
             term, total, k = x, x, 1
             while abs(term) > Decimal(10) ** -35:
                 term *= -x * x / ((2 * k) * (2 * k + 1))
                 total += term
                 k += 1
-            sines.append(int((total * (1 << 20)).to_integral_value()))
-        return sines
-
-
-@cache
-def rotary_table() -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin of 2*pi*j / 4096 for j = 0..4095: two (4096,) float32 tensors of multiples of 2**-20, so exact."""
-    quarter = _quarter_sine()
-    n = ROTARY_PERIOD // 4
+            quarter.append(int((total * (1 << 20)).to_integral_value()))
     sine = quarter[:n] + quarter[n:0:-1] + [-s for s in quarter[:n]] + [-s for s in quarter[n:0:-1]]
     cosine = sine[n:] + sine[:n]
     scale = 1.0 / (1 << 20)

@@ -18,7 +18,7 @@ from prequential_corpora.corpus import unicode_name
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, check_number
-from prequential.evaluation.curves import MODEL, ShownAsTable
+from prequential.evaluation.curves import MODEL, ShownAsTable, data_frame
 from prequential.evaluation.runs import PathLike, Run, mode_of_all, read_run, read_runs
 from prequential.evaluation.summary import OTHER_ORDER, proof, rows_known
 from prequential.files import common_mode, output_file
@@ -226,9 +226,7 @@ class ForecastScore(ShownAsTable):
 
     def to_frame(self) -> pandas.DataFrame:
         """One row: point, low, high and actual in bits, percent (forecast over actual, minus 1), hit, naive_percent and more."""
-        import pandas
-
-        return pandas.DataFrame([{name: value for name, value in self.record.items() if not isinstance(value, dict)}])
+        return data_frame([{name: value for name, value in self.record.items() if not isinstance(value, dict)}])
 
     def __str__(self) -> str:
         record = self.record
@@ -275,13 +273,11 @@ class Forecast(ShownAsTable):
 
         low_bits, high_bits: of the first row.
         """
-        import pandas
-
         parts = {"forecast": self.bits, **_parts(self.record["forecasts"]["total_bits"])}
         n_bytes = self.record["target"]["n_bytes"]
         rows = [{"forecast": name, "bits": bits, "bits_per_byte": bits / n_bytes} for name, bits in parts.items()]
         rows[0] |= {"low_bits": self.low_bits, "high_bits": self.high_bits}
-        return pandas.DataFrame(rows)
+        return data_frame(rows)
 
     def save(self, path: PathLike) -> None:
         """Writes the forecast to a file, for `read_forecast`. Raises OutputError, also for a file that exists."""

@@ -26,7 +26,7 @@ from prequential.files import PathLike, output_file
 from prequential.heldout_loss.summary import Commit
 from prequential.online.source import CorpusLike, Source, open_source
 from prequential.printable import printable
-from prequential.records import ScoreFields, check_record, parse_object, read_lines
+from prequential.records import ScoreFields, read_records
 
 LOG = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
@@ -119,9 +119,7 @@ def read_scores(path: PathLike, documents: HeldoutCorpus) -> NDArray[np.float64]
     Every document must have exactly one score, of all its bytes.
     """
     places, nats = {id_: i for i, id_ in enumerate(documents.ids)}, np.full(len(documents.ids), math.nan)
-    for number, line in enumerate(read_lines(path), 1):
-        where = f"line {number} of {str(path)!r}"
-        score = check_record(parse_object(line, where), ScoreFields, where)
+    for where, score in read_records(path, ScoreFields):
         i = places.get(score["id"])
         if i is None or documents.documents[i].n_bytes != score["bytes"]:
             what = f"the id {score['id']!r} of {score['bytes']:,} bytes, which is no document of this test corpus"

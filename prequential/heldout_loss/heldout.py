@@ -8,14 +8,12 @@ decisions, in whole units of 2**-22 bits. A GPT has also learned from the last s
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from math import fsum
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from prequential_codecs.archive_header import OTHER
@@ -29,7 +27,7 @@ from prequential.evaluation import baselines
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.files import PathLike
-from prequential.heldout_loss.documents import HeldoutCorpus
+from prequential.heldout_loss.documents import Bytes, HeldoutCorpus
 from prequential.heldout_loss.summary import summarise_heldout
 from prequential.learners.adapted import AdaptedLearner
 from prequential.learners.given import is_model
@@ -45,13 +43,14 @@ from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, Source, open_source
 from prequential.online.training import train
-from prequential.records import NOT_CODED, HeldoutLoss, HeldoutRecord, environment
+from prequential.records import NOT_CODED, HeldoutLoss, HeldoutRecord, environment, now, record_of
 
 BASELINES = ("ppmd", "xz")
 OWN_POLICY = "carried: one stream; the context continues from the training corpus"
 CHUNK_BYTES = 1 << 18  # of a stream, held in memory at a time
-Bytes = NDArray[np.uint8]
 Context = Literal["carried", "isolated"]
+# A learner that has read a corpus; the corpus, as JSON values; and itself, if its bytes are available.
+Trained = tuple[LearnerSpec, Learner, dict[str, Any], Source | None]
 POLICIES: dict[Context, str] = {
     "carried": "carried: one stream; window and contexts continue from the training corpus and from document to document",
     "isolated": "isolated: each document begins with an empty window and fresh contexts",
@@ -115,21 +114,6 @@ class Model(NamedTuple):
     texts: HeldoutCorpus | None = None
 
 
-def heldout_record(**values: Any) -> dict[str, Any]:
-    """A HeldoutRecord of these fields as JSON values, with the time."""
-    values["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-    return dict(msgspec.to_builtins(HeldoutRecord(**values)))
-
-
-class Trained(NamedTuple):
-    """A learner that has read a corpus. about: the corpus, as JSON values. source: itself, if its bytes are available."""
-
-    spec: LearnerSpec
-    learner: Learner
-    about: dict[str, Any]
-    source: Source | None = None
-
-
 def train_on(source: Source, spec: LearnerSpec, on_progress: OnProgress) -> Trained:
     """A new learner that has read the corpus. Raises CorpusError for an empty one, and what the learner raises."""
     begin(on_progress, "training")
@@ -140,14 +124,14 @@ def train_on(source: Source, spec: LearnerSpec, on_progress: OnProgress) -> Trai
         code_bits = train(learner, symbols, on_progress).code_bits
     else:
         code_bits = fsum(bits.sum() for bits in reported(byte_costs(symbols, spec, learner), symbols, on_progress))
-    return Trained(spec, learner, {"source": "corpus", **source.describe(), "code_bits": code_bits}, source)
+    return spec, learner, {"source": "corpus", **source.describe(), "code_bits": code_bits}, source
 
 
 def stored_model(folder: PathLike, runtime: Runtime) -> Trained:
     """The learner of a stored model. Raises what `load_model` raises."""
     stored = load_model(folder, runtime)
     about = {"source": "model", **stored.trained_on, "model": unicode_name(os.fspath(folder))}
-    return Trained(own_spec(stored.config, runtime), stored.learner, about)
+    return own_spec(stored.config, runtime), stored.learner, about, None
 
 
 def trained_model(
@@ -227,7 +211,9 @@ def measure_trained(
     untrained = loss("untrained", dynamic_costs(spec, spec.make(), symbols))
     begin(on_progress, "baselines")
     others, _ = measure_each(symbols.tobytes(), BASELINES)
-    return heldout_record(
+    return record_of(
+        HeldoutRecord,
+        time=now(),
         train=about,
         test=test.about,
         config=spec.description,

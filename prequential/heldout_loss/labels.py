@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from prequential.arguments import check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
-from prequential.evaluation.curves import ShownAsTable
+from prequential.evaluation.curves import ShownAsTable, data_frame
 from prequential.files import PathLike, open_regular
 from prequential.files.strict_json import bounded_lines, parse_row
 from prequential.learners.spec import code_lengths, reported
@@ -77,9 +77,7 @@ class LabelCost(ShownAsTable):
 
     def to_frame(self) -> pandas.DataFrame:
         """A row for each code: bits and bits_per_label."""
-        import pandas
-
-        frame = pandas.DataFrame({"code": list(self.codes), "bits": list(self.codes.values())})
+        frame = data_frame({"code": list(self.codes), "bits": list(self.codes.values())})
         return frame.assign(bits_per_label=frame["bits"] / len(self.online))
 
     def __str__(self) -> str:

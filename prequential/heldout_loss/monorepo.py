@@ -18,16 +18,15 @@ from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
 from prequential.files.outputs import prepare_records
 from prequential.heldout_loss.heldout import Context
-from prequential.heldout_loss.request import Heldout, heldout
+from prequential.heldout_loss.request import Heldout, Record, heldout
 from prequential.heldout_loss.text import window_line
 from prequential.model.config import Config
 from prequential.model.presets import preset
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
 from prequential.online.source import open_source
-from prequential.records import LOSSES, MonorepoRecord, append_record, check_record, parse_object, read_lines
+from prequential.records import LOSSES, MonorepoRecord, append_record, read_records
 
-Record = dict[str, Any]
 NOT_IN_SERIES = ("each", "all_others", "commits")  # of a loss: they may be thousands
 
 
@@ -51,11 +50,7 @@ def read_series(path: PathLike) -> list[Record]:
     check_arguments(path=path)
     if not os.path.lexists(path):
         raise CorpusError(f"{os.fspath(path)!r} does not exist: name the file of a series")
-    records = []
-    for number, line in enumerate(read_lines(path), 1):
-        where = f"line {number} of {os.fspath(path)!r}"
-        records.append(check_record(parse_object(line, where), MonorepoRecord, where))
-    return records
+    return [record for _, record in read_records(path, MonorepoRecord)]
 
 
 def _setting(points: Sequence[Record], given: Mapping[str, Any]) -> Record:

@@ -9,7 +9,6 @@ black-box language models", ICLR.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from prequential.errors import ConfigError
 from prequential.heldout_loss.documents import HeldoutCorpus
 from prequential.online.source import drawn_order
 from prequential.records import OrderTest
@@ -35,9 +34,3 @@ def order_sentence(test: Mapping[str, Any], name: str) -> str:
         return f"{name} needs fewer bits in the order of this file than in drawn orders ({of}): {what}"
     unknown = "its score may be used, but a copy in another order would not show"
     return f"{name} shows no sign of having read this file ({of}): {unknown}"
-
-
-def check_order(test: Mapping[str, Any]) -> None:
-    """Raises ConfigError unless the documents of this corpus have an order of their own: rows of files."""
-    if test.get("kind") not in ("dataset", "shards") or test.get("column") is None:
-        raise ConfigError("orders= needs rows in the order of their file (shards: or hf:)")

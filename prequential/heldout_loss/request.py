@@ -21,7 +21,7 @@ from prequential.arguments import byte_count, check_arguments
 from prequential.comparison.clusters import label_of
 from prequential.comparison.documents import DocumentComparison, compare_documents, document_losses
 from prequential.errors import ConfigError, wrong_argument
-from prequential.evaluation.curves import ShownAsTable
+from prequential.evaluation.curves import ShownAsTable, data_frame
 from prequential.files import PathLike
 from prequential.files.claims import claimed
 from prequential.files.outputs import prepare_records
@@ -38,7 +38,7 @@ from prequential.model.config import Config
 from prequential.online.coding import OnProgress, ignore
 from prequential.online.runtime import Runtime
 from prequential.online.source import CorpusLike, check_outside, corpus_name, in_memory, mode_of, open_source
-from prequential.records import LOSSES, HeldoutRecord, append_record, check_record, parse_object, read_lines
+from prequential.records import LOSSES, HeldoutRecord, append_record, read_records
 from prequential.version import VERSION
 
 if TYPE_CHECKING:
@@ -80,9 +80,7 @@ class Heldout(ShownAsTable):
         Documents of a window may have equal names: `number`, or of models `id`, tells them apart. Of a learner that was trained
         here, these are the 1,000 costliest documents.
         """
-        import pandas
-
-        return pandas.DataFrame(list(self.rows))
+        return data_frame(list(self.rows))
 
     def __str__(self) -> str:
         return self.text
@@ -213,7 +211,8 @@ def measure(
         depends_on = json.dumps([VERSION, corpus.about, cluster, model.depends_on], sort_keys=True)
         key = blake2b(depends_on.encode(), digest_size=16).hexdigest()
         with claimed(place[0].with_name(f".claim-{key}")) if place else nullcontext():
-            record = _finished(place[0], key) if place else None
+            finished = read_records(place[0], HeldoutRecord, key.encode()) if place else ()
+            record = next((each for _, each in finished), None)
             if is_new := not record:
                 record = {**model.record(), "key": key}
                 if place:
@@ -221,15 +220,6 @@ def measure(
     rows = _scored_rows(record, model.texts) if model.texts else _trained_rows(record)
     text = format_models([record]) if model.texts else format_heldout(record)
     return Heldout(records=(record,), rows=tuple(rows), text=text, n_new=is_new)
-
-
-def _finished(path: Path, key: str) -> Record | None:
-    """The record of this key."""
-    for number, line in enumerate(read_lines(path), 1):
-        if key.encode() in line:
-            where = f"line {number} of {str(path)!r}"
-            return check_record(parse_object(line, where), HeldoutRecord, where)
-    return None
 
 
 # ---- rows of single documents

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import blake2b
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,15 @@ from prequential_corpora.corpus import unicode_name
 from prequential.errors import ConfigError
 from prequential.files import PathLike
 from prequential.heldout_loss.documents import HeldoutCorpus, read_scores
-from prequential.heldout_loss.heldout import Context, Model, heldout_record
-from prequential.heldout_loss.order_test import MIN_ORDERS, check_order, order_test
+from prequential.heldout_loss.heldout import Context, Model
+from prequential.heldout_loss.order_test import MIN_ORDERS, order_test
 from prequential.heldout_loss.summary import summarise_documents
 from prequential.learners.loading import HUB_PREFIX
 from prequential.online.coding import OnProgress, Progress
 from prequential.online.progress import begin
 from prequential.online.runtime import Runtime
 from prequential.printable import printable
-from prequential.records import NOT_CODED, SCORES_REPORTED, environment
+from prequential.records import NOT_CODED, SCORES_REPORTED, HeldoutRecord, digest_of, environment, now, record_of
 
 BATCH_BYTES = 1 << 18  # of documents that are scored between two calls of on_progress
 
@@ -58,7 +57,7 @@ def _record(texts: HeldoutCorpus, bits: NDArray[np.float64], **model: Any) -> di
     """The record of documents that cost so many bits (k,) under a model."""
     costs = bits.tolist()
     loss = summarise_documents(texts.documents, costs, texts.grouping, texts.commits)
-    return heldout_record(test=texts.about, frozen=loss, costs=costs, **model)
+    return record_of(HeldoutRecord, time=now(), test=texts.about, frozen=loss, costs=costs, **model)
 
 
 def _static_model(
@@ -76,8 +75,8 @@ def _static_model(
     from prequential.adapters.static_model import StaticModel
 
     texts = test.texts()
-    if n_orders:
-        check_order(test.about)
+    if n_orders and (test.about.get("kind") not in ("dataset", "shards") or test.about.get("column") is None):
+        raise ConfigError("orders= needs rows in the order of their file (shards: or hf:)")
     if runtime.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError('this machine has no GPU that torch can use: leave out device="cuda"')
     if runtime.threads:
@@ -124,7 +123,7 @@ def _model_of_scores(path: PathLike, context: Context, runtime: Runtime, test: H
     about = {
         "train": {"source": "scores", "name": "unknown text"},
         "config": {OTHER: {"name": name, "arguments": {}}},
-        "learner_digest": blake2b(bits.tobytes(), digest_size=32).hexdigest(),
+        "learner_digest": digest_of(bits.tobytes()),
         "coding": SCORES_REPORTED,
         "policy": f"{context}: as the file of scores was declared",
     }

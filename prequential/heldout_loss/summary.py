@@ -45,7 +45,7 @@ def summarise_heldout(
     n_outside, outside_bits = trace.n_bytes - loss.documents.n_bytes, total_bits - loss.documents.bits
     loss.outside = _group("outside documents", 0, n_outside, outside_bits)
     if overlap:
-        groups = _single_documents(documents, bits)
+        groups = [_group("", 1, d.n_bytes, cost) for d, cost in zip(documents, bits, strict=True)]
         loss.clean = _sum("clean", compress(groups, ~overlap.dirty))
         loss.dirty = _sum("dirty", compress(groups, overlap.dirty))
         loss.novel = _novel(trace, documents, overlap.novel)
@@ -59,8 +59,10 @@ def summarise_documents(
     commits: Sequence[Commit] = (),
 ) -> HeldoutLoss:
     """The loss of documents that cost so many bits each (k,), where bytes outside documents were not scored."""
-    groups = _single_documents(documents, bits, [commit for commit, _ in commits])
-    inside, shown = _sum("documents", groups), _costliest_first(groups)
+    groups = [_group(printable(d.name), 1, d.n_bytes, cost) for d, cost in zip(documents, bits, strict=True)]
+    for i, group in enumerate(groups):
+        group.number, group.commit = i, commits[i][0] if commits else None
+    inside, shown = _sum("documents", groups), sorted(groups, key=lambda group: -group.bits)
     languages, others = _by_label(groups, languages_of(documents)), shown[MAX_DOCUMENTS:]
     clusters = cluster([document.n_bytes for document in documents], bits, grouping)
     interval = loss_interval(clusters)
@@ -86,17 +88,6 @@ def summarise_documents(
     )
 
 
-def _single_documents(
-    documents: Sequence[Document], bits: Sequence[float], commits: Sequence[str] = ()
-) -> list[DocumentGroup]:
-    """Each document with its cost as a group, in the same order."""
-    groups = [_group(printable(d.name), 1, d.n_bytes, cost) for d, cost in zip(documents, bits, strict=True)]
-    for i, group in enumerate(groups):
-        group.number = i
-        group.commit = commits[i] if commits else None
-    return groups
-
-
 def languages_of(documents: Sequence[Document]) -> list[str]:
     """The language of each document by its name. If it is unknown: the extension with its dot, or NO_LANGUAGE without one."""
     return [
@@ -110,7 +101,7 @@ def _by_label(groups: Sequence[DocumentGroup], labels: Sequence[str]) -> list[Do
     members: dict[str, list[DocumentGroup]] = {}
     for group, label in zip(groups, labels, strict=True):
         members.setdefault(label, []).append(group)
-    return _costliest_first(_sum(label, with_label) for label, with_label in members.items())
+    return sorted((_sum(label, each) for label, each in members.items()), key=lambda group: -group.bits)
 
 
 def _novel(trace: Trace, documents: Sequence[Document], novel: NDArray[np.bool_]) -> DocumentGroup:
@@ -135,10 +126,6 @@ def _sum(name: str, groups: Iterable[DocumentGroup]) -> DocumentGroup:
     members = list(groups)
     n_documents, n_bytes = sum(group.n_documents for group in members), sum(group.n_bytes for group in members)
     return _group(name, n_documents, n_bytes, float(sum(group.bits for group in members)))
-
-
-def _costliest_first(groups: Iterable[DocumentGroup]) -> list[DocumentGroup]:
-    return sorted(groups, key=lambda group: -group.bits)
 
 
 def _mean(groups: Sequence[DocumentGroup]) -> float | None:

@@ -1,11 +1,11 @@
 """A held-out measurement as text, from its records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from prequential.comparison.clusters import Clusters, count_of, label_of, reason_for_none
 from prequential.comparison.documents import DocumentComparison, difference_of, sentence
-from prequential.evaluation.summary import learner_label
+from prequential.evaluation.summary import Record, learner_label
 from prequential.heldout_loss.order_test import order_sentence
 from prequential.printable import format_table, printable
 from prequential.records import LOSSES
@@ -13,8 +13,6 @@ from prequential.records import LOSSES
 MAX_ROWS = 10
 GROUPS = {"overlap": "", "language": "languages", "kind": "kinds", "commit": "commits", "document": "each"}
 DIGESTED = {"static model": "the weights", "scores": "the scores"}
-
-Record = Mapping[str, Any]
 
 
 def format_heldout(record: Record) -> str:
@@ -103,7 +101,7 @@ def _totals(losses: Record, baselines: Sequence[Record] = ()) -> str:
     for name, loss in losses.items():
         per_byte, documents = loss["bits_per_byte"], loss["documents"]
         means = [rate(loss["macro_documents"]), rate(loss["macro_languages"])]
-        rows.append([name, f"{documents['bits']:,.0f}", rate(per_byte), _bounds(loss), *means])
+        rows.append([name, f"{documents['bits']:,.0f}", rate(per_byte), bounds(loss), *means])
     for each in baselines:
         row = [each["label"], f"{8 * each['compressed_bytes']:,}", rate(each["bits_per_byte"])]
         rows.append([*row, "", "", ""])
@@ -113,9 +111,8 @@ def _totals(losses: Record, baselines: Sequence[Record] = ()) -> str:
 def _groups(title: str, losses: Record, *, differences: bool = False) -> str:
     """The costliest groups of the first loss, with their bits/byte under all losses; "" if there is only one."""
     if title == "overlap":
-        members = [
-            [loss[name] for name in ("documents", "clean", "dirty", "novel") if loss[name]] for loss in losses.values()
-        ]
+        names = ("documents", "clean", "dirty", "novel")
+        members = [[loss[name] for name in names if loss[name]] for loss in losses.values()]
     else:
         members = [loss[GROUPS[title]] or [] for loss in losses.values()]
     groups = sorted(members[0], key=lambda group: -group["bits"])
@@ -143,7 +140,7 @@ def rate(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _bounds(loss: Record) -> str:
+def bounds(loss: Record) -> str:
     """The interval of a loss; "" if it has none."""
     interval = loss["interval"]
     return f"{interval['low_bits_per_byte']:.4f} to {interval['high_bits_per_byte']:.4f}" if interval else ""
@@ -171,7 +168,7 @@ def _expectation(loss: Record) -> str:
         return f"these figures say nothing about other text: {reason_for_none(_clusters_of(loss))}"
     n = count_of(interval["by"], interval["n_clusters"])
     level, mean = f"{100 * interval['confidence']:g} %", rate(loss["bits_per_byte"])
-    return f"expect {mean} bits/byte on other text like this, {_bounds(loss)} ({level}) over {n} that are independent"
+    return f"expect {mean} bits/byte on other text like this, {bounds(loss)} ({level}) over {n} that are independent"
 
 
 def _clusters_of(loss: Record) -> Clusters:

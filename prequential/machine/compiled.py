@@ -9,7 +9,7 @@ Design decisions:
 - numba would obey a file .numba_config.yaml in the current folder, which may name code to run. It is imported without that.
 """
 
-# ruff: noqa: E402  # numba is imported in its own way first
+# ruff: noqa: E402, F401  # numba is imported in its own way first; other files import parts of it from here
 import functools
 import gc
 import os
@@ -50,11 +50,6 @@ import numba
 import numba.extending
 from numba.core import cgutils, event, registry, types
 from numba.extending import overload, register_jitable
-
-__all__ = [
-    "INLINED", "IS_INTERPRETED", "Array", "cgutils", "cpu_target", "event", "helper", "inlined", "intrinsic", "is_cached",
-    "kernel", "overload", "sharing_kernel", "span", "types",
-]  # fmt: skip
 
 Array = np.ndarray
 intrinsic: Any = numba.extending.intrinsic  # its calls in kernels lack the typing context

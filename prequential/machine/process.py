@@ -40,14 +40,16 @@ class _Overlapping:
 
 @contextmanager
 def _process_kept() -> Iterator[None]:
-    n_before, restore_precision = _n_threads(), _precision()
+    torch, restore_precision = sys.modules.get("torch"), _precision()
+    n_before = torch.get_num_threads() if torch else None
     try:
         with warnings.catch_warnings():
             yield
     finally:
-        n_before = n_before or (n_torch_threads() if "torch" in sys.modules else None)
-        if n_before and n_before != _n_threads():
-            sys.modules["torch"].set_num_threads(n_before)
+        if torch := sys.modules.get("torch"):
+            n_before = n_before or n_torch_threads()
+            if n_before != torch.get_num_threads():
+                torch.set_num_threads(n_before)
         restore_precision()
 
 
@@ -96,11 +98,6 @@ def n_torch_threads() -> int:
     """Torch's number of threads before a pool first switched them off. Pools call this first; torch is imported."""
     n: int = sys.modules["torch"].get_num_threads()
     return n
-
-
-def _n_threads() -> int | None:
-    torch = sys.modules.get("torch")
-    return torch.get_num_threads() if torch else None
 
 
 def _precision() -> Callable[[], None]:

@@ -53,7 +53,7 @@ class FrozenLearner(OnlineLearner):
         ring[written] = old.ring[written]
         self.history.n_symbols = old.n_symbols
         if self.history.recall:
-            self.history.recall.restart(old.n_symbols + MAX_VERIFIED)
+            self.history.recall.restart(old.n_symbols)
         self.history.append(np.zeros(MAX_VERIFIED, np.uint8))
         if self.gpt:
             self.gpt._reader = Reader(self.gpt.config)  # no keys and values

@@ -84,14 +84,12 @@ def _beside_gpt(mixer: MixerConfig, table_bits: int) -> MixerConfig:
     return dataclasses.replace(mixer, sets=(*mixer.sets, "gpt"), curves=(*mixer.curves, "gpt"), table_bits=table_bits)
 
 
-# Beside this mixer an MLP twice as wide, or four rows, take as many bits, and longer (dev/LOG.md, 2026-11-29).
-_DEFAULT = _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23), mlp=2, rows=5)
-_BEST = _with_memory(_with_gpt(2, 192, 20, _beside_gpt(_FULL, 25)))
-
 PRESETS: dict[int, Config] = {
     1: Config(gpt=None, mixer=_FAST), 2: Config(gpt=None, mixer=_SECOND), 3: Config(gpt=None, mixer=_THIRD),
     4: Config(gpt=None, mixer=_FULL),
-    5: _DEFAULT, 6: _BEST,
+    # Beside this mixer an MLP twice as wide, or four rows, take as many bits, and longer (dev/LOG.md, 2026-11-29).
+    5: _with_gpt(2, 192, 19, _beside_gpt(_FULL, 23), mlp=2, rows=5),
+    6: _with_memory(_with_gpt(2, 192, 20, _beside_gpt(_FULL, 25))),
 }  # fmt: skip
 
 # For a device, which steps while the processor mixes: 7 million weights. The mixer is the one of -2, with a larger table: a

@@ -51,7 +51,10 @@ class AuditedLearner(OnlineLearner):
     def _compare_states(self) -> None:
         """Raises FaultError if a tensor differs, or the costs in the segment that has just ended."""
         own, other = super().state(), self._replica.state()
-        counts = {name: _n_differing(array, other[name]) for name, array in own.items()}
+        counts = {}  # of values that differ in a bit
+        for name, array in own.items():
+            words = f"u{array.itemsize}"
+            counts[name] = int(np.count_nonzero(array.view(words) != other[name].view(words)))
         names = sorted(filter(counts.get, counts), key=counts.__getitem__)  # a fault spreads: the fewest first
         differing = ["the costs of symbols"] * self._costs_differ
         differing += [f"{name} ({counts[name]:,} of {own[name].size:,} values)" for name in names[:MAX_NAMES]]
@@ -70,9 +73,3 @@ class AuditedLearner(OnlineLearner):
         super().load_state(arrays)
         self._replica.load_state(arrays)
         self._n_segments, self._compared = 0, self.n_symbols
-
-
-def _n_differing(own: np.ndarray, other: np.ndarray) -> int:
-    """How many values differ in a bit."""
-    words = f"u{own.itemsize}"
-    return int(np.count_nonzero(own.view(words) != other.view(words)))

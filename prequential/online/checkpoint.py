@@ -63,12 +63,7 @@ class Checkpoints:
     """When and where a run is saved, and from what it resumes. Saving takes at most the share COST of the time."""
 
     def __init__(
-        self,
-        path: Path,
-        partial: Path | None = None,
-        *,
-        resume: bool,
-        sync: Callable[[], object] = lambda: None,
+        self, path: Path, partial: Path | None = None, *, resume: bool, sync: Callable[[], object] = lambda: None
     ) -> None:
         """partial: the output so far. resume: continue from both. sync: called before each checkpoint, for other files."""
         self.path, self.partial, self.resume, self._sync = path, partial, resume, sync

@@ -138,7 +138,7 @@ class _Run:
         other = identity(self.direction, reader.header) != identity(self.direction, self.header)
         if other or n_read < self.n_done_before:
             raise CheckpointError("the partial output is from another run")
-        self.resume_sink(reader.n_bytes_read)
+        self.resume_sink(reader.source.n_bytes_taken)
         return reader
 
     def _save_if_due(self, coder: BitCoder | None, symbols: np.ndarray) -> None:

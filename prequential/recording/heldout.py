@@ -1,6 +1,5 @@
 """Held-out documents that a training loop scores: the last scores of each name become a record that `compare` reads."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,13 +18,6 @@ POLICY = "as the loop called the model"
 Sums = dict[str, dict[int, tuple[int, int, int, int]]]
 PRIME = (1 << 127) - 1
 NOISE, NOISE_NATS = 0.05, 0.05  # by which the loss of one row, scored twice, may differ
-
-
-def checked_name(name: Any) -> str:
-    """The name of a set of documents, which becomes part of a file's name. Raises ConfigError."""
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise ConfigError(f"rec.heldout(): the name is {name!r}: give letters, digits, dots, dashes or underscores")
-    return name
 
 
 def add_documents(sums: Sums, documents: Sequence[Any], scores: Scores, units: Units) -> tuple[int, int]:

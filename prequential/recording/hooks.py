@@ -37,12 +37,6 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
         if "logits" not in batch or (is_own and not batch["is_own"]):  # a loss may call the model more than once
             batch.update(logits=logits.detach(), inputs=inputs, is_own=is_own)
 
-    def score() -> None:
-        if "logits" not in batch:
-            raise ConfigError(f"{NO_LOGITS if batch else NO_TARGETS}: {REMEDY}")
-        logits = batch["logits"]
-        recorder.score(logits=logits, targets=batch["targets"].to(logits.device), inputs=batch["inputs"])
-
     def compute_loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not (model.training and torch.is_grad_enabled()):  # an evaluation is no training
             return whole(model, inputs, *args, **kwargs)
@@ -52,7 +46,10 @@ def watch(recorder: Any, trainer: Any) -> Callable[[], None]:
         n_scores, loss = recorder._n_scores, whole(model, inputs, *args, **kwargs)
         try:
             if recorder._n_scores == n_scores:
-                score()
+                if "logits" not in batch:
+                    raise ConfigError(f"{NO_LOGITS if batch else NO_TARGETS}: {REMEDY}")
+                logits = batch["logits"]
+                recorder.score(logits=logits, targets=batch["targets"].to(logits.device), inputs=batch["inputs"])
         except ConfigError as error:
             mistakes.append(error)
             if len(mistakes) == 1:

@@ -9,6 +9,7 @@ complete steps, and all ranks exchange them. So a mistake in the values (NaN, an
 
 import copy
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from prequential.files import check_can_write
 from prequential.online.source import CorpusLike
 from prequential.recording.account import Account, Ranks
 from prequential.recording.causal import Call, CallHook, look_ahead, rows_of
-from prequential.recording.heldout import Sums, add_documents, checked_name, heldout_record, joined
+from prequential.recording.heldout import Sums, add_documents, heldout_record, joined
 from prequential.recording.hooks import hf_callback, lightning_callback
 from prequential.recording.run import Observed, PartialRun, check_texts, reported_record, save_run
 from prequential.recording.score import IGNORED, n_parameters, scores_of, units_of
@@ -245,10 +246,8 @@ class Recorder:
             self.observed.wall_s, self._since_s = self.observed.wall_s + now_s - self._since_s, now_s
         mistakes = self._account.read(self.observed.n_steps)
         totals, n_steps = self._account.totals, self.observed.n_steps
-        if (
-            self._ranks.own == 0 and n_steps >= FLUSH_STEPS and (n_bytes := totals.new[2])
-        ):  # for `runs list` after a crash
-            try:
+        if self._ranks.own == 0 and n_steps >= FLUSH_STEPS and (n_bytes := totals.new[2]):
+            try:  # for `runs list` after a crash
                 self._partial.append(name=self._name, n_steps=n_steps, n_bytes=n_bytes, code_bits=totals.code_bits)
             except OutputError as error:  # at its end, the run is written nevertheless
                 if str(error) not in self.faults:
@@ -282,8 +281,10 @@ class Recorder:
         heldout-NAME.jsonl in the run folder. `prequential compare A/heldout-NAME.jsonl B/heldout-NAME.jsonl` gives the paired
         difference over documents. Rows with values that no model gives are left out: a mistake. Raises ConfigError.
         """
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):  # of a file
+            raise ConfigError(f"rec.heldout(): the name is {name!r}: give letters, digits, dots, dashes or underscores")
         n_steps = self.observed.n_steps
-        step, sums = self._heldout.get(checked_name(name), (n_steps, {}))
+        step, sums = self._heldout.get(name, (n_steps, {}))
         if step != n_steps:
             sums = {}
         scores = scores_of(self._units, self._ignored, targets=targets, logits=logits, nll=nll, inputs=inputs)

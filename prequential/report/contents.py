@@ -10,7 +10,7 @@ from prequential.comparison.documents import KINDS as DOCUMENTS
 from prequential.errors import CorpusError
 from prequential.evaluation.runs import RECORD, Run, mode_of_all, read_run, read_runs
 from prequential.files import PathLike, common_mode, open_regular, reading
-from prequential.records import check_record, parse_object, read_lines, read_object
+from prequential.records import parse_object, read_lines, read_object, read_records
 from prequential.report.markup import MARK
 
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ class Contents:
             self.scores += [parse_object(line, repr(str(path))) for line in read_lines(path)]
         elif kind in DOCUMENTS:
             into = self.losses if kind == "heldout" else self.series.setdefault(path, [])
-            for number, line in enumerate(read_lines(path), 1):
-                where = f"line {number} of {str(path)!r}"
-                into.append(check_record(parse_object(line, where), DOCUMENTS[kind], where))
+            into += (record for _, record in read_records(path, DOCUMENTS[kind]))
 
 
 def read_contents(names: Iterable[PathLike]) -> Contents:

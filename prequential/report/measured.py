@@ -1,14 +1,14 @@
 """The parts of a page about what is no run: held-out losses, series of a repository, forecasts and their scores."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from prequential.comparison.documents import compare_documents, document_losses, sentence, trained_on
 from prequential.errors import CorpusError
-from prequential.evaluation.summary import learner_label
+from prequential.evaluation.summary import Record, learner_label
 from prequential.forecasting.forecast import Forecast, ForecastScore, conclusion, forecast_warnings
 from prequential.forecasting.registered import SCHEMA, SCORE_SCHEMA
-from prequential.heldout_loss.text import verdict
+from prequential.heldout_loss.text import bounds, verdict
 from prequential.records import LOSSES
 from prequential.report.contents import Contents
 from prequential.report.markup import Html, element, folded, html_table
@@ -17,8 +17,6 @@ from prequential.report.svg import html_figure
 
 MAX_ROWS = 50  # of a table of documents
 GROUPS = {"languages": "language", "kinds": "kind", "commits": "commit", "each": "document"}
-
-Record = Mapping[str, Any]
 
 
 class Section(NamedTuple):
@@ -53,12 +51,11 @@ def _loss(record: Record) -> Record:
 def _row(record: Record, title: str, name: str) -> dict[str, object]:
     """The losses of a record, in a row that is called `name` under this title."""
     loss = _loss(record)
-    interval, documents = loss.get("interval"), loss["documents"]
-    ends = [f"{interval[end]:.4f}" for end in ("low_bits_per_byte", "high_bits_per_byte")] if interval else []
+    documents = loss["documents"]
     return {
         title: name,
         **{each: (record.get(each) or {}).get("bits_per_byte") for each in LOSSES},
-        "95 % interval": "\u00a0to\u00a0".join(ends) or None,
+        "95 % interval": loss.get("interval") and bounds(loss).replace(" ", "\u00a0"),
         "commits": record["test"].get("n_commits"),
         "documents": documents["n_documents"],
         "bytes": documents["n_bytes"],

@@ -19,7 +19,7 @@ from prequential.comparison.compare import group_labels, group_learner
 from prequential.comparison.data_multiple import equal_loss as equal_losses
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import GPT, GROUP, MIXER, MODEL, Curve
-from prequential.evaluation.summary import without_common_arguments
+from prequential.evaluation.summary import Record, without_common_arguments
 from prequential.records import LOSSES
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ DAY_S = 86400
 
 Curves = Mapping[str, Curve]
 Points = tuple[NDArray[Any], NDArray[np.float64]]
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

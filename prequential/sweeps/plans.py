@@ -139,7 +139,6 @@ def sweep_plan(
         [base.gpt.n_layers] if layers is None else layers,
         [s.segment_symbols] if update_symbols is None else update_symbols,
     )
-
     variants, refusals = list[Variant](), dict[str, str]()
     for point in dict.fromkeys(product(*axes)):
         name = "replay {:g}, width {}, layers {}, update {}".format(*point)

@@ -12,7 +12,7 @@ from prequential.comparison.compare import compare_runs
 from prequential.comparison.data_multiple import LEVEL, DataMultiple, data_multiple
 from prequential.comparison.differences import sentence
 from prequential.errors import CorpusError, wrong_argument
-from prequential.evaluation.curves import MODEL, mean_curve
+from prequential.evaluation.curves import MODEL, data_frame, mean_curve
 from prequential.evaluation.runs import PathLike, Run
 from prequential.evaluation.summary import without_common_arguments
 from prequential.machine.jobs import Executor
@@ -54,14 +54,12 @@ class Summary:
 
     def to_frame(self) -> pandas.DataFrame:
         """A row for each result, the cheapest in operations first; the interval of the data multiple has columns of its own."""
-        import pandas
-
         ends = {"data_multiple": "point", "low": "low", "high": "high"}  # columns, and fields of a data multiple
         rows = [
             vars(each) | {name: each.data_multiple and getattr(each.data_multiple, end) for name, end in ends.items()}
             for each in sorted(self.results, key=lambda result: result.flops_per_byte)
         ]
-        return pandas.DataFrame(rows)
+        return data_frame(rows)
 
     def to_text(self) -> str:
         """The table of configurations, and the best of them."""
@@ -152,9 +150,8 @@ def sweep(
         >>> [result.n_seeds for result in summary.results]
         [1, 1]
     """
-    check_arguments(
-        source=source, folder=folder, limit=limit, runtime=runtime, executor=executor, on_outcome=on_outcome
-    )
+    check_arguments(source=source, folder=folder, limit=limit, runtime=runtime)
+    check_arguments(executor=executor, on_outcome=on_outcome)
     if not isinstance(plan, Plan):
         raise wrong_argument("plan", plan, "a Plan of prequential.sweep_plan")
     outcomes = []

@@ -27,7 +27,7 @@ CROSSING = {  # tests of several modules, named for what they show
         "attacks", "look_ahead", "loops", "on_gpu", "parallel", "ranks", "seen_text", "trainer", "unfinished",
     ),
     "records": ("schema",),
-    "report": ("figures", "page_in_browser", "panels", "passages"),
+    "report": ("figures", "page_in_browser", "panels", "passages", "plots", "written"),
     "sweeps": ("executors",),
 }  # fmt: skip
 layout = load("layout")

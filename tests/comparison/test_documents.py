@@ -17,7 +17,7 @@ from prequential.comparison.documents import (
     read_document_losses,
     sentence,
 )
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
 from prequential.heldout_loss.summary import summarise_heldout
@@ -134,15 +134,13 @@ def test_the_report_and_the_json_agree() -> None:
     assert "C: 1 contexts, trained on 2,000 bytes of train (x.jsonl:-0.1)" in report
 
 
-def test_records_of_other_documents_are_refused_and_a_single_one() -> None:
+def test_records_of_other_documents_are_refused() -> None:
     cut_elsewhere = record(0.0)
     clusters = cut_elsewhere["dynamic"]["clusters"]
     clusters["n_bytes"][:2] = [clusters["n_bytes"][0] + 1, clusters["n_bytes"][1] - 1]
     for other in (record(0.0, blake2b="cd" * 32), record(0.0, n=N + 1), cut_elsewhere):
         with pytest.raises(CorpusError, match="scored other documents"):
             compare_documents([document_losses(record(0.0), "a"), document_losses(other, "b")])
-    with pytest.raises(ConfigError, match="two records"):
-        compare_documents([document_losses(record(0.0), "a")])
 
 
 def test_records_with_other_clusters_are_refused_with_the_remedy() -> None:

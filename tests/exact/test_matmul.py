@@ -102,8 +102,6 @@ def test_choose_takes_an_exact_backend_or_the_named_one_and_pins_the_float32_pre
     assert choose().name in exact_backends()
     assert torch.get_float32_matmul_precision() == "highest"
     assert choose(name="float64") == Matmul("float64")
-    with pytest.raises(InexactMachineError, match="no matmul backend 'fp8'"):
-        choose(name="fp8")
 
 
 CHILD = """

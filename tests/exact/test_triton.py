@@ -93,7 +93,7 @@ def test_every_primitive_has_a_counterpart():
         if callable(each) and each.__module__ == plain.__name__ and name[0] != "_"
     }
     own -= {"sqrt"}
-    assert own <= set(triton_primitives.__all__)
+    assert own <= vars(triton_primitives).keys()
     assert all(signature(getattr(triton_primitives, name)) == signature(getattr(plain, name)) for name in own)
     assert not triton_primitives.COMPILED  # a decoder's compiled kernels are for the processor
 

@@ -16,6 +16,7 @@ from prequential_corpora.git_window import open_documents, read_tree, read_windo
 from small import DEEPER
 
 import prequential
+from prequential import plots
 from prequential.errors import CorpusError
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
@@ -23,7 +24,7 @@ from prequential.heldout_loss.heldout import code_frozen, traced
 from prequential.learners.spec import code_lengths
 from prequential.model.config import MixerConfig
 from prequential.online.training import train
-from prequential.report import plots, run_panels
+from prequential.report import run_panels
 
 GIT = pytest.mark.skipif(shutil.which("git") is None, reason="reads repositories through git")
 MIXER = replace(DEEPER, gpt=None, mixer=MixerConfig(contexts=("1", "2", "4"), table_bits=10))

@@ -171,9 +171,8 @@ def test_a_row_is_learned_as_it_would_be_read_at_the_start_of_a_stream():
     """The gradient of a row follows from the logits that a new stream with the same symbols gets."""
     inputs, targets, places = drawn_rows(3)
     gpt = trained(make_gpt(fused))
-    gradient, _ = gpt._forward_rows(
-        gpt.table_rows(inputs[:1], places[:1]), targets[:1], rotary_phases(CONFIG, 0, ROW_LENGTH)
-    )
+    rows = gpt._weights.rows_of_tables(inputs[0], places[0])[None]
+    gradient, _ = gpt._forward_rows(rows, targets[:1], rotary_phases(CONFIG, 0, ROW_LENGTH))
     logits = read(gpt, inputs[0])
     assert torch.equal(gradient, fused.loss_gradient(fused.frequencies(logits), targets[0]))
 
@@ -224,7 +223,7 @@ def test_gradients_agree_with_float_autograd_of_the_same_network(ops):
         linear.quantise()
     inputs, targets, places = drawn_rows(3)
     phases = rotary_phases(CONFIG, 0, ROW_LENGTH)
-    rows = gpt.table_rows(inputs, places)
+    rows = gpt._weights.rows_of_tables(inputs.flatten(0, 1), places.flatten()).unflatten(0, places.shape)
     gradient, _ = gpt._forward_rows(rows, targets, phases)
     parameters = {name: (linear.levels * linear.scale).double() for name, linear in linears.items()}
     parameters["embedding"] = gpt._weights.embedding.double()

@@ -7,10 +7,11 @@ import matplotlib
 import numpy as np
 import pytest
 
+from prequential import plots
 from prequential.errors import ConfigError
 from prequential.evaluation.curves import Curve
 from prequential.evaluation.runs import Run
-from prequential.report import plots, run_panels
+from prequential.report import run_panels
 from prequential.report.run_panels import Panel, Series
 
 

@@ -47,27 +47,20 @@ def _attention_inputs(
 def _rotate_and_normalise(
     x, cos, sin, time, q, r, s, place, n, LIMIT: tl.constexpr, SHARE: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Rotates a vector of n numbers, divides it by its rms and rounds it."""
-    y = _rotated(x, cos, sin, time, n, BLOCK)
-    magnitude = largest(y)
-    whole = levels(y, magnitude, LIMIT)
-    squares = whole.to(tl.int32) * whole.to(tl.int32)
-    factor = inverse_rms(tl.sum(squares, 0), SHARE)
-    j = tl.arange(0, BLOCK)
-    tl.store(q + place * n + j, whole, j < n)
-    tl.store(r + place, factor)
-    tl.store(s + place, tl.div_rn(factor, magnitude * (1.0 / LIMIT)))
-
-
-@triton.jit
-def _rotated(x, cos, sin, time, n, BLOCK: tl.constexpr):
-    """The vector of n numbers at x, its pairs (i, i + n/2) rotated by the angles of this time. Zeros fill the block."""
+    """Rotates the pairs (i, i + n/2) of n numbers by the angles of this time, divides by their rms and rounds."""
     j, half = tl.arange(0, BLOCK), n // 2
     inside, is_first = j < n, j < half
     other, angle = tl.where(is_first, j + half, j - half), tl.where(is_first, j, j - half)
     own, paired = tl.load(x + j, inside, 0.0), tl.load(x + other, inside, 0.0)
     c, d = tl.load(cos + time * half + angle, inside, 0.0), tl.load(sin + time * half + angle, inside, 0.0)
-    return tl.where(is_first, own * c - paired * d, own * c + paired * d)
+    y = tl.where(is_first, own * c - paired * d, own * c + paired * d)
+    magnitude = largest(y)
+    whole = levels(y, magnitude, LIMIT)
+    squares = whole.to(tl.int32) * whole.to(tl.int32)
+    factor = inverse_rms(tl.sum(squares, 0), SHARE)
+    tl.store(q + place * n + j, whole, inside)
+    tl.store(r + place, factor)
+    tl.store(s + place, tl.div_rn(factor, magnitude * (1.0 / LIMIT)))
 
 
 def attention_weights(

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from prequential.exact.device import rounding
-from prequential.exact.device.attention import (
+from prequential.exact.device.attention import (  # noqa: F401
     attention_backward_scores,
     attention_backward_values,
     attention_inputs,
@@ -21,7 +21,7 @@ from prequential.exact.device.attention import (
 )
 from prequential.exact.device.rounding import FINE as FINE_LEVELS
 from prequential.exact.device.rounding import TINY, block_of, inverse, inverse_rms, largest, levels, rounded, row_dot
-from prequential.exact.plain import (
+from prequential.exact.plain import (  # noqa: F401
     FINE,
     GRADIENT_LIMIT,
     INT8_LIMIT,
@@ -34,14 +34,6 @@ from prequential.exact.plain import (
 from prequential.exact.tables import FREQUENCY_TABLE_SIZE, LOGIT_STEPS_PER_NAT, frequency_table
 
 Tensor = torch.Tensor
-
-__all__ = [
-    "COMPILED", "adagrad_change", "adam_", "attention_backward_scores", "attention_backward_values", "attention_inputs",
-    "attention_inputs_backward", "attention_output", "attention_weights", "column_peaks", "dequantise", "embedding_sums",
-    "frequencies", "loss_gradient", "nesterov_", "normalise_rows", "normalise_rows_backward", "peak_of",
-    "quantise_rows", "quantise_rows_finely", "round_columns", "row_squares",
-    "squared_relu", "squared_relu_backward",
-]  # fmt: skip
 
 COMPILED = False  # these kernels are not those of a processor's decoder
 FLAT_BLOCK = 1024  # entries of a program that works on each entry alone

@@ -13,16 +13,7 @@ import torch
 from prequential_codecs.bit_coder import BitCoder
 from torch.nn.functional import pad
 
-from prequential.exact.byte_products import (
-    OFFSET,
-    PART,
-    ROWS,
-    TILE,
-    interleaved,
-    multiply_row,
-    multiply_tile,
-    new_words,
-)
+from prequential.exact.byte_products import OFFSET, PART, ROWS, TILE, interleaved, multiply_bytes, new_words
 from prequential.exact.fused import fill_frequencies, integer_frequency_table
 from prequential.exact.fused_attention import WEIGHT_LIMIT, normalised_levels, softmax_numerators
 from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, array, inverse_rms, round_row, round_row_to_int8
@@ -252,11 +243,12 @@ def _quantise(y: Array, x: Array, scales: Array) -> None:
 def multiply(x: Array, factors: Array, matrix: MatrixArrays, layer: int, totals: Array, y: Array) -> None:
     """y = ((x - 128) @ levels) * factors * scale, for the matrix of this layer. x: one row, or TILE. totals: (n, ROWS) int32."""
     levels, shifts, scale = matrix.levels[layer], matrix.shift[layer], matrix.scale[layer]
+    row, sums_of_row = x[0], totals[0]
     for i in range(levels.shape[0]):
         if len(x) == TILE:  # 255 * 127 * C < 2**31
-            multiply_tile(totals, x, levels[i])
+            multiply_bytes(totals, x, levels[i])
         else:
-            multiply_row(totals, x, levels[i])
+            multiply_bytes(sums_of_row, row, levels[i])
         # Parts of arrays, because numba makes vector operations only of loops whose indices cannot be negative.
         block = slice(i * ROWS, (i + 1) * ROWS)
         shift, columns = shifts[block], scale[block]
@@ -293,7 +285,7 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
         for i in range(width):
             query[i] = np.int32(levels[i]) + OFFSET
         for low in range(first // ROWS * ROWS, own + 1, ROWS):
-            multiply_row(totals, query, a.keys[layer, h, low // ROWS])
+            multiply_bytes(totals, query, a.keys[layer, h, low // ROWS])
             begin, end = max(first, low), min(low + ROWS, own + 1)
             part, sums, shift = (
                 scores[begin - first : end - first],
@@ -312,7 +304,7 @@ def _attend(qkv: Array, column: int, a: ColumnArrays, layer: int, totals: Array,
             seen[j] = np.uint8(np.int32(weights[j]))
         factor = scale * (ONE / np.float32(sum_of_weights))
         for block in range(a.values.shape[2]):  # 255 * 127 * J < 2**24
-            multiply_row(totals, shares, a.values[layer, h, block, start // PART :])
+            multiply_bytes(totals, shares, a.values[layer, h, block, start // PART :])
             output = y[h * width + block * ROWS : min(h * width + (block + 1) * ROWS, (h + 1) * width)]
             for i in range(output.size):
                 output[i] = np.float32(totals[i]) * factor

@@ -14,7 +14,6 @@ Letters as in weights.py; K contexts, U distinct rows that a step touches.
 
 import math
 from copy import copy
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,13 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from prequential.exact.backend import Primitives
-from prequential.exact.fused_loops import (
-    INVERSE_INT8_LIMIT,
-    ONE,
-    SMALLEST_SCALE,
-    levels_per_unit,
-    round_row_to_int8,
-)
+from prequential.exact.fused_loops import INVERSE_INT8_LIMIT, ONE, SMALLEST_SCALE, levels_per_unit, round_row_to_int8
 from prequential.exact.plain import TINY, peak_of
 from prequential.machine.atomics import prefetch
 from prequential.machine.compiled import Array, helper, inlined, kernel
@@ -168,8 +161,7 @@ def compressed(sums: Tensor) -> tuple[Tensor, Tensor]:
     return levels.clamp(-127, 127).to(torch.int8), shifts.to(torch.int8)
 
 
-@dataclass(frozen=True)
-class ContextGradient:
+class ContextGradient(NamedTuple):
     """The gradient of a ContextTable.
 
     g (N, D) float32: the gradient at the input h, at new positions. rows (N, K) int64: the table rows that were added to h.

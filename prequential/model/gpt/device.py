@@ -44,11 +44,6 @@ class Accelerator:
 class DeviceGPT(GPT):
     """A GPT with its weights on a device. Arguments and results are on the host. The bits are those of a GPT on the host."""
 
-    accelerator: Accelerator
-    capture_streams: list[torch.cuda.Stream]
-
-    moves_contexts = True  # whether the context table may lie on the device
-
     def __init__(self, accelerator: Accelerator, config: GPTConfig, seed: int, host: Arithmetic) -> None:
         backend = Arithmetic(accelerator.primitives, accelerator.matmul, Pool(1))
         super().__init__(config, seed, backend, accelerator.device)
@@ -67,7 +62,7 @@ class DeviceGPT(GPT):
         self._step_stream = torch.cuda.Stream(accelerator.device) if is_cuda else None
         # Those on which steps and readings are captured.
         self.capture_streams = [torch.cuda.Stream(accelerator.device) for _ in range(2)] if is_cuda else []
-        self._reads_on_host = not self.moves_contexts
+        self._reads_on_host = False
         self._move_contexts()
         self._record_event()
 
@@ -117,7 +112,7 @@ class DeviceGPT(GPT):
         """The reader of the open segment. The first call decides whether the segment is read on the host or on the device."""
         if self._pending_segment:
             (weights, n_columns), self._pending_segment = self._pending_segment, None
-            self._reads_on_host = on_host or not self.moves_contexts
+            self._reads_on_host = on_host
             if on_host:
                 self._reader.begin(weights.with_backend(self._host), n_columns)
                 self._last_sizes = []
@@ -233,7 +228,7 @@ class CapturedStep:
     """The step of a GPT on rows of one shape. The graph updates weights and optimiser state in place."""
 
     def __init__(self, gpt: DeviceGPT, shape: Sequence[int]) -> None:
-        """shape: of `table_rows`, (R, T, E + K + 1). Raises RuntimeError if a step cannot be captured."""
+        """shape: of the rows of `_apply_step`, (R, T, ..). Raises RuntimeError if a step cannot be captured."""
         device = gpt.accelerator.device
         buffer = partial(torch.zeros, device=device)
         self.shape: tuple[int, ...] = tuple(shape)

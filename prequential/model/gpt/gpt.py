@@ -60,7 +60,7 @@ class GPT:
             for name, p in (("embedding", self._weights.embedding), ("head", self._weights.head.weight))
         }
         self._n_updates = 0
-        self._head_change: Tensor | None = None
+        self._head_change: Tensor = torch.zeros(())  # of the last step
         self.update_size: float | None = None  # for reports: OnlineLearner.update_size
         self._reader = Reader(config)
 
@@ -107,19 +107,14 @@ class GPT:
         self._n_updates += 1
         c, n = self.config, self._n_updates
         factor = min(1.0, n / c.warmup_updates) / math.sqrt(1.0 + n / c.decay_updates)  # a linear warm-up, and a decay
-        self._apply_step(self.table_rows(inputs, places), targets, factor)
-        if self._head_change is not None:
-            self.update_size = float(self._head_change)  # waits for the device, so it is the last operation
-        if not math.isfinite(self.update_size or 0.0):  # then the weights are not finite, either
+        rows = self._weights.rows_of_tables(inputs.flatten(0, 1), places.flatten())
+        self._apply_step(rows.unflatten(0, inputs.shape[:2]), targets, factor)
+        self.update_size = float(self._head_change)  # waits for the device, so it is the last operation
+        if not math.isfinite(self.update_size):  # then the weights are not finite, either
             raise ConfigError("the GPT has diverged: its weights are no longer finite; take smaller steps")
 
-    def table_rows(self, inputs: Tensor, places: Tensor) -> Tensor:
-        """`Weights.rows_of_tables` of inputs (R, T, C) and places (R, T): (R, T, E + K + 1) int64, (R, T, E) without contexts."""
-        rows = self._weights.rows_of_tables(inputs.flatten(0, 1), places.flatten())
-        return rows.unflatten(0, inputs.shape[:2])
-
     def _apply_step(self, inputs: Tensor, targets: Tensor, factor: float | Tensor) -> None:
-        """Updates all parameters. inputs: `table_rows`. factor: of all step sizes except that of the context table."""
+        """Updates all parameters. inputs (R, T, ..): `Weights.rows_of_tables`. factor: of all steps but the context table's."""
         gradients = list(self._gradients(inputs, targets))
         self.backend.pool.map(lambda each: self._update_parameter(*each, factor), gradients)
 

@@ -1,8 +1,7 @@
 """Reads the stream segment by segment, with weights that do not change within a segment.
 
-The keys and values of the last W - 1 columns are carried from one segment to the next. The columns of a segment can be read in
-any division, with the same bits: each result depends only on its own column and the keys before it, and all sums are of
-integers.
+The keys and values of the last W - 1 columns are carried from one segment to the next. A segment can be read in any division,
+with the same bits: each result depends only on its own column and the keys before it, and all sums are of integers.
 
 Letters as in weights.py; S = W - 1 + T slots of the cache of keys and values; t columns in one call, J keys in their products.
 """
@@ -40,11 +39,6 @@ class Reader:
             "k_r": torch.zeros(shape),
             "v_scale": torch.zeros(shape),
         }
-
-    @property
-    def device(self) -> torch.device:
-        """The device on which the open segment is read."""
-        return self.weights.device
 
     @property
     def compiled(self) -> bool:
@@ -107,12 +101,12 @@ class Reader:
         """Logits (t, V) float32 of the symbols after the columns first .. first + t - 1: see `GPT.forward`."""
         if self.compiled:
             return self.column_decoder().logits(recent, first, self.pool)
-        return self.read(self.weights.rows_of_tables(recent).to(self.device), first)
+        return self.read(self.weights.rows_of_tables(recent).to(self.weights.device), first)
 
     def read(self, rows: Tensor, first: int) -> Tensor:
         """`forward` for `rows_of_tables` of the columns, on the device."""
         self._column_decoder = None  # it has copies of the keys
-        at_once = COLUMNS_AT_ONCE if self.device == HOST else DEVICE_COLUMNS
+        at_once = COLUMNS_AT_ONCE if rows.device == HOST else DEVICE_COLUMNS
         parts = [
             self.weights.logits(part, partial(self._attend, first + i * at_once))
             for i, part in enumerate(rows.split(at_once))

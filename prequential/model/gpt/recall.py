@@ -86,9 +86,8 @@ class Recall:
         return other
 
     def restart(self, n_read: int) -> None:
-        """Forgets the last symbols, and continues as if n_read symbols had been read. The tables stay."""
+        """Forgets the last symbols, and continues after n_read symbols. The tables stay; the next `read` gives values again."""
         self.arrays.last[:], self.arrays.n_read[0] = 0, n_read
-        recall_next(self.arrays)
 
     def state(self) -> dict[str, np.ndarray]:
         """Every array that later values depend on, by name, without n_read."""
@@ -167,11 +166,3 @@ def read_symbols(symbols: Array, a: RecallArrays) -> None:
         a.n_read[0] += 1
         recalled_hashes(a.last, all_hashes, hashes)
         _recall(hashes, a)
-
-
-@kernel
-def recall_next(a: RecallArrays) -> None:
-    """Fills in the values of the position n_read again."""
-    all_hashes, hashes = np.empty(N_HASHED, np.int64), np.empty(N_RECALL_TABLES, np.int64)
-    recalled_hashes(a.last, all_hashes, hashes)
-    _recall(hashes, a)

@@ -33,14 +33,8 @@ def point_at(maps: Array, m: int, curve: int, point: int) -> Any:
 
 
 @inlined
-def select_curves(kinds: Array, prefix: int, past: Array, facts: Array, expects: int, curves: Array) -> None:
-    """curves[m] = the context of each of the mixer's maps of curves. kinds: their indices in CURVES."""
-    for m in range(kinds.size):
-        curves[m] = curve_of(kinds[m], prefix, past, facts, expects)
-
-
-@inlined
 def curve_of(kind: int, prefix: int, past: Array, facts: Array, expects: int) -> Any:
+    """The context of the map of curves of this kind, an index in CURVES."""
     last4: Any = past[LAST4]
     curve: Any = (last4 & 255) << 8 | prefix  # "1"
     if kind == 1:

@@ -32,7 +32,7 @@ from prequential.model.mixer import past as at
 from prequential.model.mixer import sets
 from prequential.model.mixer.arrays import EXTRA_INPUTS, CodingState, MixerArrays, Scratch, Share
 from prequential.model.mixer.contexts import N_HASHES, context_hashes
-from prequential.model.mixer.curves import curve_position, fetch_curves, learn_curves, refine, refine_gpt, select_curves
+from prequential.model.mixer.curves import curve_of, curve_position, fetch_curves, learn_curves, refine, refine_gpt
 from prequential.model.mixer.evidence import read_contexts, read_selecting
 from prequential.model.mixer.exchange import (
     ALONE,
@@ -136,8 +136,8 @@ def code_mixed(
         word, prefix, patience = sets.CODE_WORD[code, symbols[i] & 255], 1, PATIENCE
         for k in range(8):
             number = 8 * (i + 1) + k
-            order1 = order1_place(mixer.past, prefix)
-            expected = predict_bit(number, prefix, k, has_gpt, together, mixer, scratch, own, board)
+            order1 = 256 + ((mixer.past[at.LAST4] & 255) << 8 | prefix)  # of order_maps; that of order 0 is the prefix
+            expected = predict_bit(number, prefix, k, order1, has_gpt, together, mixer, scratch, own, board)
             sums = own.columns.sums
             patience -= gather_sums(number, n_threads, sums, board)
             mixed = mix(mixer.groups.size, sums, scratch.outputs, mixer.last_weights, scratch.last_rows, scratch.finals)
@@ -262,22 +262,15 @@ def await_others(i: int, board: Array) -> None:
 
 
 @inlined
-def order1_place(past: Array, prefix: int) -> Any:
-    """The entry of order_maps for the last byte; that of order 0 is the prefix."""
-    return 256 + ((past[at.LAST4] & 255) << 8 | prefix)
-
-
-@inlined
 def predict_bit(
-    number: int, prefix: int, k: int, has_gpt: bool, together: bool, mixer: MixerArrays, scratch: Scratch, own: Share,
-    board: Array,
+    number: int, prefix: int, k: int, order1: int, has_gpt: bool, together: bool, mixer: MixerArrays, scratch: Scratch,
+    own: Share, board: Array,
 ) -> Any:  # fmt: skip
     """Fills in the inputs, and adds up this thread's columns. Returns the bit that the longest match expects (-1: none)."""
     past, facts, orders, inputs = mixer.past, scratch.facts, mixer.order_maps, own.evidence.inputs
     expected = expects(facts[sets.EXPECTED_BYTE], past[at.MATCH_LENGTH], prefix, k)
     long_expected = expects(facts[sets.LONG_EXPECTED], past[at.LONG_MATCH_LENGTH], prefix, k)
     read_matches(expected, long_expected, k, facts, past, mixer.match_map, mixer.match_byte_map, inputs)
-    order1 = order1_place(past, prefix)
     inputs[4] = 256
     inputs[5], inputs[6] = log_odds_of(orders[0, prefix]), log_odds_of(orders[0, order1])
     inputs[7], inputs[8] = log_odds_of(orders[1, prefix]), log_odds_of(orders[1, order1])
@@ -303,7 +296,8 @@ def predict_bit(
         publish(board, ROWS, number)
     for f in range(sets.N_LAST):
         scratch.last_rows[f] = sets.LAST_STARTS[f] + scratch.every_row[sets.LAST_SETS[f]]
-    select_curves(mixer.curve_kinds, prefix, past, facts, expected, scratch.curves)
+    for m in range(scratch.curves.size):
+        scratch.curves[m] = curve_of(mixer.curve_kinds[m], prefix, past, facts, expected)
     fetch_curves(mixer.curves, scratch.curves)
     if has_gpt:
         refine_gpt(np.int64(inputs[GPT_INPUT]), mixer.gpt_curves, scratch.curves, inputs[EXTRA_INPUTS:])

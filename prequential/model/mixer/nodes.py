@@ -145,9 +145,6 @@ def signed(bit: int, x: Any) -> Any:
     return x if bit else -x
 
 
-# ---- nodes
-
-
 @inlined
 def node_after(node: int, bit: int) -> int:
     history, p, age = node >> HISTORY_SHIFT, node >> AGE_BITS & ((1 << P_BITS) - 1), node & NODE_AGE_LIMIT
