@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -260,6 +261,8 @@ def _spec(
     if learner is None:
         config = config if level is None else preset(level)
         return own_spec(config, runtime, given) if config or is_model(given) else None
+    if runtime.device == "cuda":
+        logging.getLogger(__name__).warning('device="cuda" has no effect: a learner of your own chooses its device')
     if given is not None:
         raise ConfigError("a given text is for learners of this program: let your own one read it before")
     return learner if isinstance(learner, LearnerSpec) else other_spec(learner)

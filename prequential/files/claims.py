@@ -37,20 +37,20 @@ def claimed(path: Path) -> Iterator[None]:
             if not _created(path, mark):
                 raise ClaimedError(path)
     over = Event()
-    Thread(target=_renew, args=(path, over), daemon=True).start()
+    Thread(target=_renew, args=(path, mark, over), daemon=True).start()
     try:
         yield
     finally:
         over.set()
         with suppress(OSError):  # the work is done
-            if path.read_text(encoding="utf-8", errors="replace") == mark:  # not of who took over an expired claim
+            if _mark(path) == mark:  # not of who took over an expired claim
                 path.unlink()
 
 
 def is_claimed(path: Path) -> bool:
     """Whether a process holds the claim at `path`."""
     try:
-        number, _, place = path.read_text(encoding="utf-8", errors="replace").partition(" ")
+        number, _, place = _mark(path).partition(" ")
         is_gone = place == _place() != "?" and not Path("/proc", number).exists()
         return not is_gone and time.time() - path.stat().st_mtime < EXPIRY_S
     except OSError as error:  # another one, of a network: look again later
@@ -70,10 +70,15 @@ def _created(path: Path, mark: str) -> bool:
     return True
 
 
-def _renew(path: Path, over: Event) -> None:
+def _mark(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _renew(path: Path, mark: str, over: Event) -> None:
     while not over.wait(RENEWAL_S):
         with suppress(OSError):
-            os.utime(path)
+            if _mark(path) == mark:
+                os.utime(path)
 
 
 def _place() -> str:

@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from prequential_corpora.git_repository import find_repository
+
 from prequential.arguments import byte_count, check_arguments
 from prequential.errors import ConfigError, CorpusError, wrong_argument
 from prequential.files import PathLike
@@ -105,6 +107,7 @@ def monorepo(
     check_arguments(path=repository, config=config, train_limit=train_limit, runtime=runtime, on_progress=on_progress)
     points = read_series(series) if series is not None and os.path.lexists(series) else []
     if since is None and not points:
+        find_repository(repository)  # raises its own error
         raise ConfigError("give since=, the beginning of the window")
     chosen = {"config": config, "languages": languages, "context": context}
     setting = _setting(points, {**chosen, "train_limit_bytes": byte_count(train_limit)})

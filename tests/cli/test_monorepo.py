@@ -77,6 +77,7 @@ def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
     ("args", "exit_code", "part"),
     [
         (["project"], 2, "give --since, the beginning of the window"),
+        (["."], 1, "is not the root of a git repository"),
         (["project", "--since", "HEAD", "--audit-every", "2"], 2, "leave out --audit-every"),
         (["project", "--since", "HEAD~1", "--languages", "Klingon"], 2, "unknown languages ['Klingon']"),
         (["runs", "--since", "HEAD"], 1, "not the root of a git repository"),

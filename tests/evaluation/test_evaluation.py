@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from own_learners import Counts
 from prequential_corpora.sources import sample_path
 
 import prequential
@@ -73,6 +74,12 @@ def test_a_saved_result_is_the_run_folder_that_runs_leaves(tmp_path):
     assert (result.n_bytes, result.code_bits, result.config) == (1024, whole.code_bits, whole.config)
     with pytest.raises(prequential.ConfigError, match="level=, config= and learner="):
         prequential.evaluate(data, level=1, config=prequential.preset(1))
+
+
+def test_a_device_is_not_for_a_learner_of_ones_own(caplog):
+    runtime = prequential.Runtime(device="cuda")
+    assert prequential.evaluate(b"abc", learner=Counts(), baselines=(), runtime=runtime).n_bytes == 3
+    assert 'device="cuda" has no effect' in caplog.text
 
 
 def test_a_crossing_compares_an_archive_with_files():
