@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     runtime.check(config)
     with training_checkpoints(args.output, resume=args.resume) as checkpoints:
         source, learner = open_source(args.name, args.limit), runtime.learner(config)
+        source.check_not_empty("learn from")
         with progress_bar(args.name, quiet=args.quiet) as show:
             done = train(learner, source.symbols, show, (checkpoints, source.header(config.to_dict())))
         made = {"limit_bytes": args.limit, "code_bits": done.code_bits, "prequential": VERSION}

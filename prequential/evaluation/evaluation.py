@@ -20,7 +20,7 @@ from prequential_codecs.baselines import BASELINES
 
 from prequential import records
 from prequential.arguments import byte_count, check_arguments
-from prequential.errors import ConfigError, CorpusError, wrong_argument
+from prequential.errors import ConfigError, wrong_argument
 from prequential.evaluation.baselines import Baseline, checked_baselines, measure_baselines
 from prequential.evaluation.breakdown import breakdown, passages
 from prequential.evaluation.curves import MIXER, MODEL, Curve, Curves, crossing_byte
@@ -145,8 +145,7 @@ def evaluate(
             pass  # before the work: it can be written
     opened = open_source(source, byte_count(limit))
     with plain_torch() if not spec or spec.config else nullcontext():
-        if opened.is_empty:
-            raise CorpusError("nothing to evaluate: the corpus is empty")
+        opened.check_not_empty("evaluate")
         spec = spec or own_spec(default_for(opened.n_bytes), runtime, given)
         _check_memory(spec, baselines, runtime)
         if spec.config:

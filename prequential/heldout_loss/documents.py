@@ -50,8 +50,7 @@ class HeldoutCorpus:
     @classmethod
     def of(cls, source: Source, cluster: str | None = None, test: CorpusLike | None = None) -> "HeldoutCorpus":
         """cluster, test: as `by` and `test` of `grouping_of`. Raises CorpusError for an empty corpus."""
-        if source.is_empty:
-            raise CorpusError(f"nothing to score: the test corpus {source.name!r} is empty")
+        source.check_not_empty("score")
         if not source.documents:  # bytes in memory are one document
             source = replace(source, documents=[Document("bytes", 0, source.n_bytes)])
         return cls(

@@ -22,7 +22,7 @@ from prequential_codecs.bit_coder import SCORE, BitCoder
 from prequential_corpora.corpus import Document, unicode_name
 from prequential_corpora.overlap import measure_overlap
 
-from prequential.errors import ConfigError, CorpusError
+from prequential.errors import ConfigError
 from prequential.evaluation import baselines
 from prequential.evaluation.curves import MODEL
 from prequential.evaluation.trace import Trace
@@ -117,8 +117,7 @@ class Model(NamedTuple):
 def train_on(source: Source, spec: LearnerSpec, on_progress: OnProgress) -> Trained:
     """A new learner that has read the corpus. Raises CorpusError for an empty one, and what the learner raises."""
     begin(on_progress, "training")
-    if source.is_empty:
-        raise CorpusError(f"nothing to learn from: the training corpus {source.name!r} is empty")
+    source.check_not_empty("learn from")
     learner, symbols = spec.make(), source.symbols
     if spec.config:
         code_bits = train(learner, symbols, on_progress).code_bits

@@ -69,10 +69,11 @@ class Source:
     def n_bytes(self) -> int:
         return len(self.symbols)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no byte, or is a folder without files, of which only the list has bytes."""
-        return not self.n_bytes or self.origin.get("n_files") == 0
+    def check_not_empty(self, purpose: str) -> None:
+        """Raises CorpusError for a corpus without a byte, or a folder without files, of which only the list has bytes."""
+        if not self.n_bytes or self.origin.get("n_files") == 0:
+            name = f" {self.name!r}" if self.name else ""
+            raise CorpusError(f"nothing to {purpose}: the corpus{name} is empty")
 
     def check_complete(self) -> None:
         """Raises CorpusError for a folder of which an archive would lose more than `.git`. Warns of that."""

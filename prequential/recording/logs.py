@@ -102,7 +102,7 @@ def read_log(path: PathLike, pattern: str | None = None) -> Log:
         return log._replace(name=log_name(path))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         known = f"{', '.join(PROGRAMS)}, a table (CSV), JSON lines, trainer_state.json, TensorBoard, W&B"
-        what = f"{str(path)!r} is no log of these: {known}"
+        what = f"{str(path)!r} is not a log of a known kind: {known}"
         raise CorpusError(f"{what} ({str(error)[:200]}); for others give pattern=") from error
 
 
@@ -110,7 +110,7 @@ def _checked(pattern: str) -> str:
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:
-        raise ConfigError(f"the pattern is no regular expression: {error}") from error
+        raise ConfigError(f"the pattern is not a regular expression: {error}") from error
     if not {"step", "tokens"} & groups.keys() or not {"loss", "heldout"} & groups.keys():
         raise ConfigError("the pattern needs a group (?P<step>...) or tokens, and one of loss or heldout")
     return pattern
@@ -162,9 +162,10 @@ def _of_rows(kind: str, rows: Any) -> Log:
     split = next((name for name in SPLITS if name in table and "loss" in table), None)
     if split:
         of = table[split].fillna("train").astype(str).str.lower()
-        for name, part in table["loss"][~of.str.startswith("train")].groupby(of):
+        is_training = of.str.startswith("train")
+        for name, part in table["loss"][~is_training].groupby(of):
             table[f"{name}_loss"] = part
-        table = table.assign(loss=table["loss"].where(of.str.startswith("train"))).dropna(axis="columns", how="all")
+        table = table.assign(loss=table["loss"].where(is_training)).dropna(axis="columns", how="all")
     return Log(kind, table, _named(table.columns))
 
 

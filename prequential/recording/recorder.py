@@ -4,7 +4,7 @@ The online loss of a training run, each row scored before the step that uses it,
 it, counts rows that were seen before apart, and looks for the mistakes that make such a sum worthless (docs/RECORDING.md).
 
 Scoring queues small sums on the device. After 1, 2, 4, ... and every FLUSH_STEPS steps the account (account.py) reads the
-complete steps, and all ranks exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported later.
+complete steps, and all ranks exchange them. So a mistake in the values (NaN, an id outside the vocabulary) is reported then.
 """
 
 import copy

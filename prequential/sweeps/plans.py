@@ -91,7 +91,7 @@ def format_plan(plan: Plan, corpus: CorpusKey, n_finished: int, runtime: Runtime
         rows.append((variant.name, seeds, flops, f"{variant.memory_bytes(corpus.n_bytes, runtime) >> 20:,}"))
     n, k = len(plan.configs), len(plan.variants)
     head = (
-        f"{n} run{'s' * (n > 1)} of {corpus.n_bytes:,} bytes: {k} configuration{'s' * (k > 1)}; "
+        f"{n} run{'s' * (n != 1)} of {corpus.n_bytes:,} bytes: {k} configuration{'s' * (k != 1)}; "
         f"{n_finished} finished already; {plan.flops(corpus.n_bytes):.3g} FLOPs in all"
     )
     refused = (f"refused: {name}: {reason}" for name, reason in plan.refusals.items())
@@ -185,8 +185,7 @@ def corpus_key(source: CorpusLike, limit_bytes: int | None = None) -> CorpusKey:
     if isinstance(source, str) and source == "-":
         raise CorpusError("each run of a plan reads the corpus again: save standard input to a file first")
     opened = open_source(source, limit_bytes)
-    if opened.is_empty:
-        raise CorpusError("the corpus is empty: there is nothing to run")
+    opened.check_not_empty("run")
     return CorpusKey(opened.n_bytes, opened.blake2b.hex())
 
 

@@ -82,7 +82,7 @@ def test_the_held_out_loss_of_a_learner_of_ones_own(run, folder):
     assert apart.returncode == 2 and b"has the context carried" in apart.stderr
     (folder / "empty").touch()
     empty = run(folder, *["empty" if each == "train" else each for each in args])
-    assert empty.returncode == 1 and b"the training corpus 'empty' is empty" in empty.stderr
+    assert empty.returncode == 1 and b"the corpus 'empty' is empty" in empty.stderr
     assert run(folder, *args, "-2").returncode == 2
 
 

@@ -84,7 +84,7 @@ def test_a_point_that_cannot_be_appended_is_printed_before_the_error(
         (["missing", "--since", "HEAD"], 1, "'missing' is not a folder; give the root of a git repository"),
         (["project", "--since", "2026-01-15", "--until", "2026-01-05"], 1, "begins after its end"),
         (["project", "--since", "2025-01-01"], 1, "no tree to train on before the window"),
-        (["binary", "--since", "2026-01-02"], 1, "nothing to learn from: the training corpus 'binary' is empty"),
+        (["binary", "--since", "2026-01-02"], 1, "nothing to learn from: the corpus 'binary' is empty"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(call: Call, args: list[str], exit_code: int, part: str) -> None:

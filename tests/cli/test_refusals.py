@@ -39,7 +39,16 @@ REFUSALS = [
     ("evaluate --no-run --baselines gzip,arj a", 1, "unknown baseline 'arj'"),
     ("evaluate --resume runs/.run-none a", 1, "is not a folder that an interrupted evaluation left"),
     ("evaluate --resume x a b", 2, "exactly one corpus"),
-    ("evaluate -1 hollow", 1, "nothing to evaluate: the corpus is empty"),
+    *(
+        (line, 1, "the corpus 'hollow' is empty")
+        for line in (
+            "evaluate -1 hollow",
+            "heldout -1 --train a --test hollow",
+            "heldout -1 --train hollow --test a",
+            "sweep --config gpt.json hollow",
+            "train -1 hollow -o m3",
+        )
+    ),
     ("evaluate -1 .", 1, "'runs' lies in '.', which it would change: choose a place outside, such as ../runs"),
     ("evaluate -1 --given . a", 1, "'runs' lies in '.'"),
     ("evaluate -1 shards:.?column=x", 1, "'runs' lies in 'shards:."),

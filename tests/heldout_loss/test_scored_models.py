@@ -270,9 +270,9 @@ def test_the_function_gives_the_record_of_the_command(corpus: Path, call: Any, s
         ("heldout --test text --static hf:a -1", 2, "leave out -1..-6"),
         ("heldout --test text --documents o.jsonl --static hf:a", 2, "leave out --static"),
         ("heldout --test text --static /missing/model", 2, "'/missing/model' does not exist"),
-        ("heldout --test empty --scores missing.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
+        ("heldout --test empty --scores missing.jsonl", 1, "nothing to score: the corpus 'empty' is empty"),
         ("heldout --test . --documents o.jsonl", 2, "'o.jsonl' lies in '.', which it would change"),
-        ("heldout --test empty --documents o.jsonl", 1, "nothing to score: the test corpus 'empty' is empty"),
+        ("heldout --test empty --documents o.jsonl", 1, "nothing to score: the corpus 'empty' is empty"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(

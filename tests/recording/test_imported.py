@@ -53,8 +53,8 @@ def test_every_form_of_a_log_becomes_the_same_run(tmp_path: Path, form: str) -> 
         ('{"loss": 1, "num_input_tokens_seen": 5}\n{"loss": NaN, "num_input_tokens_seen": 9}', "row 2: 'loss' is NaN"),
         ("epoch,loss,num_input_tokens_seen\n1.5,1,1000\n1.6,1,1010\n1.7,1,1020", "no line of the first epoch"),
         ("loss,num_input_tokens_seen\n" + "2.5,100\n" * 20, "20 lines, but 1 numbers of tokens, or steps, so far"),
-        ("{", "is no log of these"),
-        ("", "is no log of these"),
+        ("{", "is not a log of a known kind"),
+        ("", "is not a log of a known kind"),
     ],
 )
 def test_a_log_that_cannot_be_used_is_refused(tmp_path: Path, text: str, message: str) -> None:

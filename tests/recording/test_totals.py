@@ -11,6 +11,8 @@ import torch
 
 import prequential
 from prequential.cli.main import main
+from prequential.comparison.compare import compare_runs
+from prequential.evaluation.runs import Run
 from prequential.evaluation.summary import recorded_findings
 from prequential.recording.totals import GRAM, MAX_POINTS, SeenRows, Totals
 
@@ -122,7 +124,12 @@ def test_show_page_and_compare_say_what_it_means(
         ["report", "-c", *names],
     ):
         assert main(command) == 0
-        assert WHAT_IT_SAYS in " ".join(capsys.readouterr().out.split())
+        shown = " ".join(capsys.readouterr().out.split())
+        assert WHAT_IT_SAYS in shown and "MISTAKES" not in shown  # a caution
+    runs = [prequential.read_run(name) for name in names]
+    law = runs[0].record["findings"][0] | {"kind": "law", "message": "the model looks ahead"}
+    wrong = Run(runs[0].path, runs[0].record | {"findings": [law]})
+    assert f"{wrong.name}: the model looks ahead (1): MISTAKES of the loop" in str(compare_runs([wrong, runs[1]]))
 
 
 def test_a_resumed_run_and_steps_of_several_widths_find_the_same_text(
